@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one event loop of a process: owns all its control state (docs/architecture.md, "Threads and processes").
+#ifndef FAIRWAY_ASYNC_EVENT_LOOP_H_
+#define FAIRWAY_ASYNC_EVENT_LOOP_H_
+
+#include <cassert>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include <absl/functional/any_invocable.h>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace fairway {
+
+// Runs handlers one at a time on the thread that calls Run. A handler over 20 ms is logged by name.
+class EventLoop {
+ public:
+  using Handler = absl::AnyInvocable<void()>;
+
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Thread-safe. Runs `handler` in the loop, after all that was posted before. `name` must outlive the loop
+  // (a literal); it appears in the log if the handler is slow.
+  void Post(std::string_view name, Handler handler);
+  // Thread-safe. The same, not before `delay` has passed. Cannot be cancelled: check your state in the handler.
+  void PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler);
+
+  // Runs handlers until Stop; call it from one thread.
+  void Run();
+  // Thread-safe. Run returns after the current handler; what is queued is destroyed with the loop.
+  void Stop();
+  bool InLoop() const;
+
+  // For transports that live in the loop.
+  boost::asio::io_context& io_context();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fairway
+
+#define FAIRWAY_ASSERT_IN_LOOP(loop) assert((loop).InLoop())
+
+#endif  // FAIRWAY_ASYNC_EVENT_LOOP_H_

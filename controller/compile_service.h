@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiling on behalf of sessions: caches by content, asks a worker's compile helper otherwise, and makes the result
+// known to the core.
+#ifndef FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+#define FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+#include "fairway/v1/executable.pb.h"
+
+namespace fairway {
+
+// A compiler's answer.
+struct CompiledCode {
+  std::string code;
+  std::string checksum;  // SHA-256 of `code`, hex
+  v1::ExecutableMetadata metadata;
+};
+
+// Where programs get compiled: the compile helper of one of the island's workers. Loop-confined.
+class CompileBackend {
+ public:
+  virtual ~CompileBackend() = default;
+  // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected.
+  virtual void Compile(IslandId island, std::string program, v1::CompileOptions options,
+                       std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
+};
+
+struct CompiledProgram {
+  ExecutableId id;  // defined in the cluster, for the devices asked for
+  std::shared_ptr<const v1::ExecutableMetadata> metadata;
+};
+
+// Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices asked for, so that one
+// compilation serves every placement on an island of the same platform.
+class CompileService {
+ public:
+  using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
+
+  CompileService(Cluster* cluster, CompileBackend* backend);
+  ~CompileService();
+
+  // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is to run, in the order of
+  // the device assignment; portable: the one device meant. `done` runs in this call when the answer is cached.
+  void Compile(const std::string& program, v1::CompileOptions options, IslandId island,
+               const std::vector<DeviceId>& devices, Done done);
+
+  // Programs compiled, and answers served from the cache.
+  uint64_t compilations() const { return compilations_; }
+  uint64_t cache_hits() const { return cache_hits_; }
+
+ private:
+  struct Entry;
+  Cluster* const cluster_;
+  CompileBackend* const backend_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
+  uint64_t next_id_ = 1;
+  uint64_t compilations_ = 0;
+  uint64_t cache_hits_ = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_

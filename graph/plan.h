@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a plan that an executor gets, and what it reports. Plain values: the wire layer turns them into
+// protobuf, the simulation passes them as they are.
+//
+// Commands to one executor arrive in the order in which they were sent. PREPARE comes before the inputs exist;
+// LAUNCH once a gang's inputs have arrived (docs/architecture.md, "The way of the data").
+#ifndef FAIRWAY_GRAPH_PLAN_H_
+#define FAIRWAY_GRAPH_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace fairway {
+
+// One shard buffer: shard `shard` of group `group`.
+struct ShardRef {
+  GroupId group;
+  int32_t shard = 0;
+  friend bool operator==(const ShardRef&, const ShardRef&) = default;
+  friend auto operator<=>(const ShardRef&, const ShardRef&) = default;
+};
+
+// A shard that an executor is to make or receive.
+struct LocalShard {
+  int32_t shard = 0;   // its index in the group
+  int32_t device = 0;  // local ordinal
+  Shape shape;
+};
+
+// The shards of one group that lie on one executor.
+struct GroupPart {
+  GroupId group;
+  DType dtype = DType::kInvalid;
+  std::string memory_kind;  // empty: default
+  std::vector<LocalShard> shards;
+};
+
+// Load this code; answered by Report::installed. Comes before the first PREPARE that names it.
+struct InstallExecutable {
+  ExecutableId executable;
+  std::shared_ptr<const std::string> code;  // what Runtime::Load takes
+  std::string checksum;                     // SHA-256, hex
+  std::vector<int32_t> devices;             // local ordinals to load it for; empty: as compiled
+};
+
+struct DropExecutable {
+  ExecutableId executable;
+};
+
+// One executor's part of a launch of a compiled computation.
+struct PrepareLaunch {
+  NodeId node;
+  uint64_t seq = 0;  // numbers the prepared nodes of this executor incarnation: 1, 2, 3, ...
+  ExecutableId executable;
+  std::vector<int32_t> devices;               // local ordinals in the order of the device assignment
+  std::vector<std::vector<ShardRef>> inputs;  // [position in devices][argument]
+  std::vector<GroupPart> outputs;             // one per result; shards in the order of `devices`
+};
+
+// Run it. Gangs of an island are launched in the order of their ids on all its executors.
+struct Launch {
+  NodeId node;
+  LaunchId launch_id;
+  bool gang = false;                    // more than one device, over all executors
+  std::vector<int32_t> non_donatable;   // arguments that the code would take over but must leave alone
+  std::vector<ShardRef> inline_shards;  // outputs whose bytes are to come with the completion
+};
+
+// Where a shard to receive comes from.
+struct ShardSource {
+  enum class Kind : uint8_t { kLocal, kPeer, kController };
+  Kind kind = Kind::kLocal;
+  ShardRef shard;         // kLocal: a shard of this executor
+  std::string endpoint;   // kPeer: data port of the executor that has it
+  Incarnation incarnation;  // kPeer: of that executor; an answer of another one is refused
+  int32_t index = 0;      // kPeer, kController: number of the shard within the transfer
+};
+
+// Receive the shards of `out`, one source each. Starts by itself; the source answers when it is ready.
+struct PrepareReceive {
+  NodeId node;
+  uint64_t seq = 0;
+  TransferId transfer;
+  GroupPart out;
+  std::vector<ShardSource> sources;  // sources[i] is for out.shards[i]
+};
+
+// Serve these shards to whoever asks for (transfer, index), when they are ready, until EndSend.
+struct PrepareSend {
+  struct Item {
+    int32_t index = 0;
+    ShardRef shard;
+  };
+  TransferId transfer;
+  std::vector<Item> items;
+};
+
+struct EndSend {
+  TransferId transfer;
+};
+
+// Forget a node that was prepared and will not be launched. Its outputs never come to be.
+struct CancelNode {
+  NodeId node;
+  absl::Status cause;
+};
+
+struct FreeGroups {
+  std::vector<GroupId> groups;
+};
+
+using Command = std::variant<InstallExecutable, DropExecutable, PrepareLaunch, Launch, PrepareReceive, PrepareSend,
+                             EndSend, CancelNode, FreeGroups>;
+
+// What an executor has done since its last report.
+struct Report {
+  struct Failure {
+    uint64_t seq = 0;
+    absl::Status status;
+  };
+  struct Inlined {
+    ShardRef shard;
+    std::shared_ptr<const Blob> bytes;
+  };
+  struct Installed {
+    ExecutableId executable;
+    absl::Status status;
+  };
+  uint64_t finished_through = 0;   // every seq up to this one has ended, well or badly
+  std::vector<uint64_t> finished;  // others that have ended, ascending
+  std::vector<Failure> failures;   // of those newly ended, each once
+  std::vector<Inlined> inlined;
+  std::vector<Installed> installed;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_GRAPH_PLAN_H_
