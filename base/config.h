@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of one program: flags before environment before defaults.
+//
+//   int port = 29000;
+//   Config config("fairway-controller", "Drives the islands.");
+//   config.Flag("port", &port, "where clients connect");
+//   if (auto code = config.Parse(argc, argv)) return *code;
+//
+// --port=1 wins over FAIRWAY_PORT=1, which wins over the value that the variable had. --help, --version and
+// --print-config (each value and where it came from) are built in.
+#ifndef FAIRWAY_BASE_CONFIG_H_
+#define FAIRWAY_BASE_CONFIG_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// Exit code of a program that was called with flags it does not understand.
+inline constexpr int kExitUsage = 2;
+
+// "500ms", "10s", "2m", "1.5" (seconds). INVALID_ARGUMENT: anything else, negative, or over a year.
+absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
+// "10s", "1500ms": what ParseDuration reads.
+std::string FormatDuration(std::chrono::milliseconds duration);
+// "65536", "64KiB", "64MiB", "2GiB" (and K, M, G for the same). INVALID_ARGUMENT: anything else, or negative.
+absl::StatusOr<int64_t> ParseBytes(std::string_view text);
+
+// Not thread-safe; used once, at the start of main.
+class Config {
+ public:
+  enum class Source : uint8_t { kDefault, kEnvironment, kFlag };
+
+  // `program` as the user typed it, e.g. "fairway up": it begins every message.
+  Config(std::string program, std::string description);
+  ~Config();
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
+
+  // Declares --name, with the default that *value has now; *value outlives Parse. `name` is lower case with
+  // dashes; the environment variable is FAIRWAY_NAME with underscores.
+  void Flag(std::string_view name, std::string* value, std::string_view help);
+  void Flag(std::string_view name, int* value, std::string_view help);
+  void Flag(std::string_view name, int64_t* value, std::string_view help);
+  void Flag(std::string_view name, double* value, std::string_view help);
+  // --name, --name=true, --name=false.
+  void Flag(std::string_view name, bool* value, std::string_view help);
+  // Units as in ParseDuration.
+  void Flag(std::string_view name, std::chrono::milliseconds* value, std::string_view help);
+  // May be given several times; the environment variable holds a comma-separated list.
+  void Flag(std::string_view name, std::vector<std::string>* value, std::string_view help);
+  // Units as in ParseBytes.
+  void BytesFlag(std::string_view name, int64_t* value, std::string_view help);
+  // A short form, e.g. "o" for -o. The flag must be declared.
+  void ShortName(std::string_view name, char letter);
+  // A word without a dash, optional; in the order declared.
+  void Positional(std::string_view name, std::string* value, std::string_view help);
+
+  // Reads everything. Nothing: go on. A number: exit with it; the text was printed (0 after --help, --version and
+  // --print-config; kExitUsage after an error, of one line).
+  std::optional<int> Parse(int argc, const char* const* argv);
+
+  // The same without the process's environment and streams.
+  struct Outcome {
+    std::optional<int> exit_code;
+    std::string output;  // for standard output
+    std::string error;   // for standard error
+  };
+  using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+  Outcome Parse(const std::vector<std::string>& args, const Environment& environment);
+
+  // After Parse. `name` must be declared.
+  Source source(std::string_view name) const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_BASE_CONFIG_H_

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/config.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using std::chrono::milliseconds;
+
+struct Settings {
+  int port = 29000;
+  std::string bind = "127.0.0.1";
+  bool detach = false;
+  milliseconds deadline{10000};
+  int64_t memory = 0;
+  double share = 0.5;
+  std::vector<std::string> options;
+  std::string output = "text";
+  std::string worker;
+};
+
+struct Parsed {
+  Settings settings;
+  Config::Outcome outcome;
+  Config::Source port_source{};
+};
+
+Parsed Parse(std::vector<std::string> args, std::map<std::string, std::string> environment = {}) {
+  Parsed out;
+  Settings& s = out.settings;
+  Config config("fairway test", "A program.");
+  config.Flag("port", &s.port, "Where clients connect");
+  config.Flag("bind", &s.bind, "Address to bind");
+  config.Flag("detach", &s.detach, "Return once ready");
+  config.Flag("executor-deadline", &s.deadline, "Silence allowed");
+  config.BytesFlag("device-memory", &s.memory, "Per device");
+  config.Flag("share", &s.share, "A share");
+  config.Flag("plugin-option", &s.options, "name=value");
+  config.Flag("output", &s.output, "Format");
+  config.ShortName("output", 'o');
+  config.Positional("WORKER", &s.worker, "A worker");
+  out.outcome = config.Parse(args, [&](const std::string& name) -> std::optional<std::string> {
+    const auto it = environment.find(name);
+    if (it == environment.end()) return std::nullopt;
+    return it->second;
+  });
+  if (!out.outcome.exit_code) out.port_source = config.source("port");
+  return out;
+}
+
+TEST(ConfigTest, FlagsBeatEnvironmentBeatsDefaults) {
+  EXPECT_EQ(Parse({}).settings.port, 29000);
+  EXPECT_EQ(Parse({}).port_source, Config::Source::kDefault);
+  EXPECT_EQ(Parse({}, {{"FAIRWAY_PORT", "1"}}).settings.port, 1);
+  EXPECT_EQ(Parse({}, {{"FAIRWAY_PORT", "1"}}).port_source, Config::Source::kEnvironment);
+  EXPECT_EQ(Parse({"--port", "2"}, {{"FAIRWAY_PORT", "1"}}).settings.port, 2);
+  EXPECT_EQ(Parse({"--port=2"}, {{"FAIRWAY_PORT", "1"}}).port_source, Config::Source::kFlag);
+}
+
+TEST(ConfigTest, ReadsEachType) {
+  const Settings s = Parse({"--bind=0.0.0.0", "--detach", "--executor-deadline", "500ms", "--device-memory=64MiB",
+                          "--share=0.25", "--plugin-option=a=1", "--plugin-option", "b=2", "-o", "json", "w0"})
+                         .settings;
+  EXPECT_EQ(s.bind, "0.0.0.0");
+  EXPECT_TRUE(s.detach);
+  EXPECT_EQ(s.deadline, milliseconds(500));
+  EXPECT_EQ(s.memory, int64_t{64} << 20);
+  EXPECT_EQ(s.share, 0.25);
+  EXPECT_THAT(s.options, ElementsAre("a=1", "b=2"));
+  EXPECT_EQ(s.output, "json");
+  EXPECT_EQ(s.worker, "w0");
+}
+
+TEST(ConfigTest, ReadsEachTypeFromTheEnvironment) {
+  const Settings s = Parse({}, {{"FAIRWAY_DETACH", "1"},
+                              {"FAIRWAY_EXECUTOR_DEADLINE", "2m"},
+                              {"FAIRWAY_DEVICE_MEMORY", "2GiB"},
+                              {"FAIRWAY_PLUGIN_OPTION", "a=1,b=2"}})
+                         .settings;
+  EXPECT_TRUE(s.detach);
+  EXPECT_EQ(s.deadline, milliseconds(120000));
+  EXPECT_EQ(s.memory, int64_t{2} << 30);
+  EXPECT_THAT(s.options, ElementsAre("a=1", "b=2"));
+}
+
+TEST(ConfigTest, ABareBooleanTakesNoWordAndCanBeSwitchedOff) {
+  const Settings s = Parse({"--detach", "w0"}).settings;
+  EXPECT_TRUE(s.detach);
+  EXPECT_EQ(s.worker, "w0");
+  EXPECT_FALSE(Parse({"--detach=false"}, {{"FAIRWAY_DETACH", "true"}}).settings.detach);
+}
+
+TEST(ConfigTest, UnknownFlagsSuggestTheNearest) {
+  const auto outcome = Parse({"--prot=3"}).outcome;
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.error,
+            "fairway test: unknown flag --prot; did you mean --port? (--help lists all flags)\n");
+  EXPECT_THAT(Parse({"--device-mem", "3"}).outcome.error, HasSubstr("did you mean --device-memory?"));
+  EXPECT_THAT(Parse({"--executor_deadline=3s"}).outcome.error, HasSubstr("--executor-deadline?"));
+  EXPECT_THAT(Parse({"--print-confg"}).outcome.error, HasSubstr("did you mean --print-config?"));
+  EXPECT_EQ(Parse({"--zzzzzzzzzzz"}).outcome.error,
+            "fairway test: unknown flag --zzzzzzzzzzz (--help lists all flags)\n");
+}
+
+TEST(ConfigTest, BadValuesNameTheFlagOrTheVariable) {
+  EXPECT_EQ(Parse({"--port=abc"}).outcome.error, "fairway test: --port: 'abc' is not a whole number\n");
+  EXPECT_EQ(Parse({"--port=99999999999"}).outcome.error, "fairway test: --port: '99999999999' is too large\n");
+  EXPECT_EQ(Parse({}, {{"FAIRWAY_PORT", "1x"}}).outcome.error,
+            "fairway test: FAIRWAY_PORT: '1x' is not a whole number\n");
+  EXPECT_THAT(Parse({"--executor-deadline=soon"}).outcome.error, HasSubstr("'soon' is not a duration"));
+  EXPECT_THAT(Parse({"--device-memory=-1"}).outcome.error, HasSubstr("is not a size"));
+  EXPECT_THAT(Parse({"--detach=maybe"}).outcome.error, HasSubstr("'maybe' is neither true nor false"));
+  EXPECT_EQ(Parse({"--port=abc"}).outcome.exit_code, 2);
+  EXPECT_EQ(Parse({"--port"}).outcome.exit_code, 2);
+}
+
+TEST(ConfigTest, UnexpectedWordsAreErrors) {
+  const auto outcome = Parse({"w0", "w1"}).outcome;
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.error, "fairway test: unexpected argument 'w1'\n");
+}
+
+TEST(ConfigTest, PrintConfigTellsWhereEachValueCameFrom) {
+  const auto outcome = Parse({"--print-config", "--bind=::1"}, {{"FAIRWAY_PORT", "7"}}).outcome;
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("--port=7  (environment FAIRWAY_PORT)\n"),
+                                    HasSubstr("--bind=::1  (flag)\n"),
+                                    HasSubstr("--executor-deadline=10s  (default)\n"),
+                                    HasSubstr("--detach=false  (default)\n")));
+}
+
+TEST(ConfigTest, HelpAndVersion) {
+  const auto help = Parse({"--help"}).outcome;
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.output, AllOf(HasSubstr("--port"), HasSubstr("29000"), HasSubstr("WORKER"),
+                                 HasSubstr("FAIRWAY_SOME_FLAG")));
+  EXPECT_THAT(Parse({"--version"}).outcome.output, testing::StartsWith("fairway test 0."));
+}
+
+TEST(ConfigTest, DurationsAndSizes) {
+  EXPECT_EQ(*ParseDuration("1.5"), milliseconds(1500));
+  EXPECT_EQ(*ParseDuration("2h"), milliseconds(7200000));
+  EXPECT_FALSE(ParseDuration("").ok());
+  EXPECT_FALSE(ParseDuration("-1s").ok());
+  EXPECT_FALSE(ParseDuration("1d").ok());
+  EXPECT_FALSE(ParseDuration("inf").ok());
+  EXPECT_EQ(FormatDuration(milliseconds(1500)), "1500ms");
+  EXPECT_EQ(*ParseBytes("1.5K"), 1536);
+  EXPECT_FALSE(ParseBytes("1e30").ok());
+  EXPECT_FALSE(ParseBytes("5 MiB").ok());
+}
+
+}  // namespace
+}  // namespace fairway
