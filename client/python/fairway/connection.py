@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the JAX backend client of a controller, and says plainly why when it cannot.
+
+jaxlib holds the client side of the protocol. Left alone with a wrong address it retries for two
+minutes and logs a line a second, so the address is tried by a plain TCP connection first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+ENVIRONMENT = "FAIRWAY_CONTROLLER"
+DEFAULT_PORT = 29000
+PLATFORM = "fairway"
+
+_PROBE_SECONDS = 3.0
+_SESSION_SECONDS = 20.0
+_HOW_TO_START = "start a local cluster with: fairway up --islands 2 --devices 4"
+
+# What connect() was given; before the environment. Written before JAX creates its backends.
+_chosen: dict[str, Any] = {"address": None, "timeout": _PROBE_SECONDS}
+
+
+class ControllerError(RuntimeError):
+    """No session with a controller; the text is one line: which address, what happened, what to do."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Splits the address of a controller.
+
+    Args:
+      text: "host:port", "host" (port 29000), "[v6]:port", each with or without "grpc://".
+
+    Returns:
+      (host, port).
+
+    Raises:
+      ControllerError: the text has none of these forms.
+    """
+    rest = text.strip().removeprefix("grpc://").rstrip("/")
+    host, colon, port = rest, "", ""
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        colon, port = tail[:1], tail[1:]
+    elif rest.count(":") == 1:
+        host, colon, port = rest.partition(":")
+    if not host or colon not in ("", ":") or "/" in host or (":" in host and "[" not in rest):
+        raise ControllerError(f"{text!r} is no address of a controller; expected host:port")
+    if not colon:
+        return host, DEFAULT_PORT
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ControllerError(f"{text!r} is no address of a controller: {port!r} is no port")
+    return host, int(port)
+
+
+def probe(host: str, port: int, timeout: float) -> None:
+    """Returns when something accepts TCP connections at host:port.
+
+    Args:
+      host: name or address.
+      port: 1..65535.
+      timeout: seconds to wait for the connection.
+
+    Raises:
+      ControllerError: nothing does.
+    """
+    try:
+        socket.create_connection((host, port), timeout=timeout).close()
+    except OSError as error:
+        reason = "no answer within %g s" % timeout if isinstance(error, TimeoutError) else (
+            error.strerror or str(error)
+        )
+        raise ControllerError(
+            f"no Fairway controller at {host}:{port} ({reason}); {_HOW_TO_START}, "
+            f"or set {ENVIRONMENT}=host:port to a running one"
+        ) from None
+
+
+def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
+    """Opens a session.
+
+    Args:
+      address: as `parse_address` takes it.
+      timeout: seconds to wait for the TCP connection.
+
+    Returns:
+      The IFRT proxy client of jaxlib, as JAX's backend registry wants it.
+
+    Raises:
+      ControllerError: nothing listens there; what listens is no controller; it refused the session
+        (a version of jaxlib that it does not serve, say; its own text is kept); or jaxlib has no
+        IFRT proxy.
+    """
+    host, port = parse_address(address)
+    probe(host, port, timeout)
+    try:
+        from jax.extend.backend import ifrt_proxy
+    except ImportError:
+        raise ControllerError(
+            "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib 0.10.2"
+        ) from None
+    # The wheel knows plain text or a cloud's own credentials; read at the first session.
+    os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
+    options = ifrt_proxy.ClientConnectionOptions()
+    options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        return ifrt_proxy.get_client(f"grpc://{where}", options)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ControllerError(
+            f"{where} accepts connections but opened no Fairway session: {reason}"
+        ) from None
+
+
+def client_of_environment() -> Any:
+    """The backend factory of platform "fairway": what `connect` was given, else the environment.
+
+    Returns:
+      As `make_client`.
+
+    Raises:
+      ControllerError: as `make_client`, or no address was given anywhere.
+    """
+    address = _chosen["address"] or os.environ.get(ENVIRONMENT)
+    if not address:
+        raise ControllerError(
+            f"no address of a Fairway controller; set {ENVIRONMENT}=host:port "
+            f"({_HOW_TO_START}, which prints it) or call fairway.connect('host:port')"
+        )
+    return make_client(address, _chosen["timeout"])
+
+
+def client_of_backend_target() -> Any:
+    """The backend factory of platform "proxy": the address is JAX's own jax_backend_target.
+
+    Returns:
+      As `make_client`.
+
+    Raises:
+      ControllerError: as `make_client`, or JAX_BACKEND_TARGET is not set.
+    """
+    import jax
+
+    target = jax.config.read("jax_backend_target")
+    if not target:
+        raise ControllerError(
+            "platform 'proxy' needs JAX_BACKEND_TARGET=grpc://host:port, the address of a controller"
+        )
+    return make_client(target)
+
+
+def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> None:
+    """Makes the devices of a cluster the default devices of JAX in this process.
+
+    The same as starting it with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The session
+    itself opens when JAX first needs its devices.
+
+    Args:
+      address: "host:port" of a controller; None: the environment variable FAIRWAY_CONTROLLER.
+      timeout: seconds to wait for the TCP connection to it, now and when the session opens.
+
+    Raises:
+      ControllerError: no address, or nothing listens there.
+      RuntimeError: JAX has already created its backends, which cannot be changed afterwards.
+    """
+    import jax
+    from jax._src import xla_bridge
+
+    from fairway import jax_plugin
+
+    if xla_bridge.backends_are_initialized():
+        names = ", ".join(sorted(xla_bridge.backends()))
+        raise RuntimeError(
+            f"fairway.connect came too late: JAX already uses its backends ({names}); call it "
+            "before the first jax.devices() or jax.numpy operation"
+        )
+    chosen = address or os.environ.get(ENVIRONMENT)
+    if not chosen:
+        raise ControllerError(f"fairway.connect needs 'host:port', or {ENVIRONMENT} in the environment")
+    probe(*parse_address(chosen), timeout)
+    _chosen.update(address=chosen, timeout=timeout)
+    jax_plugin.initialize()
+    platforms = [p for p in (jax.config.jax_platforms or "cpu").split(",") if p != PLATFORM]
+    jax.config.update("jax_platforms", ",".join([PLATFORM, *platforms]))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What JAX finds by the entry point group "jax_plugins"; see pyproject.toml."""
+
+from __future__ import annotations
+
+from fairway import connection
+
+
+def initialize() -> None:
+    """Tells JAX of platform "fairway", and of "proxy" unless somebody else did.
+
+    JAX calls this in every process where the package is installed, so nothing connects here and a
+    process that names neither platform keeps its own default: the priority is below the CPU's, and
+    a factory that fails is passed over. Calling it again changes nothing.
+    """
+    from jax._src import xla_bridge
+    from jax.extend.backend import register_backend_factory
+
+    for name, factory in (
+        (connection.PLATFORM, connection.client_of_environment),
+        ("proxy", connection.client_of_backend_target),
+    ):
+        if not _registered(xla_bridge, name):
+            register_backend_factory(name, factory, priority=-1, fail_quietly=True)
+
+
+def _registered(xla_bridge, name: str) -> bool:
+    return name in getattr(xla_bridge, "_backend_factories", {})
