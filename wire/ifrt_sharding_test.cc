@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/ifrt_sharding.h"
+
+#include <string>
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+xla::OpSharding Op(const std::string& text) {
+  xla::OpSharding op;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &op)) << text;
+  return op;
+}
+
+TileAssignment Tiled(std::vector<int64_t> tiles, std::vector<int64_t> tile_of) {
+  return {TileAssignment::Kind::kTiled, std::move(tiles), std::move(tile_of)};
+}
+
+TEST(OpShardingTest, ExplicitDevicesGiveEachDeviceItsTile) {
+  const auto op = Op("type: OTHER tile_assignment_dimensions: [2,2] tile_assignment_devices: [0,2,1,3]");
+  EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({2, 2}, {0, 2, 1, 3}));
+}
+
+TEST(OpShardingTest, IotaIsReshapedThenTransposed) {
+  // iota(4) as [2,2], transposed: places 0..3 hold devices 0,2,1,3.
+  const auto op =
+      Op("type: OTHER tile_assignment_dimensions: [4,1] iota_reshape_dims: [2,2] iota_transpose_perm: [1,0]");
+  EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({4, 1}, {0, 2, 1, 3}));
+}
+
+TEST(OpShardingTest, TheReplicatedLastDimensionIsNoDataDimension) {
+  const auto op = Op(
+      "type: OTHER tile_assignment_dimensions: [2,1,4] iota_reshape_dims: 8 iota_transpose_perm: 0 "
+      "replicate_on_last_tile_dim: true");
+  EXPECT_EQ(TilesFromOpSharding(op, 8).value(), Tiled({2, 1}, {0, 0, 0, 0, 1, 1, 1, 1}));
+}
+
+TEST(OpShardingTest, SubgroupsAreNoDataDimensions) {
+  const auto op = Op(
+      "type: OTHER tile_assignment_dimensions: [2,2,2] iota_reshape_dims: 8 iota_transpose_perm: 0 "
+      "last_tile_dims: [MANUAL, REPLICATED]");
+  EXPECT_EQ(TilesFromOpSharding(op, 8).value(), Tiled({2}, {0, 0, 0, 0, 1, 1, 1, 1}));
+}
+
+TEST(OpShardingTest, WholeArraysAreReplicatedOrPerDevice) {
+  EXPECT_EQ(TilesFromOpSharding(Op("type: REPLICATED"), 8).value(), TileAssignment{});
+  EXPECT_EQ(TilesFromOpSharding(Op("type: MAXIMAL tile_assignment_dimensions: 1 tile_assignment_devices: 0"), 1).value(),
+            TileAssignment{});
+  EXPECT_EQ(TilesFromOpSharding(Op("type: MANUAL"), 8)->kind, TileAssignment::Kind::kPerDevice);
+  EXPECT_EQ(TilesFromOpSharding(Op("type: MANUAL"), 1)->kind, TileAssignment::Kind::kReplicated);
+}
+
+TEST(OpShardingTest, NamedShardingsFollowTheMesh) {
+  const auto op = Op(R"(named_sharding {
+    mesh { axes { name: "x" size: 2 } axes { name: "y" size: 4 } }
+    dim_shardings { axes { mesh_axis_index: 1 } } dim_shardings { }
+  })");
+  EXPECT_EQ(TilesFromOpSharding(op, 8).value(), Tiled({4, 1}, {0, 1, 2, 3, 0, 1, 2, 3}));
+}
+
+TEST(OpShardingTest, NamedShardingsSplitAxesAndPermuteDevices) {
+  const auto op = Op(R"(named_sharding {
+    mesh { axes { name: "x" size: 4 } iota_transform { reshape_dims: [2,2] transpose_perm: [1,0] } }
+    dim_shardings { axes { mesh_axis_index: 0 sub_axis_info { pre_size: 1 size: 2 } } }
+  })");
+  // The major half of x: places 0,1 -> 0; 2,3 -> 1; places hold devices 0,2,1,3.
+  EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({2}, {0, 1, 0, 1}));
+}
+
+TEST(OpShardingTest, HostileSizesAreRefusedBeforeTheyAreUsed) {
+  for (const char* text : {
+           "type: OTHER tile_assignment_dimensions: [1099511627776, 1099511627776]",
+           "type: OTHER tile_assignment_dimensions: [-1, -4]",
+           "type: OTHER tile_assignment_dimensions: 0",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [1099511627776, 1099511627776]",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: 2",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: 4 iota_transpose_perm: 7",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [2,2] iota_transpose_perm: [0,0]",
+           "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,2]",
+           "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,9]",
+           "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,-3]",
+           "type: OTHER tile_assignment_dimensions: 4 last_tile_dims: [MANUAL, MANUAL]",
+           "type: OTHER tile_assignment_dimensions: 2",
+           "type: TUPLE",
+           "named_sharding { mesh { axes { size: -4 } } }",
+           "named_sharding { mesh { axes { size: 1099511627776 } axes { size: 1099511627776 } } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: 5 } } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: -1 } } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { sub_axis_info { pre_size: 0 size: 2 } } } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { } axes { } } }",
+       }) {
+    EXPECT_EQ(TilesFromOpSharding(Op(text), 4).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(OpShardingTest, TilesSurviveTheWayThere) {
+  for (const auto& [tiles, devices] : std::vector<std::pair<TileAssignment, int>>{
+           {TileAssignment{}, 4}, {Tiled({2, 2}, {3, 1, 0, 2}), 4}, {Tiled({2}, {0, 1, 0, 1}), 4}}) {
+    EXPECT_EQ(TilesFromOpSharding(OpShardingFromTiles(tiles, devices).value(), devices).value(), tiles);
+  }
+}
+
+TEST(ShardingTest, EveryKindSurvivesTheWayThereAndBack) {
+  const Shape shape{{8, 4}};
+  const std::vector<Sharding> shardings = {
+      Sharding::SingleDevice(3, "pinned_host"),
+      Sharding::Replicated({0, 1}, "device"),
+      Sharding::Tiled({4, 5, 6, 7}, {2, 2}, {0, 1, 2, 3}).value(),
+      Sharding::ConcreteEven({0, 1}, Shape{{4, 4}}, false),
+      Sharding::Concrete({0, 1}, {Shape{{5, 4}}, Shape{{3, 4}}}).value(),
+      Sharding::Opaque({0, 1}, "device"),
+  };
+  for (const Sharding& sharding : shardings) {
+    xla::ifrt::ShardingProto proto;
+    ASSERT_TRUE(ShardingToProto(sharding, shape, &proto).ok());
+    const auto back = ShardingFromProto(proto, shape);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, sharding) << proto.serialized_sharding().type_name();
+  }
+}
+
+TEST(ShardingTest, TilesOnUnequalNumbersOfDevicesTravelAsConcrete) {
+  const auto sharding = Sharding::Tiled({0, 1, 2}, {2}, {0, 0, 1}).value();
+  xla::ifrt::ShardingProto proto;
+  ASSERT_TRUE(ShardingToProto(sharding, Shape{{4}}, &proto).ok());
+  EXPECT_EQ(proto.serialized_sharding().type_name(), "xla::ifrt::ConcreteSharding");
+}
+
+TEST(ShardingTest, ShardingParamsAreMinorToMajor) {
+  xla::ifrt::ShardingParamShardingProto param;
+  param.mutable_devices()->mutable_device_ids()->Add(0);
+  for (int i = 1; i < 6; ++i) param.mutable_devices()->add_device_ids(i);
+  auto* p = param.mutable_sharding_param();
+  p->add_dim_shards(2);
+  p->add_dim_shards(3);
+  p->add_permutation(0);
+  p->add_permutation(1);
+  p->add_axis_sizes(3);
+  p->add_axis_sizes(2);
+  xla::ifrt::ShardingProto proto;
+  proto.mutable_serialized_sharding()->set_type_name("xla::ifrt::ShardingParamSharding");
+  param.SerializeToString(proto.mutable_serialized_sharding()->mutable_data());
+  const auto sharding = ShardingFromProto(proto, Shape{{4, 6}}).value();
+  EXPECT_EQ(sharding.tiles(), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(sharding.tile_of(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(ShardingTest, UnknownKindsAndGarbageAreRefused) {
+  xla::ifrt::ShardingProto proto;
+  proto.mutable_serialized_sharding()->set_type_name("xla::ifrt::MoonSharding");
+  EXPECT_EQ(ShardingFromProto(proto, Shape{}).status().code(), absl::StatusCode::kUnimplemented);
+  proto.mutable_serialized_sharding()->set_type_name("xla::ifrt::HloSharding");
+  proto.mutable_serialized_sharding()->set_data("\xff\xff\xff");
+  EXPECT_EQ(ShardingFromProto(proto, Shape{}).status().code(), absl::StatusCode::kInvalidArgument);
+  proto.mutable_serialized_sharding()->set_data("");
+  EXPECT_EQ(ShardingFromProto(proto, Shape{}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ArraySpecTest, RankMustFitAndBytesAreBounded) {
+  xla::ifrt::ArraySpecProto proto;
+  proto.mutable_dtype()->set_kind(xla::ifrt::DTypeProto::KIND_F32);
+  proto.mutable_shape()->add_dims(8);
+  const auto sharding = Sharding::Tiled({0, 1}, {2, 1}, {0, 1}).value();
+  ASSERT_TRUE(ShardingToProto(sharding, Shape{{8, 8}}, proto.mutable_sharding()).ok());
+  EXPECT_EQ(ArraySpecFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+  proto.mutable_shape()->add_dims(8);
+  EXPECT_EQ(ArraySpecFromProto(proto)->sharding, sharding);
+  proto.mutable_shape()->set_dims(0, int64_t{1} << 61);
+  proto.mutable_shape()->set_dims(1, 8);
+  EXPECT_EQ(ArraySpecFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace fairway
