@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "async/blocking_pool.h"
+
+#include <atomic>
+#include <future>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+TEST(BlockingPool, OneThreadKeepsTheOrder) {
+  std::vector<int> seen;
+  {
+    BlockingPool pool("ordered", 1);
+    for (int i = 0; i < 1000; ++i) pool.Run([&seen, i] { seen.push_back(i); });
+  }
+  ASSERT_EQ(seen.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[i], i);
+}
+
+TEST(BlockingPool, TwoThreadsRunSideBySide) {
+  BlockingPool pool("pair", 2);
+  std::promise<void> first, second;
+  // Each waits for the other: with one thread this would never end.
+  pool.Run([&] {
+    first.set_value();
+    second.get_future().wait();
+  });
+  first.get_future().wait();
+  std::promise<void> done;
+  pool.Run([&] {
+    second.set_value();
+    done.set_value();
+  });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+}
+
+TEST(BlockingPool, DestructionRunsWhatIsQueued) {
+  std::atomic<int> ran = 0;
+  {
+    BlockingPool pool("drain", 3);
+    for (int i = 0; i < 500; ++i) pool.Run([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 500);
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRC-32C (Castagnoli): by the SSE4.2 instruction where the CPU has it, else by tables.
+#ifndef FAIRWAY_BASE_CRC32C_H_
+#define FAIRWAY_BASE_CRC32C_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace fairway {
+
+// Checksum of the bytes that gave `crc` followed by `bytes`; begin with 0. Thread-safe.
+uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
+
+inline uint32_t Crc32c(std::string_view bytes) { return ExtendCrc32c(0, bytes); }
+
+// The table form, for tests and other CPUs.
+uint32_t ExtendCrc32cPortable(uint32_t crc, std::string_view bytes);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_BASE_CRC32C_H_

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/connect.h"
+
+#include <netinet/in.h>
+
+#include <charconv>
+#include <memory>
+#include <vector>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace fairway {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// One attempt to connect; keeps itself alive by its handlers.
+class Attempt : public std::enable_shared_from_this<Attempt> {
+ public:
+  using Done = absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)>;
+  Attempt(boost::asio::io_context& io, std::string host_port, Done done)
+      : io_(io), resolver_(io), socket_(io), timer_(io), host_port_(std::move(host_port)), done_(std::move(done)) {}
+
+  void Start(std::chrono::milliseconds timeout) {
+    timer_.expires_after(timeout);
+    timer_.async_wait([self = shared_from_this(), timeout](const error_code& error) {
+      if (!error) self->Finish(fmt::format("no answer within {} ms", timeout.count()));
+    });
+    auto parts = SplitHostPort(host_port_);
+    if (!parts.ok()) {
+      boost::asio::post(io_, [self = shared_from_this(), why = Text(parts.status())] { self->Finish(why); });
+      return;
+    }
+    error_code error;
+    const auto address = boost::asio::ip::make_address(parts->first, error);
+    if (!error) {
+      endpoints_.emplace_back(address, static_cast<uint16_t>(parts->second));
+      return Connect();
+    }
+    resolver_.async_resolve(parts->first, std::to_string(parts->second),
+                            [self = shared_from_this()](const error_code& failed, tcp::resolver::results_type found) {
+                              if (failed) return self->Finish(failed.message());
+                              for (const auto& entry : found) self->endpoints_.push_back(entry.endpoint());
+                              self->Connect();
+                            });
+  }
+
+ private:
+  void Connect() {
+    boost::asio::async_connect(socket_, endpoints_,
+                               [self = shared_from_this()](const error_code& error, const tcp::endpoint&) {
+                                 self->Finish(error ? error.message() : std::string());
+                               });
+  }
+
+  // `why` empty: connected.
+  void Finish(const std::string& why) {
+    if (done_ == nullptr) return;
+    auto done = std::move(done_);
+    done_ = nullptr;
+    timer_.cancel();
+    resolver_.cancel();
+    if (why.empty()) return done(Neutral(std::move(socket_)));
+    error_code ignored;
+    socket_.close(ignored);
+    done(Error(absl::StatusCode::kUnavailable, "cannot connect to {}: {}", host_port_, why));
+  }
+
+  boost::asio::io_context& io_;
+  tcp::resolver resolver_;
+  tcp::socket socket_;
+  boost::asio::steady_timer timer_;
+  const std::string host_port_;
+  Done done_;
+  std::vector<tcp::endpoint> endpoints_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port) {
+  const size_t colon = host_port.rfind(':');
+  if (colon == std::string::npos) return InvalidArgument("'{}' is not host:port", host_port);
+  std::string host = host_port.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  int port = -1;
+  const char* begin = host_port.data() + colon + 1;
+  const char* end = host_port.data() + host_port.size();
+  const auto [stop, error] = std::from_chars(begin, end, port);
+  if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) {
+    return InvalidArgument("'{}' is not host:port", host_port);
+  }
+  return std::make_pair(std::move(host), port);
+}
+
+void ConnectSocket(boost::asio::io_context& io, const std::string& host_port, std::chrono::milliseconds timeout,
+                   absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done) {
+  std::make_shared<Attempt>(io, host_port, std::move(done))->Start(timeout);
+}
+
+absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::string& host_port) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto parts, SplitHostPort(host_port));
+  error_code error;
+  tcp::resolver resolver(io);
+  const auto found = resolver.resolve(parts.first, std::to_string(parts.second), tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    return Error(absl::StatusCode::kNotFound, "cannot listen at {}: {}", host_port, error.message());
+  }
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  tcp::acceptor acceptor(io);
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
+  if (error == boost::asio::error::address_in_use) {
+    return Error(absl::StatusCode::kAlreadyExists, "cannot listen at {}: port {} is taken", host_port, parts.second);
+  }
+  if (error) return Error(absl::StatusCode::kUnavailable, "cannot listen at {}: {}", host_port, error.message());
+  return acceptor;
+}
+
+StreamSocket Neutral(tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  return StreamSocket(std::move(socket));
+}
+
+std::string PeerName(const StreamSocket& socket) {
+  error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  if (error) return "unknown";
+  const int family = peer.protocol().family();
+  if (family != AF_INET && family != AF_INET6) return "unix";
+  tcp::endpoint endpoint;
+  endpoint.resize(peer.size());
+  std::memcpy(endpoint.data(), peer.data(), peer.size());
+  const std::string host = endpoint.address().to_string();
+  return family == AF_INET6 ? fmt::format("[{}]:{}", host, endpoint.port())
+                            : fmt::format("{}:{}", host, endpoint.port());
+}
+
+}  // namespace fairway

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/data_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace fairway::data {
+namespace {
+
+// transfer u64, index i32, zero u32, incarnation u64, bytes i64.
+constexpr size_t kRequestBytes = 32;
+
+}  // namespace
+
+std::string Encode(const WireRequest& request) {
+  std::string out(kRequestBytes, '\0');
+  const uint64_t transfer = request.request.transfer.value;
+  const uint64_t incarnation = request.incarnation.value;
+  std::memcpy(out.data(), &transfer, 8);
+  std::memcpy(out.data() + 8, &request.request.index, 4);
+  std::memcpy(out.data() + 16, &incarnation, 8);
+  std::memcpy(out.data() + 24, &request.bytes, 8);
+  return out;
+}
+
+absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
+  if (payload.size() != kRequestBytes) return InvalidArgument("a pull request has {} bytes", payload.size());
+  WireRequest request;
+  std::memcpy(&request.request.transfer.value, payload.data(), 8);
+  std::memcpy(&request.request.index, payload.data() + 8, 4);
+  std::memcpy(&request.incarnation.value, payload.data() + 16, 8);
+  std::memcpy(&request.bytes, payload.data() + 24, 8);
+  if (request.bytes < 0) return InvalidArgument("a pull request expects {} bytes", request.bytes);
+  return request;
+}
+
+std::string EncodeStatus(const absl::Status& status) {
+  const auto code = static_cast<uint32_t>(status.code());
+  std::string text = Text(status);
+  text.resize(std::min(text.size(), kMaxControlBytes - sizeof code));
+  std::string out(sizeof code, '\0');
+  std::memcpy(out.data(), &code, sizeof code);
+  return out + text;
+}
+
+absl::Status DecodeStatus(std::string_view payload) {
+  uint32_t code = 0;
+  if (payload.size() < sizeof code) return absl::InternalError("unreadable error from the peer");
+  std::memcpy(&code, payload.data(), sizeof code);
+  if (code == 0 || code > 16) code = static_cast<uint32_t>(absl::StatusCode::kInternal);
+  payload.remove_prefix(sizeof code);
+  return Error(static_cast<absl::StatusCode>(code), "{}", payload);
+}
+
+void ClientStream::Pull(PendingPull pull) {
+  const uint64_t id = next_id_++;
+  unsent_.emplace_back(id, pull.request);
+  pulls_.emplace(id, std::move(pull));
+  Kick();
+}
+
+bool ClientStream::NextFrame(OutFrame& frame) {
+  if (unsent_.empty()) return false;
+  const auto& [id, request] = unsent_.front();
+  frame.header.type = kPull;
+  frame.header.id = id;
+  frame.own = Encode(request);
+  unsent_.pop_front();
+  return true;
+}
+
+std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
+  if (header.type == kChunk) {
+    const auto found = pulls_.find(header.id);
+    if (found != pulls_.end()) {
+      PendingPull& pull = found->second;
+      const auto expected = static_cast<uint64_t>(pull.request.bytes);
+      // The first look at a chunk: is it the next one, and does it fit?
+      if (done == 0 && (header.offset != pull.received || header.length > expected - pull.received)) {
+        End(header.id, Error(absl::StatusCode::kDataLoss, "{} sent {} bytes from {} of a shard of which {} of {} came",
+                             endpoint_, header.length, header.offset, pull.received, expected));
+      } else {
+        if (pull.blob == nullptr) pull.blob = Blob::Make(expected);
+        if (pull.blob != nullptr) {
+          return {pull.blob->data() + header.offset + done, header.length - done};
+        }
+        End(header.id, Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes to receive", expected));
+      }
+    }
+    scratch_.resize(std::max<size_t>(scratch_.size(), kMaxControlBytes));
+    return scratch_;
+  }
+  // Errors are kept whole up to the limit; what is beyond it overwrites the end.
+  scratch_.resize(std::max<size_t>(scratch_.size(), kMaxControlBytes));
+  if (done < kMaxControlBytes) return std::span(scratch_).subspan(done, kMaxControlBytes - done);
+  return std::span(scratch_).last(1);
+}
+
+void ClientStream::OnFrame(const FrameHeader& header) {
+  const auto found = pulls_.find(header.id);
+  if (found == pulls_.end()) return;
+  if (header.type == kError) {
+    End(header.id, DecodeStatus({scratch_.data(), std::min<size_t>(header.length, kMaxControlBytes)}));
+  } else if (header.type == kChunk) {
+    OnChunk(header, found->second);
+  }
+}
+
+void ClientStream::OnChunk(const FrameHeader& header, PendingPull& pull) {
+  pull.received += header.length;
+  if ((header.flags & kLast) == 0) return;
+  const auto expected = static_cast<uint64_t>(pull.request.bytes);
+  if (pull.received != expected) {
+    return End(header.id, Error(absl::StatusCode::kDataLoss, "{} sent {} bytes of a shard of {}", endpoint_,
+                                pull.received, expected));
+  }
+  End(header.id, absl::OkStatus());
+}
+
+void ClientStream::OnCorrupt(const FrameHeader& header) {
+  End(header.id, Error(absl::StatusCode::kDataLoss, "bytes from {} have another checksum than they were sent with",
+                       endpoint_));
+}
+
+void ClientStream::End(uint64_t id, absl::Status status) {
+  const auto found = pulls_.find(id);
+  if (found == pulls_.end()) return;
+  PendingPull pull = std::move(found->second);
+  pulls_.erase(found);
+  if (!status.ok()) return pull.done(std::move(status));
+  if (pull.blob == nullptr) pull.blob = Blob::Make(0);
+  if (pull.blob == nullptr) return pull.done(absl::ResourceExhaustedError("no host memory"));
+  pulled_->fetch_add(pull.received, std::memory_order_relaxed);
+  pull.done(std::move(pull.blob));
+}
+
+void ClientStream::OnStreamClosed(absl::Status status) {
+  unsent_.clear();
+  const std::string why = status.ok() ? "it closed the connection" : Text(status);
+  while (!pulls_.empty()) {
+    End(pulls_.begin()->first, Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_, why));
+  }
+}
+
+}  // namespace fairway::data

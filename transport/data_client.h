@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pulling side of the data plane: one connection to one endpoint. On the plane's I/O thread.
+#ifndef FAIRWAY_TRANSPORT_DATA_CLIENT_H_
+#define FAIRWAY_TRANSPORT_DATA_CLIENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/data_protocol.h"
+#include "transport/frame_stream.h"
+
+namespace fairway::data {
+
+struct PendingPull {
+  WireRequest request;
+  DataPlane::PullDone done;  // called on the I/O thread
+  std::shared_ptr<Blob> blob;
+  uint64_t received = 0;
+};
+
+// Fails all its pulls when it ends; the pool makes a new one then.
+class ClientStream final : public FrameStream {
+ public:
+  // `pulled` counts the bytes of complete shards.
+  ClientStream(StreamSocket socket, std::string endpoint, std::shared_ptr<std::atomic<uint64_t>> pulled)
+      : FrameStream(std::move(socket)), endpoint_(std::move(endpoint)), pulled_(std::move(pulled)) {}
+
+  void Pull(PendingPull pull);
+
+ protected:
+  bool NextFrame(OutFrame& frame) override;
+  std::span<char> Destination(const FrameHeader& header, size_t done) override;
+  void OnFrame(const FrameHeader& header) override;
+  void OnCorrupt(const FrameHeader& header) override;
+  void OnStreamClosed(absl::Status status) override;
+
+ private:
+  void OnChunk(const FrameHeader& header, PendingPull& pull);
+  // Ends pull `id`; later chunks of it are dropped.
+  void End(uint64_t id, absl::Status status);
+
+  const std::string endpoint_;
+  const std::shared_ptr<std::atomic<uint64_t>> pulled_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, PendingPull> pulls_;
+  std::deque<std::pair<uint64_t, WireRequest>> unsent_;
+  std::vector<char> scratch_;  // error texts, and bytes that nobody wants
+};
+
+}  // namespace fairway::data
+
+#endif  // FAIRWAY_TRANSPORT_DATA_CLIENT_H_

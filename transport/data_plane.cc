@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/data_plane.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <spdlog/spdlog.h>
+
+#include "transport/data_client.h"
+#include "transport/data_server.h"
+
+namespace fairway {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+using data::ClientStream;
+using data::PendingPull;
+using data::ServerStream;
+
+constexpr std::chrono::seconds kConnectTimeout{5};
+
+using OnPull = std::function<void(PullRequest, DataPlane::Answer)>;
+
+// What the loop's side and its late handlers share. `closed` belongs to the loop.
+struct LoopSide {
+  EventLoop& loop;
+  OnPull on_pull;
+  bool closed = false;
+};
+
+// All connections; everything but Post runs on the I/O thread.
+class IoSide : public std::enable_shared_from_this<IoSide> {
+ public:
+  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation)
+      : loop_side_(std::move(loop_side)), incarnation_(incarnation), acceptor_(io_) {}
+
+  boost::asio::io_context& io() { return io_; }
+  void set_acceptor(tcp::acceptor acceptor) { acceptor_ = std::move(acceptor); }
+  void Run() { io_.run(); }
+  void Stop() { io_.stop(); }
+
+  // Thread-safe; dropped when the thread has ended.
+  template <typename F>
+  void Post(F f) {
+    boost::asio::post(io_, std::move(f));
+  }
+
+  void Accept() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (error == boost::asio::error::operation_aborted) return;
+      if (!error) Accepted(Neutral(std::move(socket)));
+      if (!error || error == boost::asio::error::connection_aborted) return Accept();
+      // Out of descriptors, most likely: others must close first.
+      again_.expires_after(std::chrono::milliseconds(100));
+      again_.async_wait([this](const error_code&) { Accept(); });
+    });
+  }
+
+  void Pull(const std::string& endpoint, PendingPull pull) {
+    Peer& peer = peers_[endpoint];
+    if (peer.pulled == nullptr) peer.pulled = Counter(endpoint);
+    if (peer.stream != nullptr && !peer.stream->closed()) return peer.stream->Pull(std::move(pull));
+    peer.waiting.push_back(std::move(pull));
+    if (peer.connecting) return;
+    peer.connecting = true;
+    ConnectSocket(io_, endpoint, kConnectTimeout, [this, endpoint](absl::StatusOr<StreamSocket> socket) {
+      Connected(endpoint, std::move(socket));
+    });
+  }
+
+  std::vector<std::pair<std::string, uint64_t>> PulledBytes() const {
+    std::lock_guard lock(counters_mutex_);
+    std::vector<std::pair<std::string, uint64_t>> out;
+    for (const auto& [endpoint, bytes] : counters_) out.emplace_back(endpoint, bytes->load());
+    return out;
+  }
+  uint64_t ServedBytes() const { return served_->load(); }
+
+ private:
+  struct Peer {
+    std::shared_ptr<ClientStream> stream;
+    bool connecting = false;
+    std::vector<PendingPull> waiting;
+    std::shared_ptr<std::atomic<uint64_t>> pulled;
+  };
+
+  std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
+    std::lock_guard lock(counters_mutex_);
+    auto& counter = counters_[endpoint];
+    if (counter == nullptr) counter = std::make_shared<std::atomic<uint64_t>>(0);
+    return counter;
+  }
+
+  void Connected(const std::string& endpoint, absl::StatusOr<StreamSocket> socket) {
+    Peer& peer = peers_[endpoint];
+    peer.connecting = false;
+    auto waiting = std::exchange(peer.waiting, {});
+    if (!socket.ok()) {
+      for (PendingPull& pull : waiting) pull.done(socket.status());
+      return;
+    }
+    peer.stream = std::make_shared<ClientStream>(*std::move(socket), endpoint, peer.pulled);
+    peer.stream->Start();
+    for (PendingPull& pull : waiting) peer.stream->Pull(std::move(pull));
+  }
+
+  void Accepted(StreamSocket socket) {
+    auto stream = std::make_shared<ServerStream>(
+        std::move(socket), incarnation_,
+        [this](std::shared_ptr<ServerStream> from, uint64_t id, PullRequest request) {
+          Asked(std::move(from), id, request);
+        },
+        [this](ServerStream* ended) { servers_.erase(ended); }, served_);
+    servers_[stream.get()] = stream;
+    stream->Start();
+  }
+
+  void Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullRequest request);
+
+  // Declared first: destroyed last, after the sockets that use it.
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
+  const std::shared_ptr<LoopSide> loop_side_;
+  const Incarnation incarnation_;
+  tcp::acceptor acceptor_;
+  boost::asio::steady_timer again_{io_};
+  std::map<std::string, Peer> peers_;
+  std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
+  const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
+  mutable std::mutex counters_mutex_;
+  std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
+};
+
+// The right to answer one request; answers UNAVAILABLE when it is dropped. Thread-safe.
+class AnswerOnce {
+ public:
+  AnswerOnce(std::weak_ptr<IoSide> io, std::weak_ptr<ServerStream> stream, uint64_t id)
+      : io_(std::move(io)), stream_(std::move(stream)), id_(id) {}
+  AnswerOnce(AnswerOnce&&) = default;
+  AnswerOnce& operator=(AnswerOnce&&) = delete;
+  ~AnswerOnce() { (*this)(absl::UnavailableError("the source dropped the request")); }
+
+  void operator()(absl::StatusOr<DataView> answer) {
+    const auto io = std::exchange(io_, {}).lock();
+    if (io == nullptr) return;
+    io->Post([stream = std::move(stream_), id = id_, answer = std::move(answer)]() mutable {
+      if (auto alive = stream.lock()) alive->Answer(id, std::move(answer));
+    });
+  }
+
+ private:
+  std::weak_ptr<IoSide> io_;
+  std::weak_ptr<ServerStream> stream_;
+  uint64_t id_;
+};
+
+void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullRequest request) {
+  loop_side_->loop.Post("pull request", [side = loop_side_, request,
+                                         answer = AnswerOnce(weak_from_this(), stream, id)]() mutable {
+    if (!side->closed) side->on_pull(request, std::move(answer));
+  });
+}
+
+class TcpDataPlane final : public DataPlane {
+ public:
+  TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io, std::string endpoint)
+      : loop_side_(std::move(loop_side)), io_(std::move(io)), endpoint_(std::move(endpoint)) {
+    thread_ = std::thread([io = io_.get()] {
+      pthread_setname_np(pthread_self(), "fairway-data");
+      io->Run();
+    });
+  }
+  ~TcpDataPlane() override {
+    loop_side_->closed = true;
+    io_->Stop();
+    thread_.join();
+  }
+
+  std::string endpoint() const override { return endpoint_; }
+
+  void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request, int64_t bytes,
+            PullDone done) override {
+    PendingPull pull;
+    pull.request = {request, incarnation, bytes};
+    pull.done = [side = loop_side_, done = std::move(done)](absl::StatusOr<std::shared_ptr<Blob>> blob) mutable {
+      EventLoop& loop = side->loop;
+      loop.Post("pull done", [side = std::move(side), done = std::move(done), blob = std::move(blob)]() mutable {
+        if (!side->closed) done(std::move(blob));
+      });
+    };
+    io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable { io->Pull(endpoint, std::move(pull)); });
+  }
+
+  std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override { return io_->PulledBytes(); }
+  uint64_t ServedBytes() const override { return io_->ServedBytes(); }
+
+ private:
+  const std::shared_ptr<LoopSide> loop_side_;
+  const std::shared_ptr<IoSide> io_;
+  const std::string endpoint_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
+    EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host, Incarnation incarnation,
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull) {
+  auto loop_side = std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull)});
+  auto io = std::make_shared<IoSide>(loop_side, incarnation);
+  FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
+  error_code error;
+  const int port = acceptor.local_endpoint(error).port();
+  const std::string host =
+      advertise_host.find(':') != std::string::npos ? fmt::format("[{}]", advertise_host) : advertise_host;
+  io->set_acceptor(std::move(acceptor));
+  io->Accept();
+  return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), fmt::format("{}:{}", host, port));
+}
+
+}  // namespace fairway

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/data_plane.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "async/run_until.h"
+#include "base/crc32c.h"
+#include "transport/data_protocol.h"
+#include "transport/frame.h"
+
+namespace fairway {
+namespace {
+
+using testing::HasSubstr;
+using Answer = DataPlane::Answer;
+
+DataView View(std::string_view bytes) {
+  auto blob = Blob::Copy(bytes);
+  return {blob->view(), blob};
+}
+
+class Planes : public testing::Test {
+ protected:
+  void SetUp() override {
+    source_ = Make(Incarnation(7), [this](PullRequest request, Answer answer) {
+      on_pull_(request, std::move(answer));
+    });
+    sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
+  }
+  std::unique_ptr<DataPlane> Make(Incarnation incarnation, std::function<void(PullRequest, Answer)> on_pull) {
+    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, std::move(on_pull));
+    EXPECT_TRUE(plane.ok()) << plane.status();
+    return *std::move(plane);
+  }
+  void Pull(uint64_t transfer, int32_t index, int64_t bytes, Incarnation incarnation = Incarnation(7)) {
+    sink_->Pull(source_endpoint(), incarnation, {TransferId(transfer), index}, bytes,
+                [this, transfer, index](auto blob) { got_.insert_or_assign({transfer, index}, std::move(blob)); });
+  }
+  std::string source_endpoint() const { return endpoint_.empty() ? source_->endpoint() : endpoint_; }
+  absl::Status PullStatus(int64_t bytes, Incarnation incarnation = Incarnation(7)) {
+    got_.clear();
+    Pull(1, 0, bytes, incarnation);
+    EXPECT_TRUE(RunUntil(loop_, [&] { return !got_.empty(); }));
+    return got_.empty() ? absl::OkStatus() : got_.begin()->second.status();
+  }
+
+  EventLoop loop_;
+  std::function<void(PullRequest, Answer)> on_pull_;
+  std::unique_ptr<DataPlane> source_, sink_;
+  std::string endpoint_;
+  std::map<std::pair<uint64_t, int32_t>, absl::StatusOr<std::shared_ptr<Blob>>> got_;
+};
+
+TEST_F(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
+  on_pull_ = [](PullRequest request, Answer answer) {
+    answer(View(fmt::format("{:08}-{:08}", request.transfer, request.index)));
+  };
+  for (int i = 0; i < 5000; ++i) Pull(i / 10, i % 10, 17);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 5000; }));
+  for (const auto& [key, blob] : got_) {
+    ASSERT_TRUE(blob.ok()) << blob.status();
+    ASSERT_EQ((*blob)->view(), fmt::format("{:08}-{:08}", key.first, key.second));
+  }
+  EXPECT_EQ(source_->ServedBytes(), 5000u * 17);
+  EXPECT_THAT(sink_->PulledBytes(), testing::ElementsAre(testing::Pair(source_->endpoint(), 5000u * 17)));
+}
+
+TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
+  auto large = Blob::Make(64 << 20);
+  for (size_t i = 0; i < large->size(); i += 8) {
+    const uint64_t word = i * 0x9e3779b97f4a7c15ull;
+    std::memcpy(large->data() + i, &word, 8);
+  }
+  on_pull_ = [&](PullRequest request, Answer answer) {
+    if (request.index == 0) return answer(DataView{large->view(), large});
+    answer(View("small"));
+  };
+  std::vector<int32_t> order;
+  const auto start = std::chrono::steady_clock::now();
+  for (const int32_t index : {0, 1}) {
+    sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index}, index == 0 ? large->size() : 5,
+                [&, index](auto blob) {
+                  order.push_back(index);
+                  ASSERT_TRUE(blob.ok()) << blob.status();
+                  EXPECT_EQ((*blob)->view() == (index == 0 ? large->view() : "small"), true);
+                });
+  }
+  ASSERT_TRUE(RunUntil(loop_, [&] { return order.size() == 2; }));
+  EXPECT_THAT(order, testing::ElementsAre(1, 0));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::cout << "64 MiB in " << took.count() * 1e3 << " ms\n";
+}
+
+TEST_F(Planes, AnEmptyShardIsAnAnswer) {
+  on_pull_ = [](PullRequest, Answer answer) { answer(DataView{}); };
+  Pull(1, 0, 0);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return !got_.empty(); }));
+  ASSERT_TRUE(got_.begin()->second.ok());
+  EXPECT_EQ((*got_.begin()->second)->size(), 0u);
+}
+
+TEST_F(Planes, AnswersOvertakeOneThatIsNotReady) {
+  std::vector<Answer> held;
+  on_pull_ = [&](PullRequest request, Answer answer) {
+    if (request.index == 0) {
+      held.push_back(std::move(answer));
+    } else {
+      answer(View("now"));
+    }
+  };
+  for (int i = 0; i < 100; ++i) Pull(1, i, i == 0 ? 5 : 3);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 99 && held.size() == 1; }));
+  // From another thread, as a device runtime would.
+  std::thread([&] { held[0](View("later")); }).join();
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 100; }));
+  EXPECT_EQ((*got_.at({1, 0}))->view(), "later");
+}
+
+TEST_F(Planes, PoisonKeepsItsCodeAndText) {
+  on_pull_ = [](PullRequest, Answer answer) { answer(absl::DataLossError("host a, device 3: gone")); };
+  EXPECT_EQ(PullStatus(4), absl::DataLossError("host a, device 3: gone"));
+  // The connection lives on.
+  on_pull_ = [](PullRequest, Answer answer) { answer(View("fine")); };
+  EXPECT_TRUE(PullStatus(4).ok());
+}
+
+TEST_F(Planes, ADroppedAnswerIsUnavailable) {
+  on_pull_ = [](PullRequest, Answer) {};
+  EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(Planes, AnotherIncarnationIsRefusedWithoutAsking) {
+  int asked = 0;
+  on_pull_ = [&](PullRequest, Answer) { ++asked; };
+  EXPECT_EQ(PullStatus(4, Incarnation(6)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(asked, 0);
+}
+
+TEST_F(Planes, AnotherSizeIsDataLoss) {
+  on_pull_ = [](PullRequest, Answer answer) { answer(View("12345")); };
+  EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(PullStatus(6).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
+  std::vector<Answer> held;
+  on_pull_ = [&](PullRequest, Answer answer) { held.push_back(std::move(answer)); };
+  for (int i = 0; i < 10; ++i) Pull(1, i, 4);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return held.size() == 10; }));
+  endpoint_ = source_->endpoint();
+  source_ = nullptr;
+  ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 10; }));
+  for (const auto& [key, blob] : got_) EXPECT_EQ(blob.status().code(), absl::StatusCode::kUnavailable);
+  held[0](View("nobody listens"));  // harmless
+  EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(got_.begin()->second.status()), HasSubstr(endpoint_));
+}
+
+TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {
+  std::vector<Answer> held;
+  on_pull_ = [&](PullRequest, Answer answer) { held.push_back(std::move(answer)); };
+  Pull(1, 0, 4);
+  ASSERT_TRUE(RunUntil(loop_, [&] { return held.size() == 1; }));
+  sink_ = nullptr;
+  held.clear();
+  EXPECT_FALSE(RunUntil(loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
+}
+
+// A source that sends given bytes to whoever connects.
+class RawSource {
+ public:
+  explicit RawSource(std::string bytes) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_, 1), 0);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, bytes = std::move(bytes)] {
+      const int peer = ::accept(fd_, nullptr, nullptr);
+      char request[64];
+      EXPECT_EQ(::recv(peer, request, 64, MSG_WAITALL), 64);
+      EXPECT_EQ(::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+      ::shutdown(peer, SHUT_WR);
+      while (::recv(peer, request, 64, 0) > 0) {
+      }
+      ::close(peer);
+    });
+  }
+  ~RawSource() {
+    thread_.join();
+    ::close(fd_);
+  }
+  std::string endpoint() const { return fmt::format("127.0.0.1:{}", port_); }
+
+ private:
+  int fd_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+std::string Chunk(uint64_t id, uint64_t offset, bool last, const std::string& bytes) {
+  std::string out(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader({.type = data::kChunk, .flags = last ? data::kLast : uint16_t{0}, .id = id, .offset = offset,
+                     .length = static_cast<uint32_t>(bytes.size()), .crc = Crc32c(bytes)}, out.data());
+  return out + bytes;
+}
+
+TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
+  const auto after = [this](std::string bytes) {
+    RawSource source(std::move(bytes));
+    endpoint_ = source.endpoint();
+    const absl::Status status = PullStatus(8);
+    sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});  // closes the connection
+    return status;
+  };
+  EXPECT_TRUE(after(Chunk(1, 0, false, "1234") + Chunk(1, 4, true, "5678")).ok());
+  std::string flipped = Chunk(1, 0, true, "12345678");
+  flipped.back() ^= 1;
+  EXPECT_EQ(after(flipped).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(after(Chunk(1, 0, true, "1234")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(after(Chunk(1, 0, false, "123456789")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(after(Chunk(1, 4, false, "1234")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(after(Chunk(1, ~uint64_t{0}, false, "1234")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(after(Chunk(9, 0, true, "12345678")).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(after(Chunk(1, 0, false, "1234")).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(after("garbage that is longer than a frame header").code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace fairway

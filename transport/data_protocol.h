@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What crosses a data connection: frames (frame.h) of these types. The puller numbers its requests; answers to
+// different requests may overtake and interleave, the chunks of one come in order.
+#ifndef FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
+#define FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "transport/data_plane.h"
+
+namespace fairway::data {
+
+enum FrameType : uint8_t {
+  kPull = 1,   // id: the request's; payload: WireRequest
+  kChunk = 2,  // id; offset; payload: bytes of the shard from there. kLast in the last one
+  kError = 3,  // id; payload: u32 status code, then its text
+};
+inline constexpr uint16_t kLast = 1;
+
+inline constexpr size_t kChunkBytes = 1 << 20;
+inline constexpr size_t kMaxControlBytes = 64 << 10;  // kPull and kError
+
+struct WireRequest {
+  PullRequest request;
+  Incarnation incarnation;  // of the process that is asked
+  int64_t bytes = 0;        // expected
+};
+
+std::string Encode(const WireRequest& request);
+absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload);
+
+std::string EncodeStatus(const absl::Status& status);
+// An error in any case: INTERNAL when it cannot be read.
+absl::Status DecodeStatus(std::string_view payload);
+
+}  // namespace fairway::data
+
+#endif  // FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/data_server.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairway::data {
+
+void ServerStream::Answer(uint64_t id, absl::StatusOr<DataView> answer) {
+  if (closed()) return;
+  const auto found = expected_.find(id);
+  if (found == expected_.end()) return;
+  const int64_t expected = found->second;
+  expected_.erase(found);
+  Outgoing out{.id = id, .error = answer.status(), .view = {}, .sent = 0};
+  if (answer.ok()) {
+    out.view = *std::move(answer);
+    if (static_cast<int64_t>(out.view.bytes.size()) != expected) {
+      out.error = Error(absl::StatusCode::kDataLoss, "the shard has {} bytes, {} were expected",
+                        out.view.bytes.size(), expected);
+      out.view = DataView();
+    }
+  }
+  outgoing_.push_back(std::move(out));
+  Kick();
+}
+
+bool ServerStream::NextFrame(OutFrame& frame) {
+  if (outgoing_.empty()) return false;
+  Outgoing out = std::move(outgoing_.front());
+  outgoing_.pop_front();
+  frame.header.id = out.id;
+  if (!out.error.ok()) {
+    frame.header.type = kError;
+    frame.own = EncodeStatus(out.error);
+    return true;
+  }
+  frame.header.type = kChunk;
+  frame.header.offset = out.sent;
+  frame.view = out.view.bytes.substr(out.sent, kChunkBytes);
+  frame.owner = out.view.owner;
+  out.sent += frame.view.size();
+  if (out.sent == out.view.bytes.size()) {
+    frame.header.flags = kLast;
+    served_->fetch_add(out.sent, std::memory_order_relaxed);
+  } else {
+    outgoing_.push_back(std::move(out));
+  }
+  return true;
+}
+
+std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done) {
+  if (done < request_.size()) return std::span(request_).subspan(done);
+  return request_;  // too long: overwritten, and refused in OnFrame
+}
+
+void ServerStream::OnFrame(const FrameHeader& header) {
+  if (header.type != kPull) return;  // a later version's; the puller gets no answer it would not understand
+  auto request = header.length > request_.size() ? InvalidArgument("a pull request of {} bytes", header.length)
+                                                 : DecodeRequest({request_.data(), header.length});
+  expected_[header.id] = request.ok() ? request->bytes : 0;
+  if (!request.ok()) return Answer(header.id, request.status());
+  if (request->incarnation != incarnation_) {
+    return Answer(header.id, Error(absl::StatusCode::kAborted, "incarnation {} was asked, {} is here",
+                                   request->incarnation, incarnation_));
+  }
+  on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
+}
+
+void ServerStream::OnStreamClosed(absl::Status status) {
+  outgoing_.clear();
+  expected_.clear();
+  on_end_(this);
+}
+
+}  // namespace fairway::data

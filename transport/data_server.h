@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The serving side of the data plane: one accepted connection. On the plane's I/O thread.
+#ifndef FAIRWAY_TRANSPORT_DATA_SERVER_H_
+#define FAIRWAY_TRANSPORT_DATA_SERVER_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "transport/data_protocol.h"
+#include "transport/frame_stream.h"
+
+namespace fairway::data {
+
+// Sends answers in chunks, taking turns between the answers that are ready, so that a large shard does not hold small
+// ones up. Keeps an answer's owner until its last byte is written.
+class ServerStream final : public FrameStream {
+ public:
+  // `on_pull` is called on the I/O thread for requests of the right incarnation; it answers by Answer, later.
+  ServerStream(StreamSocket socket, Incarnation incarnation,
+               std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
+               std::function<void(ServerStream*)> on_end, std::shared_ptr<std::atomic<uint64_t>> served)
+      : FrameStream(std::move(socket)), incarnation_(incarnation), on_pull_(std::move(on_pull)),
+        on_end_(std::move(on_end)), served_(std::move(served)) {}
+
+  void Answer(uint64_t id, absl::StatusOr<DataView> answer);
+
+ protected:
+  bool NextFrame(OutFrame& frame) override;
+  std::span<char> Destination(const FrameHeader& header, size_t done) override;
+  void OnFrame(const FrameHeader& header) override;
+  void OnStreamClosed(absl::Status status) override;
+
+ private:
+  struct Outgoing {
+    uint64_t id = 0;
+    absl::Status error;  // not OK: this is the answer
+    DataView view;
+    size_t sent = 0;
+  };
+
+  const Incarnation incarnation_;
+  const std::function<void(std::shared_ptr<ServerStream>, uint64_t, PullRequest)> on_pull_;
+  const std::function<void(ServerStream*)> on_end_;
+  const std::shared_ptr<std::atomic<uint64_t>> served_;
+  std::map<uint64_t, int64_t> expected_;  // bytes, of requests not yet answered
+  std::deque<Outgoing> outgoing_;
+  std::array<char, 4096> request_;  // longer requests are refused
+};
+
+}  // namespace fairway::data
+
+#endif  // FAIRWAY_TRANSPORT_DATA_SERVER_H_

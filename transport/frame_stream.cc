@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/frame_stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+
+#include "base/crc32c.h"
+
+namespace fairway {
+namespace {
+
+using boost::system::error_code;
+
+constexpr std::chrono::seconds kLinger{2};
+
+}  // namespace
+
+FrameStream::FrameStream(StreamSocket socket)
+    : socket_(std::move(socket)), peer_(PeerName(socket_)), linger_(socket_.get_executor()), in_(kBufferBytes) {}
+
+void FrameStream::Start() {
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Read(); });
+}
+
+void FrameStream::Read() {
+  if (closed_) return;
+  if (in_payload_ && in_begin_ == in_end_ && header_.length - done_ >= kDirectBytes) {
+    std::span<char> into = Destination(header_, done_);
+    into = into.first(std::min<size_t>(into.size(), header_.length - done_));
+    socket_.async_read_some(boost::asio::buffer(into.data(), into.size()),
+                            [self = shared_from_this()](const error_code& error, size_t count) {
+                              self->OnRead(error, count, true);
+                            });
+    return;
+  }
+  if (in_begin_ > 0) {
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+  }
+  socket_.async_read_some(boost::asio::buffer(in_.data() + in_end_, in_.size() - in_end_),
+                          [self = shared_from_this()](const error_code& error, size_t count) {
+                            self->OnRead(error, count, false);
+                          });
+}
+
+void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
+  if (closed_) return;
+  if (error) {
+    if (finishing_) return Fail(absl::OkStatus());
+    if (error == boost::asio::error::eof && !in_payload_ && in_begin_ == in_end_) return Fail(absl::OkStatus());
+    if (error == boost::asio::error::eof) {
+      return Fail(Error(absl::StatusCode::kUnavailable, "{} ended within a frame", peer_));
+    }
+    return Fail(Error(absl::StatusCode::kUnavailable, "link to {}: {}", peer_, error.message()));
+  }
+  if (finishing_) {
+    in_begin_ = in_end_ = 0;
+    in_payload_ = false;
+  } else if (direct) {
+    TookPayload(Destination(header_, done_).first(count));
+    if (done_ == header_.length && !EndFrame()) return;
+  } else {
+    in_end_ += count;
+    Parse();
+  }
+  Read();
+}
+
+void FrameStream::Parse() {
+  while (!closed_ && !finishing_) {
+    if (!in_payload_) {
+      if (in_end_ - in_begin_ < kFrameHeaderBytes) return;
+      auto header = DecodeFrameHeader(in_.data() + in_begin_);
+      if (!header.ok()) return Fail(Annotate(header.status(), peer_));
+      header_ = *header;
+      in_begin_ += kFrameHeaderBytes;
+      in_payload_ = true;
+      done_ = 0;
+      crc_ = 0;
+    }
+    while (done_ < header_.length && in_begin_ < in_end_) {
+      const std::span<char> into = Destination(header_, done_);
+      const size_t count = std::min({into.size(), in_end_ - in_begin_, size_t{header_.length} - done_});
+      std::memcpy(into.data(), in_.data() + in_begin_, count);
+      in_begin_ += count;
+      TookPayload(into.first(count));
+    }
+    if (done_ < header_.length || !EndFrame()) return;
+  }
+}
+
+void FrameStream::TookPayload(std::span<const char> part) {
+  crc_ = ExtendCrc32c(crc_, {part.data(), part.size()});
+  done_ += part.size();
+}
+
+bool FrameStream::EndFrame() {
+  in_payload_ = false;
+  if (crc_ == header_.crc) {
+    OnFrame(header_);
+  } else {
+    OnCorrupt(header_);
+    Fail(Error(absl::StatusCode::kDataLoss, "a frame from {} has checksum {:#010x} instead of {:#010x}", peer_, crc_,
+               header_.crc));
+  }
+  return !closed_;
+}
+
+void FrameStream::Kick() {
+  if (kicked_ || writing_ || closed_) return;
+  kicked_ = true;
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->kicked_ = false;
+    self->Write();
+  });
+}
+
+void FrameStream::Write() {
+  if (closed_ || writing_) return;
+  small_.clear();
+  batch_.clear();
+  buffers_.clear();
+  size_t bytes = 0;
+  std::vector<size_t> cuts;  // end in small_ of what goes before batch_[i]
+  OutFrame frame;
+  for (size_t frames = 0; frames < kBatchFrames && bytes < kBatchBytes && NextFrame(frame); ++frames) {
+    const std::string_view payload = frame.own.empty() ? frame.view : std::string_view(frame.own);
+    frame.header.length = static_cast<uint32_t>(payload.size());
+    frame.header.crc = Crc32c(payload);
+    const size_t at = small_.size();
+    small_.resize(at + kFrameHeaderBytes);
+    EncodeFrameHeader(frame.header, small_.data() + at);
+    bytes += kFrameHeaderBytes + payload.size();
+    if (payload.size() <= kCopyBytes) {
+      small_.append(payload);
+    } else {
+      cuts.push_back(small_.size());
+      batch_.push_back(std::move(frame));
+    }
+    frame = OutFrame();
+  }
+  if (bytes == 0) return AfterLastWrite();
+  if (write_failed_) return Kick();  // drops what is queued; the reading side tells when the peer is gone
+  size_t from = 0;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const std::string_view payload = batch_[i].own.empty() ? batch_[i].view : std::string_view(batch_[i].own);
+    buffers_.emplace_back(small_.data() + from, cuts[i] - from);
+    buffers_.emplace_back(payload.data(), payload.size());
+    from = cuts[i];
+  }
+  if (from < small_.size()) buffers_.emplace_back(small_.data() + from, small_.size() - from);
+  writing_ = true;
+  batch_bytes_ = bytes;
+  boost::asio::async_write(socket_, buffers_, [self = shared_from_this()](const error_code& error, size_t) {
+    self->OnWritten(error);
+  });
+}
+
+void FrameStream::OnWritten(const error_code& error) {
+  writing_ = false;
+  batch_bytes_ = 0;
+  batch_.clear();
+  if (closed_) return;
+  if (error) write_failed_ = true;
+  Write();
+}
+
+void FrameStream::AfterLastWrite() {
+  if (!finishing_) return;
+  error_code ignored;
+  socket_.shutdown(StreamSocket::shutdown_send, ignored);
+}
+
+void FrameStream::FinishAndClose() {
+  if (closed_ || finishing_) return;
+  finishing_ = true;
+  linger_.expires_after(kLinger);
+  linger_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) self->Fail(absl::OkStatus());
+  });
+  Kick();
+}
+
+void FrameStream::CloseNow() {
+  if (closed_) return;
+  closed_ = true;
+  linger_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void FrameStream::Fail(absl::Status status) {
+  if (closed_) return;
+  CloseNow();
+  OnStreamClosed(std::move(status));
+}
+
+}  // namespace fairway

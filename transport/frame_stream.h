@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames over one connected stream socket: what control links and the data plane share. Included only by .cc files
+// and headers of this folder: it brings Asio.
+#ifndef FAIRWAY_TRANSPORT_FRAME_STREAM_H_
+#define FAIRWAY_TRANSPORT_FRAME_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/status.h"
+#include "transport/connect.h"
+#include "transport/frame.h"
+
+namespace fairway {
+
+// Lives on the thread of its io_context; kept alive by its own pending reads and writes. Derived classes say what to
+// send and where received bytes go, so that bulk data goes straight to its destination.
+class FrameStream : public std::enable_shared_from_this<FrameStream> {
+ public:
+  // A frame to send: `own` or `view` (alive as long as `owner`) is the payload. length and crc are filled in here.
+  struct OutFrame {
+    FrameHeader header;
+    std::string own;
+    std::string_view view;
+    std::shared_ptr<const void> owner;
+  };
+
+  explicit FrameStream(StreamSocket socket);
+  virtual ~FrameStream() = default;
+  FrameStream(const FrameStream&) = delete;
+  FrameStream& operator=(const FrameStream&) = delete;
+
+  // Begins to read. No virtual function is called inside this call.
+  void Start();
+  // NextFrame has something. Writes in a later handler, so that the frames of one turn leave together.
+  void Kick();
+  // Sends what NextFrame still gives, then closes; the peer's frames are read and dropped meanwhile, because
+  // closing with unread bytes would reset the connection and lose what was just sent. OnStreamClosed(OK) comes.
+  void FinishAndClose();
+  // Closes; no virtual function is called any more.
+  void CloseNow();
+
+  const std::string& peer() const { return peer_; }
+  bool closed() const { return closed_; }
+  // Bytes taken from NextFrame and not yet written.
+  size_t batch_bytes() const { return batch_bytes_; }
+  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
+
+ protected:
+  // The next frame to send; false: nothing now.
+  virtual bool NextFrame(OutFrame& frame) = 0;
+  // Where the payload's bytes from `done` on go: at least one byte; may be less than the rest.
+  virtual std::span<char> Destination(const FrameHeader& header, size_t done) = 0;
+  // The payload is complete and its checksum right.
+  virtual void OnFrame(const FrameHeader& header) = 0;
+  // The payload of this frame has another checksum; the stream closes after it.
+  virtual void OnCorrupt(const FrameHeader& header) {}
+  // Once, unless CloseNow was called.
+  virtual void OnStreamClosed(absl::Status status) = 0;
+
+ private:
+  void Read();
+  void OnRead(const boost::system::error_code& error, size_t count, bool direct);
+  // Takes frames out of the buffer.
+  void Parse();
+  void TookPayload(std::span<const char> part);
+  // False: the stream was closed.
+  bool EndFrame();
+  void Write();
+  void OnWritten(const boost::system::error_code& error);
+  void AfterLastWrite();
+  void Fail(absl::Status status);
+
+  static constexpr size_t kBufferBytes = 64 << 10;
+  static constexpr size_t kDirectBytes = 16 << 10;  // a payload with more to come is read into its destination
+  static constexpr size_t kCopyBytes = 4 << 10;     // a payload up to this is copied behind its header
+  static constexpr size_t kBatchBytes = 1 << 20;
+  static constexpr size_t kBatchFrames = 512;
+
+  StreamSocket socket_;
+  const std::string peer_;
+  boost::asio::steady_timer linger_;
+  bool closed_ = false;
+  bool finishing_ = false;
+  bool kicked_ = false;
+  bool writing_ = false;
+  bool write_failed_ = false;
+
+  std::vector<char> in_;  // in_[in_begin_ .. in_end_) is unparsed
+  size_t in_begin_ = 0;
+  size_t in_end_ = 0;
+  bool in_payload_ = false;
+  FrameHeader header_;
+  size_t done_ = 0;
+  uint32_t crc_ = 0;
+
+  size_t batch_bytes_ = 0;
+  std::string small_;  // headers and small payloads of the batch being written
+  std::vector<OutFrame> batch_;  // owners of the others
+  std::vector<boost::asio::const_buffer> buffers_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_TRANSPORT_FRAME_STREAM_H_

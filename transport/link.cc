@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/link.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "async/timed.h"
+#include "transport/frame_stream.h"
+
+namespace fairway {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// Runs a callback that may destroy or replace itself: it is moved out for the call.
+template <typename F, typename... Args>
+void CallMovedOut(const std::weak_ptr<void>& owner_alive, F& slot, Args&&... args) {
+  F f = std::move(slot);
+  slot = nullptr;
+  if (f) f(std::forward<Args>(args)...);
+  if (!owner_alive.expired() && !slot) slot = std::move(f);
+}
+
+// The stream of one link; outlives it while reads and writes are pending.
+class LinkStream final : public FrameStream {
+ public:
+  LinkStream(EventLoop& loop, StreamSocket socket) : FrameStream(std::move(socket)), loop_(loop) {}
+
+  void set_owner(Link* owner, std::weak_ptr<void> alive) {
+    owner_ = owner;
+    alive_ = std::move(alive);
+  }
+  void Detach() {
+    owner_ = nullptr;
+    CloseNow();
+  }
+  void Send(Frame frame) {
+    FAIRWAY_ASSERT_IN_LOOP(loop_);
+    if (closed() || ending_) return;
+    queued_ += kFrameHeaderBytes + frame.payload.size();
+    out_.push_back(std::move(frame));
+    Kick();
+  }
+  void End() {
+    ending_ = true;
+    FinishAndClose();
+  }
+  size_t queued() const { return queued_ + batch_bytes(); }
+
+ protected:
+  bool NextFrame(OutFrame& out) override {
+    if (out_.empty()) return false;
+    Frame& frame = out_.front();
+    queued_ -= kFrameHeaderBytes + frame.payload.size();
+    out.header = {.type = frame.type, .flags = frame.flags, .id = frame.id, .offset = frame.offset};
+    out.own = std::move(frame.payload);
+    out_.pop_front();
+    return true;
+  }
+
+  std::span<char> Destination(const FrameHeader& header, size_t done) override {
+    // Grows as bytes arrive: a header alone must not cost its sender's claim in memory.
+    if (done >= payload_.size()) {
+      payload_.resize(std::min<size_t>(header.length, std::max<size_t>(kFirstPiece, 2 * payload_.size())));
+    }
+    return {payload_.data() + done, payload_.size() - done};
+  }
+
+  void OnFrame(const FrameHeader& header) override {
+    Frame frame{header.type, header.flags, header.id, header.offset, std::move(payload_)};
+    payload_.clear();
+    if (owner_ == nullptr || ending_) return;
+    RunTimed("link frame", [&] { CallMovedOut(alive_, owner_->on_frame, std::move(frame)); });
+  }
+
+  void OnStreamClosed(absl::Status status) override {
+    out_.clear();
+    queued_ = 0;
+    if (owner_ == nullptr) return;
+    RunTimed("link closed", [&] { CallMovedOut(alive_, owner_->on_closed, std::move(status)); });
+  }
+
+ private:
+  static constexpr size_t kFirstPiece = 1 << 20;
+
+  EventLoop& loop_;
+  Link* owner_ = nullptr;
+  std::weak_ptr<void> alive_;
+  bool ending_ = false;
+  std::deque<Frame> out_;
+  size_t queued_ = 0;
+  std::string payload_;
+};
+
+class SocketLink final : public Link {
+ public:
+  SocketLink(EventLoop& loop, StreamSocket socket) : stream_(std::make_shared<LinkStream>(loop, std::move(socket))) {
+    stream_->set_owner(this, alive_);
+    stream_->Start();
+  }
+  ~SocketLink() override { stream_->Detach(); }
+  void Send(Frame frame) override { stream_->Send(std::move(frame)); }
+  size_t queued_bytes() const override { return stream_->queued(); }
+  void Close() override { stream_->End(); }
+  std::string peer() const override { return stream_->peer(); }
+
+ private:
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  std::shared_ptr<LinkStream> stream_;
+};
+
+// Accepts until closed; kept alive by its pending accept.
+class Acceptor : public std::enable_shared_from_this<Acceptor> {
+ public:
+  Acceptor(EventLoop& loop, tcp::acceptor acceptor, std::function<void(std::unique_ptr<Link>)> on_accept)
+      : loop_(loop), acceptor_(std::move(acceptor)), on_accept_(std::move(on_accept)) {
+    error_code ignored;
+    port_ = acceptor_.local_endpoint(ignored).port();
+  }
+  void Start() {
+    acceptor_.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
+      if (self->on_accept_ == nullptr || !self->acceptor_.is_open()) return;
+      if (!error) {
+        RunTimed("link accept", [&] {
+          self->on_accept_(std::make_unique<SocketLink>(self->loop_, Neutral(std::move(socket))));
+        });
+      }
+      if (error && error != boost::asio::error::connection_aborted) {
+        // Out of descriptors, most likely: others must close first.
+        return self->loop_.PostAfter(std::chrono::milliseconds(100), "link accept again", [self] {
+          if (self->acceptor_.is_open()) self->Start();
+        });
+      }
+      if (self->acceptor_.is_open()) self->Start();
+    });
+  }
+  void Close() {
+    error_code ignored;
+    acceptor_.close(ignored);
+  }
+  int port() const { return port_; }
+
+ private:
+  EventLoop& loop_;
+  tcp::acceptor acceptor_;
+  const std::function<void(std::unique_ptr<Link>)> on_accept_;
+  int port_ = 0;
+};
+
+class TcpServer final : public LinkServer {
+ public:
+  explicit TcpServer(std::shared_ptr<Acceptor> acceptor) : acceptor_(std::move(acceptor)) {}
+  ~TcpServer() override { acceptor_->Close(); }
+  int port() const override { return acceptor_->port(); }
+
+ private:
+  const std::shared_ptr<Acceptor> acceptor_;
+};
+
+}  // namespace
+
+void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
+                absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done) {
+  ConnectSocket(loop.io_context(), host_port, timeout,
+                [&loop, done = std::move(done)](absl::StatusOr<StreamSocket> socket) mutable {
+                  if (!socket.ok()) return done(socket.status());
+                  RunTimed("link connected", [&] {
+                    done(std::unique_ptr<Link>(std::make_unique<SocketLink>(loop, *std::move(socket))));
+                  });
+                });
+}
+
+absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(EventLoop& loop, const std::string& host_port,
+                                                      std::function<void(std::unique_ptr<Link>)> on_accept) {
+  FAIRWAY_ASSIGN_OR_RETURN(auto socket, Listen(loop.io_context(), host_port));
+  auto acceptor = std::make_shared<Acceptor>(loop, std::move(socket), std::move(on_accept));
+  acceptor->Start();
+  return std::make_unique<TcpServer>(std::move(acceptor));
+}
+
+std::unique_ptr<Link> AdoptSocket(EventLoop& loop, int fd) {
+  int family = AF_UNIX;
+  socklen_t size = sizeof family;
+  ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  StreamSocket socket(loop.io_context());
+  error_code ignored;  // a bad descriptor shows at the first read: on_closed comes
+  socket.assign(boost::asio::generic::stream_protocol(family, 0), fd, ignored);
+  return std::make_unique<SocketLink>(loop, std::move(socket));
+}
+
+}  // namespace fairway
