@@ -108,6 +108,7 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
 struct Config::State {
   struct Entry {
     std::string name;
+    std::string variable;
     std::function<absl::Status(const std::string&)> read;  // one value
     std::function<std::string()> show;
     std::function<void()> clear;  // before the first value of a list
@@ -140,6 +141,7 @@ struct Config::State {
              std::function<absl::Status(const std::string&)> read, std::function<std::string()> show) {
     auto entry = std::make_unique<Entry>();
     entry->name = std::string(name);
+    entry->variable = VariableName(name);
     entry->read = std::move(read);
     entry->show = std::move(show);
     const std::string flag = "--" + entry->name;
@@ -197,11 +199,10 @@ struct Config::State {
       }
       if (entry->source == Source::kFlag) continue;
       if (entry->positional) continue;
-      const std::string variable = VariableName(entry->name);
-      const std::optional<std::string> text = environment(variable);
+      const std::optional<std::string> text = environment(entry->variable);
       if (!text) continue;
       const auto values = entry->list ? CLI::detail::split(*text, ',') : std::vector<std::string>{*text};
-      FAIRWAY_RETURN_IF_ERROR(Annotate(Take(*entry, values, Source::kEnvironment), variable));
+      FAIRWAY_RETURN_IF_ERROR(Annotate(Take(*entry, values, Source::kEnvironment), entry->variable));
     }
     return absl::OkStatus();
   }
@@ -212,7 +213,7 @@ struct Config::State {
       if (entry->positional) continue;
       std::string from = "default";
       if (entry->source == Source::kFlag) from = "flag";
-      if (entry->source == Source::kEnvironment) from = "environment " + VariableName(entry->name);
+      if (entry->source == Source::kEnvironment) from = "environment " + entry->variable;
       out += fmt::format("--{}={}  ({})\n", entry->name, entry->show(), from);
     }
     return out;
@@ -313,6 +314,12 @@ void Config::ShortName(std::string_view name, char letter) {
   entry.short_option->type_name("TEXT")->expected(1);
 }
 
+void Config::Variable(std::string_view name, std::string_view variable) {
+  auto& entry = state_->Find(name);
+  entry.variable = std::string(variable);
+  entry.option->description(fmt::format("{} (environment: {})", entry.option->get_description(), variable));
+}
+
 void Config::Positional(std::string_view name, std::string* value, std::string_view help) {
   auto& entry = state_->Add(
       name, help, "TEXT",
@@ -337,7 +344,7 @@ Config::Outcome Config::Parse(const std::vector<std::string>& args, const Enviro
   } catch (const CLI::ParseError& error) {
     return usage(fmt::format("{}: {}\n", state.program, error.what()));
   }
-  if (state.help) return {.exit_code = 0, .output = state.app.help(), .error = {}};
+  if (state.help) return {.exit_code = 0, .output = state.app.help() + "\n", .error = {}};
   if (state.version) {
     return {.exit_code = 0, .output = fmt::format("{} {}\n", state.program, FAIRWAY_VERSION), .error = {}};
   }

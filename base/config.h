@@ -61,6 +61,8 @@ class Config {
   void BytesFlag(std::string_view name, int64_t* value, std::string_view help);
   // A short form, e.g. "o" for -o. The flag must be declared.
   void ShortName(std::string_view name, char letter);
+  // Another environment variable than FAIRWAY_NAME. The flag must be declared.
+  void Variable(std::string_view name, std::string_view variable);
   // A word without a dash, optional; in the order declared.
   void Positional(std::string_view name, std::string* value, std::string_view help);
 

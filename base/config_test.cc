@@ -47,6 +47,7 @@ Parsed Parse(std::vector<std::string> args, std::map<std::string, std::string> e
   config.Flag("plugin-option", &s.options, "name=value");
   config.Flag("output", &s.output, "Format");
   config.ShortName("output", 'o');
+  config.Variable("share", "FAIRWAY_PART");
   config.Positional("WORKER", &s.worker, "A worker");
   out.outcome = config.Parse(args, [&](const std::string& name) -> std::optional<std::string> {
     const auto it = environment.find(name);
@@ -84,8 +85,11 @@ TEST(ConfigTest, ReadsEachTypeFromTheEnvironment) {
   const Settings s = Parse({}, {{"FAIRWAY_DETACH", "1"},
                               {"FAIRWAY_EXECUTOR_DEADLINE", "2m"},
                               {"FAIRWAY_DEVICE_MEMORY", "2GiB"},
+                              {"FAIRWAY_PART", "0.125"},
+                              {"FAIRWAY_SHARE", "0.75"},
                               {"FAIRWAY_PLUGIN_OPTION", "a=1,b=2"}})
                          .settings;
+  EXPECT_EQ(s.share, 0.125);
   EXPECT_TRUE(s.detach);
   EXPECT_EQ(s.deadline, milliseconds(120000));
   EXPECT_EQ(s.memory, int64_t{2} << 30);

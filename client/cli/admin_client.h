@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Talks to a controller's Admin service. Blocking; errors are one clear line.
+#ifndef FAIRWAY_CLIENT_CLI_ADMIN_CLIENT_H_
+#define FAIRWAY_CLIENT_CLI_ADMIN_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "fairway/v1/admin.pb.h"
+
+namespace fairway {
+
+class AdminClient {
+ public:
+  // `controller`: "host:port".
+  explicit AdminClient(const std::string& controller);
+  ~AdminClient();
+
+  // UNAVAILABLE: nobody answers there within 5 s; UNIMPLEMENTED: somebody else does.
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::Status GetLogs(const v1::GetLogsRequest& request, const std::function<void(const v1::LogLine&)>& on_line);
+  absl::StatusOr<v1::ShutdownResponse> Shutdown();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CLIENT_CLI_ADMIN_CLIENT_H_

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/commands.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/config.h"
+#include "client/cli/admin_client.h"
+#include "client/cli/status_text.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr auto kDownTimeout = std::chrono::seconds(30);
+
+void ControllerFlag(Config& config, std::string* controller) {
+  *controller = "127.0.0.1:29000";
+  config.Flag("controller", controller, "The controller's HOST:PORT");
+}
+
+int Fail(std::string_view command, const absl::Status& status) {
+  fmt::print(stderr, "fairway {}: {}\n", command, Text(status));
+  return kExitFailed;
+}
+
+bool Exists(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
+
+std::string HostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+int RunDown(int argc, const char* const* argv) {
+  std::string controller;
+  Config config("fairway down", "Ends a cluster and waits until it is gone.");
+  ControllerFlag(config, &controller);
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  AdminClient admin(controller);
+  const auto status = admin.GetStatus();
+  if (!status.ok()) return Fail("down", status.status());
+  const auto answer = admin.Shutdown();
+  if (!answer.ok()) return Fail("down", answer.status());
+  // Its processes can be watched only from their own host.
+  std::set<int64_t> waiting;
+  if (status->host() == HostName()) waiting = {answer->controller_pid(), answer->launcher_pid()};
+  waiting.erase(0);
+  const auto deadline = std::chrono::steady_clock::now() + kDownTimeout;
+  while (!waiting.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::erase_if(waiting, [](int64_t pid) { return !Exists(pid); });
+    if (!waiting.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (!waiting.empty()) {
+    return Fail("down", Error(absl::StatusCode::kDeadlineExceeded, "told to end, but process {} is still there",
+                              *waiting.begin()));
+  }
+  fmt::print("the cluster at {} is down\n", controller);
+  return 0;
+}
+
+int RunStatus(int argc, const char* const* argv) {
+  std::string controller;
+  std::string output = "text";
+  Config config("fairway status", "Shows islands, executors, memory and counts.");
+  ControllerFlag(config, &controller);
+  config.Flag("output", &output, "text or json");
+  config.ShortName("output", 'o');
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  if (output != "text" && output != "json") {
+    fmt::print(stderr, "fairway status: --output must be text or json, not '{}'\n", output);
+    return kExitUsage;
+  }
+  const auto status = AdminClient(controller).GetStatus();
+  if (!status.ok()) return Fail("status", status.status());
+  fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status));
+  return 0;
+}
+
+int RunLogs(int argc, const char* const* argv) {
+  std::string controller;
+  std::string process;
+  int lines = 100;
+  Config config("fairway logs", "Shows the latest log lines of the controller and the workers.");
+  ControllerFlag(config, &controller);
+  config.Flag("lines", &lines, "At most so many lines of each process");
+  config.ShortName("lines", 'n');
+  config.Positional("WORKER", &process, "Only this worker, or 'controller'");
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  v1::GetLogsRequest request;
+  request.set_process(process);
+  request.set_max_lines(lines);
+  const absl::Status status = AdminClient(controller).GetLogs(request, [&](const v1::LogLine& line) {
+    if (process.empty()) {
+      fmt::print("{:<10} {}\n", line.process(), line.line());
+    } else {
+      fmt::print("{}\n", line.line());
+    }
+  });
+  if (!status.ok()) return Fail("logs", status);
+  return 0;
+}
+
+}  // namespace fairway

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parent of a local cluster: starts the controller and one worker per island, starts again what dies, and takes
+// all of them down in the end. One thread, one poll loop; children learn of its own death by end-of-file on a pipe.
+#ifndef FAIRWAY_CLIENT_CLI_LAUNCHER_H_
+#define FAIRWAY_CLIENT_CLI_LAUNCHER_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "client/cli/process.h"
+
+namespace fairway {
+
+struct LauncherOptions {
+  std::string programs;        // directory of fairway-controller and fairway-worker
+  std::string plugin;          // path of the PJRT plugin
+  std::string state_directory; // log files go here
+  std::string bind = "127.0.0.1";
+  int islands = 1;
+  int devices = 1;             // per island
+  int port = 0;                // of the controller's gRPC server
+  int http_port = 0;           // 0: any free one
+  int64_t device_memory = 0;   // bytes per device; 0: no limit
+  std::chrono::milliseconds ready_timeout{60000};
+};
+
+class Launcher {
+ public:
+  explicit Launcher(LauncherOptions options);
+  ~Launcher();  // ends what still runs
+
+  // Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD for this process: from now on Start and Run read them. Call it first.
+  absl::Status Prepare();
+
+  // Starts everything and waits until all islands are up. ALREADY_EXISTS: the gRPC port is taken; ABORTED: a signal
+  // asked to end; else the cause with the last lines of the log.
+  absl::Status Start();
+
+  // Until a signal or `fairway down` ends the cluster (OK), or something cannot be kept running.
+  absl::Status Run();
+
+  // Ends all children and waits until nothing of them is left.
+  void StopAll();
+
+  // What was started, for people.
+  std::string Summary() const;
+  int http_port() const { return http_port_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Child {
+    std::string name;
+    pid_t pid = 0;  // 0: not running
+    int restarts = 0;
+    Clock::time_point started;
+    Clock::time_point restart_at;  // when pid == 0 and it is to start again
+    bool wanted = true;
+    int exit_status = 0;
+  };
+
+  absl::Status StartController();
+  absl::Status StartWorker(int island);
+  // Waits for one event or until `until`; applies it.
+  absl::Status Turn(Clock::time_point until);
+  void ReadNotices();
+  absl::Status ReapChildren();
+  absl::Status OnControllerExit();
+  absl::Status OnWorkerExit(Child& worker);
+  absl::Status RestartDue();
+  absl::Status Died(const Child& child) const;
+  std::string LogOf(const std::string& name) const;
+  bool signalled() const { return signal_ != 0; }
+
+  const LauncherOptions options_;
+  Child controller_;
+  std::vector<Child> workers_;
+  OwnedFd life_read_, life_write_;  // end-of-file tells the children
+  OwnedFd notices_;                 // lines of JSON from the controller
+  std::string partial_notice_;
+  OwnedFd signals_;
+  bool listening_ = false;
+  bool ready_once_ = false;
+  bool ended_ = false;  // the controller was told to end the cluster
+  int islands_up_ = 0;
+  int link_port_ = 0;
+  int data_port_ = 0;
+  int http_port_ = 0;
+  int signal_ = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CLIENT_CLI_LAUNCHER_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fairway command. Exit codes: 0 done; 1 it failed (one line on standard error says why); 2 wrong usage;
+// 5 a port is in use.
+#include <cstdio>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/config.h"
+#include "client/cli/commands.h"
+#include "client/cli/up.h"
+
+namespace {
+
+constexpr std::string_view kHelp =
+    "usage: fairway COMMAND [FLAGS]\n"
+    "\n"
+    "  up      start a cluster on this host: --islands N --devices M [--detach]\n"
+    "  down    end a cluster\n"
+    "  status  show islands, executors, memory and counts; -o json for programs\n"
+    "  logs    show the latest log lines: fairway logs [WORKER]\n"
+    "\n"
+    "fairway COMMAND --help lists the flags of a command. All but up take --controller HOST:PORT\n"
+    "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "up") return fairway::RunUp(argc - 1, argv + 1);
+  if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
+  if (command == "status") return fairway::RunStatus(argc - 1, argv + 1);
+  if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
+  if (command == "--help" || command == "-h" || command == "help") {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  if (command.empty()) {
+    fmt::print(stderr, "{}", kHelp);
+  } else {
+    fmt::print(stderr, "fairway: unknown command '{}' (up, down, status, logs; --help tells more)\n", command);
+  }
+  return fairway::kExitUsage;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+
+extern char** environ;
+
+namespace fairway {
+namespace {
+
+// Above every number that children are given, so that no duplication hits another's source.
+constexpr int kFirstPrivateFd = 64;
+
+absl::Status FromErrno(int error, std::string_view what) {
+  return Error(absl::StatusCode::kUnavailable, "{}: {}", what, ::strerror(error));
+}
+
+}  // namespace
+
+void OwnedFd::Reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return FromErrno(errno, "cannot make a pipe");
+  OwnedFd low[2] = {OwnedFd(fds[0]), OwnedFd(fds[1])};
+  OwnedFd read(::fcntl(fds[0], F_DUPFD_CLOEXEC, kFirstPrivateFd));
+  OwnedFd write(::fcntl(fds[1], F_DUPFD_CLOEXEC, kFirstPrivateFd));
+  if (read.get() < 0 || write.get() < 0) return FromErrno(errno, "cannot make a pipe");
+  return std::pair(std::move(read), std::move(write));
+}
+
+absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, spec.log_file.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
+  ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  for (const auto& [ours, theirs] : spec.inherited) {
+    ::posix_spawn_file_actions_adddup2(&files, ours, theirs);
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  sigset_t all;
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> argv;
+  for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) return FromErrno(error, fmt::format("cannot start {}", spec.command[0]));
+  return pid;
+}
+
+std::string DescribeExit(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int number = WTERMSIG(wait_status);
+    return fmt::format("signal {} ({})", number, ::strsignal(number));
+  }
+  return fmt::format("exit code {}", WEXITSTATUS(wait_status));
+}
+
+std::string TailOfFile(const std::string& path, int lines) {
+  std::ifstream in(path);
+  std::deque<std::string> last;
+  std::string line;
+  while (std::getline(in, line)) {
+    last.push_back(line);
+    if (last.size() > static_cast<size_t>(lines)) last.pop_front();
+  }
+  return fmt::format("{}", fmt::join(last, "\n"));
+}
+
+absl::StatusOr<int> FreePort(const std::string& host, int preferred) {
+  for (const int port : {preferred, 0}) {
+    OwnedFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+      return InvalidArgument("'{}' is not an IPv4 address", host);
+    }
+    socklen_t size = sizeof(address);
+    // Only listening tells whether another listener has the port.
+    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 && ::listen(fd.get(), 1) == 0 &&
+        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+      return ntohs(address.sin_port);
+    }
+  }
+  return Error(absl::StatusCode::kUnavailable, "no free port on {}", host);
+}
+
+std::string ProgramDirectory() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+}  // namespace fairway

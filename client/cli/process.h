@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting and watching child processes of `fairway up`.
+#ifndef FAIRWAY_CLIENT_CLI_PROCESS_H_
+#define FAIRWAY_CLIENT_CLI_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// A file descriptor, closed with its owner.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    Reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~OwnedFd() { Reset(); }
+  int get() const { return fd_; }
+  void Reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+// Read end, write end; both close on exec.
+absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe();
+
+struct ChildSpec {
+  std::vector<std::string> command;            // [0]: path of the program
+  std::string log_file;                        // standard output and error are appended to it
+  std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
+};
+
+// Starts it in a process group of its own, so that Ctrl-C reaches only us, with no signal blocked.
+absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
+
+// "exit code 3", "signal 9 (Killed)", from waitpid's status.
+std::string DescribeExit(int wait_status);
+
+// The last `lines` lines of a file; empty when it cannot be read.
+std::string TailOfFile(const std::string& path, int lines);
+
+// A port of 127.0.0.1 (or of `host`) that nobody uses now: `preferred` if that is free, else any. UNAVAILABLE: none.
+absl::StatusOr<int> FreePort(const std::string& host, int preferred);
+
+// The directory of the running program.
+std::string ProgramDirectory();
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CLIENT_CLI_PROCESS_H_

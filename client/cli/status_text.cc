@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/status_text.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <nlohmann/json.hpp>
+
+namespace fairway {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using Json = nlohmann::ordered_json;
+
+// protobuf's own JSON writes 64-bit numbers as strings, which every reader would have to undo.
+Json ToJson(const Message& message) {
+  const auto* const descriptor = message.GetDescriptor();
+  const auto* const reflection = message.GetReflection();
+  Json out = Json::object();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    Json& value = out[field->name()];
+    if (field->is_repeated()) {  // messages only, in admin.proto
+      value = Json::array();
+      for (int j = 0; j < reflection->FieldSize(message, field); ++j) {
+        value.push_back(ToJson(reflection->GetRepeatedMessage(message, field, j)));
+      }
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: value = reflection->GetInt32(message, field); break;
+      case FieldDescriptor::CPPTYPE_INT64: value = reflection->GetInt64(message, field); break;
+      case FieldDescriptor::CPPTYPE_UINT32: value = reflection->GetUInt32(message, field); break;
+      case FieldDescriptor::CPPTYPE_UINT64: value = reflection->GetUInt64(message, field); break;
+      case FieldDescriptor::CPPTYPE_BOOL: value = reflection->GetBool(message, field); break;
+      case FieldDescriptor::CPPTYPE_STRING: value = reflection->GetString(message, field); break;
+      case FieldDescriptor::CPPTYPE_MESSAGE: value = ToJson(reflection->GetMessage(message, field)); break;
+      default: break;  // none of the others is used
+    }
+  }
+  return out;
+}
+
+std::string DurationText(int64_t ms) {
+  const int64_t s = ms / 1000;
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
+  return fmt::format("{} h {} min", s / 3600, s / 60 % 60);
+}
+
+std::string ExecutorText(const v1::Executor& executor) {
+  int64_t used = 0;
+  int64_t limit = 0;
+  for (const v1::Device& device : executor.devices()) {
+    used += device.memory_used();
+    limit += device.memory_limit();
+  }
+  std::string out = fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(),
+                                executor.up() ? "up" : "down", executor.devices_size(), executor.platform(),
+                                BytesText(used));
+  if (limit > 0) out += " of " + BytesText(limit);
+  if (!executor.supervisor_connected()) out += ", no supervisor";
+  out += '\n';
+  if (!executor.last_error().empty()) {
+    const std::string& error = executor.last_error();
+    out += fmt::format("    {}: {}\n", executor.up() ? "lost before" : "lost", error.substr(0, error.find('\n')));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string BytesText(int64_t bytes) {
+  if (bytes == 0) return "0";
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  const char* unit = "B";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+std::string StatusText(const v1::GetStatusResponse& status) {
+  std::string out = fmt::format("controller {} on {} (pid {}), up for {}\n", status.version(), status.host(),
+                                status.controller_pid(), DurationText(status.uptime_ms()));
+  for (const v1::Island& island : status.islands()) {
+    out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n", island.name(),
+                       island.up() ? "up" : "DOWN", island.gangs_launched(), island.in_flight(), island.prepared(),
+                       island.queued());
+    for (const v1::Executor& executor : status.executors()) {
+      if (executor.island() == island.name()) out += ExecutorText(executor);
+    }
+  }
+  if (status.islands().empty()) out += "no worker has registered\n";
+  const v1::Counts& counts = status.counts();
+  out += fmt::format("{} sessions, {} arrays, {} shard groups, {} unfinished nodes, {} executables\n",
+                     counts.sessions(), counts.arrays(), counts.shard_groups(), counts.nodes_unfinished(),
+                     counts.executables());
+  out += fmt::format("uploaded {}, fetched {}; {} compilations, {} from the cache\n",
+                     BytesText(static_cast<int64_t>(counts.uploaded_bytes())),
+                     BytesText(static_cast<int64_t>(counts.fetched_bytes())), counts.compilations(),
+                     counts.compile_cache_hits());
+  return out;
+}
+
+std::string StatusJson(const v1::GetStatusResponse& status) {
+  return ToJson(status).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace fairway

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster's status for people and for programs.
+#ifndef FAIRWAY_CLIENT_CLI_STATUS_TEXT_H_
+#define FAIRWAY_CLIENT_CLI_STATUS_TEXT_H_
+
+#include <string>
+
+#include "fairway/v1/admin.pb.h"
+
+namespace fairway {
+
+// A few lines: controller, islands with their executors and memory, counts.
+std::string StatusText(const v1::GetStatusResponse& status);
+
+// One JSON object with the fields of the message under their names in admin.proto; 64-bit numbers are numbers.
+std::string StatusJson(const v1::GetStatusResponse& status);
+
+// "0", "640 B", "1.5 MiB".
+std::string BytesText(int64_t bytes);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CLIENT_CLI_STATUS_TEXT_H_

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/status_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::GetStatusResponse Example() {
+  v1::GetStatusResponse status;
+  status.set_version("0.1.0");
+  status.set_host("host-a");
+  status.set_controller_pid(42);
+  status.set_uptime_ms(61000);
+  auto* island = status.add_islands();
+  island->set_name("island0");
+  island->set_up(true);
+  island->set_gangs_launched(uint64_t{1} << 60);
+  auto* executor = status.add_executors();
+  executor->set_worker("w0");
+  executor->set_island("island0");
+  executor->set_platform("cpu");
+  executor->set_supervisor_connected(true);
+  executor->set_last_error("killed by signal 9\nlast log line");
+  for (int i = 0; i < 2; ++i) {
+    auto* device = executor->add_devices();
+    device->set_memory_used(1 << 20);
+    device->set_memory_limit(4 << 20);
+  }
+  status.mutable_counts()->set_sessions(3);
+  return status;
+}
+
+TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
+  const std::string text = StatusText(Example());
+  EXPECT_THAT(text, HasSubstr("controller 0.1.0 on host-a (pid 42), up for 1 min 1 s\n"));
+  EXPECT_THAT(text, HasSubstr("island0 up: "));
+  EXPECT_THAT(text, HasSubstr("w0           down  2 cpu devices, memory 2.0 MiB of 8.0 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("lost: killed by signal 9\n"));
+  EXPECT_THAT(text, Not(HasSubstr("last log line")));
+  EXPECT_THAT(text, HasSubstr("3 sessions, "));
+  EXPECT_THAT(StatusText({}), HasSubstr("no worker has registered"));
+}
+
+TEST(StatusTextTest, JsonHasAllFieldsAndNumbersAsNumbers) {
+  const auto json = nlohmann::json::parse(StatusJson(Example()));
+  EXPECT_EQ(json["islands"][0]["gangs_launched"], uint64_t{1} << 60);
+  EXPECT_EQ(json["islands"][0]["up"], true);
+  EXPECT_EQ(json["executors"][0]["devices"][1]["memory_limit"], 4 << 20);
+  EXPECT_EQ(json["executors"][0]["up"], false);
+  EXPECT_EQ(json["counts"]["sessions"], 3);
+  EXPECT_EQ(json["counts"]["arrays"], 0);
+  EXPECT_EQ(json["http_address"], "");
+}
+
+TEST(StatusTextTest, Bytes) {
+  EXPECT_EQ(BytesText(0), "0");
+  EXPECT_EQ(BytesText(1023), "1023 B");
+  EXPECT_EQ(BytesText(1536), "1.5 KiB");
+  EXPECT_EQ(BytesText(int64_t{5} << 40), "5.0 TiB");
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/up.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "client/cli/launcher.h"
+#include "client/cli/process.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kDefaultPort = 29000;
+constexpr int kExitFailed = 1;
+constexpr int kExitPortInUse = 5;
+
+// ${XDG_STATE_HOME:-~/.local/state}/fairway
+std::string StateRoot() {
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
+    return std::string(state) + "/fairway";
+  }
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
+}
+
+// The plugin of the repository's Python environment, beside the build that this program belongs to; else the one that
+// was there at build time. Empty: none.
+std::string DefaultPlugin() {
+  const std::string pattern =
+      ProgramDirectory() +
+      "/../../../.venv/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
+  std::string found;
+  glob_t result{};
+  if (::glob(pattern.c_str(), 0, nullptr, &result) == 0 && result.gl_pathc > 0) {
+    found = std::filesystem::canonical(result.gl_pathv[0]).string();
+  }
+  ::globfree(&result);
+  if (found.empty() && ::access(FAIRWAY_PJRT_PLUGIN, R_OK) == 0) found = FAIRWAY_PJRT_PLUGIN;
+  return found;
+}
+
+struct UpFlags {
+  int islands = 1;
+  int devices = 1;
+  int port = 0;
+  int http_port = 0;
+  int64_t device_memory = 0;
+  bool detach = false;
+  std::string bind = "127.0.0.1";
+  std::string plugin;
+};
+
+// The logs of an earlier cluster on this port are kept once, as NAME.log.1.
+absl::Status MakeStateDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", directory, error.message());
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().extension() == ".log" && entry.path().stem() != "up") {
+      std::filesystem::rename(entry.path(), entry.path().string() + ".1", error);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
+  const std::string address = fmt::format("{}:{}", flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
+  fmt::print("{}", launcher.Summary());
+  fmt::print("\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export FAIRWAY_CONTROLLER={}\n\n", address);
+  fmt::print("The cluster is ready. {} `fairway down --controller {}` ends it.\n",
+             flags.detach ? "" : "Ctrl-C or", address);
+  std::fflush(stdout);
+}
+
+// Runs the cluster; `ready` is called once it is up.
+int RunCluster(const UpFlags& flags, const std::string& plugin, const std::function<void(const std::string& state_directory)>& ready) {
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    const auto port = flags.port != 0 ? absl::StatusOr<int>(flags.port)
+                                      : FreePort(flags.bind, attempt == 1 ? kDefaultPort : 0);
+    if (!port.ok()) {
+      fmt::print(stderr, "fairway up: {}\n", Text(port.status()));
+      return kExitFailed;
+    }
+    LauncherOptions options;
+    options.programs = ProgramDirectory();
+    options.plugin = plugin;
+    options.state_directory = fmt::format("{}/{}", StateRoot(), *port);
+    options.bind = flags.bind;
+    options.islands = flags.islands;
+    options.devices = flags.devices;
+    options.port = *port;
+    options.http_port = flags.http_port;
+    options.device_memory = flags.device_memory;
+    absl::Status status = MakeStateDirectory(options.state_directory);
+    const std::string directory = options.state_directory;
+    Launcher launcher(std::move(options));
+    if (status.ok()) status = launcher.Prepare();
+    if (status.ok()) status = launcher.Start();
+    if (absl::IsAlreadyExists(status) && flags.port == 0 && attempt < kAttempts) continue;
+    if (status.ok()) {
+      PrintReady(flags, *port, launcher);
+      ready(directory);
+      status = launcher.Run();
+    }
+    launcher.StopAll();
+    if (absl::IsAborted(status) || status.ok()) return 0;
+    fmt::print(stderr, "fairway up: {}\n", Text(status));
+    return absl::IsAlreadyExists(status) ? kExitPortInUse : kExitFailed;
+  }
+}
+
+// Runs the cluster in a background process; returns when it is ready or has failed, with what it had to say.
+int RunDetached(const UpFlags& flags, const std::string& plugin) {
+  auto pipe = MakePipe();
+  if (!pipe.ok()) {
+    fmt::print(stderr, "fairway up: {}\n", Text(pipe.status()));
+    return kExitFailed;
+  }
+  auto [read_end, write_end] = *std::move(pipe);
+  const pid_t background = ::fork();
+  if (background < 0) {
+    fmt::print(stderr, "fairway up: cannot fork\n");
+    return kExitFailed;
+  }
+  if (background == 0) {
+    ::setsid();
+    read_end.Reset();
+    // All output until the cluster is ready goes to the foreground process; nothing after that.
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(write_end.get(), STDOUT_FILENO);
+    ::dup2(write_end.get(), STDERR_FILENO);
+    InitLogging({.component = "up", .island = {}, .worker = {}}, "info");
+    const int code = RunCluster(flags, plugin, [&](const std::string& state_directory) {
+      std::fputc('\0', stdout);
+      std::fflush(stdout);
+      const OwnedFd log(::open((state_directory + "/up.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+      ::dup2(log.get() >= 0 ? log.get() : null, STDOUT_FILENO);
+      ::dup2(log.get() >= 0 ? log.get() : null, STDERR_FILENO);
+      write_end.Reset();
+    });
+    ::_exit(code);
+  }
+  write_end.Reset();
+  std::string text;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = ::read(read_end.get(), buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
+  if (!text.empty() && text.back() == '\0') {
+    text.pop_back();
+    fmt::print("{}", text);
+    return 0;
+  }
+  fmt::print(stderr, "{}", text);
+  int status = 0;
+  ::waitpid(background, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : kExitFailed;
+}
+
+}  // namespace
+
+int RunUp(int argc, const char* const* argv) {
+  UpFlags flags;
+  Config config("fairway up", "Starts a cluster on this host: a controller and one worker per island.");
+  config.Flag("islands", &flags.islands, "Number of islands");
+  config.Flag("devices", &flags.devices, "Devices of each island");
+  config.Flag("port", &flags.port, "Where clients connect; 0: 29000 if that is free, else any free port");
+  config.Flag("http-port", &flags.http_port, "Port of health, metrics and status pages; 0: any free port");
+  config.BytesFlag("device-memory", &flags.device_memory, "Memory of each device, e.g. 512MiB; 0: no limit");
+  config.Flag("detach", &flags.detach, "Return once the cluster is ready; it goes on in the background");
+  config.Flag("bind", &flags.bind, "Address that the controller listens on");
+  config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin; default: that of the project's Python environment");
+  config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  const auto usage = [](std::string_view text) {
+    fmt::print(stderr, "fairway up: {}\n", text);
+    return kExitUsage;
+  };
+  if (flags.islands < 1 || flags.islands > 1000) return usage("--islands must be 1 to 1000");
+  if (flags.devices < 1 || flags.devices > 1024) return usage("--devices must be 1 to 1024");
+  if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
+  if (flags.http_port < 0 || flags.http_port > 65535) return usage("--http-port must be 0 to 65535");
+  const std::string plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
+  if (plugin.empty()) {
+    return usage("no PJRT plugin found: give --plugin PATH or set FAIRWAY_PJRT_PLUGIN");
+  }
+  if (::access(plugin.c_str(), R_OK) != 0) return usage(fmt::format("cannot read the plugin {}", plugin));
+  if (flags.detach) return RunDetached(flags, plugin);
+  InitLogging({.component = "up", .island = {}, .worker = {}}, "info");
+  return RunCluster(flags, plugin, [](const std::string&) {});
+}
+
+}  // namespace fairway

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/http_server.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Sends `request` and reads until the server closes.
+std::string Ask(int port, const std::string& request) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string out;
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+      ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
+    char buffer[4096];
+    ssize_t n;
+    while ((n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0) out.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return out;
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = HttpServer::Listen(loop_, "127.0.0.1", 0, [](std::string_view path) {
+      if (path == "/big") return HttpAnswer{.body = std::string(1 << 20, 'x')};
+      if (path == "/no") return HttpAnswer{.status = 503, .body = "not ready\n"};
+      return HttpAnswer{.body = "path " + std::string(path) + "\n"};
+    });
+    ASSERT_TRUE(server.ok());
+    server_ = *std::move(server);
+    port_ = server_->port();
+    thread_ = std::thread([this] { loop_.Run(); });
+  }
+  void TearDown() override {
+    loop_.Post("stop", [this] {
+      server_.reset();
+      loop_.Stop();
+    });
+    thread_.join();
+  }
+
+  EventLoop loop_;
+  std::unique_ptr<HttpServer> server_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(HttpServerTest, AnswersWithStatusTypeAndBody) {
+  const std::string answer = Ask(port_, "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\npath /healthz\n"));
+  EXPECT_THAT(Ask(port_, "GET /no HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpServerTest, KeepsAConnectionForSeveralRequests) {
+  const std::string answer =
+      Ask(port_, "GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("path /a\n"));
+  EXPECT_THAT(answer, EndsWith("path /b\n"));
+}
+
+TEST_F(HttpServerTest, SendsLargeBodiesWhole) {
+  const std::string answer = Ask(port_, "GET /big HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, size_t{1} << 20);
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  const std::string answer = Ask(port_, "HEAD /a HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 8"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, RefusesOtherMethodsAndLargeRequests) {
+  EXPECT_THAT(Ask(port_, "DELETE /a HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask(port_, "POST /a HTTP/1.1\r\nContent-Length: 10\r\n\r\n0123456789"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Ask(port_, "GET /a HTTP/1.1\r\nX: " + std::string(64 << 10, 'y') + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 413 "));
+}
+
+TEST_F(HttpServerTest, NamesAPortInUse) {
+  const auto second = HttpServer::Listen(loop_, "127.0.0.1", port_, nullptr);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Text(second.status()), fmt::format("port {} is in use", port_));
+}
+
+}  // namespace
+}  // namespace fairway
