@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+fairway_proto_library(fairway_admin_proto ROOT ${CMAKE_CURRENT_SOURCE_DIR} GRPC PROTOS fairway/v1/admin.proto)
