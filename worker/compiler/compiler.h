@@ -12,7 +12,8 @@ namespace fairway {
 
 struct CompileResult {
   std::string code;      // what Runtime::Load takes
-  std::string checksum;  // SHA-256 of `code`, hex; native code is not safe data, a flipped byte loads without complaint
+  std::string checksum;  // SHA-256 of `code`, hex; native code is not safe data, a flipped byte
+                         // loads without complaint
   v1::ExecutableMetadata metadata;
 };
 
@@ -20,8 +21,9 @@ struct CompileResult {
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  // `program`: StableHLO portable artifact, MLIR bytecode or text. INVALID_ARGUMENT: it or the options do not
-  // compile (the text of the compiler is kept); the text names both StableHLO versions when the program is newer.
+  // `program`: StableHLO portable artifact, MLIR bytecode or text. INVALID_ARGUMENT: it or the
+  // options do not compile (the text of the compiler is kept); the text names both StableHLO
+  // versions when the program is newer.
   virtual absl::StatusOr<CompileResult> Compile(const std::string& program,
                                                 const v1::CompileOptions& options) = 0;
 };

@@ -102,7 +102,7 @@ class Runtime {
                                                                      std::string_view memory_kind) = 0;
 
   // Starts one execution on all of request.devices and returns its outputs, not yet computed. `done` is called
-  // once, on any thread: OK when every device has finished, else the error of the lowest device in request order.
+  // once, on any thread, perhaps before Launch returns: OK when every device has finished, else the error of the lowest device in request order.
   // Several devices (a gang): the caller serialises such calls in launch-id order from one thread, with all inputs
   // ready. One device: calls for different devices may overlap; a cheap program runs inside the call.
   // On a non-OK return `done` is not called and nothing ran.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/metadata.h"
+
+#include <vector>
+
+#include "core/dtype.h"
+#include "worker/executor/runtime/pjrt/types.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kTupleElement = 13;                      // xla.PrimitiveType
+constexpr int kTupleSharding = 2, kTiledSharding = 3;  // xla.OpSharding.Type
+constexpr int64_t kHostMemorySpace = 5;                // xla::Layout::kHostMemorySpace
+
+// The entry computation carries layouts; the host program shape stands in when it is missing.
+const hlo::ProgramShape& EntryShape(const hlo::HloModule& module) {
+  for (const hlo::HloComputation& computation : module.computations()) {
+    if (computation.id() == module.entry_computation_id() && computation.has_program_shape()) {
+      return computation.program_shape();
+    }
+  }
+  return module.host_program_shape();
+}
+
+std::vector<const hlo::Shape*> Leaves(const hlo::Shape& shape) {
+  std::vector<const hlo::Shape*> leaves;
+  if (shape.element_type() != kTupleElement) return {&shape};
+  for (const hlo::Shape& part : shape.tuple_shapes()) leaves.push_back(&part);
+  return leaves;
+}
+
+// The sharding of each of `count` values, from one that may be a tuple of them.
+absl::StatusOr<std::vector<std::string>> SplitSharding(const std::string& bytes, int count) {
+  hlo::OpSharding sharding;
+  if (!sharding.ParseFromString(bytes)) {
+    return Error(absl::StatusCode::kInternal, "unreadable sharding in the optimized program");
+  }
+  if (sharding.type() != kTupleSharding) return std::vector<std::string>(count, bytes);
+  if (sharding.tuple_shardings_size() != count) {
+    return Error(absl::StatusCode::kInternal, "{} shardings for {} values",
+                 sharding.tuple_shardings_size(), count);
+  }
+  std::vector<std::string> parts;
+  for (const hlo::OpSharding& part : sharding.tuple_shardings())
+    parts.push_back(part.SerializeAsString());
+  return parts;
+}
+
+// Pieces per dimension; all 1 when not tiled.
+absl::StatusOr<std::vector<int64_t>> Tiles(const std::string& bytes, int rank) {
+  std::vector<int64_t> tiles(rank, 1);
+  hlo::OpSharding sharding;
+  if (!sharding.ParseFromString(bytes)) {
+    return Error(absl::StatusCode::kInternal, "unreadable sharding in the optimized program");
+  }
+  if (sharding.type() != kTiledSharding) return tiles;
+  if (sharding.tile_assignment_dimensions_size() < rank) {
+    return Error(absl::StatusCode::kInternal, "a sharding of rank {} for a value of rank {}",
+                 sharding.tile_assignment_dimensions_size(), rank);
+  }
+  for (int i = 0; i < rank; ++i) tiles[i] = sharding.tile_assignment_dimensions(i);
+  return tiles;
+}
+
+absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::ValueSpec& spec) {
+  const DType dtype = pjrt::FromPrimitiveType(shape.element_type());
+  if (dtype == DType::kInvalid) {
+    return Error(absl::StatusCode::kUnimplemented, "a value of XLA's element type {}",
+                 shape.element_type());
+  }
+  spec.set_dtype(static_cast<int32_t>(dtype));
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<int64_t> tiles, Tiles(sharding, shape.dimensions_size()));
+  for (int i = 0; i < shape.dimensions_size(); ++i) {
+    spec.add_shard_dims(shape.dimensions(i));
+    spec.add_global_dims(shape.dimensions(i) * tiles[i]);
+  }
+  spec.set_op_sharding(sharding);
+  *spec.mutable_minor_to_major() = shape.layout().minor_to_major();
+  if (shape.layout().memory_space() == kHostMemorySpace) spec.set_memory_kind("pinned_host");
+  return absl::OkStatus();
+}
+
+absl::Status MarkDonated(const hlo::HloModule& module, bool tupled,
+                         v1::ExecutableMetadata& metadata) {
+  auto mark = [&](int64_t parameter, const auto& index) {
+    if (tupled) parameter = index.empty() ? -1 : index[0];
+    if (parameter < 0 || parameter >= metadata.parameters_size()) {
+      return Error(absl::StatusCode::kInternal, "parameter {} of {} is donated", parameter,
+                   metadata.parameters_size());
+    }
+    metadata.mutable_parameters(static_cast<int>(parameter))->set_donated(true);
+    return absl::OkStatus();
+  };
+  for (const auto& entry : module.input_output_alias().entries()) {
+    FAIRWAY_RETURN_IF_ERROR(mark(entry.parameter_number(), entry.parameter_shape_index()));
+  }
+  for (const auto& entry : module.buffer_donor().entries()) {
+    FAIRWAY_RETURN_IF_ERROR(mark(entry.parameter_number(), entry.parameter_shape_index()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
+                               v1::ExecutableMetadata& metadata) {
+  metadata.set_name(module.name());
+  const hlo::ProgramShape& shape = EntryShape(module);
+  const bool tupled = tupled_arguments && shape.parameters_size() == 1 &&
+                      shape.parameters(0).element_type() == kTupleElement;
+  std::vector<const hlo::Shape*> parameters;
+  std::vector<std::string> shardings(module.spmd_parameters_shardings().begin(),
+                                     module.spmd_parameters_shardings().end());
+  if (tupled) {
+    parameters = Leaves(shape.parameters(0));
+    if (shardings.size() == 1) {
+      FAIRWAY_ASSIGN_OR_RETURN(shardings,
+                               SplitSharding(shardings[0], static_cast<int>(parameters.size())));
+    }
+  } else {
+    for (const hlo::Shape& parameter : shape.parameters()) parameters.push_back(&parameter);
+  }
+  if (shardings.empty()) shardings.resize(parameters.size());
+  if (shardings.size() != parameters.size()) {
+    return Error(absl::StatusCode::kInternal, "{} shardings for {} parameters", shardings.size(),
+                 parameters.size());
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    FAIRWAY_RETURN_IF_ERROR(
+        Annotate(Describe(*parameters[i], shardings[i], *metadata.add_parameters()),
+                 fmt::format("parameter {}", i)));
+  }
+  const std::vector<const hlo::Shape*> outputs = Leaves(shape.result());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      shardings, SplitSharding(module.spmd_output_sharding(), static_cast<int>(outputs.size())));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    FAIRWAY_RETURN_IF_ERROR(Annotate(Describe(*outputs[i], shardings[i], *metadata.add_outputs()),
+                                     fmt::format("output {}", i)));
+  }
+  return MarkDonated(module, tupled, metadata);
+}
+
+}  // namespace fairway

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the front doors must know of a compiled program, read from its optimized HLO.
+#ifndef FAIRWAY_WORKER_COMPILER_METADATA_H_
+#define FAIRWAY_WORKER_COMPILER_METADATA_H_
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "fairway/v1/executable.pb.h"
+#include "xla/hlo_subset.pb.h"
+
+namespace fairway {
+
+// Fills name, parameters and outputs of `metadata`. Global extents are shard extents times tiles,
+// so they are those of the program when it divides evenly; the partitioner pads what does not.
+// INTERNAL: the module contradicts itself. UNIMPLEMENTED: a parameter or result is no array or
+// token.
+absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
+                               v1::ExecutableMetadata& metadata);
+
+// The module as HLO text, near to XLA's own: for people, not for parsers. Cut after `limit` bytes.
+std::string HloText(const hlo::HloModule& module, size_t limit = 1 << 20);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_COMPILER_METADATA_H_

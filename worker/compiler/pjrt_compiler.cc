@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/pjrt_compiler.h"
+
+#include <cctype>
+#include <cstdio>
+#include <tuple>
+
+#include "fairway/v1/compiler.pb.h"
+#include "worker/compiler/checksum.h"
+#include "worker/compiler/metadata.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/compile_options.h"
+
+namespace fairway {
+namespace {
+
+std::tuple<int, int, int> ParseVersion(const std::string& text) {
+  int major = 0, minor = 0, patch = 0;
+  std::sscanf(text.c_str(), "%d.%d.%d", &major, &minor, &patch);
+  return {major, minor, patch};
+}
+
+class PjrtCompiler final : public Compiler {
+ public:
+  explicit PjrtCompiler(std::shared_ptr<pjrt::Client> client) : client_(std::move(client)) {}
+
+  absl::StatusOr<CompileResult> Compile(const std::string& program,
+                                        const v1::CompileOptions& options) override {
+    if (program.empty()) return InvalidArgument("an empty program");
+    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
+    auto compiled = client_->Compile(program, "mlir", encoded);
+    if (!compiled.ok()) return Refused(program, compiled.status());
+    CompileResult result;
+    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, result.metadata));
+    v1::PjrtCode code;
+    FAIRWAY_ASSIGN_OR_RETURN(*code.mutable_native(), (*compiled)->Serialize());
+    code.set_plugin(client_->identity());
+    *code.mutable_options() = options;
+    *code.mutable_metadata() = result.metadata;
+    code.mutable_metadata()->clear_program_text();
+    code.mutable_metadata()->clear_cost();
+    if (!code.SerializeToString(&result.code)) {
+      return Error(absl::StatusCode::kResourceExhausted, "{} bytes of code do not fit a message",
+                   code.native().size());
+    }
+    result.checksum = Sha256Hex(result.code);
+    if (result.metadata.fingerprint().empty()) result.metadata.set_fingerprint(result.checksum);
+    return result;
+  }
+
+ private:
+  // The plugin's codes say little (a parse error is UNKNOWN): what does not compile is the
+  // caller's.
+  absl::Status Refused(const std::string& program, const absl::Status& status) const {
+    const std::string version = ArtifactVersion(program);
+    const std::string& current = client_->plugin().stablehlo_current;
+    if (!version.empty() && !current.empty() && ParseVersion(version) > ParseVersion(current)) {
+      return InvalidArgument(
+          "the program was serialized for StableHLO {}, this plugin reads {} to {}: serialize it "
+          "for {} or "
+          "older. The compiler said: {}",
+          version, client_->plugin().stablehlo_minimum, current, current, Text(status));
+    }
+    switch (status.code()) {
+      case absl::StatusCode::kUnimplemented:
+      case absl::StatusCode::kResourceExhausted:
+        return status;
+      default:
+        return absl::InvalidArgumentError(status.message());
+    }
+  }
+
+  static absl::Status Describe(const pjrt::Program& program, const v1::CompileOptions& options,
+                               v1::ExecutableMetadata& metadata) {
+    FAIRWAY_ASSIGN_OR_RETURN(std::string bytes, program.HloModule());
+    hlo::HloModuleWithConfig module;
+    if (!module.ParseFromString(bytes)) {
+      return Error(absl::StatusCode::kInternal, "unreadable optimized program ({} bytes)",
+                   bytes.size());
+    }
+    FAIRWAY_RETURN_IF_ERROR(
+        DescribeSignature(module.hlo_module(), options.parameter_is_tupled_arguments(), metadata));
+    metadata.set_program_text(HloText(module.hlo_module()));
+    metadata.set_num_devices(
+        static_cast<int32_t>(options.num_replicas() * options.num_partitions()));
+    // Plugins may lack any of these; nothing depends on them.
+    if (auto fingerprint = program.Fingerprint(); fingerprint.ok())
+      metadata.set_fingerprint(*fingerprint);
+    if (auto cost = program.Cost(); cost.ok())
+      metadata.mutable_cost()->insert(cost->begin(), cost->end());
+    if (auto use = program.Memory(); use.ok()) {
+      v1::MemoryStats& memory = *metadata.mutable_memory();
+      memory.set_generated_code(use->generated_code);
+      memory.set_argument(use->argument);
+      memory.set_output(use->output);
+      memory.set_alias(use->alias);
+      memory.set_temp(use->temp);
+      memory.set_peak(use->peak);
+    }
+    return CheckOutputs(program, metadata);
+  }
+
+  // The signature was read from protos; the plugin's own word on the outputs must agree.
+  static absl::Status CheckOutputs(const pjrt::Program& program,
+                                   const v1::ExecutableMetadata& metadata) {
+    FAIRWAY_ASSIGN_OR_RETURN(auto outputs, program.Outputs());
+    bool same = static_cast<int>(outputs.size()) == metadata.outputs_size();
+    for (int i = 0; same && i < metadata.outputs_size(); ++i) {
+      const v1::ValueSpec& spec = metadata.outputs(i);
+      same = static_cast<int32_t>(outputs[i].first) == spec.dtype() &&
+             outputs[i].second.dims ==
+                 std::vector<int64_t>(spec.shard_dims().begin(), spec.shard_dims().end());
+    }
+    if (same) return absl::OkStatus();
+    return Error(absl::StatusCode::kInternal,
+                 "{}: the optimized program and the plugin disagree on outputs", metadata.name());
+  }
+
+  const std::shared_ptr<pjrt::Client> client_;
+};
+
+}  // namespace
+
+std::string ArtifactVersion(std::string_view program) {
+  // MLIR bytecode: "ML\xefR", a version number, the producer as a text that ends with a zero.
+  if (program.substr(0, 4) != "ML\xefR") return {};
+  constexpr std::string_view kProducer = "StableHLO_v";
+  const size_t at = program.substr(0, 64).find(kProducer);
+  if (at == std::string_view::npos) return {};
+  std::string version;
+  for (char c : program.substr(at + kProducer.size())) {
+    if (!std::isdigit(static_cast<unsigned char>(c)) && c != '.') break;
+    version += c;
+  }
+  return version;
+}
+
+std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<pjrt::Client> client) {
+  return std::make_unique<PjrtCompiler>(std::move(client));
+}
+
+absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config) {
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Client> client, pjrt::Client::Create(config));
+  return MakePjrtCompiler(std::move(client));
+}
+
+}  // namespace fairway

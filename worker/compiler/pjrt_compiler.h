@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_COMPILER_PJRT_COMPILER_H_
+#define FAIRWAY_WORKER_COMPILER_PJRT_COMPILER_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "worker/compiler/compiler.h"
+#include "worker/executor/runtime/pjrt/config.h"
+
+namespace fairway {
+
+namespace pjrt {
+class Client;
+}
+
+// A compiler over a PJRT plugin: its code is for a PjrtRuntime of the same plugin and number of
+// devices. Loads the plugin and creates the one client of this process. Errors: those of
+// pjrt::Client::Create.
+absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config);
+
+// As above, over a client that the process has already.
+std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<pjrt::Client> client);
+
+// The version in the header of a StableHLO portable artifact, "1.13.3"; empty for other programs.
+std::string ArtifactVersion(std::string_view program);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_COMPILER_PJRT_COMPILER_H_

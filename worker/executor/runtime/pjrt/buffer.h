@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_BUFFER_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_BUFFER_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/outcome.h"
+#include "worker/executor/runtime/runtime.h"
+
+struct PJRT_Buffer;
+
+namespace fairway::pjrt {
+
+// Owns a PJRT_Buffer. Every shared_ptr to it is a reader that keeps the bytes in place: a program
+// may write into them only when the launch holds the last one. Destroying it with work in flight is
+// allowed.
+class RawBuffer {
+ public:
+  RawBuffer(std::shared_ptr<const Client> client, PJRT_Buffer* raw)
+      : client_(std::move(client)), raw_(raw) {}
+  ~RawBuffer();
+  RawBuffer(const RawBuffer&) = delete;
+  RawBuffer& operator=(const RawBuffer&) = delete;
+
+  PJRT_Buffer* raw() const { return raw_; }
+  const Client& client() const { return *client_; }
+  // A program has taken the bytes over.
+  bool IsDeleted() const;
+  // Where the bytes are; CPU only, once they are computed.
+  absl::StatusOr<char*> Address() const;
+
+ private:
+  const std::shared_ptr<const Client> client_;
+  PJRT_Buffer* const raw_;
+};
+
+class Buffer final : public DeviceBuffer {
+ public:
+  struct Spec {
+    DType dtype = DType::kInvalid;
+    Shape shape;
+    int device = 0;
+    std::string memory_kind;  // empty: default
+    // Host bytes can be read in place: dense, major to minor, whole bytes.
+    bool dense = true;
+  };
+
+  // `raw` nullptr: the bytes never came to be; `outcome` tells why.
+  Buffer(Spec spec, std::shared_ptr<RawBuffer> raw, std::shared_ptr<Outcome> outcome)
+      : spec_(std::move(spec)), outcome_(std::move(outcome)), raw_(std::move(raw)) {}
+
+  void OnReady(absl::AnyInvocable<void(absl::Status)> done) override {
+    outcome_->OnDone(std::move(done));
+  }
+
+  const Spec& spec() const { return spec_; }
+  const std::shared_ptr<Outcome>& outcome() const { return outcome_; }
+
+  // Keeps the bytes in place while the result lives; nullptr when they never came to be.
+  // FAILED_PRECONDITION: donated.
+  absl::StatusOr<std::shared_ptr<RawBuffer>> Pin() const;
+  // From now on the buffer counts as donated. Gives up its own hold on the bytes.
+  void Consume();
+  // The launch that consumed it did not run.
+  void Restore(std::shared_ptr<RawBuffer> raw);
+
+ private:
+  const Spec spec_;
+  const std::shared_ptr<Outcome> outcome_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<RawBuffer> raw_;
+  bool consumed_ = false;
+};
+
+}  // namespace fairway::pjrt
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_BUFFER_H_

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/runtime/pjrt/executable.h"
+
+#include "fairway/v1/compiler.pb.h"
+#include "worker/executor/runtime/pjrt/compile_options.h"
+#include "worker/executor/runtime/pjrt/types.h"
+
+namespace fairway::pjrt {
+namespace {
+
+Shape ShardShape(const v1::ValueSpec& spec) {
+  return Shape{{spec.shard_dims().begin(), spec.shard_dims().end()}};
+}
+
+absl::StatusOr<DType> ElementType(const v1::ValueSpec& spec) {
+  if (auto dtype = DTypeFromNumber(spec.dtype())) return *dtype;
+  return InvalidArgument("code with an unknown element type {}", spec.dtype());
+}
+
+bool MajorToMinor(const v1::ValueSpec& spec) {
+  for (int i = 0; i < spec.minor_to_major_size(); ++i) {
+    if (spec.minor_to_major(i) != spec.minor_to_major_size() - 1 - i) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& client,
+                                                             std::string_view code,
+                                                             const std::vector<int>& devices) {
+  v1::PjrtCode parsed;
+  if (!parsed.ParseFromArray(code.data(), static_cast<int>(code.size())) ||
+      parsed.native().empty()) {
+    return InvalidArgument("{} bytes that are no code of the pjrt compiler", code.size());
+  }
+  if (parsed.plugin() != client.identity()) {
+    return InvalidArgument("code of another plugin: it was made by \"{}\", this is \"{}\"",
+                           parsed.plugin(), client.identity());
+  }
+  std::shared_ptr<Executable> loaded(new Executable());
+  loaded->name_ = parsed.metadata().name();
+  v1::CompileOptions options = parsed.options();
+  const bool replace = !devices.empty() && !options.portable();
+  if (replace) options.mutable_devices()->Assign(devices.begin(), devices.end());
+  FAIRWAY_ASSIGN_OR_RETURN(loaded->devices_, AssignedDevices(options, client.num_devices()));
+  for (int device : devices) {
+    if (options.portable() && (device < 0 || device >= client.num_devices())) {
+      return InvalidArgument("no device {} (there are {})", device, client.num_devices());
+    }
+  }
+  std::string override_options;
+  if (replace) {
+    FAIRWAY_ASSIGN_OR_RETURN(override_options, EncodeCompileOptions(options, client));
+  }
+  for (const v1::ValueSpec& spec : parsed.metadata().parameters()) {
+    FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));
+    loaded->parameters_.push_back({dtype, ShardShape(spec), spec.donated()});
+  }
+  for (const v1::ValueSpec& spec : parsed.metadata().outputs()) {
+    FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));
+    loaded->outputs_.push_back(
+        {dtype, ShardShape(spec), spec.memory_kind(), MajorToMinor(spec) && !IsSubByte(dtype)});
+  }
+  auto program = client.Load(parsed.native(), override_options);
+  if (!program.ok()) {
+    return InvalidArgument("loading {}: {}", loaded->name_, Text(program.status()));
+  }
+  loaded->program_ = *std::move(program);
+  // The plugin writes as many outputs as it has into arrays of our size.
+  FAIRWAY_ASSIGN_OR_RETURN(auto outputs, loaded->program_->Outputs());
+  if (outputs.size() != loaded->outputs_.size()) {
+    return InvalidArgument("loading {}: {} outputs in its metadata, {} in its code", loaded->name_,
+                           loaded->outputs_.size(), outputs.size());
+  }
+  return loaded;
+}
+
+}  // namespace fairway::pjrt

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_EXECUTABLE_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_EXECUTABLE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway::pjrt {
+
+// A program loaded for its devices, with what PJRT does not tell of it: the signature of its
+// parameters.
+class Executable final : public LoadedExecutable {
+ public:
+  struct Parameter {
+    DType dtype = DType::kInvalid;
+    Shape shape;  // on one device
+    bool donated = false;
+  };
+  struct Output {
+    DType dtype = DType::kInvalid;
+    Shape shape;
+    std::string memory_kind;
+    bool dense = true;
+  };
+
+  // `code`: a serialized v1::PjrtCode. `devices` empty: those compiled in.
+  // INVALID_ARGUMENT: not such code, made by another plugin, or devices that do not fit.
+  static absl::StatusOr<std::shared_ptr<Executable>> Load(const Client& client,
+                                                          std::string_view code,
+                                                          const std::vector<int>& devices);
+
+  const Program& program() const { return *program_; }
+  const std::string& name() const { return name_; }
+  // Empty: portable, one device chosen at launch.
+  const std::vector<int>& devices() const { return devices_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+
+ private:
+  Executable() = default;
+  std::unique_ptr<Program> program_;
+  std::string name_;
+  std::vector<int> devices_;
+  std::vector<Parameter> parameters_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace fairway::pjrt
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_EXECUTABLE_H_

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// PjrtRuntime::Launch: checks, donation, Execute, completion.
+#include <algorithm>
+#include <atomic>
+
+#include <fmt/ranges.h>
+
+#include "pjrt_c_api.h"
+#include "worker/executor/runtime/pjrt/buffer.h"
+#include "worker/executor/runtime/pjrt/call.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/completions.h"
+#include "worker/executor/runtime/pjrt/executable.h"
+#include "worker/executor/runtime/pjrt/launch_id.h"
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/executor/runtime/pjrt/slots.h"
+
+namespace fairway {
+namespace {
+
+using pjrt::Buffer;
+using pjrt::Executable;
+using pjrt::Outcome;
+using pjrt::Padded;
+using pjrt::RawBuffer;
+
+// One execution on its way through Launch.
+struct Attempt {
+  const LaunchRequest& request;
+  const Executable& executable;
+  // [device][argument]; each entry keeps the bytes in place.
+  std::vector<std::vector<std::shared_ptr<RawBuffer>>> pins;
+  // Arguments that PJRT must not write into: the caller's, and those with another reader.
+  std::vector<int64_t> non_donatable;
+  struct Taken {
+    Buffer* buffer;
+    size_t d, a;
+  };
+  std::vector<Taken> consumed;  // inputs that this launch took over
+
+  Buffer& input(size_t d, size_t a) const { return static_cast<Buffer&>(*request.inputs[d][a]); }
+};
+
+absl::Status CheckDevices(const Attempt& attempt, int num_devices) {
+  const LaunchRequest& request = attempt.request;
+  const std::vector<int>& compiled = attempt.executable.devices();
+  for (int device : request.devices) {
+    if (device < 0 || device >= num_devices) {
+      return InvalidArgument("no device {} (there are {})", device, num_devices);
+    }
+  }
+  const bool fits = compiled.empty() ? request.devices.size() == 1 : request.devices == compiled;
+  if (!fits) {
+    return InvalidArgument(
+        "launched on devices [{}], loaded for [{}]", fmt::join(request.devices, ","),
+        compiled.empty() ? "any one" : fmt::format("{}", fmt::join(compiled, ",")));
+  }
+  if (request.inputs.size() != request.devices.size()) {
+    return InvalidArgument("inputs for {} devices, launched on {}", request.inputs.size(),
+                           request.devices.size());
+  }
+  if (request.devices.size() > 1 && request.launch_id == 0) {
+    return InvalidArgument("a gang without a launch id: XLA would mix its sums with another's");
+  }
+  return absl::OkStatus();
+}
+
+// The plugin compares sizes in bytes only: an s32 passed for an f32 would be read as one.
+absl::Status CheckInput(const Attempt& attempt, size_t d, size_t a) {
+  if (attempt.request.inputs[d][a] == nullptr) {
+    return InvalidArgument("argument {} on device {} is missing", a, attempt.request.devices[d]);
+  }
+  const Buffer::Spec& got = attempt.input(d, a).spec();
+  const Executable::Parameter& want = attempt.executable.parameters()[a];
+  if (got.dtype != want.dtype || got.shape != want.shape) {
+    return InvalidArgument("argument {} on device {} is {}, the program takes {}", a,
+                           attempt.request.devices[d], ToString(got.dtype, got.shape),
+                           ToString(want.dtype, want.shape));
+  }
+  if (got.device != attempt.request.devices[d]) {
+    return InvalidArgument("argument {} lies on device {}, the program runs on device {}", a,
+                           got.device, attempt.request.devices[d]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInputs(const Attempt& attempt) {
+  const size_t arity = attempt.executable.parameters().size();
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    if (attempt.request.inputs[d].size() != arity) {
+      return InvalidArgument("{} arguments on device {}, the program takes {}",
+                             attempt.request.inputs[d].size(), attempt.request.devices[d], arity);
+    }
+    for (size_t a = 0; a < arity; ++a) FAIRWAY_RETURN_IF_ERROR(CheckInput(attempt, d, a));
+  }
+  for (int a : attempt.request.non_donatable) {
+    if (a < 0 || static_cast<size_t>(a) >= arity) {
+      return InvalidArgument("non-donatable argument {} of {}", a, arity);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PinInputs(Attempt& attempt) {
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    auto& pins = attempt.pins.emplace_back();
+    for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+      auto pin = attempt.input(d, a).Pin();
+      if (!pin.ok()) return InvalidArgument("argument {}: {}", a, Text(pin.status()));
+      pins.push_back(*std::move(pin));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The first input, in argument order, known to have failed; OK if none.
+absl::Status KnownFailure(const Attempt& attempt) {
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+      const auto known = attempt.input(d, a).outcome()->Peek();
+      if (known.has_value() && !known->ok()) return *known;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A gang that waits for an input holds up all later ones; one with a failed input aborts the
+// process.
+absl::Status CheckGangReady(const Attempt& attempt) {
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+      const auto known = attempt.input(d, a).outcome()->Peek();
+      if (known.has_value() && known->ok()) continue;
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "gang {} of {}: argument {} on device {} {}", attempt.request.launch_id,
+                   attempt.executable.name(), a, attempt.request.devices[d],
+                   known.has_value() ? "has failed: " + Describe(*known) : "is not ready");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Takes the donated inputs over. With another reader (a host view, the same buffer as a second
+// argument) the bytes stay: the index is passed as non-donatable.
+void TakeDonated(Attempt& attempt) {
+  attempt.non_donatable.assign(attempt.request.non_donatable.begin(),
+                               attempt.request.non_donatable.end());
+  const auto& parameters = attempt.executable.parameters();
+  const auto& kept = attempt.request.non_donatable;
+  for (size_t a = 0; a < parameters.size(); ++a) {
+    if (!parameters[a].donated) continue;
+    if (std::find(kept.begin(), kept.end(), static_cast<int>(a)) != kept.end()) continue;
+    bool shared = false;
+    for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+      attempt.input(d, a).Consume();
+      shared |= attempt.pins[d][a].use_count() > 1;
+      attempt.consumed.push_back({&attempt.input(d, a), d, a});
+    }
+    if (shared) attempt.non_donatable.push_back(static_cast<int64_t>(a));
+  }
+}
+
+struct Started {
+  std::vector<std::vector<PJRT_Buffer*>> outputs;  // [device][output]
+  std::vector<PJRT_Event*> events;                 // [device]
+};
+
+absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attempt) {
+  const size_t devices = attempt.request.devices.size();
+  Started started;
+  started.outputs.assign(devices, std::vector<PJRT_Buffer*>(attempt.executable.outputs().size()));
+  started.events.assign(devices, nullptr);
+  std::vector<std::vector<PJRT_Buffer*>> arguments(devices);
+  std::vector<PJRT_Buffer* const*> argument_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (size_t d = 0; d < devices; ++d) {
+    for (const auto& pin : attempt.pins[d]) arguments[d].push_back(pin->raw());
+    argument_lists.push_back(arguments[d].data());
+    output_lists.push_back(started.outputs[d].data());
+  }
+  Padded<PJRT_ExecuteOptions> options;
+  options->launch_id = pjrt::LaunchIdForPjrt(attempt.request.launch_id);
+  options->non_donatable_input_indices = attempt.non_donatable.data();
+  options->num_non_donatable_input_indices = attempt.non_donatable.size();
+  Padded<PJRT_LoadedExecutable_Execute_Args> args;
+  args->executable = attempt.executable.program().raw();
+  args->options = &options.args;
+  args->argument_lists = argument_lists.data();
+  args->num_devices = devices;
+  args->num_args = attempt.executable.parameters().size();
+  args->output_lists = output_lists.data();
+  args->device_complete_events = started.events.data();
+  if (attempt.executable.devices().empty())
+    args->execute_device = client.device(attempt.request.devices[0]);
+  FAIRWAY_RETURN_IF_ERROR(
+      pjrt::Call(client.api(), client.api()->PJRT_LoadedExecutable_Execute, args));
+  return started;
+}
+
+// Waits for the inputs one after the other and sets `outcome` to the first failure among them, in
+// argument order, or to `own`. Each step is posted: long chains of failing programs do not deepen
+// the stack.
+void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
+                   std::vector<std::shared_ptr<Outcome>> inputs, size_t next,
+                   std::shared_ptr<Outcome> outcome, absl::Status own) {
+  if (next == inputs.size()) return outcome->Set(std::move(own));
+  Outcome* input = inputs[next].get();
+  input->OnDone([=](absl::Status status) mutable {
+    completions->Begin();
+    completions->Post([=]() mutable {
+      if (status.ok()) {
+        SetFirstCause(completions, std::move(inputs), next + 1, std::move(outcome), std::move(own));
+      } else {
+        outcome->Set(std::move(status));
+      }
+      completions->End();
+    });
+  });
+}
+
+// Calls `done` when all devices have ended.
+struct GangEnd {
+  std::atomic<size_t> left;
+  std::vector<absl::Status> statuses;
+  absl::AnyInvocable<void(absl::Status)> done;
+
+  GangEnd(size_t devices, absl::AnyInvocable<void(absl::Status)> d)
+      : left(devices), statuses(devices), done(std::move(d)) {}
+  void Ended(size_t d, absl::Status status) {
+    statuses[d] = std::move(status);
+    if (--left > 0) return;
+    for (absl::Status& s : statuses) {
+      if (!s.ok()) return std::move(done)(std::move(s));
+    }
+    std::move(done)(absl::OkStatus());
+  }
+};
+
+std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
+    const std::shared_ptr<const pjrt::Client>& client, const Executable& executable, int device,
+    const std::vector<PJRT_Buffer*>* raw, const std::shared_ptr<Outcome>& outcome) {
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+  for (size_t o = 0; o < executable.outputs().size(); ++o) {
+    const Executable::Output& output = executable.outputs()[o];
+    buffers.push_back(std::make_unique<Buffer>(
+        Buffer::Spec{output.dtype, output.shape, device, output.memory_kind, output.dense},
+        raw == nullptr ? nullptr : std::make_shared<RawBuffer>(client, (*raw)[o]), outcome));
+  }
+  return buffers;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
+                                                 absl::AnyInvocable<void(absl::Status)> done) {
+  if (request.executable == nullptr) return InvalidArgument("no executable to launch");
+  const auto& executable = static_cast<const Executable&>(*request.executable);
+  Attempt attempt{request, executable, {}, {}, {}};
+  FAIRWAY_RETURN_IF_ERROR(CheckDevices(attempt, info_.num_devices));
+  FAIRWAY_RETURN_IF_ERROR(CheckInputs(attempt));
+  const size_t devices = request.devices.size();
+  const bool gang = devices > 1;
+  if (gang && info_.gang_inputs == ArrivalRule::kReady)
+    FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
+  FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
+
+  LaunchResult result;
+  if (absl::Status failed = gang ? absl::OkStatus() : KnownFailure(attempt); !failed.ok()) {
+    TakeDonated(attempt);
+    result.outputs.push_back(
+        MakeOutputs(client_, executable, request.devices[0], nullptr, Outcome::Of(failed)));
+    std::move(done)(std::move(failed));
+    return result;
+  }
+
+  const int slot = gang ? -1 : request.devices[0];
+  slots_->Take(slot);
+  TakeDonated(attempt);
+  auto started = Execute(*client_, attempt);
+  if (!started.ok()) {
+    slots_->Give(slot);
+    for (auto& [buffer, d, a] : attempt.consumed) {
+      auto& pin = attempt.pins[d][a];
+      if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
+    }
+    return Annotate(std::move(started).status(), executable.name());
+  }
+
+  auto end = std::make_shared<GangEnd>(
+      devices, [slots = slots_, slot, done = std::move(done)](absl::Status status) mutable {
+        slots->Give(slot);
+        std::move(done)(std::move(status));
+      });
+  std::vector<std::shared_ptr<Outcome>> outcomes;
+  for (size_t d = 0; d < devices; ++d) {
+    outcomes.push_back(std::make_shared<Outcome>());
+    result.outputs.push_back(MakeOutputs(client_, executable, request.devices[d],
+                                         &started->outputs[d], outcomes.back()));
+  }
+  for (size_t d = 0; d < devices; ++d) {
+    std::vector<std::shared_ptr<Outcome>> origins;
+    for (size_t a = 0; a < request.inputs[d].size(); ++a)
+      origins.push_back(attempt.input(d, a).outcome());
+    outcomes[d]->OnDone([end, d](absl::Status status) { end->Ended(d, std::move(status)); });
+    pjrt::HandOver(completions_, client_->api(), started->events[d],
+                   [completions = completions_, origins = std::move(origins),
+                    outcome = outcomes[d]](absl::Status status) mutable {
+                     if (status.ok()) return outcome->Set(std::move(status));
+                     SetFirstCause(std::move(completions), std::move(origins), 0,
+                                   std::move(outcome), std::move(status));
+                   });
+  }
+  return result;
+}
+
+}  // namespace fairway

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+
+#include "base/status.h"
+
+namespace fairway::pjrt {
+
+// How the work that makes a buffer ended: our own status, kept beside PJRT's, which loses the code
+// of an error on its way through a program. Set once. Thread-safe.
+class Outcome {
+ public:
+  static std::shared_ptr<Outcome> Of(absl::Status status) {
+    auto outcome = std::make_shared<Outcome>();
+    outcome->result_ = std::move(status);
+    return outcome;
+  }
+
+  // Runs what waits, on this thread. A second call is ignored.
+  void Set(absl::Status status) {
+    std::vector<absl::AnyInvocable<void(absl::Status)>> waiters;
+    {
+      std::lock_guard lock(mutex_);
+      if (result_.has_value()) return;
+      result_ = status;
+      waiters.swap(waiters_);
+    }
+    for (auto& waiter : waiters) std::move(waiter)(status);
+  }
+
+  // Nothing: not ended yet.
+  std::optional<absl::Status> Peek() const {
+    std::lock_guard lock(mutex_);
+    return result_;
+  }
+
+  // Runs `done` once: now when it has ended, else on the thread that calls Set.
+  void OnDone(absl::AnyInvocable<void(absl::Status)> done) {
+    absl::Status status;
+    {
+      std::lock_guard lock(mutex_);
+      if (!result_.has_value()) {
+        waiters_.push_back(std::move(done));
+        return;
+      }
+      status = *result_;
+    }
+    std::move(done)(std::move(status));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<absl::Status> result_;
+  std::vector<absl::AnyInvocable<void(absl::Status)>> waiters_;
+};
+
+}  // namespace fairway::pjrt
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_

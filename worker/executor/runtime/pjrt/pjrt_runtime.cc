@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes in, out and across; launching is in launch.cc.
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+
+#include <numeric>
+
+#include "base/log.h"
+#include "pjrt_c_api.h"
+#include "worker/executor/runtime/pjrt/buffer.h"
+#include "worker/executor/runtime/pjrt/call.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/completions.h"
+#include "worker/executor/runtime/pjrt/executable.h"
+#include "worker/executor/runtime/pjrt/slots.h"
+#include "worker/executor/runtime/pjrt/types.h"
+
+namespace fairway {
+
+using pjrt::Await;
+using pjrt::Buffer;
+using pjrt::Call;
+using pjrt::Client;
+using pjrt::Completions;
+using pjrt::IsSubByte;
+using pjrt::Outcome;
+using pjrt::Padded;
+using pjrt::RawBuffer;
+using pjrt::Slots;
+using pjrt::WhenReady;
+
+namespace {
+
+// An outcome that follows the buffer's own ready event.
+std::shared_ptr<Outcome> Follow(const std::shared_ptr<Completions>& completions,
+                                const RawBuffer& raw) {
+  const PJRT_Api* api = raw.client().api();
+  Padded<PJRT_Buffer_ReadyEvent_Args> args;
+  args->buffer = raw.raw();
+  absl::Status status = Call(api, api->PJRT_Buffer_ReadyEvent, args);
+  if (!status.ok()) return Outcome::Of(std::move(status));
+  auto outcome = std::make_shared<Outcome>();
+  pjrt::HandOver(completions, api, args->event,
+                 [outcome](absl::Status s) { outcome->Set(std::move(s)); });
+  return outcome;
+}
+
+absl::StatusOr<HostView> ViewInPlace(std::shared_ptr<RawBuffer> raw, int64_t size) {
+  FAIRWAY_ASSIGN_OR_RETURN(char* address, raw->Address());
+  return HostView{std::string_view(address, static_cast<size_t>(size)), std::move(raw)};
+}
+
+// PJRT unpacks 4 bits into the low half of a byte and leaves the rest 0, for signed types too.
+void ExtendSigns(DType dtype, Blob& blob) {
+  const int unused = dtype == DType::kS4 ? 4 : dtype == DType::kS2 ? 6 : 0;
+  if (unused == 0) return;
+  for (size_t i = 0; i < blob.size(); ++i) {
+    const auto shifted = static_cast<int8_t>(static_cast<uint8_t>(blob.data()[i]) << unused);
+    blob.data()[i] = static_cast<char>(shifted >> unused);
+  }
+}
+
+// Through PJRT_Buffer_ToHostBuffer: lays the bytes out major to minor, one byte per sub-byte
+// element.
+void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<RawBuffer> raw,
+             DType dtype, const Shape& shape, int64_t size,
+             absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
+  std::shared_ptr<Blob> blob = Blob::Make(static_cast<size_t>(size));
+  if (blob == nullptr) {
+    std::move(done)(
+        Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", size));
+    return;
+  }
+  const PJRT_Api* api = raw->client().api();
+  std::vector<int64_t> minor_to_major(shape.rank());
+  std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
+  PJRT_Buffer_MemoryLayout layout{};
+  layout.struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE;
+  layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+  layout.tiled.struct_size = PJRT_Buffer_MemoryLayout_Tiled_STRUCT_SIZE;
+  layout.tiled.minor_to_major = minor_to_major.data();
+  layout.tiled.minor_to_major_size = minor_to_major.size();
+  Padded<PJRT_Buffer_ToHostBuffer_Args> args;
+  args->src = raw->raw();
+  args->host_layout = &layout;
+  args->dst = blob->data();
+  args->dst_size = blob->size();
+  absl::Status status = Call(api, api->PJRT_Buffer_ToHostBuffer, args);
+  if (!status.ok()) {
+    std::move(done)(std::move(status));
+    return;
+  }
+  pjrt::HandOver(
+      completions, api, args->event,
+      [raw = std::move(raw), blob, dtype, done = std::move(done)](absl::Status s) mutable {
+        if (!s.ok()) return std::move(done)(std::move(s));
+        ExtendSigns(dtype, *blob);
+        std::move(done)(HostView{blob->view(), blob});
+      });
+}
+
+}  // namespace
+
+PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
+    : client_(std::move(client)),
+      completions_(std::make_shared<Completions>()),
+      slots_(std::make_shared<Slots>(client_->num_devices())) {
+  info_.name = "pjrt";
+  info_.platform_name = client_->platform_name();
+  info_.platform_version = client_->platform_version();
+  info_.num_devices = client_->num_devices();
+  info_.device_kind = client_->device_kind();
+  info_.memory_kinds = client_->memory_kinds();
+  info_.gang_inputs = client_->is_cpu() ? ArrivalRule::kReady : ArrivalRule::kExternal;
+  info_.has_compiler = true;
+  info_.stablehlo_current = client_->plugin().stablehlo_current;
+  info_.stablehlo_minimum = client_->plugin().stablehlo_minimum;
+}
+
+PjrtRuntime::~PjrtRuntime() {
+  if (completions_->WaitIdle(std::chrono::seconds(10))) return;
+  spdlog::warn(
+      "PJRT work is still under way; its client and thread are kept until the process ends");
+  // A callback to come would destroy them on a thread of the plugin, which cannot wait for itself.
+  new std::shared_ptr<Client>(client_);
+  new std::shared_ptr<Completions>(completions_);
+}
+
+absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& config) {
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Client> client, Client::Create(config));
+  return MakePjrtRuntime(std::move(client));
+}
+
+std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<Client> client) {
+  return std::unique_ptr<PjrtRuntime>(new PjrtRuntime(std::move(client)));
+}
+
+absl::Status PjrtRuntime::CheckPlace(int device) const {
+  if (device >= 0 && device < info_.num_devices) return absl::OkStatus();
+  return InvalidArgument("no device {} (there are {})", device, info_.num_devices);
+}
+
+absl::StatusOr<std::shared_ptr<LoadedExecutable>> PjrtRuntime::Load(
+    std::string_view code, const std::vector<int>& devices) {
+  return pjrt::Executable::Load(*client_, code, devices);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_ptr<Blob> bytes,
+                                                                    DType dtype, const Shape& shape,
+                                                                    int device,
+                                                                    std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(device));
+  FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * memory, client_->memory(device, memory_kind));
+  const std::optional<int> type = pjrt::ToBufferType(dtype);
+  if (!type.has_value()) return InvalidArgument("{} has no bytes on a device", Name(dtype));
+  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
+  if (bytes == nullptr || bytes->size() != static_cast<size_t>(size)) {
+    return InvalidArgument("{} takes {} bytes, got {}", ToString(dtype, shape), size,
+                           bytes == nullptr ? 0 : bytes->size());
+  }
+  const PJRT_Api* api = client_->api();
+  Padded<PJRT_Client_BufferFromHostBuffer_Args> args;
+  args->client = client_->raw();
+  args->data = bytes->data();
+  args->type = static_cast<PJRT_Buffer_Type>(*type);
+  args->dims = shape.dims.data();
+  args->num_dims = shape.dims.size();
+  args->host_buffer_semantics = PJRT_HostBufferSemantics_kMutableZeroCopy;
+  args->device = client_->device(device);
+  args->memory = memory;
+  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Client_BufferFromHostBuffer, args));
+  auto raw = std::make_shared<RawBuffer>(client_, args->buffer);
+  const char* block = bytes->data();
+  // Holds the block until the buffer, or the output that took it over, is gone.
+  WhenReady(api, args->done_with_host_buffer,
+            [bytes = std::move(bytes)](absl::Status) mutable { bytes.reset(); });
+
+  Buffer::Spec spec{dtype, shape, device, std::string(memory_kind), !IsSubByte(dtype)};
+  if (client_->is_cpu() && spec.dense && size > 0) {
+    auto address = raw->Address();
+    if (address.ok() && *address != block) {
+      ++forced_copies_;
+      spdlog::warn("the plugin copied {} bytes ({} on device {}) instead of using them in place",
+                   size, ToString(dtype, shape), device);
+    }
+  }
+  std::shared_ptr<Outcome> outcome = Follow(completions_, *raw);
+  return std::make_unique<Buffer>(std::move(spec), std::move(raw), std::move(outcome));
+}
+
+void PjrtRuntime::Read(DeviceBuffer& buffer,
+                       absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
+  auto& source = static_cast<Buffer&>(buffer);
+  auto pinned = source.Pin();
+  if (!pinned.ok()) return std::move(done)(std::move(pinned).status());
+  auto size = ByteSize(source.spec().dtype, source.spec().shape);
+  if (!size.ok()) return std::move(done)(std::move(size).status());
+  const bool in_place = client_->is_cpu() && source.spec().dense;
+  source.outcome()->OnDone([completions = completions_, raw = *std::move(pinned), size = *size,
+                            dtype = source.spec().dtype, shape = source.spec().shape, in_place,
+                            done = std::move(done)](absl::Status status) mutable {
+    if (!status.ok()) return std::move(done)(std::move(status));
+    if (in_place) return std::move(done)(ViewInPlace(std::move(raw), size));
+    CopyOut(completions, std::move(raw), dtype, shape, size, std::move(done));
+  });
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::CopyToDevice(
+    DeviceBuffer& buffer, int device, std::string_view memory_kind) {
+  auto& source = static_cast<Buffer&>(buffer);
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(device));
+  FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * to, client_->memory(device, memory_kind));
+  FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * from,
+                           client_->memory(source.spec().device, source.spec().memory_kind));
+  if (to == from) return Duplicate(buffer);
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<RawBuffer> pinned, source.Pin());
+  Buffer::Spec spec = source.spec();
+  spec.device = device;
+  spec.memory_kind = memory_kind;
+  const auto known = source.outcome()->Peek();
+  if (pinned == nullptr || (known.has_value() && !known->ok())) {
+    return std::make_unique<Buffer>(std::move(spec), nullptr, source.outcome());
+  }
+  const PJRT_Api* api = client_->api();
+  Padded<PJRT_Buffer_CopyToMemory_Args> args;
+  args->buffer = pinned->raw();
+  args->dst_memory = to;
+  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Buffer_CopyToMemory, args));
+  auto raw = std::make_shared<RawBuffer>(client_, args->dst_buffer);
+  // The plugin loses the code of the source's error; ours is kept.
+  auto outcome = std::make_shared<Outcome>();
+  Follow(completions_, *raw)
+      ->OnDone([outcome, origin = source.outcome(), pinned](absl::Status status) {
+        if (status.ok()) return outcome->Set(std::move(status));
+        origin->OnDone([outcome, status](absl::Status first) {
+          outcome->Set(first.ok() ? status : std::move(first));
+        });
+      });
+  return std::make_unique<Buffer>(std::move(spec), std::move(raw), std::move(outcome));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::Duplicate(DeviceBuffer& buffer) {
+  const Buffer::Spec& spec = static_cast<Buffer&>(buffer).spec();
+  FAIRWAY_RETURN_IF_ERROR(static_cast<Buffer&>(buffer).Pin().status());
+  if (IsSubByte(spec.dtype)) return DuplicateByBounce(buffer);
+  FAIRWAY_ASSIGN_OR_RETURN(Incoming incoming,
+                           Expect(spec.dtype, spec.shape, spec.device, spec.memory_kind));
+  Read(buffer, [fulfil = std::move(incoming.fulfil)](absl::StatusOr<HostView> view) mutable {
+    if (!view.ok()) return std::move(fulfil)(std::move(view).status());
+    std::shared_ptr<Blob> copy = Blob::Copy(view->bytes);
+    if (copy == nullptr) {
+      return std::move(fulfil)(Error(absl::StatusCode::kResourceExhausted,
+                                     "no host memory for {} bytes", view->bytes.size()));
+    }
+    std::move(fulfil)(std::move(copy));
+  });
+  return std::move(incoming.buffer);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::DuplicateByBounce(DeviceBuffer& buffer) {
+  const Buffer::Spec& spec = static_cast<Buffer&>(buffer).spec();
+  const std::string& own = spec.memory_kind.empty() ? info_.memory_kinds[0] : spec.memory_kind;
+  for (const std::string& kind : info_.memory_kinds) {
+    if (kind == own) continue;
+    FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> there,
+                             CopyToDevice(buffer, spec.device, kind));
+    return CopyToDevice(*there, spec.device, spec.memory_kind);
+  }
+  return Error(absl::StatusCode::kUnimplemented, "a copy of {} on its own device",
+               ToString(spec.dtype, spec.shape));
+}
+
+absl::StatusOr<PjrtRuntime::Incoming> PjrtRuntime::Expect(DType dtype, const Shape& shape,
+                                                          int device,
+                                                          std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(device));
+  FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * memory, client_->memory(device, memory_kind));
+  const std::optional<int> type = pjrt::ToBufferType(dtype);
+  if (!type.has_value()) return InvalidArgument("{} has no bytes on a device", Name(dtype));
+  if (IsSubByte(dtype)) {
+    // The transfer manager takes packed bytes.
+    return Error(absl::StatusCode::kUnimplemented, "a buffer of {} whose bytes come later",
+                 Name(dtype));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
+  const PJRT_Api* api = client_->api();
+  PJRT_ShapeSpec shape_spec{};
+  shape_spec.struct_size = PJRT_ShapeSpec_STRUCT_SIZE;
+  shape_spec.dims = shape.dims.data();
+  shape_spec.num_dims = shape.dims.size();
+  shape_spec.element_type = static_cast<PJRT_Buffer_Type>(*type);
+  Padded<PJRT_Client_CreateBuffersForAsyncHostToDevice_Args> create;
+  create->client = client_->raw();
+  create->shape_specs = &shape_spec;
+  create->num_shape_specs = 1;
+  create->memory = memory;
+  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Client_CreateBuffersForAsyncHostToDevice, create));
+  std::shared_ptr<PJRT_AsyncHostToDeviceTransferManager> manager(
+      create->transfer_manager,
+      [client = client_, api](PJRT_AsyncHostToDeviceTransferManager* raw) {
+        Padded<PJRT_AsyncHostToDeviceTransferManager_Destroy_Args> destroy;
+        destroy->transfer_manager = raw;
+        (void)Call(api, api->PJRT_AsyncHostToDeviceTransferManager_Destroy, destroy);
+      });
+  Padded<PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args> retrieve;
+  retrieve->transfer_manager = manager.get();
+  FAIRWAY_RETURN_IF_ERROR(
+      Call(api, api->PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer, retrieve));
+
+  auto outcome = std::make_shared<Outcome>();
+  Incoming incoming;
+  incoming.buffer = std::make_unique<Buffer>(
+      Buffer::Spec{dtype, shape, device, std::string(memory_kind), !IsSubByte(dtype)},
+      std::make_shared<RawBuffer>(client_, retrieve->buffer_out), outcome);
+  incoming.fulfil = [completions = completions_, api, manager = std::move(manager), outcome,
+                     size](absl::StatusOr<std::shared_ptr<Blob>> bytes) mutable {
+    absl::Status status = bytes.status();
+    if (status.ok() && (*bytes)->size() != static_cast<size_t>(size)) {
+      status = InvalidArgument("{} bytes came for a buffer of {}", (*bytes)->size(), size);
+    }
+    if (status.ok()) {
+      Padded<PJRT_AsyncHostToDeviceTransferManager_TransferData_Args> transfer;
+      transfer->transfer_manager = manager.get();
+      transfer->data = (*bytes)->data();
+      transfer->transfer_size = size;
+      transfer->is_last_transfer = true;
+      status = Call(api, api->PJRT_AsyncHostToDeviceTransferManager_TransferData, transfer);
+      if (status.ok()) {
+        pjrt::HandOver(completions, api, transfer->done_with_h2d_transfer,
+                       [manager, outcome, bytes = *std::move(bytes)](absl::Status s) {
+                         outcome->Set(std::move(s));
+                       });
+        return;
+      }
+    }
+    outcome->Set(status);  // before the plugin's: who sees that one looks here for the first cause
+    Padded<PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args> error;
+    const std::string text = Text(status);
+    error->transfer_manager = manager.get();
+    error->error_code = static_cast<PJRT_Error_Code>(status.code());
+    error->error_message = text.data();
+    error->error_message_size = text.size();
+    absl::Status set = Call(api, api->PJRT_AsyncHostToDeviceTransferManager_SetBufferError, error);
+    if (!set.ok()) spdlog::warn("passing an error to a buffer: {}", Describe(set));
+  };
+  return incoming;
+}
+
+}  // namespace fairway

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runtime over any PJRT plugin (docs/architecture.md, "Device runtimes").
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_PJRT_RUNTIME_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_PJRT_RUNTIME_H_
+
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "worker/executor/runtime/pjrt/config.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway {
+
+namespace pjrt {
+class Buffer;
+class Client;
+class Completions;
+class Slots;
+}  // namespace pjrt
+
+// Beyond the seam, in all calls:
+// - Launch waits for a place when 2 gangs, or 24 programs of one device, are under way (XLA itself
+// blocks
+//   at 32, and a pile of gangs holds all threads of its pool).
+// - Launch refuses a gang with an input that is not ready or has failed (FAILED_PRECONDITION): XLA
+// would
+//   stall every later gang, or abort the process. Only where info().gang_inputs is kReady.
+// - A program of one device with an input known to have failed does not run; its outputs have that
+// error.
+// - An input that is being read, or is listed for two arguments, is not written into: it is passed
+// as
+//   non-donatable, and is consumed all the same.
+// - `done` may be called before Launch returns.
+class PjrtRuntime final : public Runtime {
+ public:
+  // Waits up to 10 s for callbacks under way; buffers and executables may outlive it, and keep the
+  // client.
+  ~PjrtRuntime() override;
+
+  const RuntimeInfo& info() const override { return info_; }
+  absl::StatusOr<std::shared_ptr<LoadedExecutable>> Load(std::string_view code,
+                                                         const std::vector<int>& devices) override;
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(std::shared_ptr<Blob> bytes, DType dtype,
+                                                         const Shape& shape, int device,
+                                                         std::string_view memory_kind) override;
+  void Read(DeviceBuffer& buffer, absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) override;
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(DeviceBuffer& buffer, int device,
+                                                             std::string_view memory_kind) override;
+  absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
+                                      absl::AnyInvocable<void(absl::Status)> done) override;
+
+  // A buffer whose bytes come later; programs of one device may be launched on it before. `fulfil`
+  // is called once, on any thread: with a block of the right size, or with the error that takes its
+  // place. UNIMPLEMENTED: sub-byte elements.
+  struct Incoming {
+    std::unique_ptr<DeviceBuffer> buffer;
+    absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
+  };
+  absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device,
+                                  std::string_view memory_kind);
+
+  // Blocks of FromHost that the plugin copied although it could have used them in place.
+  int64_t forced_copies() const { return forced_copies_.load(); }
+
+ private:
+  friend std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<pjrt::Client> client);
+  explicit PjrtRuntime(std::shared_ptr<pjrt::Client> client);
+
+  absl::Status CheckPlace(int device) const;
+  // A copy on the buffer's own device and memory, which PJRT has no call for.
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> Duplicate(DeviceBuffer& buffer);
+  // By way of another memory of the device.
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> DuplicateByBounce(DeviceBuffer& buffer);
+
+  RuntimeInfo info_;
+  const std::shared_ptr<pjrt::Client> client_;
+  const std::shared_ptr<pjrt::Completions> completions_;
+  const std::shared_ptr<pjrt::Slots> slots_;
+  std::atomic<int64_t> forced_copies_{0};
+};
+
+// Loads the plugin and creates the one client of this process. Blocks 25 ms or more.
+// Errors: those of pjrt::Client::Create.
+absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& config);
+
+// As above, over a client that the process has already.
+std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<pjrt::Client> client);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_PJRT_RUNTIME_H_

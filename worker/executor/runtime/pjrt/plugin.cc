@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/runtime/pjrt/plugin.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "pjrt_c_api.h"
+#include "worker/executor/runtime/pjrt/call.h"
+
+namespace fairway::pjrt {
+namespace {
+
+absl::StatusOr<void*> Open(const std::string& path, int mode) {
+  void* handle = dlopen(path.c_str(), mode);
+  if (handle != nullptr) return handle;
+  const char* why = dlerror();
+  return Error(absl::StatusCode::kNotFound, "cannot load {}: {}", path,
+               why != nullptr ? why : "unknown");
+}
+
+std::string VersionText(const PJRT_NamedValue& value) {
+  if (value.type != PJRT_NamedValue_kInt64List) return {};
+  std::string out;
+  for (size_t i = 0; i < value.value_size; ++i) {
+    if (i > 0) out += '.';
+    out += std::to_string(value.int64_array_value[i]);
+  }
+  return out;
+}
+
+absl::Status ReadAttributes(Plugin& plugin) {
+  Padded<PJRT_Plugin_Attributes_Args> args;
+  FAIRWAY_RETURN_IF_ERROR(Call(plugin.api, plugin.api->PJRT_Plugin_Attributes, args));
+  for (size_t i = 0; i < args->num_attributes; ++i) {
+    const PJRT_NamedValue& value = args->attributes[i];
+    const std::string_view name(value.name, value.name_size);
+    if (name == "stablehlo_current_version") plugin.stablehlo_current = VersionText(value);
+    if (name == "stablehlo_minimum_version") plugin.stablehlo_minimum = VersionText(value);
+  }
+  for (const PJRT_Extension_Base* e = plugin.api->extension_start; e != nullptr; e = e->next) {
+    plugin.extensions.push_back(static_cast<int>(e->type));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
+  for (const std::string& library : config.preload) {
+    FAIRWAY_RETURN_IF_ERROR(Open(library, RTLD_NOW | RTLD_GLOBAL).status());
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(void* handle, Open(config.plugin_path, RTLD_NOW | RTLD_LOCAL));
+  auto* get_api = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(handle, "GetPjrtApi"));
+  if (get_api == nullptr) {
+    return Error(absl::StatusCode::kUnimplemented, "{} is no PJRT plugin: it has no GetPjrtApi",
+                 config.plugin_path);
+  }
+  Plugin plugin;
+  plugin.api = get_api();
+  if (plugin.api == nullptr) {
+    return Error(absl::StatusCode::kUnimplemented, "{}: GetPjrtApi gave nothing",
+                 config.plugin_path);
+  }
+  plugin.api_major = plugin.api->pjrt_api_version.major_version;
+  plugin.api_minor = plugin.api->pjrt_api_version.minor_version;
+  // A shorter table lacks functions at its end, which would be read from beyond it.
+  if (plugin.api_major != PJRT_API_MAJOR || plugin.api->struct_size < PJRT_Api_STRUCT_SIZE) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "{} speaks PJRT API {}.{} ({} bytes); this build needs {}.{} or newer ({} bytes)",
+                 config.plugin_path, plugin.api_major, plugin.api_minor, plugin.api->struct_size,
+                 PJRT_API_MAJOR, PJRT_API_MINOR, static_cast<size_t>(PJRT_Api_STRUCT_SIZE));
+  }
+  Padded<PJRT_Plugin_Initialize_Args> initialize;
+  FAIRWAY_RETURN_IF_ERROR(Annotate(Call(plugin.api, plugin.api->PJRT_Plugin_Initialize, initialize),
+                                   config.plugin_path));
+  FAIRWAY_RETURN_IF_ERROR(Annotate(ReadAttributes(plugin), config.plugin_path));
+  spdlog::info("PJRT plugin {}: API {}.{}, StableHLO {} to {}, extensions {}", config.plugin_path,
+               plugin.api_major, plugin.api_minor, plugin.stablehlo_minimum,
+               plugin.stablehlo_current, fmt::join(plugin.extensions, ","));
+  return plugin;
+}
+
+}  // namespace
+
+absl::StatusOr<Plugin> LoadPlugin(const PjrtConfig& config) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPjrtConfig(config));
+  static std::mutex mutex;
+  static auto* loaded = new std::map<std::string, Plugin>();
+  std::lock_guard lock(mutex);
+  if (auto it = loaded->find(config.plugin_path); it != loaded->end()) return it->second;
+  FAIRWAY_ASSIGN_OR_RETURN(Plugin plugin, LoadOnce(config));
+  (*loaded)[config.plugin_path] = plugin;
+  return plugin;
+}
+
+}  // namespace fairway::pjrt

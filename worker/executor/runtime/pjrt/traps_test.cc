@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// One test for each way in which a PJRT plugin goes wrong silently, or fatally, that can be met in
+// this process. Those that end the process are in fatal_traps_test.cc.
+#include <gtest/gtest.h>
+
+#include "pjrt_c_api.h"
+#include "worker/compiler/pjrt_compiler.h"
+#include "worker/executor/runtime/pjrt/call.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/launch_id.h"
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+#include "worker/executor/runtime/pjrt/test_support.h"
+
+namespace fairway {
+namespace {
+
+using test::Awaited;
+using test::BlobOf;
+using test::ReadAll;
+using test::Running;
+using Floats = std::vector<float>;
+
+class TrapsTest : public ::testing::Test {
+ protected:
+  void Open(int num_devices) {
+    auto client = pjrt::Client::Create(test::ConfigOfTests(num_devices));
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *client;
+    compiler_ = MakePjrtCompiler(client_);
+    runtime_ = MakePjrtRuntime(client_);
+  }
+
+  std::shared_ptr<LoadedExecutable> Load(const std::string& program,
+                                         const v1::CompileOptions& options) {
+    auto compiled = compiler_->Compile(program, options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    if (!compiled.ok()) return nullptr;
+    auto loaded = runtime_->Load(compiled->code, {});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? *loaded : nullptr;
+  }
+
+  template <typename T>
+  std::unique_ptr<DeviceBuffer> Put(const std::vector<T>& values, DType dtype,
+                                    std::vector<int64_t> dims, int device = 0) {
+    auto buffer = runtime_->FromHost(BlobOf(values), dtype, Shape{std::move(dims)}, device, "");
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    return buffer.ok() ? *std::move(buffer) : nullptr;
+  }
+
+  LaunchRequest Request(LoadedExecutable* executable,
+                        std::vector<std::vector<DeviceBuffer*>> inputs,
+                        std::vector<int> devices = {0}) {
+    LaunchRequest request;
+    request.executable = executable;
+    request.devices = std::move(devices);
+    request.inputs = std::move(inputs);
+    request.launch_id = ++last_id_;
+    return request;
+  }
+
+  std::shared_ptr<pjrt::Client> client_;
+  std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<PjrtRuntime> runtime_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(TrapsTest, LaunchIdsAreNeverZeroAndDifferBetweenNeighbours) {
+  constexpr uint64_t kPeriod = (uint64_t{1} << 31) - 1;
+  EXPECT_EQ(pjrt::LaunchIdForPjrt(1), 2);
+  EXPECT_EQ(pjrt::LaunchIdForPjrt(kPeriod - 1), 2147483647);
+  EXPECT_EQ(pjrt::LaunchIdForPjrt(kPeriod), 1);
+  EXPECT_EQ(pjrt::LaunchIdForPjrt(~uint64_t{0}), 1 + static_cast<int>(~uint64_t{0} % kPeriod));
+  for (uint64_t id : {uint64_t{1}, kPeriod - 2, kPeriod - 1, kPeriod, ~uint64_t{0} - 1}) {
+    EXPECT_GT(pjrt::LaunchIdForPjrt(id), 0);
+    EXPECT_NE(pjrt::LaunchIdForPjrt(id), pjrt::LaunchIdForPjrt(id + 1));
+  }
+}
+
+TEST_F(TrapsTest, AGangWithoutALaunchIdIsRefused) {
+  Open(2);
+  auto psum = Load(test::Psum(2), test::Spmd(2));
+  auto a = Put<float>({1}, DType::kF32, {1}, 0);
+  auto b = Put<float>({2}, DType::kF32, {1}, 1);
+  LaunchRequest request = Request(psum.get(), {{a.get()}, {b.get()}}, {0, 1});
+  request.launch_id = 0;
+  EXPECT_EQ(test::Run(*runtime_, request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TrapsTest, ASecondClientInTheProcessIsRefused) {
+  Open(1);
+  auto second = pjrt::Client::Create(test::ConfigOfTests(1));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
+  runtime_.reset();
+  compiler_.reset();
+  client_.reset();
+  EXPECT_TRUE(pjrt::Client::Create(test::ConfigOfTests(1)).ok());
+}
+
+TEST_F(TrapsTest, ArgumentStructsArePaddedAndThePluginTakesThem) {
+  Open(1);
+  pjrt::Padded<PJRT_Client_PlatformName_Args> padded;
+  EXPECT_EQ(padded->struct_size, sizeof(PJRT_Client_PlatformName_Args) + 256);
+  padded->client = client_->raw();
+  EXPECT_TRUE(pjrt::Call(client_->api(), client_->api()->PJRT_Client_PlatformName, padded).ok());
+  // What the padding is against: a struct shorter than the plugin's own is refused.
+  PJRT_Client_PlatformName_Args shorter{};
+  shorter.struct_size = offsetof(PJRT_Client_PlatformName_Args, platform_name);
+  shorter.client = client_->raw();
+  absl::Status refused =
+      pjrt::Consume(client_->api(), client_->api()->PJRT_Client_PlatformName(&shorter));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+}
+
+TEST_F(TrapsTest, TwiceTheDevicesAreCreatedAndHalfAreExposed) {
+  Open(3);
+  EXPECT_EQ(runtime_->info().num_devices, 3);
+  pjrt::Padded<PJRT_Client_AddressableDevices_Args> args;
+  args->client = client_->raw();
+  ASSERT_TRUE(
+      pjrt::Call(client_->api(), client_->api()->PJRT_Client_AddressableDevices, args).ok());
+  EXPECT_EQ(args->num_addressable_devices, 6u);
+  EXPECT_FALSE(runtime_->FromHost(Blob::Make(4), DType::kF32, Shape{}, 3, "").ok());
+  v1::CompileOptions options = test::OneDevice(3);
+  EXPECT_EQ(compiler_->Compile(test::Add("4xf32"), options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TrapsTest, UnknownCreateOptionsAreRefusedByUs) {
+  PjrtConfig config = test::ConfigOfTests(1);
+  config.create_options["asynchronous"] = true;
+  absl::Status status = pjrt::Client::Create(config).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  config.create_options.clear();
+  config.create_options["cpu_device_count"] = int64_t{2};
+  EXPECT_FALSE(pjrt::Client::Create(config).ok());
+  config.kind = "cuda";
+  config.create_options.clear();
+  config.create_options["memory_fraction"] = int64_t{1};
+  status = CheckPjrtConfig(config);
+  EXPECT_NE(Text(status).find("is a float"), std::string::npos) << status;
+}
+
+TEST_F(TrapsTest, AMissingPluginOrALibraryThatIsNoneIsAnError) {
+  PjrtConfig config = test::ConfigOfTests(1);
+  config.plugin_path = "/nonexistent/plugin.so";
+  EXPECT_EQ(pjrt::Client::Create(config).status().code(), absl::StatusCode::kNotFound);
+  config.plugin_path = "libc.so.6";
+  EXPECT_EQ(pjrt::Client::Create(config).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(TrapsTest, EmptyCompileOptionsNeverReachThePlugin) {
+  Open(1);
+  auto refused = compiler_->Compile(test::Add("4xf32"), v1::CompileOptions());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << refused.status();
+}
+
+TEST_F(TrapsTest, AWrongDtypeOfTheRightSizeIsRefused) {
+  Open(1);
+  auto add = Load(test::Add("4xf32"), test::OneDevice());
+  auto floats = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto ints = Put<int32_t>({1, 2, 3, 4}, DType::kS32, {4});
+  auto result = test::Run(*runtime_, Request(add.get(), {{floats.get(), ints.get()}}));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(
+      Text(result.status()).find("argument 1 on device 0 is s32[4], the program takes f32[4]"),
+      std::string::npos)
+      << result.status();
+}
+
+TEST_F(TrapsTest, AWrongShapeOfTheRightSizeIsRefused) {
+  Open(1);
+  auto add = Load(test::Add("4xf32"), test::OneDevice());
+  auto good = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto square = Put<float>({1, 2, 3, 4}, DType::kF32, {2, 2});
+  auto result = test::Run(*runtime_, Request(add.get(), {{good.get(), square.get()}}));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
+}
+
+TEST_F(TrapsTest, BlocksAreUsedInPlaceWithoutACopy) {
+  Open(1);
+  std::shared_ptr<Blob> blob = Blob::Make(1 << 20);
+  std::memset(blob->data(), 0, blob->size());
+  const char* address = blob->data();
+  std::weak_ptr<Blob> watch = blob;
+  auto buffer = runtime_->FromHost(std::move(blob), DType::kF32, Shape{{1 << 18}}, 0, "");
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(runtime_->forced_copies(), 0);
+  auto view = test::ReadView(*runtime_, **buffer);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->bytes.data(), address);
+  EXPECT_FALSE(watch.expired());
+  view = HostView{};
+  buffer->reset();
+  EXPECT_TRUE(watch.expired()) << "the block outlives the buffer";
+}
+
+TEST_F(TrapsTest, SmallBlocksAreUsedInPlaceToo) {
+  Open(1);
+  auto scalar = Put<float>({1}, DType::kF32, {});
+  auto empty = Put<float>({}, DType::kF32, {0});
+  EXPECT_EQ(runtime_->forced_copies(), 0);
+  EXPECT_EQ(ReadAll<float>(*runtime_, *empty).value(), Floats{});
+  EXPECT_EQ(ReadAll<float>(*runtime_, *scalar).value(), Floats{1});
+}
+
+TEST_F(TrapsTest, ADonatingProgramWritesIntoTheBlock) {
+  Open(1);
+  auto twice = Load(test::DonatingDouble("4096xf32"), test::OneDevice());
+  std::shared_ptr<Blob> blob = BlobOf(Floats(4096, 3));
+  const char* address = blob->data();
+  std::weak_ptr<Blob> watch = blob;
+  auto buffer = runtime_->FromHost(std::move(blob), DType::kF32, Shape{{4096}}, 0, "").value();
+  auto result = test::Run(*runtime_, Request(twice.get(), {{buffer.get()}}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  auto view = test::ReadView(*runtime_, *result->outputs[0][0]);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->bytes.data(), address) << "the output is not in the donated block";
+  float first;
+  std::memcpy(&first, view->bytes.data(), 4);
+  EXPECT_EQ(first, 6);
+  buffer.reset();
+  EXPECT_FALSE(watch.expired()) << "the output lost its bytes";
+  view = HostView{};
+  result->outputs.clear();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(TrapsTest, UseAfterDonationIsRefusedWithOurText) {
+  Open(1);
+  auto twice = Load(test::DonatingDouble("4xf32"), test::OneDevice());
+  auto buffer = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  ASSERT_TRUE(test::Run(*runtime_, Request(twice.get(), {{buffer.get()}})).ok());
+  auto again = test::Run(*runtime_, Request(twice.get(), {{buffer.get()}}));
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kInvalidArgument) << again.status();
+  EXPECT_NE(Text(again.status()).find("donated"), std::string::npos) << again.status();
+  EXPECT_EQ(ReadAll<float>(*runtime_, *buffer).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(runtime_->CopyToDevice(*buffer, 0, "").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TrapsTest, ADonatedInputThatIsBeingReadKeepsItsBytes) {
+  Open(1);
+  auto twice = Load(test::DonatingDouble("4xf32"), test::OneDevice());
+  auto buffer = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto view = test::ReadView(*runtime_, *buffer);
+  ASSERT_TRUE(view.ok());
+  auto result = test::Run(*runtime_, Request(twice.get(), {{buffer.get()}}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  float first;
+  std::memcpy(&first, view->bytes.data(), 4);
+  EXPECT_EQ(first, 1) << "a reader saw the donating program's output";
+  EXPECT_EQ(ReadAll<float>(*runtime_, *result->outputs[0][0]).value(), (Floats{2, 4, 6, 8}));
+  EXPECT_EQ(ReadAll<float>(*runtime_, *buffer).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TrapsTest, ABufferListedTwiceIsNotWrittenInto) {
+  Open(1);
+  auto add = Load(test::DonatingAdd("4xf32"), test::OneDevice());
+  auto buffer = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto result = test::Run(*runtime_, Request(add.get(), {{buffer.get(), buffer.get()}}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(ReadAll<float>(*runtime_, *result->outputs[0][0]).value(), (Floats{2, 4, 6, 8}));
+}
+
+TEST_F(TrapsTest, SubByteElementsTakeAByteEachOnTheHost) {
+  Open(2);
+  auto buffer = Put<int8_t>({1, -2, 7, -8, 3}, DType::kS4, {5});
+  EXPECT_EQ(ReadAll<int8_t>(*runtime_, *buffer).value(), (std::vector<int8_t>{1, -2, 7, -8, 3}));
+  for (int device : {1, 0}) {
+    auto copy = runtime_->CopyToDevice(*buffer, device, "");
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    EXPECT_EQ(ReadAll<int8_t>(*runtime_, **copy).value(), (std::vector<int8_t>{1, -2, 7, -8, 3}));
+  }
+}
+
+TEST_F(TrapsTest, TheCodeOfAnErrorSurvivesThePlugin) {
+  Open(1);
+  auto add = Load(test::Add("4xf32"), test::OneDevice());
+  auto other = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto incoming = runtime_->Expect(DType::kF32, Shape{{4}}, 0, "");
+  ASSERT_TRUE(incoming.ok()) << incoming.status();
+  auto first = test::Start(*runtime_, Request(add.get(), {{incoming->buffer.get(), other.get()}}));
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = test::Start(*runtime_,
+                            Request(add.get(), {{other.get(), first->result.outputs[0][0].get()}}));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_FALSE(first->done.HasCome());
+  incoming->fulfil(absl::UnavailableError("island lost"));
+  EXPECT_EQ(first->done.Get(), absl::UnavailableError("island lost"));
+  EXPECT_EQ(second->done.Get(), absl::UnavailableError("island lost"));
+  EXPECT_EQ(test::WaitReady(*second->result.outputs[0][0]), absl::UnavailableError("island lost"));
+  EXPECT_EQ(ReadAll<float>(*runtime_, *second->result.outputs[0][0]).status(),
+            absl::UnavailableError("island lost"));
+}
+
+TEST_F(TrapsTest, ALateInputIsWaitedForByAProgramOfOneDevice) {
+  Open(1);
+  auto add = Load(test::Add("4xf32"), test::OneDevice());
+  auto other = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto incoming = runtime_->Expect(DType::kF32, Shape{{4}}, 0, "").value();
+  auto running = test::Start(*runtime_, Request(add.get(), {{incoming.buffer.get(), other.get()}}));
+  ASSERT_TRUE(running.ok()) << running.status();
+  EXPECT_FALSE(running->done.HasCome());
+  incoming.fulfil(BlobOf(Floats{10, 20, 30, 40}));
+  EXPECT_TRUE(running->done.Get().ok());
+  EXPECT_EQ(ReadAll<float>(*runtime_, *running->result.outputs[0][0]).value(),
+            (Floats{11, 22, 33, 44}));
+}
+
+TEST_F(TrapsTest, AGangWithAnInputNotReadyIsRefused) {
+  Open(2);
+  auto psum = Load(test::Psum(2), test::Spmd(2));
+  auto a = Put<float>({1}, DType::kF32, {1}, 0);
+  auto late = runtime_->Expect(DType::kF32, Shape{{1}}, 1, "").value();
+  LaunchRequest request = Request(psum.get(), {{a.get()}, {late.buffer.get()}}, {0, 1});
+  auto refused = test::Run(*runtime_, request);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition) << refused.status();
+  late.fulfil(BlobOf(Floats{2}));
+  ASSERT_TRUE(test::WaitReady(*late.buffer).ok());
+  auto result = test::Run(*runtime_, request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(ReadAll<float>(*runtime_, *result->outputs[1][0]).value(), Floats{3});
+}
+
+TEST_F(TrapsTest, AGangWithAFailedInputIsRefused) {
+  Open(2);
+  auto psum = Load(test::Psum(2), test::Spmd(2));
+  auto a = Put<float>({1}, DType::kF32, {1}, 0);
+  auto late = runtime_->Expect(DType::kF32, Shape{{1}}, 1, "").value();
+  late.fulfil(absl::DataLossError("executor 3 died"));
+  auto refused =
+      test::Run(*runtime_, Request(psum.get(), {{a.get()}, {late.buffer.get()}}, {0, 1}));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(Text(refused.status()).find("executor 3 died"), std::string::npos) << refused.status();
+}
+
+TEST_F(TrapsTest, CodeWithAFlippedByteOrOfAnotherPluginIsRefused) {
+  Open(1);
+  auto compiled = compiler_->Compile(test::Add("4xf32"), test::OneDevice());
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(runtime_->Load("garbage", {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(runtime_->Load(compiled->code.substr(0, compiled->code.size() / 2), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  std::string other = compiled->code;
+  const size_t at = other.find(client_->identity());
+  ASSERT_NE(at, std::string::npos);
+  other[at] = 'X';
+  auto refused = runtime_->Load(other, {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(Text(refused.status()).find("another plugin"), std::string::npos) << refused.status();
+}
+
+TEST_F(TrapsTest, AThousandQueuedPsums) {
+  Open(8);
+  auto psum = Load(test::Psum(8), test::Spmd(8));
+  std::vector<std::unique_ptr<DeviceBuffer>> shards;
+  std::vector<std::vector<DeviceBuffer*>> inputs;
+  std::vector<int> devices;
+  for (int d = 0; d < 8; ++d) {
+    shards.push_back(Put<float>({static_cast<float>(d)}, DType::kF32, {1}, d));
+    inputs.push_back({shards.back().get()});
+    devices.push_back(d);
+  }
+  std::vector<Running> running;
+  for (int i = 0; i < 1000; ++i) {
+    auto started = test::Start(*runtime_, Request(psum.get(), inputs, devices));
+    ASSERT_TRUE(started.ok()) << started.status();
+    running.push_back(*std::move(started));
+  }
+  for (Running& gang : running) {
+    ASSERT_TRUE(gang.done.Get().ok());
+    for (auto& outputs : gang.result.outputs) {
+      ASSERT_EQ(ReadAll<float>(*runtime_, *outputs[0]).value(), Floats{28});
+    }
+  }
+}
+
+TEST_F(TrapsTest, InheritedXlaFlagsThatMayBeUnknownAreDropped) {
+  PjrtConfig config = test::ConfigOfTests(1);
+  EXPECT_EQ(
+      XlaFlags(config,
+               "--xla_dump_to=/x --no_such_flag=1 --xla_cpu_collective_call_terminate_timeout_"
+               "seconds=3"),
+      "--xla_cpu_collective_call_warn_stuck_timeout_seconds=60 "
+      "--xla_cpu_collective_call_terminate_timeout_seconds=86400 --xla_dump_to=/x");
+}
+
+}  // namespace
+}  // namespace fairway
