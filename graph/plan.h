@@ -77,12 +77,13 @@ struct Launch {
 
 // Where a shard to receive comes from.
 struct ShardSource {
-  enum class Kind : uint8_t { kLocal, kPeer, kController };
+  enum class Kind : uint8_t { kLocal, kPeer, kController, kInline };
   Kind kind = Kind::kLocal;
   ShardRef shard;         // kLocal: a shard of this executor
   std::string endpoint;   // kPeer: data port of the executor that has it
   Incarnation incarnation;  // kPeer: of that executor; an answer of another one is refused
   int32_t index = 0;      // kPeer, kController: number of the shard within the transfer
+  std::shared_ptr<const Blob> bytes;  // kInline: small uploads travel with the command; to be copied before use
 };
 
 // Receive the shards of `out`, one source each. Starts by itself; the source answers when it is ready.

@@ -140,6 +140,8 @@ struct ClusterCounts {
 };
 
 struct ClusterOptions {
+  int64_t admission_grace_ms = 2000;
+  int64_t inline_upload_bytes = 64 << 10;   // an uploaded shard up to this size travels with the command
   int max_gangs_in_flight = 2;         // per island
   int max_singles_per_device = 16;
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its completion,
@@ -247,6 +249,9 @@ class Cluster {
   // ---- Events of the shell ------------------------------------------------------------------------------------
 
   void FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes);
+  // Time passes; call it a few times a second. A node that could not start even if all other work had ended fails
+  // once nothing has been freed for options.admission_grace_ms (rule B2): frees may be on their way.
+  void Tick(int64_t now_ms);
 
   // ---- Looking ------------------------------------------------------------------------------------------------
 
@@ -260,6 +265,8 @@ class Cluster {
   std::vector<IslandStatus> Islands() const;
   std::vector<ExecutorStatus> Executors() const;
   std::vector<DeviceUsage> Usage() const;
+  // How often each move of a node's state machine was made, "kQueued -> kPrepared"; for coverage.
+  std::map<std::string, uint64_t> Transitions() const;
   // Checks the rules that hold between any two events; the text names the first that does not.
   absl::Status CheckInvariants() const;
 

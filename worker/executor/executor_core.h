@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/plan.h"
@@ -38,7 +40,8 @@ class ExecutorActions {
   virtual void Serve(uint64_t pull, ShardRef shard) = 0;
   virtual void RefusePull(uint64_t pull, absl::Status why) = 0;
 
-  // Drop the buffers of these shards (those that exist).
+  // Drop the buffers of these shards (those that exist; a receive into one may still be at work: its bytes are to be
+  // thrown away when they come).
   virtual void Drop(const std::vector<ShardRef>& shards) = 0;
 
   // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
@@ -48,8 +51,7 @@ class ExecutorActions {
 // Loop-confined.
 class ExecutorCore {
  public:
-  explicit ExecutorCore(ExecutorActions* actions);
-  ~ExecutorCore();
+  explicit ExecutorCore(ExecutorActions* actions) : actions_(actions) {}
 
   // From the controller, in order. A command that contradicts what is known (unknown node, twice the same id) is
   // reported as that node's INTERNAL failure; it never ends the process.
@@ -60,7 +62,7 @@ class ExecutorCore {
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
 
   // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number for the request.
-  // It waits until the transfer is known and the shard is ready. At most kMaxWaitingPulls wait for an unknown transfer.
+  // It waits until the transfer is known and the shard is ready. At most kMaxWaitingPulls wait for unknown transfers.
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   // The peer went away: forget the request.
   void PullGone(uint64_t pull);
@@ -75,18 +77,33 @@ class ExecutorCore {
   void Reset();
 
   // For tests and the end-of-test accounting.
-  size_t num_groups() const { return groups_.size(); }
+  size_t num_shards() const { return shards_.size(); }
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
 
   static constexpr size_t kMaxWaitingPulls = 4096;
 
  private:
-  struct Shard;
-  struct Group;
-  struct Node;
-  struct Send;
-  struct WaitingPull;
+  //   kDeclared -> kReady | kFailed
+  enum class ShardState : uint8_t { kDeclared, kReady, kFailed };
+  struct Shard {
+    ShardState state = ShardState::kDeclared;
+    absl::Status error;
+  };
+  struct Node {
+    std::variant<PrepareLaunch, PrepareReceive> command;
+    bool started = false;
+    size_t open = 0;        // receives that have not ended
+    absl::Status failure;   // of the lowest position that failed
+    size_t failed_at = 0;
+  };
+  // Who waits for a shard: a pull to serve, or a local copy to start.
+  struct Waiter {
+    uint64_t pull = 0;     // 0: a local copy
+    TransferId transfer;   // of the pull
+    NodeId node;
+    size_t position = 0;
+  };
 
   void On(InstallExecutable command);
   void On(DropExecutable command);
@@ -98,22 +115,24 @@ class ExecutorCore {
   void On(CancelNode command);
   void On(FreeGroups command);
 
-  Group& DeclareGroup(const GroupPart& part);
-  // The shard, or nullptr when this executor has none such.
-  Shard* Find(ShardRef ref);
+  void Declare(const GroupPart& part);
+  void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
-  void Wake(ShardRef ref, Shard& shard);
-  void ServeOrWait(uint64_t pull, ShardRef ref);
-  void Finish(NodeId node, absl::Status status);
-  void FinishSeq(uint64_t seq, absl::Status status);
+  // Serves, refuses, starts or lets wait, as the shard's state says.
+  void ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref);
+  void ReceiveOrWait(NodeId id, size_t position);
+  void Finish(NodeId id, const absl::Status& status);
+  void FinishSeq(uint64_t seq, const absl::Status& status);
 
   ExecutorActions* const actions_;
-  std::map<GroupId, std::unique_ptr<Group>> groups_;
-  std::map<NodeId, std::unique_ptr<Node>> nodes_;
-  std::map<TransferId, std::unique_ptr<Send>> sends_;
-  std::map<uint64_t, WaitingPull> waiting_pulls_;
-  std::set<uint64_t> finished_above_;  // ended seqs above finished_through_
-  uint64_t finished_through_ = 0;
+  std::map<ShardRef, Shard> shards_;
+  std::map<NodeId, Node> nodes_;
+  std::map<TransferId, std::map<int32_t, ShardRef>> sends_;
+  std::map<ShardRef, std::vector<Waiter>> waiters_;
+  std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>> early_pulls_;  // (pull, index) of unknown transfers
+  size_t num_early_pulls_ = 0;
+  std::set<uint64_t> ended_above_;  // ended seqs above ended_through_
+  uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
 };

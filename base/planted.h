@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted bugs: test-only switches that break one rule each, so that the simulation can prove that it would find such a
+// bug. Outside builds with FAIRWAY_PLANTED_BUGS, Planted() is constant false and costs nothing.
+#ifndef FAIRWAY_BASE_PLANTED_H_
+#define FAIRWAY_BASE_PLANTED_H_
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace fairway {
+
+enum class Bug {
+  kNone,
+  kLaunchOutOfOrder,        // sequencer: grants the newest launchable gang the smaller id late
+  kLaunchTwice,             // sequencer: grants one gang twice
+  kLaunchIdReused,          // sequencer: two gangs get the same id
+  kLaunchBeforeInputs,      // dispatch: a gang counts as arrived when one input still misses
+  kLaunchWithPoison,        // dispatch: a failed input counts as arrived
+  kLaunchOnSomeExecutors,   // dispatch: one executor of the gang is forgotten
+  kTooManyGangs,            // sequencer: ignores the budget
+  kDropRelease,             // group: a reader's end is not counted
+  kDoubleRelease,           // group: a reader's end is counted twice
+  kFreeUnderReader,         // group: freed although a node still reads it
+  kFreeUnderTransfer,       // group: freed although a transfer still reads it
+  kDonateWithReader,        // dispatch: donation granted beside another reader
+  kSkipFence,               // reports of an old incarnation are taken
+  kLoseCompletion,          // a finished node is forgotten
+  kAdmitBeyondMemory,       // admission: does not look at the limit
+  kLeakReservation,         // admission: temporary memory is not given back
+  kAdmitOutOfOrder,         // admission: a small node overtakes a large one that waits
+  kForgetSessionArrays,     // closing a session leaves its arrays
+  kLoseWatch,               // a watcher of a failed group is not told
+  kWrongCause,              // poison takes the latest failed input's error
+  kIgnoreLoss,              // losing an executor leaves its groups ready
+  kCrossSession,            // a handle of another session is accepted
+  kServeBeforeReady,        // executor: a pull is answered before the shard is computed
+  kReportEarly,             // executor: a launch is reported when it starts
+  kWatermarkSkips,          // executor: the watermark passes an unfinished node
+};
+
+inline constexpr std::array kAllBugs = {
+    std::pair{Bug::kLaunchOutOfOrder, std::string_view("launch_out_of_order")},
+    std::pair{Bug::kLaunchTwice, std::string_view("launch_twice")},
+    std::pair{Bug::kLaunchIdReused, std::string_view("launch_id_reused")},
+    std::pair{Bug::kLaunchBeforeInputs, std::string_view("launch_before_inputs")},
+    std::pair{Bug::kLaunchWithPoison, std::string_view("launch_with_poison")},
+    std::pair{Bug::kLaunchOnSomeExecutors, std::string_view("launch_on_some_executors")},
+    std::pair{Bug::kTooManyGangs, std::string_view("too_many_gangs")},
+    std::pair{Bug::kDropRelease, std::string_view("drop_release")},
+    std::pair{Bug::kDoubleRelease, std::string_view("double_release")},
+    std::pair{Bug::kFreeUnderReader, std::string_view("free_under_reader")},
+    std::pair{Bug::kFreeUnderTransfer, std::string_view("free_under_transfer")},
+    std::pair{Bug::kDonateWithReader, std::string_view("donate_with_reader")},
+    std::pair{Bug::kSkipFence, std::string_view("skip_fence")},
+    std::pair{Bug::kLoseCompletion, std::string_view("lose_completion")},
+    std::pair{Bug::kAdmitBeyondMemory, std::string_view("admit_beyond_memory")},
+    std::pair{Bug::kLeakReservation, std::string_view("leak_reservation")},
+    std::pair{Bug::kAdmitOutOfOrder, std::string_view("admit_out_of_order")},
+    std::pair{Bug::kForgetSessionArrays, std::string_view("forget_session_arrays")},
+    std::pair{Bug::kLoseWatch, std::string_view("lose_watch")},
+    std::pair{Bug::kWrongCause, std::string_view("wrong_cause")},
+    std::pair{Bug::kIgnoreLoss, std::string_view("ignore_loss")},
+    std::pair{Bug::kCrossSession, std::string_view("cross_session")},
+    std::pair{Bug::kServeBeforeReady, std::string_view("serve_before_ready")},
+    std::pair{Bug::kReportEarly, std::string_view("report_early")},
+    std::pair{Bug::kWatermarkSkips, std::string_view("watermark_skips")},
+};
+
+#ifdef FAIRWAY_PLANTED_BUGS
+inline Bug g_planted_bug = Bug::kNone;
+inline bool Planted(Bug bug) { return g_planted_bug == bug; }
+#else
+constexpr bool Planted(Bug) { return false; }
+#endif
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_BASE_PLANTED_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions, handles, watches.
+#include "controller/cluster/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+namespace {
+// How long the loss of an executor may take to be told after a pull from it failed.
+constexpr int64_t kDeferredFailureMs = 15000;
+}  // namespace
+
+Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
+    : state_(std::make_unique<State>(std::move(options), actions)) {}
+Cluster::~Cluster() = default;
+
+absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
+  const auto it = sessions.find(id);
+  if (it == sessions.end())
+    return Error(absl::StatusCode::kNotFound, "there is no session {}: it has ended", id);
+  return &it->second;
+}
+
+absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t handle) {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(session_id));
+  const auto it = session->arrays.find(handle);
+  if (it != session->arrays.end()) return &it->second;
+  if (Planted(Bug::kCrossSession)) {
+    for (auto& [id, other] : sessions) {
+      const auto found = other.arrays.find(handle);
+      if (found != other.arrays.end()) return &found->second;
+    }
+  }
+  return Error(absl::StatusCode::kNotFound,
+               "there is no array {} in this session: it was never made, or its handle was given up", handle);
+}
+
+absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
+  if (asked == 0) return session.next_handle++;
+  if (asked >= kFirstServerHandle)
+    return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60", asked);
+  if (session.arrays.contains(asked) || session.executables.contains(asked))
+    return Error(absl::StatusCode::kAlreadyExists, "handle {} is in use", asked);
+  return asked;
+}
+
+absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
+  State& s = *state_;
+  std::vector<const Island*> islands;
+  for (const auto& [id, island] : s.islands) {
+    if (s.IslandUp(island)) islands.push_back(&island);
+  }
+  if (islands.empty())
+    return Error(absl::StatusCode::kUnavailable,
+                 "no island is up: {} known. Start a worker (fairway-worker --controller ...) or wait for one to return",
+                 s.islands.size());
+  std::sort(islands.begin(), islands.end(), [](const Island* a, const Island* b) { return a->name < b->name; });
+  Session session;
+  session.id = SessionId(s.next_session++);
+  session.tenant = tenant;
+  for (size_t slice = 0; slice < islands.size(); ++slice) {
+    std::vector<const Executor*> executors;
+    for (const ExecutorId id : islands[slice]->executors) executors.push_back(&s.executors.at(id));
+    std::sort(executors.begin(), executors.end(),
+              [](const Executor* a, const Executor* b) { return a->spec.worker < b->spec.worker; });
+    for (const Executor* executor : executors) {
+      for (int ordinal = 0; ordinal < executor->spec.num_devices; ++ordinal) {
+        VirtualDevice device;
+        device.id = static_cast<int32_t>(session.devices.size());
+        device.slice_index = static_cast<int32_t>(slice);
+        device.local_ordinal = ordinal;
+        device.island = islands[slice]->name;
+        device.worker = executor->spec.worker;
+        device.platform_name = executor->spec.platform_name;
+        device.platform_version = executor->spec.platform_version;
+        device.device_kind = executor->spec.device_kind;
+        device.memory_kinds = executor->spec.memory_kinds;
+        device.device = DeviceId(executor->first_device.value + ordinal);
+        device.island_id = islands[slice]->id;
+        session.devices.push_back(std::move(device));
+      }
+    }
+  }
+  const SessionId id = session.id;
+  s.sessions.emplace(id, std::move(session));
+  return id;
+}
+
+void Cluster::CloseSession(SessionId id) {
+  State& s = *state_;
+  const auto it = s.sessions.find(id);
+  if (it == s.sessions.end()) return;
+  // From here on nothing of it is found by handle; its launched work goes on without it.
+  Session session = std::move(it->second);
+  s.sessions.erase(it);
+  std::erase_if(s.watches, [&](const auto& entry) { return entry.second.session == id; });
+  if (!Planted(Bug::kForgetSessionArrays)) {
+    for (const auto& [handle, array] : session.arrays) s.DropView(array);
+  }
+  const absl::Status closed = absl::CancelledError("the session has ended");
+  for (auto node = session.nodes.rbegin(); node != session.nodes.rend(); ++node) {
+    Node* open = s.FindNode(*node);
+    if (open != nullptr && open->state != NodeState::kLaunched) s.Fail(*open, closed, *node);
+  }
+  s.Settle();
+}
+
+const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
+  static const std::vector<VirtualDevice> kNone;
+  const auto it = state_->sessions.find(session);
+  return it == state_->sessions.end() ? kNone : it->second.devices;
+}
+
+absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id, const std::vector<int32_t>& devices) const {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
+  std::map<std::string, std::vector<int32_t>> by_island;
+  for (const int32_t id : devices) {
+    if (id < 0 || static_cast<size_t>(id) >= session->devices.size())
+      return InvalidArgument("there is no device {}: this session has devices 0 to {}", id,
+                             session->devices.size() - 1);
+    by_island[session->devices[id].island].push_back(id);
+  }
+  if (by_island.empty()) return InvalidArgument("no device was named");
+  if (by_island.size() == 1) return session->devices[devices[0]].island_id;
+  std::string text;
+  for (const auto& [island, ids] : by_island) {
+    text += fmt::format("{}island {} (devices {} to {})", text.empty() ? "" : ", ", island,
+                        *std::min_element(ids.begin(), ids.end()), *std::max_element(ids.begin(), ids.end()));
+  }
+  return InvalidArgument(
+      "one computation cannot span the devices of {} islands: {}. Islands have no common collective network here. Give "
+      "each island a computation of its own over the devices of one slice_index, and move arrays between them with "
+      "jax.device_put",
+      by_island.size(), text);
+}
+
+void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles) {
+  State& s = *state_;
+  const uint64_t id = s.AddWatch(session, token);
+  s.watches[id].open = 1;  // until all are registered
+  size_t position = 0;
+  for (const uint64_t handle : handles) {
+    const absl::StatusOr<Array*> array = s.FindArray(session, handle);
+    absl::Status status = array.ok() ? (*array)->error : array.status();
+    if (array.ok() && status.ok()) status = s.CheckUsable((*array)->shards, handle);
+    if (!status.ok()) {
+      ++s.watches[id].open;
+      s.WatchEnded(id, position, status);
+    } else {
+      for (const GroupId group_id : s.GroupsOf((*array)->shards)) {
+        Group* group = s.FindGroup(group_id);
+        if (group->state == GroupState::kReady) continue;
+        ++s.watches[id].open;
+        if (group->state == GroupState::kFailed) {
+          s.WatchEnded(id, position, group->error);
+        } else {
+          group->watchers.push_back({id, position});
+        }
+      }
+    }
+    ++position;
+  }
+  s.WatchEnded(id, SIZE_MAX, absl::OkStatus());
+}
+
+void Cluster::WatchNode(SessionId session, uint64_t token, NodeId id) {
+  Node* node = state_->FindNode(id);
+  if (node == nullptr || node->session != session) {
+    state_->actions->OnWatched(session, token, absl::OkStatus());
+    return;
+  }
+  node->watches.push_back(token);
+}
+
+void Cluster::Tick(int64_t now_ms) {
+  State& s = *state_;
+  std::vector<NodeId> overdue;
+  for (auto& [id, node] : s.nodes) {
+    if (node->deferred.ok()) continue;
+    if (node->deferred_since < 0) node->deferred_since = now_ms;
+    if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
+  }
+  for (const NodeId id : overdue) s.Fail(*s.FindNode(id), s.FindNode(id)->deferred, id);
+  for (auto& [id, island] : s.islands) {
+    const auto head = s.IslandUp(island) ? s.admission.Head(id) : std::nullopt;
+    if (!head) {
+      island.stuck_since = -1;
+      continue;
+    }
+    const bool busy = std::any_of(s.nodes.begin(), s.nodes.end(), [&](const auto& entry) {
+      const Node& node = *entry.second;
+      if (node.id == head->node) return false;
+      if (node.island == id && (node.state == NodeState::kPrepared || node.state == NodeState::kLaunched)) return true;
+      return node.island != id && std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId read) {
+               return s.FindGroup(read)->island == id;
+             });
+    });
+    if (busy || island.stuck_node != head->node || island.stuck_since < 0) {
+      island.stuck_node = head->node;
+      island.stuck_since = now_ms;
+    } else if (now_ms - island.stuck_since >= s.options.admission_grace_ms) {
+      island.stuck_since = -1;
+      s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
+    }
+  }
+  s.Settle();
+}
+
+}  // namespace fairway

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executors come, report and are lost; islands are pumped.
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+Executor* Cluster::State::ExecutorOf(DeviceId device) { return &executors.at(device_owner[device.value]); }
+const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
+  return &executors.at(device_owner[device.value]);
+}
+
+bool Cluster::State::IslandUp(const Island& island) const {
+  return std::all_of(island.executors.begin(), island.executors.end(),
+                     [&](ExecutorId id) { return executors.at(id).up; });
+}
+
+void Cluster::State::FlushFrees(Executor& executor) {
+  if (executor.frees.empty()) return;
+  FreeGroups command{std::move(executor.frees)};
+  executor.frees.clear();
+  if (executor.up) actions->Send(executor.id, std::move(command));
+}
+
+void Cluster::State::SendTo(Executor& executor, Command command) {
+  FlushFrees(executor);
+  if (executor.up) actions->Send(executor.id, std::move(command));
+}
+
+std::string Cluster::State::Where(const Node& node) const {
+  const Island& island = islands.at(node.island);
+  std::string workers;
+  for (const ExecutorId id : island.executors) workers += (workers.empty() ? "" : ", ") + executors.at(id).spec.worker;
+  return fmt::format("island {} (worker {})", island.name, workers);
+}
+
+std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
+  std::map<SessionId, std::pair<int64_t, int>> held;
+  for (const auto& [id, group] : groups) {
+    if (!group->charged) continue;
+    for (const Place& place : group->places) {
+      if (place.device != device) continue;
+      held[group->session].first += Rounded(place.bytes);
+      ++held[group->session].second;
+    }
+  }
+  std::string text;
+  for (const auto& [session, sum] : held) {
+    text += fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ", session,
+                        session == asking ? " (this one)" : "", sum.first, sum.second);
+  }
+  return text.empty() ? "no session holds any" : text;
+}
+
+absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage) const {
+  const Node& node = *nodes.at(shortage.node);
+  const Executor& executor = *ExecutorOf(shortage.device);
+  return Error(absl::StatusCode::kResourceExhausted,
+               "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. {}. Delete arrays, donate inputs, "
+               "use smaller shards, or start workers with more --device-memory",
+               node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
+               shortage.limit, shortage.used, WhoHolds(shortage.device, node.session),
+               shortage.hopeless ? "It can never fit" : "No work that is under way would free enough");
+}
+
+absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
+  State& s = *state_;
+  if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
+    return InvalidArgument("a worker needs a name, an island and at least one device; got \"{}\", \"{}\", {}", spec.worker,
+                           spec.island, spec.num_devices);
+  Executor* known = nullptr;
+  for (auto& [id, executor] : s.executors) {
+    if (executor.spec.worker == spec.worker) known = &executor;
+  }
+  if (known != nullptr && known->up)
+    return Error(absl::StatusCode::kAlreadyExists,
+                 "a worker named \"{}\" is connected already (island {}); give each worker a --name of its own",
+                 spec.worker, known->spec.island);
+  Island* island = nullptr;
+  for (auto& [id, i] : s.islands) {
+    if (i.name == spec.island) island = &i;
+  }
+  if (known != nullptr && (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island))
+    return InvalidArgument(
+        "worker \"{}\" was known with {} devices on island {} and now has {} on {}; give it another --name or restart the "
+        "controller",
+        spec.worker, known->spec.num_devices, known->spec.island, spec.num_devices, spec.island);
+  if (island != nullptr && !island->executors.empty()) {
+    const ExecutorSpec& other = s.executors.at(island->executors[0]).spec;
+    if (other.runtime != spec.runtime || other.platform_name != spec.platform_name)
+      return InvalidArgument("island {} runs {} on {}, but worker \"{}\" offers {} on {}", spec.island, other.runtime,
+                             other.platform_name, spec.worker, spec.runtime, spec.platform_name);
+  }
+  if (island == nullptr) {
+    const IslandId id(static_cast<uint32_t>(s.islands.size() + 1));
+    island = &s.islands[id];
+    island->id = id;
+    island->name = spec.island;
+    island->sequencer = Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
+  }
+  if (known == nullptr) {
+    const ExecutorId id(static_cast<uint32_t>(s.executors.size() + 1));
+    known = &s.executors[id];
+    known->id = id;
+    known->island = island->id;
+    known->first_device = DeviceId(s.next_device);
+    s.next_device += spec.num_devices;
+    s.device_owner.resize(s.next_device, id);
+    island->executors.push_back(id);
+  }
+  known->spec = spec;
+  known->up = true;
+  known->next_seq = 1;
+  for (int i = 0; i < spec.num_devices; ++i)
+    s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
+  island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
+  s.to_pump.insert(island->id);
+  const ExecutorId id = known->id;
+  s.Settle();
+  return id;
+}
+
+void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
+  State& s = *state_;
+  const auto it = s.executors.find(id);
+  if (it == s.executors.end() || !it->second.up) return;
+  Executor& lost = it->second;
+  lost.up = false;
+  lost.last_error = Text(cause);
+  lost.open.clear();
+  lost.installs.clear();
+  lost.frees.clear();
+  Island& island = s.islands.at(lost.island);
+  ++island.epoch;
+  const absl::Status loss = Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
+                                  island.name, lost.spec.worker, Text(cause));
+  for (auto& [group_id, group] : s.groups) {
+    const bool there = std::any_of(group->places.begin(), group->places.end(),
+                                   [&](const Place& place) { return place.executor == id; });
+    if (there && group->state == GroupState::kReady && !Planted(Bug::kIgnoreLoss))
+      s.SetFailed(*group, loss, NodeId());
+  }
+  std::vector<NodeId> open;
+  for (const auto& [node_id, node] : s.nodes) open.push_back(node_id);
+  for (const NodeId node_id : open) {
+    Node* node = s.FindNode(node_id);
+    if (node == nullptr) continue;
+    const auto part = std::find_if(node->participants.begin(), node->participants.end(),
+                                   [&](const Participant& p) { return p.executor == id; });
+    const bool touches = part != node->participants.end();
+    if (node->state == NodeState::kLaunched) {
+      if (!touches) continue;
+      node->failure = loss;
+      s.ParticipantEnded(*node, static_cast<size_t>(part - node->participants.begin()), loss);
+      continue;
+    }
+    if (s.FailIfPoisoned(*node)) continue;
+    if (touches && node->state == NodeState::kPrepared) {
+      s.Unprepare(*node, loss);
+      s.admission.Enqueue(node->id, node->island, s.Needs(*node));
+    }
+  }
+  // Forgetting what nobody refers to any more.
+  std::vector<GroupId> failed;
+  for (const auto& [group_id, group] : s.groups) {
+    if (group->state == GroupState::kFailed) failed.push_back(group_id);
+  }
+  for (const GroupId group_id : failed) {
+    if (Group* group = s.FindGroup(group_id)) s.Collect(*group);
+  }
+  s.Settle();
+}
+
+void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
+  State& s = *state_;
+  const auto it = s.islands.find(id);
+  if (it == s.islands.end() || s.IslandUp(it->second)) return;
+  std::vector<NodeId> waiting;
+  for (const auto& [node_id, node] : s.nodes) {
+    if (node->island == id && node->state != NodeState::kLaunched && node->state != NodeState::kWaiting)
+      waiting.push_back(node_id);
+  }
+  const absl::Status error = Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
+  for (const NodeId node_id : waiting) {
+    if (Node* node = s.FindNode(node_id)) s.Fail(*node, error, node_id);
+  }
+  s.Settle();
+}
+
+void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
+  State& s = *state_;
+  const auto it = s.executors.find(id);
+  if (it == s.executors.end() || !it->second.up) return;
+  Executor& executor = it->second;
+  if (executor.spec.incarnation != incarnation && !Planted(Bug::kSkipFence)) return;
+  for (Report::Installed& done : report.installed) {
+    const auto install = executor.installs.find(done.executable);
+    if (install == executor.installs.end()) continue;
+    const std::vector<NodeId> waiters = std::move(install->second.waiters);
+    if (done.status.ok()) {
+      install->second.installed = true;
+      install->second.waiters.clear();
+    } else {
+      executor.installs.erase(install);
+    }
+    for (const NodeId waiter : waiters) {
+      Node* node = s.FindNode(waiter);
+      if (node == nullptr) continue;
+      if (done.status.ok()) {
+        --node->open_installs;
+        s.MaybeArrived(*node);
+      } else {
+        s.Fail(*node, Annotate(done.status, node->name + ": loading on " + s.Where(*node)), waiter);
+      }
+    }
+  }
+  for (Report::Inlined& inlined : report.inlined) s.StoreInlined(inlined.shard, std::move(inlined.bytes));
+  std::map<uint64_t, absl::Status> failures;
+  for (Report::Failure& failure : report.failures) failures.emplace(failure.seq, std::move(failure.status));
+  const auto ended = [&](uint64_t seq, NodeId node_id) {
+    Node* node = s.FindNode(node_id);
+    if (node == nullptr) return;
+    const auto failure = failures.find(seq);
+    for (size_t p = 0; p < node->participants.size(); ++p) {
+      if (node->participants[p].executor != id || node->participants[p].seq != seq) continue;
+      if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
+        // Refused before its launch: a bug of ours, but the node must end.
+        s.Fail(*node, failure == failures.end() ? absl::InternalError("ended before it was launched") : failure->second,
+               node_id);
+      } else {
+        s.ParticipantEnded(*node, p, failure == failures.end() ? absl::OkStatus() : failure->second);
+      }
+      return;
+    }
+  };
+  while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {
+    const auto [seq, node] = *executor.open.begin();
+    executor.open.erase(executor.open.begin());
+    ended(seq, node);
+  }
+  for (const uint64_t seq : report.finished) {
+    const auto open = executor.open.find(seq);
+    if (open == executor.open.end()) continue;
+    const NodeId node = open->second;
+    executor.open.erase(open);
+    ended(seq, node);
+  }
+  s.Settle();
+}
+
+void Cluster::State::Pump(Island& island) {
+  if (!IslandUp(island)) return;
+  while (true) {
+    for (const NodeId id : admission.Admit(island.id)) Prepare(*FindNode(id));
+    const auto head = admission.Head(island.id);
+    if (!head || !head->hopeless) break;
+    Fail(*FindNode(head->node), Exhausted(*head), head->node);
+  }
+  for (const Grant& grant : island.sequencer.Step()) {
+    if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);
+  }
+}
+
+void Cluster::State::Settle() {
+  while (true) {
+    if (!settled.empty()) {
+      const GroupId id = settled.front();
+      settled.pop_front();
+      Group* group = FindGroup(id);
+      if (group == nullptr) continue;
+      const std::vector<NodeId> waiters = std::exchange(group->waiters, {});
+      const std::vector<Group::Watcher> watchers = std::exchange(group->watchers, {});
+      const absl::Status error = group->error;
+      for (const NodeId waiter : waiters) {
+        if (Node* node = FindNode(waiter)) InputSettled(*node);
+      }
+      for (const Group::Watcher& watcher : watchers) {
+        if (Planted(Bug::kLoseWatch) && !error.ok()) continue;
+        WatchEnded(watcher.watch, watcher.position, error);
+      }
+      if (Group* still = FindGroup(id)) Collect(*still);
+    } else if (!ended_inputs.empty()) {
+      const NodeId id = ended_inputs.front();
+      ended_inputs.pop_front();
+      if (Node* node = FindNode(id)) InputsEnded(*node);
+    } else if (!to_pump.empty()) {
+      const IslandId id = *to_pump.begin();
+      to_pump.erase(to_pump.begin());
+      Pump(islands.at(id));
+    } else {
+      break;
+    }
+  }
+  for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
+}
+
+}  // namespace fairway

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shard groups: references, readiness, memory (rule B1).
+#include <algorithm>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+Group* Cluster::State::FindGroup(GroupId id) {
+  const auto it = groups.find(id);
+  return it == groups.end() ? nullptr : it->second.get();
+}
+
+Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind) {
+  auto group = std::make_unique<Group>();
+  group->id = GroupId(next_group++);
+  group->session = session;
+  group->island = island;
+  group->dtype = dtype;
+  group->memory_kind = memory_kind;
+  Group& made = *group;
+  groups.emplace(made.id, std::move(group));
+  return made;
+}
+
+std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
+  std::vector<GroupId> out;
+  for (const ShardRef& ref : shards) {
+    if (out.empty() || (out.back() != ref.group && std::find(out.begin(), out.end(), ref.group) == out.end()))
+      out.push_back(ref.group);
+  }
+  return out;
+}
+
+void Cluster::State::HoldView(const Array& array) {
+  for (const GroupId id : GroupsOf(array.shards)) ++FindGroup(id)->handle_refs;
+}
+
+void Cluster::State::DropView(const Array& array) {
+  for (const GroupId id : GroupsOf(array.shards)) {
+    Group* group = FindGroup(id);
+    --group->handle_refs;
+    Collect(*group);
+  }
+}
+
+void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
+  for (const ShardRef& ref : shards) {
+    Group* group = FindGroup(ref.group);
+    if (group->deleted.empty()) group->deleted.resize(group->places.size());
+    if (!group->deleted[ref.shard]) {
+      group->deleted[ref.shard] = true;
+      ++group->num_deleted;
+    }
+  }
+  for (const GroupId id : GroupsOf(shards)) Collect(*FindGroup(id));
+}
+
+bool Cluster::State::AnyDeleted(const std::vector<ShardRef>& shards) const {
+  return std::any_of(shards.begin(), shards.end(),
+                     [&](const ShardRef& ref) { return groups.at(ref.group)->is_deleted(ref.shard); });
+}
+
+absl::Status Cluster::State::CheckUsable(const std::vector<ShardRef>& shards, uint64_t handle) const {
+  if (!AnyDeleted(shards)) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated", handle);
+}
+
+void Cluster::State::AddReader(GroupId id, NodeId node) {
+  Group* group = FindGroup(id);
+  ++group->readers;
+  if (!group->settled()) group->waiters.push_back(node);
+}
+
+void Cluster::State::DropReader(GroupId id) {
+  Group* group = FindGroup(id);
+  if (group == nullptr || (Planted(Bug::kDropRelease) && id.value % 7 == 3)) return;
+  --group->readers;
+  if (Planted(Bug::kDoubleRelease) && group->readers > 0) --group->readers;
+  Collect(*group);
+}
+
+void Cluster::State::SetReady(Group& group) {
+  group.state = GroupState::kReady;
+  group.producer = NodeId();
+  settled.push_back(group.id);
+}
+
+void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId cause) {
+  const bool was_settled = group.settled();
+  group.state = GroupState::kFailed;
+  group.error = error;
+  group.cause = cause;
+  group.producer = NodeId();
+  group.inlined.clear();
+  ReleaseBytes(group);
+  if (!was_settled) settled.push_back(group.id);
+}
+
+void Cluster::State::ReleaseBytes(Group& group) {
+  if (group.charged) {
+    for (const Place& place : group.places) admission.Release(place.device, Rounded(place.bytes));
+    group.charged = false;
+    islands.at(group.island).stuck_since = -1;
+    to_pump.insert(group.island);
+  }
+  if (group.declared) {
+    group.declared = false;
+    for (const Place& place : group.places) {
+      Executor& executor = executors.at(place.executor);
+      if (!executor.up || (!executor.frees.empty() && executor.frees.back() == group.id)) continue;
+      executor.frees.push_back(group.id);
+      with_frees.insert(executor.id);
+    }
+  }
+}
+
+void Cluster::State::Collect(Group& group) {
+  const bool read = group.readers > 0 && !(Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0);
+  if (read || group.producer) return;
+  if (group.handle_refs == 0 || group.all_deleted()) {
+    group.inlined.clear();
+    ReleaseBytes(group);
+  }
+  // A group on the list of the settled is forgotten when its waiters have been told.
+  if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() && group.watchers.empty())
+    groups.erase(group.id);
+}
+
+void Cluster::State::StoreInlined(ShardRef ref, BytesRef bytes) {
+  Group* group = FindGroup(ref.group);
+  if (group == nullptr || group->handle_refs == 0) return;
+  const auto it = sessions.find(group->session);
+  if (it == sessions.end()) return;
+  Session& session = it->second;
+  const auto size = static_cast<int64_t>(bytes->size());
+  session.inlined_bytes += size;
+  session.inlined.push_back({ref, size});
+  group->inlined[ref.shard] = std::move(bytes);
+  while (session.inlined_bytes > options.inline_session_bytes ||
+         session.inlined.size() > 4 * session.arrays.size() + 64) {
+    const Session::InlinedEntry oldest = session.inlined.front();
+    session.inlined.pop_front();
+    session.inlined_bytes -= oldest.bytes;
+    if (Group* old = FindGroup(oldest.shard.group)) old->inlined.erase(oldest.shard.shard);
+  }
+}
+
+BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
+  const int32_t replica = group.replica_of.empty() ? shard : group.replica_of[shard];
+  const auto it = group.inlined.find(replica);
+  return it == group.inlined.end() ? nullptr : it->second;
+}
+
+uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
+  const uint64_t id = next_watch++;
+  watches[id] = PendingWatch{session, token, 0, SIZE_MAX, absl::OkStatus()};
+  return id;
+}
+
+void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status) {
+  const auto it = watches.find(id);
+  if (it == watches.end()) return;
+  PendingWatch& watch = it->second;
+  if (!status.ok() && position < watch.failed_at) {
+    watch.failed_at = position;
+    watch.failure = status;
+  }
+  if (--watch.open > 0) return;
+  const PendingWatch ended = std::move(watch);
+  watches.erase(it);
+  actions->OnWatched(ended.session, ended.token, ended.failure);
+}
+
+}  // namespace fairway

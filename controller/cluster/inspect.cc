@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking at the core: counts for status pages, and the rules that hold between any two events.
+#include <array>
+
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
+  const auto it = state_->sessions.find(id);
+  if (it == state_->sessions.end()) return {};
+  Backlog backlog{it->second.nodes.size(), false};
+  for (const NodeId node_id : it->second.nodes) {
+    const Node& node = *state_->nodes.at(node_id);
+    if (node.state == NodeState::kLaunched) continue;
+    backlog.waits_for_memory = node.state == NodeState::kQueued && node.kind != NodeKind::kFetch;
+    break;
+  }
+  return backlog;
+}
+
+ClusterCounts Cluster::counts() const {
+  const State& s = *state_;
+  ClusterCounts counts;
+  counts.sessions = s.sessions.size();
+  for (const auto& [id, session] : s.sessions) counts.arrays += session.arrays.size();
+  counts.groups = s.groups.size();
+  counts.nodes = s.nodes.size();
+  counts.executables = s.executables.size();
+  counts.inline_hits = s.inline_hits;
+  counts.executor_fetches = s.executor_fetches;
+  return counts;
+}
+
+std::vector<IslandStatus> Cluster::Islands() const {
+  std::vector<IslandStatus> out;
+  for (const auto& [id, island] : state_->islands) {
+    out.push_back({id, island.name, state_->IslandUp(island), island.epoch, island.sequencer.gangs_granted(),
+                   state_->admission.waiting(id), island.sequencer.prepared(), island.sequencer.in_flight()});
+  }
+  return out;
+}
+
+std::vector<ExecutorStatus> Cluster::Executors() const {
+  std::vector<ExecutorStatus> out;
+  for (const auto& [id, executor] : state_->executors)
+    out.push_back({id, executor.island, executor.spec, executor.up, executor.last_error});
+  return out;
+}
+
+std::vector<DeviceUsage> Cluster::Usage() const {
+  std::vector<DeviceUsage> out;
+  for (const auto& [id, executor] : state_->executors) {
+    for (int i = 0; i < executor.spec.num_devices; ++i) {
+      const DeviceId device(executor.first_device.value + i);
+      out.push_back({device, executor.island, id, i, state_->admission.used(device), state_->admission.limit(device)});
+    }
+  }
+  return out;
+}
+
+std::map<std::string, uint64_t> Cluster::Transitions() const {
+  constexpr std::array kNames = {"waiting", "queued", "prepared", "launched", "done"};
+  std::map<std::string, uint64_t> out;
+  for (int from = 0; from < 5; ++from) {
+    for (int to = 0; to < 5; ++to) {
+      const std::pair move{static_cast<NodeState>(from), static_cast<NodeState>(to)};
+      if (!CanMove(move.first, move.second)) continue;
+      const auto it = state_->transitions.find(move);
+      out[fmt::format("{} -> {}", kNames[from], kNames[to])] = it == state_->transitions.end() ? 0 : it->second;
+    }
+  }
+  return out;
+}
+
+absl::Status Cluster::CheckInvariants() const {
+  const State& s = *state_;
+  std::map<GroupId, int> handle_refs;
+  std::map<GroupId, int> readers;
+  std::map<DeviceId, int64_t> used;
+  for (const auto& [id, session] : s.sessions) {
+    for (const auto& [handle, array] : session.arrays) {
+      for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
+    }
+  }
+  for (const auto& [id, node] : s.nodes) {
+    int unsettled = 0;
+    for (const GroupId group : node->reads) {
+      ++readers[group];
+      const auto it = s.groups.find(group);
+      if (it == s.groups.end()) return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id, group);
+      unsettled += it->second->settled() ? 0 : 1;
+    }
+    if (unsettled != node->unsettled_inputs)
+      return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id, node->unsettled_inputs,
+                   unsettled);
+    if (node->state == NodeState::kPrepared || node->state == NodeState::kLaunched) {
+      for (const Reservation& r : node->reservations) used[r.device] += r.total();
+    }
+    for (const GroupId group : node->outputs) {
+      const auto it = s.groups.find(group);
+      if (it == s.groups.end() || it->second->producer != id)
+        return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}", id, group);
+    }
+  }
+  for (const auto& [id, group] : s.groups) {
+    if (group->handle_refs != handle_refs[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id, group->handle_refs,
+                   handle_refs[id]);
+    if (group->readers != readers[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} readers, but has {}", id, group->readers,
+                   readers[id]);
+    if (group->settled() == static_cast<bool>(group->producer))
+      return Error(absl::StatusCode::kInternal, "group {} is {} with producer {}", id,
+                   group->settled() ? "settled" : "pending", group->producer);
+    if (group->handle_refs == 0 && group->readers == 0 && !group->producer)
+      return Error(absl::StatusCode::kInternal, "group {} is known to nobody", id);
+    if (group->charged) {
+      for (const Place& place : group->places) used[place.device] += Rounded(place.bytes);
+    }
+  }
+  for (const auto& [id, executor] : s.executors) {
+    for (int i = 0; i < executor.spec.num_devices; ++i) {
+      const DeviceId device(executor.first_device.value + i);
+      if (s.admission.used(device) != used[device])
+        return Error(absl::StatusCode::kInternal, "device {} counts {} bytes, but {} are held", device,
+                     s.admission.used(device), used[device]);
+      const int64_t limit = s.admission.limit(device);
+      if (limit != 0 && used[device] > limit)
+        return Error(absl::StatusCode::kInternal, "device {} holds {} bytes, over its {}", device, used[device], limit);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the controller's core remembers. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "scheduler/admission.h"
+#include "scheduler/sequencer.h"
+
+namespace fairway {
+
+inline constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
+inline int64_t Rounded(int64_t bytes) { return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit; }
+
+// Where one shard of a group lies.
+struct Place {
+  ExecutorId executor;
+  int32_t ordinal = 0;  // of the device within its executor
+  DeviceId device;
+  int64_t bytes = 0;  // of the shard, dense
+};
+
+//   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
+enum class GroupState : uint8_t { kPending, kReady, kFailed };
+
+// Shard buffers made together by one producer, all on one island, with one reference count.
+struct Group {
+  GroupId id;
+  SessionId session;  // whose memory it is
+  IslandId island;
+  DType dtype = DType::kInvalid;
+  std::string memory_kind;
+  std::vector<Shape> shapes;  // one for all shards, or one per shard
+  std::vector<Place> places;
+  std::vector<int32_t> replica_of;  // the first shard with the same bytes; empty: each its own
+
+  GroupState state = GroupState::kPending;
+  absl::Status error;  // kFailed
+  NodeId cause;        // kFailed: the node that failed first
+  NodeId producer;     // until it has ended
+
+  int handle_refs = 0;  // views of client handles
+  int readers = 0;      // unfinished nodes that read it
+  bool charged = false;    // its bytes are reserved on its devices
+  bool declared = false;   // executors know it
+  std::vector<bool> deleted;  // per shard; empty: none
+  size_t num_deleted = 0;
+  std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
+
+  struct Watcher {
+    uint64_t watch;
+    size_t position;
+  };
+  std::vector<NodeId> waiters;  // nodes that wait until it is settled
+  std::vector<Watcher> watchers;
+
+  const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
+  bool settled() const { return state != GroupState::kPending; }
+  bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
+  bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
+};
+
+// What a handle points at: a list of shards (or an error from the start), and its type.
+struct Array {
+  ArraySpec spec;
+  std::vector<ShardRef> shards;
+  absl::Status error;  // set: there are no shards
+};
+
+enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
+
+//   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
+//   kWaiting: for the client's bytes. kQueued: for memory (or, fetch: for the group). kPrepared: its executors know it; a
+//   receive is at work from here on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
+enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
+bool CanMove(NodeState from, NodeState to);
+
+struct Participant {
+  ExecutorId executor;
+  uint64_t seq = 0;
+  bool done = false;
+  absl::Status status;
+};
+
+// What a node reserves on one device.
+struct Reservation {
+  DeviceId device;
+  int64_t output = 0;
+  int64_t temp = 0;
+  int64_t credit = 0;  // of donated inputs that certainly become outputs: not reserved again
+  int64_t total() const { return output + temp - credit; }
+};
+
+struct Node {
+  NodeId id;
+  SessionId session;
+  NodeKind kind = NodeKind::kLaunch;
+  NodeState state = NodeState::kWaiting;
+  IslandId island;
+  std::string name;  // for messages
+  std::vector<GroupId> reads;    // each once
+  std::vector<GroupId> outputs;
+  std::vector<Reservation> reservations;
+  std::vector<Participant> participants;
+  int unsettled_inputs = 0;
+  int open_participants = 0;
+  absl::Status failure;  // of an executor that was lost in the middle
+  // A pull that failed because the peer went away: the loss of its executor, if that is the cause, is told first.
+  absl::Status deferred;
+  int64_t deferred_since = -1;
+  std::vector<uint64_t> watches;  // tokens of WatchNode
+
+  // kLaunch
+  const ExecutableSpec* executable = nullptr;
+  std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
+  std::vector<int32_t> donatable;             // arguments that the code takes over and the client gave
+  int open_installs = 0;
+  LaunchId launch_id;
+
+  // kReceive
+  std::vector<ShardRef> sources;  // one per shard of outputs[0]; empty for uploads
+  std::vector<BytesRef> blobs;    // uploads: by blob number
+  std::vector<int32_t> blob_of_shard;
+  int open_blobs = 0;
+  bool is_upload = false;
+  NodeId upload;                  // uploads: the first node of the same put
+
+  // kFetch
+  ShardRef fetched;
+  uint64_t token = 0;
+  bool pulling = false;
+};
+
+struct Executor {
+  ExecutorId id;
+  IslandId island;
+  ExecutorSpec spec;
+  bool up = false;
+  DeviceId first_device;
+  std::string last_error;
+  uint64_t next_seq = 1;
+  std::map<uint64_t, NodeId> open;  // prepared and not reported as ended, by seq
+  struct Install {
+    bool installed = false;
+    std::vector<NodeId> waiters;
+  };
+  std::map<ExecutableId, Install> installs;
+  std::vector<GroupId> frees;  // to go with the next command
+};
+
+struct Island {
+  IslandId id;
+  std::string name;
+  uint64_t epoch = 0;
+  std::vector<ExecutorId> executors;
+  Sequencer sequencer{SequencerOptions{}};
+  NodeId stuck_node;         // the head that could not start, and since when
+  int64_t stuck_since = -1;
+};
+
+struct Binding {
+  ExecutableId executable;
+  std::vector<int32_t> devices;     // virtual
+  std::vector<ArraySpec> outputs;
+};
+
+struct Session {
+  SessionId id;
+  std::string tenant;
+  std::vector<VirtualDevice> devices;
+  std::unordered_map<uint64_t, Array> arrays;
+  std::unordered_map<uint64_t, Binding> executables;
+  uint64_t next_handle = kFirstServerHandle;
+  std::set<NodeId> nodes;  // unfinished
+  struct InlinedEntry {
+    ShardRef shard;
+    int64_t bytes = 0;
+  };
+  std::deque<InlinedEntry> inlined;  // oldest first; some of groups that are gone
+  int64_t inlined_bytes = 0;         // of `inlined`
+};
+
+struct PendingWatch {
+  SessionId session;
+  uint64_t token = 0;
+  size_t open = 0;
+  size_t failed_at = SIZE_MAX;
+  absl::Status failure;
+};
+
+struct Cluster::State {
+  State(ClusterOptions o, ClusterActions* a) : options(o), actions(a) {}
+
+  const ClusterOptions options;
+  ClusterActions* const actions;
+  Admission admission;
+  std::map<ExecutorId, Executor> executors;
+  std::map<IslandId, Island> islands;
+  std::map<SessionId, Session> sessions;
+  std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
+  std::map<NodeId, std::unique_ptr<Node>> nodes;
+  std::map<ExecutableId, ExecutableSpec> executables;
+  std::unordered_map<uint64_t, PendingWatch> watches;
+  uint64_t next_node = 1;
+  uint64_t next_group = 1;
+  uint64_t next_session = 1;
+  uint64_t next_watch = 1;
+  uint32_t next_device = 1;
+  uint64_t inline_hits = 0;
+  uint64_t executor_fetches = 0;
+
+  // Work that an event makes necessary is put here and done by Settle, so that nothing recurses.
+  std::deque<GroupId> settled;
+  std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
+  std::set<IslandId> to_pump;
+  std::set<ExecutorId> with_frees;
+  std::vector<ExecutorId> device_owner = {ExecutorId()};  // by DeviceId
+  std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
+
+  // ---- looking up (sessions.., in cluster.cc)
+  absl::StatusOr<Session*> FindSession(SessionId id);
+  absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
+  // A fresh result handle: `asked`, or one of the server's range when 0.
+  absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
+  Group* FindGroup(GroupId id);
+  Node* FindNode(NodeId id);
+  Executor* ExecutorOf(DeviceId device);
+  const Executor* ExecutorOf(DeviceId device) const;
+  bool IslandUp(const Island& island) const;
+
+  // ---- groups (groups.cc)
+  Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
+  // Gives the view its references; the opposite of DropView.
+  void HoldView(const Array& array);
+  void DropView(const Array& array);
+  // The view's groups, each once.
+  std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
+  void MarkDeleted(const std::vector<ShardRef>& shards);
+  bool AnyDeleted(const std::vector<ShardRef>& shards) const;
+  void AddReader(GroupId id, NodeId node);
+  void DropReader(GroupId id);
+  void SetReady(Group& group);
+  void SetFailed(Group& group, const absl::Status& error, NodeId cause);
+  // Frees the bytes when nobody needs them, and forgets the group when nobody knows it.
+  void Collect(Group& group);
+  void ReleaseBytes(Group& group);
+  void StoreInlined(ShardRef ref, BytesRef bytes);
+  BytesRef Inlined(const Group& group, int32_t shard) const;
+  // OK, or why the shards cannot be used: deleted.
+  absl::Status CheckUsable(const std::vector<ShardRef>& shards, uint64_t handle) const;
+  uint64_t AddWatch(SessionId session, uint64_t token);
+  void WatchEnded(uint64_t watch, size_t position, const absl::Status& status);
+
+  // ---- nodes (nodes.cc)
+  Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
+  // Registers its readers and puts it into the queue of its island; to be called last.
+  void Enqueue(Node& node);
+  void Move(Node& node, NodeState to);
+  void Prepare(Node& node);
+  void PrepareLaunchOn(Node& node, size_t participant);
+  void InputSettled(Node& node);
+  void InputsEnded(Node& node);
+  // Reserves less for inputs that will certainly become outputs.
+  void CreditDonations(Node& node);
+  // Whether nothing but this node can read the argument any more.
+  bool CertainlyDonated(const Node& node, int32_t argument);
+  void MaybeArrived(Node& node);
+  void DoLaunch(Node& node, LaunchId launch_id);
+  void ParticipantEnded(Node& node, size_t participant, absl::Status status);
+  // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
+  void Unprepare(Node& node, const absl::Status& cause);
+  // Ends a node that was not launched (or a receive at work) with an error.
+  void Fail(Node& node, const absl::Status& status, NodeId cause);
+  // Fails it with the error of the lowest failed node among its inputs, if one failed. Returns whether.
+  bool FailIfPoisoned(Node& node);
+  // Everything that follows from its end. Destroys the node.
+  void Conclude(Node& node, const absl::Status& status, NodeId cause);
+  std::vector<MemoryNeed> Needs(const Node& node) const;
+  void AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp);
+
+  // ---- transfers and fetches (transfers.cc)
+  void PrepareReceiveOn(Node& node, size_t participant);
+  void PrepareSends(Node& node);
+  void EndTransfer(const Node& node);
+  void StartFetch(Node& node);
+
+  // ---- executors (executors.cc)
+  void SendTo(Executor& executor, Command command);
+  void FlushFrees(Executor& executor);
+  std::string Where(const Node& node) const;  // "island i0, worker w0"
+  std::string WhoHolds(DeviceId device, SessionId asking) const;
+  absl::Status Exhausted(const Admission::Shortage& shortage) const;
+
+  void Pump(Island& island);
+  void Settle();
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_STATE_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md, "Links"). A transfer's id
+// is its node's.
+#include <map>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+void Cluster::State::PrepareSends(Node& node) {
+  const Group& out = *FindGroup(node.outputs[0]);
+  std::map<ExecutorId, PrepareSend> sends;
+  for (size_t i = 0; i < node.sources.size(); ++i) {
+    const ShardRef from = node.sources[i];
+    const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
+    if (source == out.places[i].executor) continue;
+    PrepareSend& send = sends[source];
+    send.transfer = TransferId(node.id.value);
+    send.items.push_back({static_cast<int32_t>(i), from});
+  }
+  for (auto& [id, send] : sends) SendTo(executors.at(id), std::move(send));
+  if (!node.is_upload) return;
+  for (size_t i = 0; i < out.places.size(); ++i) {
+    if (out.places[i].bytes > options.inline_upload_bytes) {
+      actions->OfferUpload(TransferId(node.id.value), node.blobs);
+      return;
+    }
+  }
+}
+
+void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
+  const Participant& part = node.participants[participant];
+  Executor& executor = executors.at(part.executor);
+  const Group& out = *FindGroup(node.outputs[0]);
+  PrepareReceive command;
+  command.node = node.id;
+  command.seq = part.seq;
+  command.transfer = TransferId(node.id.value);
+  command.out = {out.id, out.dtype, out.memory_kind, {}};
+  std::map<int32_t, int32_t> first_with_blob;
+  for (size_t i = 0; i < out.places.size(); ++i) {
+    const Place& place = out.places[i];
+    if (place.executor != executor.id) continue;
+    const auto shard = static_cast<int32_t>(i);
+    command.out.shards.push_back({shard, place.ordinal, out.shape(shard)});
+    ShardSource source;
+    if (node.is_upload) {
+      const int32_t blob = node.blob_of_shard[i];
+      const auto [first, fresh] = first_with_blob.emplace(blob, shard);
+      if (place.bytes <= options.inline_upload_bytes) {
+        source.kind = ShardSource::Kind::kInline;
+        source.bytes = node.blobs[blob];
+      } else if (fresh) {
+        source.kind = ShardSource::Kind::kController;
+        source.index = blob;
+      } else {
+        source.kind = ShardSource::Kind::kLocal;
+        source.shard = {out.id, first->second};
+      }
+    } else {
+      const ShardRef from = node.sources[i];
+      const Executor& owner = executors.at(FindGroup(from.group)->places[from.shard].executor);
+      if (owner.id == executor.id) {
+        source.kind = ShardSource::Kind::kLocal;
+        source.shard = from;
+      } else {
+        source.kind = ShardSource::Kind::kPeer;
+        source.endpoint = owner.spec.data_endpoint;
+        source.incarnation = owner.spec.incarnation;
+        source.index = shard;
+      }
+    }
+    command.sources.push_back(std::move(source));
+  }
+  SendTo(executor, std::move(command));
+}
+
+void Cluster::State::EndTransfer(const Node& node) {
+  const TransferId transfer(node.id.value);
+  if (node.kind == NodeKind::kFetch) {
+    SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor), EndSend{transfer});
+    return;
+  }
+  if (node.is_upload) {
+    actions->WithdrawUpload(transfer);
+    return;
+  }
+  std::set<ExecutorId> sources;
+  const Group& out = *FindGroup(node.outputs[0]);
+  for (size_t i = 0; i < node.sources.size(); ++i) {
+    const ShardRef from = node.sources[i];
+    const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
+    if (source != out.places[i].executor) sources.insert(source);
+  }
+  for (const ExecutorId id : sources) SendTo(executors.at(id), EndSend{transfer});
+}
+
+void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
+  State& s = *state_;
+  const absl::StatusOr<Array*> array = s.FindArray(session, handle);
+  absl::Status status = array.status();
+  if (status.ok()) status = (*array)->error;
+  if (status.ok()) status = s.CheckUsable((*array)->shards, handle);
+  if (status.ok() && (*array)->shards.size() != 1 && !(*array)->spec.sharding.fully_replicated())
+    status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one", handle,
+                             (*array)->shards.size());
+  if (!status.ok()) {
+    s.actions->OnFetched(session, token, status);
+    return;
+  }
+  const ShardRef ref = (*array)->shards[0];
+  Group& group = *s.FindGroup(ref.group);
+  if (group.state == GroupState::kFailed) {
+    s.actions->OnFetched(session, token, group.error);
+    return;
+  }
+  if (group.state == GroupState::kReady) {
+    if (BytesRef bytes = s.Inlined(group, ref.shard)) {
+      ++s.inline_hits;
+      s.actions->OnFetched(session, token, std::move(bytes));
+      return;
+    }
+  }
+  Node& node = s.MakeNode(session, NodeKind::kFetch, group.island, "fetch");
+  node.fetched = ref;
+  node.token = token;
+  if (!(Planted(Bug::kFreeUnderTransfer))) node.reads = {ref.group};
+  s.Enqueue(node);
+  s.Settle();
+}
+
+void Cluster::State::StartFetch(Node& node) {
+  Group* group = FindGroup(node.fetched.group);
+  if (group == nullptr) {
+    Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
+    return;
+  }
+  BytesRef bytes = Inlined(*group, node.fetched.shard);
+  const Place& place = group->places[node.fetched.shard];
+  if (bytes != nullptr) {
+    ++inline_hits;
+  } else if (place.bytes == 0) {
+    bytes = Blob::Make(0);
+  }
+  if (bytes != nullptr) {
+    if (sessions.contains(node.session)) actions->OnFetched(node.session, node.token, std::move(bytes));
+    Conclude(node, absl::OkStatus(), node.id);
+    return;
+  }
+  Move(node, NodeState::kPrepared);
+  ++executor_fetches;
+  node.pulling = true;
+  const TransferId transfer(node.id.value);
+  SendTo(executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
+  actions->PullToHost(transfer, place.executor, 0, place.bytes);
+}
+
+void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
+  State& s = *state_;
+  Node* node = s.FindNode(NodeId(transfer.value));
+  if (node == nullptr || !node->pulling) return;
+  if (bytes.status().code() == absl::StatusCode::kUnavailable) {
+    node->deferred = Annotate(bytes.status(), "fetch from " + s.Where(*node));
+    return;
+  }
+  if (bytes.ok()) {
+    if (s.sessions.contains(node->session)) s.actions->OnFetched(node->session, node->token, *std::move(bytes));
+    s.Conclude(*node, absl::OkStatus(), node->id);
+  } else {
+    s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)), node->id);
+  }
+  s.Settle();
+}
+
+}  // namespace fairway

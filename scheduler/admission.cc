@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/admission.h"
+
+#include "base/planted.h"
+
+namespace fairway {
+
+void Admission::SetDevice(DeviceId device, int64_t limit) { devices_[device].limit = limit; }
+
+void Admission::Enqueue(NodeId node, IslandId island, std::vector<MemoryNeed> needs) {
+  queues_[island].emplace(node, std::move(needs));
+}
+
+bool Admission::Remove(NodeId node, IslandId island) {
+  const auto it = queues_.find(island);
+  return it != queues_.end() && it->second.erase(node) > 0;
+}
+
+void Admission::Release(DeviceId device, int64_t bytes) { devices_[device].used -= bytes; }
+
+void Admission::Reset(DeviceId device) { devices_[device].used = 0; }
+
+std::optional<Admission::Shortage> Admission::FirstShortage(NodeId node,
+                                                            const std::vector<MemoryNeed>& needs) const {
+  if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
+  for (const MemoryNeed& need : needs) {
+    const auto it = devices_.find(need.device);
+    if (it == devices_.end() || it->second.limit == 0) continue;
+    const Device& device = it->second;
+    if (need.bytes > device.limit - device.used)
+      return Shortage{node, need.device, need.bytes, device.used, device.limit, need.bytes > device.limit};
+  }
+  return std::nullopt;
+}
+
+std::vector<NodeId> Admission::Admit(IslandId island) {
+  std::vector<NodeId> admitted;
+  const auto queue = queues_.find(island);
+  if (queue == queues_.end()) return admitted;
+  for (auto it = queue->second.begin(); it != queue->second.end();) {
+    if (FirstShortage(it->first, it->second)) {
+      if (!Planted(Bug::kAdmitOutOfOrder)) break;
+      ++it;
+      continue;
+    }
+    for (const MemoryNeed& need : it->second) devices_[need.device].used += need.bytes;
+    admitted.push_back(it->first);
+    it = queue->second.erase(it);
+  }
+  return admitted;
+}
+
+std::optional<Admission::Shortage> Admission::Head(IslandId island) const {
+  const auto queue = queues_.find(island);
+  if (queue == queues_.end() || queue->second.empty()) return std::nullopt;
+  const auto& [node, needs] = *queue->second.begin();
+  return FirstShortage(node, needs);
+}
+
+size_t Admission::waiting(IslandId island) const {
+  const auto queue = queues_.find(island);
+  return queue == queues_.end() ? 0 : queue->second.size();
+}
+
+int64_t Admission::used(DeviceId device) const {
+  const auto it = devices_.find(device);
+  return it == devices_.end() ? 0 : it->second.used;
+}
+
+int64_t Admission::limit(DeviceId device) const {
+  const auto it = devices_.find(device);
+  return it == devices_.end() ? 0 : it->second.limit;
+}
+
+}  // namespace fairway

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of launches on one island (rule G1).
+//
+// Every executor of an island must launch the same gangs in the same order, or two collectives wait for each other for
+// ever. A gang gets its launch id here, when its inputs have arrived and the budget allows it: never at submission, so
+// that a gang whose input is late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
+#ifndef FAIRWAY_SCHEDULER_SEQUENCER_H_
+#define FAIRWAY_SCHEDULER_SEQUENCER_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace fairway {
+
+struct SequencerOptions {
+  int max_gangs_in_flight = 2;      // launched and unfinished launches of more than one device
+  int max_singles_per_device = 16;  // the same for launches of one device
+  uint64_t first_launch_id = 1;     // above the highest that any executor of the island has seen (rule L1)
+};
+
+struct Grant {
+  NodeId node;
+  LaunchId launch_id;
+};
+
+// A pure state machine: prepared -> arrived -> granted -> (finished, forgotten). Not thread-safe.
+class Sequencer {
+ public:
+  explicit Sequencer(SequencerOptions options) : options_(options), next_id_(options.first_launch_id) {}
+
+  // `node` was prepared on its executors; it runs on these devices.
+  void Prepared(NodeId node, std::vector<DeviceId> devices);
+  // All its inputs are there, on every executor, free of error.
+  void InputsArrived(NodeId node);
+  // It has ended on all its devices.
+  void Finished(NodeId node);
+  // It will not be launched. Ignored when unknown.
+  void Forget(NodeId node);
+  // Ids from now on start at `first` or above.
+  void RaiseLaunchIds(uint64_t first);
+
+  // The launches that may go now, lowest node first (program order), in the order in which they must be sent.
+  std::vector<Grant> Step();
+
+  size_t prepared() const { return waiting_.size(); }
+  size_t in_flight() const { return running_.size(); }
+  uint64_t gangs_granted() const { return gangs_granted_; }
+  int gangs_in_flight() const { return gangs_in_flight_; }
+
+ private:
+  bool HasBudget(const std::vector<DeviceId>& devices) const;
+  void Take(const std::vector<DeviceId>& devices);
+  void GiveBack(const std::vector<DeviceId>& devices);
+
+  SequencerOptions options_;
+  uint64_t next_id_;
+  int gangs_in_flight_ = 0;
+  uint64_t gangs_granted_ = 0;
+  std::map<NodeId, std::vector<DeviceId>> waiting_;  // prepared, not launched
+  std::set<NodeId> launchable_;                      // of those, the arrived ones
+  std::map<NodeId, std::vector<DeviceId>> running_;
+  std::map<DeviceId, int> singles_;                  // running launches of one device
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_SCHEDULER_SEQUENCER_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/sequencer.h"
+
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+const std::vector<DeviceId> kGang = {DeviceId(1), DeviceId(2)};
+
+std::vector<std::pair<uint64_t, uint64_t>> Step(Sequencer& s) {
+  std::vector<std::pair<uint64_t, uint64_t>> out;
+  for (const Grant& g : s.Step()) out.emplace_back(g.node.value, g.launch_id.value);
+  return out;
+}
+using Grants = std::vector<std::pair<uint64_t, uint64_t>>;
+
+TEST(SequencerTest, IdsAreGivenWhenInputsArriveNotWhenPrepared) {
+  Sequencer s({});
+  s.Prepared(NodeId(1), kGang);
+  s.Prepared(NodeId(2), kGang);
+  EXPECT_EQ(Step(s), Grants());
+  s.InputsArrived(NodeId(2));
+  EXPECT_EQ(Step(s), (Grants{{2, 1}}));
+  s.InputsArrived(NodeId(1));
+  EXPECT_EQ(Step(s), (Grants{{1, 2}}));
+}
+
+TEST(SequencerTest, AtMostTwoGangsAreInFlight) {
+  Sequencer s({});
+  for (uint64_t n = 1; n <= 4; ++n) {
+    s.Prepared(NodeId(n), kGang);
+    s.InputsArrived(NodeId(n));
+  }
+  EXPECT_EQ(Step(s), (Grants{{1, 1}, {2, 2}}));
+  EXPECT_EQ(Step(s), Grants());
+  s.Finished(NodeId(2));
+  EXPECT_EQ(Step(s), (Grants{{3, 3}}));
+}
+
+TEST(SequencerTest, SinglesHaveTheirOwnBudgetPerDeviceAndPassWaitingGangs) {
+  Sequencer s({.max_gangs_in_flight = 1, .max_singles_per_device = 1});
+  for (uint64_t n : {1, 2}) s.Prepared(NodeId(n), kGang);
+  for (uint64_t n : {3, 4}) s.Prepared(NodeId(n), {DeviceId(1)});
+  for (uint64_t n = 1; n <= 4; ++n) s.InputsArrived(NodeId(n));
+  EXPECT_EQ(Step(s), (Grants{{1, 1}, {3, 2}}));
+  s.Finished(NodeId(3));
+  EXPECT_EQ(Step(s), (Grants{{4, 3}}));
+}
+
+TEST(SequencerTest, AForgottenGangIsNeverLaunched) {
+  Sequencer s({});
+  s.Prepared(NodeId(1), kGang);
+  s.InputsArrived(NodeId(1));
+  s.Forget(NodeId(1));
+  EXPECT_EQ(Step(s), Grants());
+  EXPECT_EQ(s.prepared(), 0u);
+}
+
+TEST(SequencerTest, IdsStartAboveTheHighestSeenByAnyExecutor) {
+  Sequencer s({});
+  s.RaiseLaunchIds(100);
+  s.RaiseLaunchIds(5);
+  s.Prepared(NodeId(1), kGang);
+  s.InputsArrived(NodeId(1));
+  EXPECT_EQ(Step(s), (Grants{{1, 100}}));
+}
+
+}  // namespace
+}  // namespace fairway

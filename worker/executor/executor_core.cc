@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/executor_core.h"
+
+#include <algorithm>
+
+#include "base/planted.h"
+
+namespace fairway {
+namespace {
+
+absl::Status Contradiction(NodeId node, std::string_view what) {
+  return Error(absl::StatusCode::kInternal, "node {}: {}; this is a bug of the controller or the executor", node, what);
+}
+
+}  // namespace
+
+void ExecutorCore::OnCommand(Command command) {
+  std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
+}
+
+void ExecutorCore::On(InstallExecutable command) { actions_->Load(command); }
+
+void ExecutorCore::On(DropExecutable command) { actions_->Unload(command.executable); }
+
+void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status) {
+  report_.installed.push_back({executable, std::move(status)});
+  actions_->ReportWanted();
+}
+
+void ExecutorCore::Declare(const GroupPart& part) {
+  for (const LocalShard& shard : part.shards) shards_[{part.group, shard.shard}] = Shard{};
+}
+
+void ExecutorCore::On(PrepareLaunch command) {
+  if (nodes_.contains(command.node)) {
+    FinishSeq(command.seq, Contradiction(command.node, "it was prepared twice"));
+    return;
+  }
+  for (const GroupPart& part : command.outputs) Declare(part);
+  const NodeId id = command.node;
+  nodes_[id].command = std::move(command);
+}
+
+void ExecutorCore::On(Launch command) {
+  const auto it = nodes_.find(command.node);
+  if (it == nodes_.end()) return;  // it failed here before, and that was reported
+  const auto* prepared = std::get_if<PrepareLaunch>(&it->second.command);
+  if (prepared == nullptr || it->second.started) {
+    Finish(command.node, Contradiction(command.node, "it was launched twice, or is no launch"));
+    return;
+  }
+  highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);
+  for (const std::vector<ShardRef>& inputs : prepared->inputs) {
+    for (const ShardRef& ref : inputs) {
+      const auto shard = shards_.find(ref);
+      if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
+      Finish(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here", ref.group, ref.shard)));
+      return;
+    }
+  }
+  it->second.started = true;
+  actions_->StartLaunch(*prepared, command);
+  if (Planted(Bug::kReportEarly) && command.node.value % 3 == 0) FinishSeq(prepared->seq, absl::OkStatus());
+}
+
+void ExecutorCore::LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined) {
+  if (!nodes_.contains(node)) return;
+  for (Report::Inlined& shard : inlined) {
+    // What the client gave up meanwhile need not travel.
+    if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
+  }
+  Finish(node, status);
+}
+
+void ExecutorCore::On(PrepareReceive command) {
+  if (nodes_.contains(command.node) || command.sources.size() != command.out.shards.size()) {
+    FinishSeq(command.seq, Contradiction(command.node, "it was prepared twice, or its sources do not match its shards"));
+    return;
+  }
+  Declare(command.out);
+  const NodeId id = command.node;
+  Node& node = nodes_[id];
+  node.open = command.sources.size();
+  node.started = true;
+  node.command = std::move(command);
+  const size_t count = node.open;
+  if (count == 0) Finish(id, absl::OkStatus());
+  for (size_t position = 0; position < count; ++position) ReceiveOrWait(id, position);
+}
+
+void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return;
+  const auto& command = std::get<PrepareReceive>(it->second.command);
+  const ShardSource& source = command.sources[position];
+  if (source.kind == ShardSource::Kind::kLocal) {
+    const auto shard = shards_.find(source.shard);
+    if (shard == shards_.end() || shard->second.state == ShardState::kDeclared) {
+      waiters_[source.shard].push_back({0, TransferId(), id, position});
+      return;
+    }
+    if (shard->second.state == ShardState::kFailed) {
+      ReceiveDone(id, position, shard->second.error);
+      return;
+    }
+  }
+  actions_->StartReceive(command, position);
+}
+
+void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return;
+  Node& node = it->second;
+  const auto* command = std::get_if<PrepareReceive>(&node.command);
+  if (command == nullptr || node.open == 0) return;
+  const ShardRef ref{command->out.group, command->out.shards[position].shard};
+  if (!status.ok() && (node.failure.ok() || position < node.failed_at)) {
+    node.failure = status;
+    node.failed_at = position;
+  }
+  const bool last = --node.open == 0;
+  const absl::Status failure = node.failure;
+  ShardEnded(ref, status);
+  if (last) Finish(id, failure);
+}
+
+void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
+  const auto it = shards_.find(ref);
+  if (it == shards_.end()) return;
+  it->second.state = status.ok() ? ShardState::kReady : ShardState::kFailed;
+  it->second.error = status;
+  const auto waiting = waiters_.find(ref);
+  if (waiting == waiters_.end()) return;
+  const std::vector<Waiter> waiters = std::move(waiting->second);
+  waiters_.erase(waiting);
+  for (const Waiter& waiter : waiters) {
+    if (waiter.pull != 0) {
+      ServeOrWait(waiter.pull, waiter.transfer, ref);
+    } else {
+      ReceiveOrWait(waiter.node, waiter.position);
+    }
+  }
+}
+
+void ExecutorCore::ShardsEnded(const GroupPart& part, const absl::Status& status) {
+  for (const LocalShard& shard : part.shards) ShardEnded({part.group, shard.shard}, status);
+}
+
+void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref) {
+  const auto it = shards_.find(ref);
+  const bool ready = it != shards_.end() && it->second.state == ShardState::kReady;
+  if (ready || Planted(Bug::kServeBeforeReady)) {
+    actions_->Serve(pull, ref);
+  } else if (it != shards_.end() && it->second.state == ShardState::kFailed) {
+    actions_->RefusePull(pull, it->second.error);
+  } else {
+    waiters_[ref].push_back({pull, transfer, NodeId(), 0});
+  }
+}
+
+void ExecutorCore::On(PrepareSend command) {
+  auto& items = sends_[command.transfer];
+  for (const PrepareSend::Item& item : command.items) items[item.index] = item.shard;
+  const auto early = early_pulls_.find(command.transfer);
+  if (early == early_pulls_.end()) return;
+  const auto pulls = std::move(early->second);
+  early_pulls_.erase(early);
+  num_early_pulls_ -= pulls.size();
+  for (const auto& [pull, index] : pulls) OnPull(pull, command.transfer, index);
+}
+
+void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
+  const auto send = sends_.find(transfer);
+  if (send == sends_.end()) {
+    if (num_early_pulls_ >= kMaxWaitingPulls) {
+      actions_->RefusePull(pull, Error(absl::StatusCode::kResourceExhausted,
+                                       "{} pulls wait for transfers that are not known here", num_early_pulls_));
+      return;
+    }
+    early_pulls_[transfer].emplace_back(pull, index);
+    ++num_early_pulls_;
+    return;
+  }
+  const auto item = send->second.find(index);
+  if (item == send->second.end()) {
+    actions_->RefusePull(pull, InvalidArgument("transfer {} has no shard {}", transfer, index));
+    return;
+  }
+  ServeOrWait(pull, transfer, item->second);
+}
+
+void ExecutorCore::PullGone(uint64_t pull) {
+  for (auto& [ref, waiters] : waiters_) {
+    std::erase_if(waiters, [&](const Waiter& waiter) { return waiter.pull == pull; });
+  }
+  std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [transfer, pulls] : early_pulls_) {
+    num_early_pulls_ -= std::erase_if(pulls, [&](const auto& early) { return early.first == pull; });
+  }
+  std::erase_if(early_pulls_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void ExecutorCore::On(EndSend command) {
+  const auto send = sends_.find(command.transfer);
+  if (send == sends_.end()) return;
+  for (const auto& [index, ref] : send->second) {
+    const auto waiting = waiters_.find(ref);
+    if (waiting == waiters_.end()) continue;
+    std::vector<uint64_t> refused;
+    std::erase_if(waiting->second, [&](const Waiter& waiter) {
+      const bool of_transfer = waiter.pull != 0 && waiter.transfer == command.transfer;
+      if (of_transfer) refused.push_back(waiter.pull);
+      return of_transfer;
+    });
+    if (waiting->second.empty()) waiters_.erase(waiting);
+    for (const uint64_t pull : refused) actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
+  }
+  sends_.erase(send);
+}
+
+void ExecutorCore::On(CancelNode command) {
+  const auto it = nodes_.find(command.node);
+  if (it == nodes_.end()) return;
+  const Node node = std::move(it->second);
+  nodes_.erase(it);
+  const auto forget = [&](const GroupPart& part) {
+    ShardsEnded(part, command.cause.ok() ? absl::CancelledError("cancelled") : command.cause);
+    std::vector<ShardRef> refs;
+    for (const LocalShard& shard : part.shards) {
+      refs.push_back({part.group, shard.shard});
+      shards_.erase(refs.back());
+    }
+    actions_->Drop(refs);
+  };
+  if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
+    for (const GroupPart& part : launch->outputs) forget(part);
+    FinishSeq(launch->seq, absl::OkStatus());
+  } else {
+    const auto& receive = std::get<PrepareReceive>(node.command);
+    forget(receive.out);
+    for (const ShardSource& source : receive.sources) {
+      const auto waiting = waiters_.find(source.shard);
+      if (source.kind != ShardSource::Kind::kLocal || waiting == waiters_.end()) continue;
+      std::erase_if(waiting->second, [&](const Waiter& waiter) { return waiter.pull == 0 && waiter.node == command.node; });
+      if (waiting->second.empty()) waiters_.erase(waiting);
+    }
+    FinishSeq(receive.seq, absl::OkStatus());
+  }
+}
+
+void ExecutorCore::On(FreeGroups command) {
+  for (const GroupId group : command.groups) {
+    std::vector<ShardRef> refs;
+    for (auto it = shards_.lower_bound({group, INT32_MIN}); it != shards_.end() && it->first.group == group;) {
+      refs.push_back(it->first);
+      it = shards_.erase(it);
+    }
+    actions_->Drop(refs);
+  }
+}
+
+void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
+  const auto it = nodes_.find(id);
+  const Node node = std::move(it->second);
+  nodes_.erase(it);
+  if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
+    for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
+    FinishSeq(launch->seq, status);
+  } else {
+    FinishSeq(std::get<PrepareReceive>(node.command).seq, status);
+  }
+}
+
+void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
+  if (!status.ok()) report_.failures.push_back({seq, status});
+  ended_above_.insert(seq);
+  if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2) ended_through_ = *ended_above_.begin() - 1;
+  while (!ended_above_.empty() && *ended_above_.begin() <= ended_through_ + 1) {
+    ended_through_ = std::max(ended_through_, *ended_above_.begin());
+    ended_above_.erase(ended_above_.begin());
+  }
+  if (seq > ended_through_) report_.finished.push_back(seq);
+  actions_->ReportWanted();
+}
+
+Report ExecutorCore::TakeReport() {
+  Report report = std::exchange(report_, {});
+  report.finished_through = ended_through_;
+  std::erase_if(report.finished, [&](uint64_t seq) { return seq <= ended_through_; });
+  std::sort(report.finished.begin(), report.finished.end());
+  return report;
+}
+
+void ExecutorCore::Reset() {
+  std::vector<ShardRef> all;
+  for (const auto& [ref, shard] : shards_) all.push_back(ref);
+  shards_.clear();
+  nodes_.clear();
+  sends_.clear();
+  waiters_.clear();
+  early_pulls_.clear();
+  num_early_pulls_ = 0;
+  ended_above_.clear();
+  ended_through_ = 0;
+  report_ = {};
+  actions_->Drop(all);
+}
+
+}  // namespace fairway
