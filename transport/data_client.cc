@@ -8,8 +8,8 @@
 namespace fairway::data {
 namespace {
 
-// transfer u64, index i32, zero u32, incarnation u64, bytes i64.
-constexpr size_t kRequestBytes = 32;
+// transfer u64, index i32, zero u32, incarnation u64, bytes i64, the puller's incarnation u64.
+constexpr size_t kRequestBytes = 40;
 
 }  // namespace
 
@@ -21,6 +21,7 @@ std::string Encode(const WireRequest& request) {
   std::memcpy(out.data() + 8, &request.request.index, 4);
   std::memcpy(out.data() + 16, &incarnation, 8);
   std::memcpy(out.data() + 24, &request.bytes, 8);
+  std::memcpy(out.data() + 32, &request.request.from.value, 8);
   return out;
 }
 
@@ -31,6 +32,7 @@ absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
   std::memcpy(&request.request.index, payload.data() + 8, 4);
   std::memcpy(&request.incarnation.value, payload.data() + 16, 8);
   std::memcpy(&request.bytes, payload.data() + 24, 8);
+  std::memcpy(&request.request.from.value, payload.data() + 32, 8);
   if (request.bytes < 0) return InvalidArgument("a pull request expects {} bytes", request.bytes);
   return request;
 }

@@ -173,8 +173,9 @@ void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullReques
 
 class TcpDataPlane final : public DataPlane {
  public:
-  TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io, std::string endpoint)
-      : loop_side_(std::move(loop_side)), io_(std::move(io)), endpoint_(std::move(endpoint)) {
+  TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io, Incarnation incarnation,
+               std::string endpoint)
+      : loop_side_(std::move(loop_side)), io_(std::move(io)), incarnation_(incarnation), endpoint_(std::move(endpoint)) {
     thread_ = std::thread([io = io_.get()] {
       pthread_setname_np(pthread_self(), "fairway-data");
       io->Run();
@@ -191,6 +192,7 @@ class TcpDataPlane final : public DataPlane {
   void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request, int64_t bytes,
             PullDone done) override {
     PendingPull pull;
+    request.from = incarnation_;
     pull.request = {request, incarnation, bytes};
     pull.done = [side = loop_side_, done = std::move(done)](absl::StatusOr<std::shared_ptr<Blob>> blob) mutable {
       EventLoop& loop = side->loop;
@@ -207,6 +209,7 @@ class TcpDataPlane final : public DataPlane {
  private:
   const std::shared_ptr<LoopSide> loop_side_;
   const std::shared_ptr<IoSide> io_;
+  const Incarnation incarnation_;
   const std::string endpoint_;
   std::thread thread_;
 };
@@ -225,7 +228,8 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
       advertise_host.find(':') != std::string::npos ? fmt::format("[{}]", advertise_host) : advertise_host;
   io->set_acceptor(std::move(acceptor));
   io->Accept();
-  return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), fmt::format("{}:{}", host, port));
+  return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), incarnation,
+                                        fmt::format("{}:{}", host, port));
 }
 
 }  // namespace fairway

@@ -31,6 +31,7 @@ struct DataView {
 struct PullRequest {
   TransferId transfer;
   int32_t index = 0;
+  Incarnation from{};  // of the puller; filled in by its plane
 };
 
 // Bytes move on the plane's own I/O thread, which owns no state of others; handlers run in the loop.

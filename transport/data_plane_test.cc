@@ -147,6 +147,16 @@ TEST_F(Planes, AnotherIncarnationIsRefusedWithoutAsking) {
   EXPECT_EQ(asked, 0);
 }
 
+TEST_F(Planes, TheSourceLearnsWhoPulls) {
+  Incarnation from;
+  on_pull_ = [&](PullRequest request, Answer answer) {
+    from = request.from;
+    answer(View("1234"));
+  };
+  EXPECT_TRUE(PullStatus(4).ok());
+  EXPECT_EQ(from, Incarnation(8));
+}
+
 TEST_F(Planes, AnotherSizeIsDataLoss) {
   on_pull_ = [](PullRequest, Answer answer) { answer(View("12345")); };
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kDataLoss);
@@ -191,8 +201,8 @@ class RawSource {
     port_ = ntohs(address.sin_port);
     thread_ = std::thread([this, bytes = std::move(bytes)] {
       const int peer = ::accept(fd_, nullptr, nullptr);
-      char request[64];
-      EXPECT_EQ(::recv(peer, request, 64, MSG_WAITALL), 64);
+      char request[72];
+      EXPECT_EQ(::recv(peer, request, 72, MSG_WAITALL), 72);
       EXPECT_EQ(::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
       ::shutdown(peer, SHUT_WR);
       while (::recv(peer, request, 64, 0) > 0) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/link_codec.h"
+
+#include <string>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+constexpr uint8_t kControlFrame = 1;
+constexpr size_t kMaxName = 256;
+constexpr size_t kMaxText = 64 << 10;
+
+absl::Status CheckText(std::string_view what, const std::string& text, size_t limit) {
+  if (text.size() <= limit) return absl::OkStatus();
+  return InvalidArgument("{} has {} bytes, at most {} are allowed", what, text.size(), limit);
+}
+
+}  // namespace
+
+v1::Status ToProto(const absl::Status& status) {
+  v1::Status out;
+  out.set_code(static_cast<int>(status.code()));
+  out.set_message(Text(status));
+  return out;
+}
+
+absl::Status StatusFromProto(const v1::Status& status) {
+  if (status.code() == 0) return absl::OkStatus();
+  const bool known = status.code() > 0 && status.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal, "{}",
+               status.message());
+}
+
+void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {
+  out->set_worker(spec.worker);
+  out->set_island(spec.island);
+  out->set_incarnation(spec.incarnation.value);
+  out->set_runtime(spec.runtime);
+  out->set_platform_name(spec.platform_name);
+  out->set_platform_version(spec.platform_version);
+  out->set_device_kind(spec.device_kind);
+  for (const std::string& kind : spec.memory_kinds) out->add_memory_kinds(kind);
+  out->set_num_devices(spec.num_devices);
+  out->set_device_memory(spec.device_memory);
+  out->set_gang_inputs(spec.gang_inputs == ArrivalRule::kReady ? 0 : 1);
+  out->set_highest_launch_id(spec.highest_launch_id);
+  out->set_data_endpoint(spec.data_endpoint);
+}
+
+absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
+  if (in.worker().empty()) return InvalidArgument("registration without a worker's name");
+  if (in.island().empty()) return InvalidArgument("registration of {} without an island", in.worker());
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the worker's name", in.worker(), kMaxName));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the island's name", in.island(), kMaxName));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the runtime's name", in.runtime(), kMaxName));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the platform's name", in.platform_name(), kMaxName));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the device kind", in.device_kind(), kMaxName));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the platform's version", in.platform_version(), kMaxText));
+  FAIRWAY_RETURN_IF_ERROR(CheckText("the data endpoint", in.data_endpoint(), kMaxName));
+  if (in.incarnation() == 0) return InvalidArgument("registration of {} with incarnation 0", in.worker());
+  if (in.num_devices() < 1 || in.num_devices() > kMaxDevicesPerExecutor) {
+    return InvalidArgument("registration of {} with {} devices", in.worker(), in.num_devices());
+  }
+  if (in.device_memory() < 0) return InvalidArgument("registration of {} with negative memory", in.worker());
+  if (in.gang_inputs() != 0 && in.gang_inputs() != 1) {
+    return InvalidArgument("registration of {} with arrival rule {}", in.worker(), in.gang_inputs());
+  }
+  if (in.memory_kinds_size() > 16) return InvalidArgument("registration of {} with too many memories", in.worker());
+  ExecutorSpec out;
+  out.worker = in.worker();
+  out.island = in.island();
+  out.incarnation = Incarnation(in.incarnation());
+  out.runtime = in.runtime();
+  out.platform_name = in.platform_name();
+  out.platform_version = in.platform_version();
+  out.device_kind = in.device_kind();
+  for (const std::string& kind : in.memory_kinds()) {
+    FAIRWAY_RETURN_IF_ERROR(CheckText("a memory kind", kind, kMaxName));
+    out.memory_kinds.push_back(kind);
+  }
+  out.num_devices = in.num_devices();
+  out.device_memory = in.device_memory();
+  out.gang_inputs = in.gang_inputs() == 0 ? ArrivalRule::kReady : ArrivalRule::kExternal;
+  out.highest_launch_id = in.highest_launch_id();
+  out.data_endpoint = in.data_endpoint();
+  return out;
+}
+
+Frame PackFrame(const google::protobuf::MessageLite& message) {
+  Frame frame;
+  frame.type = kControlFrame;
+  message.SerializeToString(&frame.payload);
+  return frame;
+}
+
+absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message) {
+  if (frame.type != kControlFrame) return InvalidArgument("a frame of type {} on a control link", frame.type);
+  if (!message->ParseFromString(frame.payload)) {
+    return InvalidArgument("a frame of {} bytes is not a {}", frame.payload.size(), message->GetTypeName());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway
