@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues of the controller's core: what it asks of executors and answers to clients, line by line.
+#include "controller/cluster/cluster.h"
+
+#include <map>
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Lines = std::vector<std::string>;
+
+std::string Ref(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
+
+std::string Text(const Command& command) {
+  struct Visitor {
+    std::string operator()(const InstallExecutable& c) const { return fmt::format("install x{}", c.executable); }
+    std::string operator()(const DropExecutable& c) const { return fmt::format("drop x{}", c.executable); }
+    std::string operator()(const PrepareLaunch& c) const {
+      std::vector<std::string> in;
+      for (const auto& device : c.inputs)
+        for (const ShardRef& ref : device) in.push_back(Ref(ref));
+      std::vector<uint64_t> out;
+      for (const GroupPart& part : c.outputs) out.push_back(part.group.value);
+      return fmt::format("prepare n{} x{} in [{}] out {} on {}", c.node, c.executable, fmt::join(in, " "), out, c.devices);
+    }
+    std::string operator()(const Launch& c) const {
+      std::vector<std::string> inlined;
+      for (const ShardRef& ref : c.inline_shards) inlined.push_back(Ref(ref));
+      return fmt::format("launch n{} id {}{} keep {} inline [{}]", c.node, c.launch_id, c.gang ? " gang" : "",
+                         c.non_donatable, fmt::join(inlined, " "));
+    }
+    std::string operator()(const PrepareReceive& c) const {
+      std::vector<std::string> sources;
+      for (const ShardSource& s : c.sources) {
+        switch (s.kind) {
+          case ShardSource::Kind::kLocal: sources.push_back("local " + Ref(s.shard)); break;
+          case ShardSource::Kind::kPeer: sources.push_back(fmt::format("{}#{}", s.endpoint, s.index)); break;
+          case ShardSource::Kind::kController: sources.push_back(fmt::format("controller#{}", s.index)); break;
+          case ShardSource::Kind::kInline: sources.push_back(fmt::format("inline {}B", s.bytes->size())); break;
+        }
+      }
+      return fmt::format("receive n{} g{} from [{}]", c.node, c.out.group, fmt::join(sources, ", "));
+    }
+    std::string operator()(const PrepareSend& c) const {
+      std::vector<std::string> items;
+      for (const auto& item : c.items) items.push_back(fmt::format("#{}={}", item.index, Ref(item.shard)));
+      return fmt::format("send t{} [{}]", c.transfer, fmt::join(items, " "));
+    }
+    std::string operator()(const EndSend& c) const { return fmt::format("end send t{}", c.transfer); }
+    std::string operator()(const CancelNode& c) const { return fmt::format("cancel n{}", c.node); }
+    std::string operator()(const FreeGroups& c) const {
+      std::vector<uint64_t> ids;
+      for (const GroupId id : c.groups) ids.push_back(id.value);
+      return fmt::format("free {}", ids);
+    }
+  };
+  return std::visit(Visitor{}, command);
+}
+
+// Writes every action down as a line and remembers the sequence numbers, so that tests can report ends by node.
+class Recorder : public ClusterActions {
+ public:
+  void Send(ExecutorId executor, Command command) override {
+    if (const auto* c = std::get_if<PrepareLaunch>(&command)) seq[{executor, c->node}] = c->seq;
+    if (const auto* c = std::get_if<PrepareReceive>(&command)) seq[{executor, c->node}] = c->seq;
+    lines.push_back(fmt::format("e{} <- {}", executor, Text(command)));
+  }
+  void OfferUpload(TransferId t, std::vector<BytesRef> blobs) override {
+    lines.push_back(fmt::format("offer t{} {} blobs", t, blobs.size()));
+  }
+  void WithdrawUpload(TransferId t) override { lines.push_back(fmt::format("withdraw t{}", t)); }
+  void PullToHost(TransferId t, ExecutorId e, int32_t index, int64_t bytes) override {
+    lines.push_back(fmt::format("pull t{} from e{} #{} {}B", t, e, index, bytes));
+  }
+  void OnWatched(SessionId s, uint64_t token, absl::Status status) override {
+    lines.push_back(fmt::format("s{} watched {}: {}", s, token, Describe(status)));
+  }
+  void OnFetched(SessionId s, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
+    lines.push_back(fmt::format("s{} fetched {}: {}", s, token,
+                                bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
+  }
+  Lines Take() { return std::exchange(lines, {}); }
+
+  Lines lines;
+  std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
+};
+
+ExecutorSpec Worker(const std::string& name, const std::string& island, int devices, int64_t memory = 0) {
+  ExecutorSpec spec;
+  spec.worker = name;
+  spec.island = island;
+  spec.incarnation = Incarnation(7);
+  spec.runtime = "fake";
+  spec.platform_name = "cpu";
+  spec.memory_kinds = {"device"};
+  spec.num_devices = devices;
+  spec.device_memory = memory;
+  spec.data_endpoint = name + ":1";
+  return spec;
+}
+
+ValueType F32(std::vector<int64_t> dims, bool donated = false) {
+  ValueType type;
+  type.dtype = DType::kF32;
+  type.global = type.shard = Shape{std::move(dims)};
+  type.donated = donated;
+  return type;
+}
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  void Start(int64_t memory = 0) {
+    a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
+    b = cluster.ExecutorUp(Worker("wb", "ib", 2, memory)).value();
+    session = cluster.OpenSession("t").value();
+    EXPECT_THAT(actions.Take(), IsEmpty());
+  }
+  void TearDown() override { EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK"); }
+
+  // f32[4] on one device, uploaded and there.
+  void PutReady(uint64_t handle, int32_t device, int64_t elements = 4) {
+    const auto put = cluster.Put(session, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0});
+    ASSERT_TRUE(put.ok()) << put.status();
+    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * elements)));
+    End(device < 2 ? a : b, put->upload.value);
+    actions.Take();
+  }
+  uint64_t Define(uint64_t id, std::vector<int32_t> devices, std::vector<ValueType> in, std::vector<ValueType> out,
+                  int64_t temp = 0) {
+    ExecutableSpec spec;
+    spec.id = ExecutableId(id);
+    spec.name = fmt::format("f{}", id);
+    spec.island = cluster.IslandOf(session, devices).value();
+    for (const int32_t d : devices) spec.devices.push_back(cluster.Devices(session)[d].device);
+    spec.parameters = std::move(in);
+    spec.outputs = std::move(out);
+    spec.temp_bytes = temp;
+    cluster.DefineExecutable(std::move(spec));
+    return cluster.BindExecutable(session, 0, ExecutableId(id), devices).value();
+  }
+  void Installed(ExecutorId e, uint64_t id, absl::Status status = absl::OkStatus()) {
+    Report report;
+    report.installed.push_back({ExecutableId(id), status});
+    cluster.OnReport(e, Incarnation(7), report);
+  }
+  void End(ExecutorId e, uint64_t node, absl::Status status = absl::OkStatus(),
+           std::vector<Report::Inlined> inlined = {}) {
+    Report report;
+    const uint64_t seq = actions.seq.at({e, NodeId(node)});
+    report.finished = {seq};
+    if (!status.ok()) report.failures.push_back({seq, status});
+    report.inlined = std::move(inlined);
+    cluster.OnReport(e, Incarnation(7), report);
+    EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  }
+  static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
+
+  Recorder actions;
+  Cluster cluster{ClusterOptions{}, &actions};
+  ExecutorId a, b;
+  SessionId session;
+};
+
+TEST_F(ClusterTest, DevicesAreVirtualAndIslandsAreSlices) {
+  Start();
+  const auto& devices = cluster.Devices(session);
+  ASSERT_EQ(devices.size(), 4u);
+  EXPECT_EQ(devices[3].slice_index, 1);
+  EXPECT_EQ(devices[3].island, "ib");
+  EXPECT_EQ(devices[3].local_ordinal, 1);
+}
+
+TEST_F(ClusterTest, AComputationIsInstalledPreparedLaunchedAndItsSmallResultComesInline) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
+  const auto run = cluster.Execute(session, f, {1}, {}, {2});
+  ASSERT_TRUE(run.ok());
+  cluster.Watch(session, 5, {2});
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", "e1 <- prepare n2 x1 in [1:0] out [2] on [0]"));
+  Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [] inline [2:0]"));
+  End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("abcd")}});
+  cluster.Fetch(session, 6, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 5: OK", "s1 fetched 6: abcd"));
+  EXPECT_EQ(cluster.counts().executor_fetches, 0u);
+  EXPECT_TRUE(cluster.Destruct(session, {1, 2}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [1, 2]"));
+  EXPECT_EQ(cluster.counts().groups, 0u);
+}
+
+TEST_F(ClusterTest, AGangIsLaunchedWhenItsInputsHaveArrivedAndNoSooner) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  const uint64_t g = Define(2, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
+  Installed(a, 1);
+  Installed(a, 2);
+  actions.Take();
+  End(a, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 2 keep [] inline [3:0]"));
+}
+
+TEST_F(ClusterTest, LargeUploadsAreServedSmallOnesTravelWithTheCommand) {
+  Start();
+  const ArraySpec large{DType::kF32, Shape{{65536}}, Sharding::Replicated({0, 1})};
+  const auto put = cluster.Put(session, 1, large, {0, 0});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * 65536)));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("offer t1 1 blobs", "e1 <- receive n1 g1 from [controller#0, local 1:0]"));
+  End(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("withdraw t1"));
+  const auto small = cluster.Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(3)}, {0});
+  cluster.ProvideUpload(small->upload, 0, Bytes("0123456789abcdef"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- receive n2 g2 from [inline 16B]"));
+  End(b, 2);
+}
+
+TEST_F(ClusterTest, AWrongHostBufferPutsItsErrorIntoTheArray) {
+  Start();
+  const auto put = cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  cluster.ProvideUpload(put->upload, 0, Bytes("short"));
+  cluster.Watch(session, 1, {1});
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("has 5 bytes, expected 16")));
+}
+
+TEST_F(ClusterTest, ACopyBetweenIslandsIsPulledByTheReceiverAndPreparedBeforeItsInputExists) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  actions.Take();
+  ASSERT_TRUE(cluster.Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt, CopySemantics::kReuseInput, {3}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t3 [#0=2:0]", "e2 <- receive n3 g3 from [wa:1#0]"));
+  EXPECT_TRUE(cluster.Destruct(session, {2}).ok());
+  Installed(a, 1);
+  End(a, 2);
+  actions.Take();
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "e1 <- free [2]"));
+}
+
+TEST_F(ClusterTest, ACopyToTheSameDeviceMovesNothingUnlessACopyIsAskedFor) {
+  Start();
+  PutReady(1, 0);
+  ASSERT_TRUE(cluster.Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt, CopySemantics::kReuseInput, {2}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  ASSERT_TRUE(cluster.Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt, CopySemantics::kAlwaysCopy, {3}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n2 g2 from [local 1:0]"));
+  End(a, 2);
+  EXPECT_TRUE(cluster.Delete(session, {1}).ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 2));  // shares the buffer
+  EXPECT_FALSE(*cluster.IsDeleted(session, 3));
+}
+
+TEST_F(ClusterTest, DependantsOfAFailedComputationNeverRunAndTellTheFirstCause) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.Copy(session, {3}, std::vector<int32_t>{2}, std::nullopt, CopySemantics::kReuseInput, {4}).ok());
+  Installed(a, 1);
+  actions.Take();
+  cluster.Watch(session, 9, {4});
+  End(a, 2, absl::InvalidArgumentError("boom"));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- free [2]", "e1 <- cancel n3", "e2 <- cancel n4", "e1 <- end send t4",
+                          "s1 watched 9: INVALID_ARGUMENT: f1 on island ia (worker wa): boom"));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+TEST_F(ClusterTest, ADonatedInputIsGoneForTheClientAndTakenOverWhenNobodyElseReadsIt) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4}, true)}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  actions.Take();
+  Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [] inline [2:0]"));
+  const auto again = cluster.Execute(session, f, {1}, {}, {3});
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition);
+  cluster.Watch(session, 1, {3});  // the error is in the result handle too
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("deleted or donated")));
+  End(a, 2);
+}
+
+TEST_F(ClusterTest, ADonatedInputWithAnotherReaderIsKept) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  const uint64_t g = Define(2, {0}, {F32({4}, true)}, {F32({4})});
+  Installed(a, 1);
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  ASSERT_TRUE(cluster.Execute(session, g, {1}, {}, {3}).ok());
+  actions.Take();
+  Installed(a, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 2 keep [0] inline [3:0]"));
+  End(a, 2);
+  End(a, 3);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [1]"));
+}
+
+TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
+  Start(1024);
+  PutReady(1, 0, 64);  // 256 bytes
+  const uint64_t f = Define(1, {0}, {F32({64})}, {F32({64})}, 256);
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());  // 512 more: 768
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());  // does not fit
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", HasSubstr("prepare n2")));
+  EXPECT_EQ(cluster.Usage()[0].used, 768);
+  EXPECT_TRUE(cluster.SessionBacklog(session).nodes == 2);
+  Installed(a, 1);
+  actions.Take();
+  End(a, 2);  // its temporary memory is back: 512
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("prepare n3"), HasSubstr("launch n3")));
+  End(a, 3);
+}
+
+TEST_F(ClusterTest, ARunThatCanNeverFitFailsAndSaysWhoHoldsWhat) {
+  Start(1024);
+  PutReady(1, 0, 64);
+  const uint64_t f = Define(1, {0}, {F32({64})}, {F32({300})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  cluster.Watch(session, 1, {2});
+  EXPECT_THAT(actions.Take(),
+              ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
+                                HasSubstr("session 1 (this one) holds 256 bytes in 1 shard buffers"))));
+}
+
+TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  cluster.Watch(session, 1, {2});
+  cluster.Tick(1000);
+  cluster.Tick(2900);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
+  Start(1024);
+  PutReady(1, 0, 200);  // 800 of 1024
+  const uint64_t f = Define(1, {0}, {F32({200}, true)}, {F32({200})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("install"), HasSubstr("prepare"), HasSubstr("launch")));
+  End(a, 2);
+  EXPECT_EQ(cluster.Usage()[0].used, 832);
+}
+
+TEST_F(ClusterTest, LosingAnExecutorFailsWhatWasThereAndSparesTheRest) {
+  Start();
+  PutReady(1, 0);
+  PutReady(2, 2);
+  const SessionId other = cluster.OpenSession("t").value();
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
+  Installed(a, 1);
+  actions.Take();
+  cluster.Watch(session, 1, {3});
+  cluster.Watch(session, 2, {2});
+  // An upload on the way has lost nothing: it waits for the executor's return.
+  const auto put = cluster.Put(other, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  actions.Take();
+  cluster.ExecutorLost(a, absl::UnavailableError("killed by signal 9"));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("withdraw t4",
+                          "s1 watched 1: DATA_LOSS: island ia: the executor of worker wa was lost: killed by signal 9"));
+  EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  EXPECT_EQ(cluster.Usage()[0].used, 0);
+  ExecutorSpec again = Worker("wa", "ia", 2);
+  again.incarnation = Incarnation(8);
+  again.highest_launch_id = 40;
+  EXPECT_EQ(cluster.ExecutorUp(again).value(), a);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g4 from [inline 16B]"));
+  Report report;
+  report.finished_through = 1;
+  cluster.OnReport(a, Incarnation(7), report);  // of the dead incarnation: refused
+  EXPECT_EQ(cluster.counts().nodes, 1u);
+  cluster.OnReport(a, Incarnation(8), report);
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+TEST_F(ClusterTest, AClosedSessionLeavesNothing) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+  Installed(a, 1);
+  actions.Take();
+  cluster.CloseSession(session);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- cancel n3"));
+  End(a, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [1, 2]"));
+  EXPECT_EQ(cluster.counts().groups, 0u);
+  EXPECT_EQ(cluster.counts().arrays, 0u);
+  EXPECT_EQ(cluster.Usage()[0].used, 0);
+}
+
+TEST_F(ClusterTest, WrongArgumentsAreRefusedWithWhatCameAndWhatWasExpected) {
+  Start();
+  PutReady(1, 0);
+  PutReady(2, 1);
+  PutReady(3, 0, 5);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  const auto error = [&](std::vector<uint64_t> args, std::vector<uint64_t> out = {}) {
+    return Describe(cluster.Execute(session, f, args, {}, out).status());
+  };
+  EXPECT_THAT(error({}), HasSubstr("f1 takes 1 arguments, but 0 were given"));
+  EXPECT_THAT(error({2}), HasSubstr("lies on another device"));
+  EXPECT_THAT(error({3}), HasSubstr("is f32[5], expected f32[4]"));
+  EXPECT_THAT(error({99}), HasSubstr("NOT_FOUND: f1: argument 0: there is no array 99"));
+  EXPECT_THAT(error({1}, {7, 8}), HasSubstr("has 1 results, but 2 handles"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+}
+
+TEST_F(ClusterTest, OneComputationCannotSpanIslands) {
+  Start();
+  EXPECT_THAT(Describe(cluster.IslandOf(session, {0, 1, 2, 3}).status()),
+              AllOf(HasSubstr("island ia (devices 0 to 1), island ib (devices 2 to 3)"), HasSubstr("jax.device_put")));
+}
+
+TEST_F(ClusterTest, PiecesOfAnArrayShareItsBytes) {
+  Start();
+  const auto put = cluster.Put(session, 1,
+                               {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()}, {0, 1});
+  cluster.ProvideUpload(put->upload, 0, Bytes("01234567"));
+  cluster.ProvideUpload(put->upload, 1, Bytes("89abcdef"));
+  End(a, 1);
+  actions.Take();
+  ASSERT_TRUE(cluster.Disassemble(session, 1, CopySemantics::kReuseInput, {2, 3}).ok());
+  EXPECT_EQ(cluster.Spec(session, 3)->shape, Shape{{2}});
+  ASSERT_TRUE(cluster.Assemble(session, {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()}, {2, 3},
+                               CopySemantics::kReuseInput, 4).ok());
+  EXPECT_TRUE(cluster.Destruct(session, {1, 2, 3}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Fetch(session, 1, 4);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("2 different shards")));
+  EXPECT_TRUE(cluster.Destruct(session, {4}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [1]"));
+}
+
+TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {
+  Start();
+  PutReady(1, 0);
+  cluster.Fetch(session, 1, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t2 [#0=1:0]", "pull t2 from e1 #0 16B"));
+  EXPECT_TRUE(cluster.Destruct(session, {1}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());  // a transfer reads it
+  cluster.FetchArrived(TransferId(2), Bytes("abc"));
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 fetched 1: abc", "e1 <- end send t2", "e1 <- free [1]"));
+}
+
+TEST_F(ClusterTest, HandlesOfOneSessionMeanNothingInAnother) {
+  Start();
+  PutReady(1, 0);
+  const SessionId other = cluster.OpenSession("t").value();
+  EXPECT_EQ(cluster.Spec(other, 1), nullptr);
+  EXPECT_EQ(cluster.Destruct(other, {1}).code(), absl::StatusCode::kNotFound);
+  cluster.Fetch(other, 3, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("s2 fetched 3: NOT_FOUND")));
+}
+
+TEST_F(ClusterTest, ASecondWorkerWithTheSameNameIsRefused) {
+  Start();
+  EXPECT_EQ(cluster.ExecutorUp(Worker("wa", "ic", 2)).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace fairway
