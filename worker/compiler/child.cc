@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/child.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "worker/compiler/compile_server.h"
+
+namespace fairway {
+namespace {
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+std::string HowItEnded(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* name = sigabbrev_np(WTERMSIG(status));
+    return name != nullptr ? fmt::format("killed by SIG{}", name)
+                           : fmt::format("killed by signal {}", WTERMSIG(status));
+  }
+  return fmt::format("exited with code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+absl::StatusOr<Child> Child::Spawn(const std::vector<std::string>& argv,
+                                   const std::vector<std::string>& env) {
+  if (argv.empty()) return InvalidArgument("no program for the compile helper");
+  int link[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0) {
+    return Error(absl::StatusCode::kUnavailable, "compile helper: socketpair: {}",
+                 std::strerror(errno));
+  }
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, link[1], kCompileLinkFd);
+  posix_spawn_file_actions_addclosefrom_np(&files, kCompileLinkFd + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  Child child;
+  const int error = posix_spawnp(&child.pid_, argv[0].c_str(), &files, &attributes,
+                                 Pointers(argv).data(), Pointers(env).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  close(link[1]);
+  child.fd_ = link[0];
+  if (error != 0) {
+    child.pid_ = 0;
+    return Error(absl::StatusCode::kUnavailable, "cannot start the compile helper {}: {}", argv[0],
+                 std::strerror(error));
+  }
+  fcntl(child.fd_, F_SETFL, O_NONBLOCK);
+  return child;
+}
+
+Child::Child(Child&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), fd_(std::exchange(other.fd_, -1)) {}
+
+Child& Child::operator=(Child&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Child::~Child() { End(); }
+
+std::string Child::End() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  if (pid_ <= 0) return "not running";
+  const pid_t pid = std::exchange(pid_, 0);
+  int status = 0;
+  // Closing the link ends a helper by itself; killing before looking would hide what it died of.
+  pid_t reaped = waitpid(pid, &status, WNOHANG);
+  if (reaped == 0) {
+    kill(pid, SIGKILL);
+    do {
+      reaped = waitpid(pid, &status, 0);
+    } while (reaped < 0 && errno == EINTR);
+  }
+  return reaped == pid ? HowItEnded(status) : "ended, and somebody else reaped it";
+}
+
+}  // namespace fairway

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/compile_wire.h"
+
+#include <google/protobuf/message_lite.h>
+
+namespace fairway {
+
+absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message) {
+  const size_t size = message.ByteSizeLong();
+  if (size > kMaxCompileMessage) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "a message of {} bytes, at most {} are allowed", size, kMaxCompileMessage);
+  }
+  std::string frame;
+  for (int i = 0; i < 4; ++i) frame += static_cast<char>((size >> (8 * i)) & 0xff);
+  message.AppendToString(&frame);
+  return frame;
+}
+
+absl::StatusOr<std::optional<std::string>> FrameBuffer::Next() {
+  if (bytes_.size() < 4) return std::optional<std::string>();
+  uint32_t size = 0;
+  for (int i = 0; i < 4; ++i) {
+    size |= static_cast<uint32_t>(static_cast<unsigned char>(bytes_[i])) << (8 * i);
+  }
+  if (size > kMaxCompileMessage) {
+    return Error(absl::StatusCode::kDataLoss, "a frame of {} bytes on the compile helper's link",
+                 size);
+  }
+  if (bytes_.size() - 4 < size) return std::optional<std::string>();
+  std::string payload = bytes_.substr(4, size);
+  bytes_.erase(0, 4 + static_cast<size_t>(size));
+  return std::optional<std::string>(std::move(payload));
+}
+
+}  // namespace fairway

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages between a supervisor and its compile helper: a length of 4 bytes, little-endian, then a
+// message of proto/fairway/v1/compiler.proto.
+#ifndef FAIRWAY_WORKER_COMPILER_COMPILE_WIRE_H_
+#define FAIRWAY_WORKER_COMPILER_COMPILE_WIRE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+
+namespace google::protobuf {
+class MessageLite;
+}
+
+namespace fairway {
+
+constexpr uint32_t kMaxCompileMessage = 1u << 30;  // bytes
+
+// The bytes of one frame. RESOURCE_EXHAUSTED: beyond kMaxCompileMessage.
+absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message);
+
+// Cuts frames out of a stream of bytes.
+class FrameBuffer {
+ public:
+  void Append(const char* data, size_t size) { bytes_.append(data, size); }
+  // The payload of the next whole frame; nothing while more bytes are to come.
+  // DATA_LOSS: a length beyond kMaxCompileMessage; the stream is of no more use.
+  absl::StatusOr<std::optional<std::string>> Next();
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_COMPILER_COMPILE_WIRE_H_

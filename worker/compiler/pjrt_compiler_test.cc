@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/pjrt_compiler.h"
+
+#include <gtest/gtest.h>
+
+#include "core/dtype.h"
+#include "worker/compiler/checksum.h"
+#include "worker/compiler/metadata.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+#include "worker/executor/runtime/pjrt/test_support.h"
+
+namespace fairway {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+Dims Of(const google::protobuf::RepeatedField<int64_t>& field) {
+  return {field.begin(), field.end()};
+}
+
+class PjrtCompilerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
+    ASSERT_TRUE(compiler.ok()) << compiler.status();
+    compiler_ = *std::move(compiler);
+  }
+  v1::ExecutableMetadata Metadata(const std::string& program, const v1::CompileOptions& options) {
+    auto result = compiler_->Compile(program, options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->metadata : v1::ExecutableMetadata();
+  }
+  std::unique_ptr<Compiler> compiler_;
+};
+
+TEST_F(PjrtCompilerTest, DescribesAProgramOfOneDevice) {
+  auto result = compiler_->Compile(test::Add("3x5xbf16"), test::OneDevice(2));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->checksum, Sha256Hex(result->code));
+  const v1::ExecutableMetadata& metadata = result->metadata;
+  EXPECT_EQ(metadata.num_devices(), 1);
+  ASSERT_EQ(metadata.parameters_size(), 2);
+  ASSERT_EQ(metadata.outputs_size(), 1);
+  for (const v1::ValueSpec& spec :
+       {metadata.parameters(0), metadata.parameters(1), metadata.outputs(0)}) {
+    EXPECT_EQ(spec.dtype(), static_cast<int>(DType::kBF16));
+    EXPECT_EQ(Of(spec.shard_dims()), (Dims{3, 5}));
+    EXPECT_EQ(Of(spec.global_dims()), (Dims{3, 5}));
+    EXPECT_EQ(Of(spec.minor_to_major()), (Dims{1, 0}));
+    EXPECT_EQ(spec.op_sharding(), "");
+    EXPECT_FALSE(spec.donated());
+  }
+  EXPECT_EQ(metadata.memory().argument(), 60);
+  EXPECT_EQ(metadata.memory().output(), 30);
+  EXPECT_GE(metadata.cost().at("flops"), 15);  // more where bf16 is converted
+  EXPECT_FALSE(metadata.fingerprint().empty());
+  EXPECT_NE(metadata.program_text().find("ENTRY"), std::string::npos) << metadata.program_text();
+  EXPECT_NE(metadata.program_text().find("bf16[3,5]{1,0} parameter(0)"), std::string::npos)
+      << metadata.program_text();
+}
+
+TEST_F(PjrtCompilerTest, GlobalShapesOfSeveralShardedOutputs) {
+  const v1::ExecutableMetadata metadata = Metadata(test::TwoOutputs(4), test::Spmd(4));
+  ASSERT_EQ(metadata.parameters_size(), 1);
+  EXPECT_EQ(Of(metadata.parameters(0).shard_dims()), (Dims{2, 4}));
+  EXPECT_EQ(Of(metadata.parameters(0).global_dims()), (Dims{8, 4}));
+  ASSERT_EQ(metadata.outputs_size(), 2);
+  EXPECT_EQ(Of(metadata.outputs(0).shard_dims()), (Dims{2, 4}));
+  EXPECT_EQ(Of(metadata.outputs(0).global_dims()), (Dims{8, 4}));
+  EXPECT_EQ(Of(metadata.outputs(1).global_dims()), Dims{4});
+  hlo::OpSharding sharding;
+  ASSERT_TRUE(sharding.ParseFromString(metadata.outputs(0).op_sharding()));
+  EXPECT_EQ(sharding.type(), 3);
+  EXPECT_EQ(Of(sharding.tile_assignment_dimensions()), (Dims{4, 1}));
+  EXPECT_EQ(metadata.num_devices(), 4);
+}
+
+TEST_F(PjrtCompilerTest, ShardyAndGspmdProgramsAreDescribedAlike) {
+  const v1::ExecutableMetadata gspmd = Metadata(test::Psum(4), test::Spmd(4, false));
+  const v1::ExecutableMetadata shardy = Metadata(test::ShardyPsum(4), test::Spmd(4, true));
+  for (const v1::ExecutableMetadata& metadata : {gspmd, shardy}) {
+    ASSERT_EQ(metadata.parameters_size(), 1);
+    EXPECT_EQ(Of(metadata.parameters(0).global_dims()), Dims{4});
+    EXPECT_EQ(Of(metadata.parameters(0).shard_dims()), Dims{1});
+    ASSERT_EQ(metadata.outputs_size(), 1);
+    EXPECT_EQ(Of(metadata.outputs(0).global_dims()), Dims{});
+  }
+}
+
+TEST_F(PjrtCompilerTest, DonatedParametersAreMarked) {
+  const v1::ExecutableMetadata metadata = Metadata(test::DonatingAdd("8xf32"), test::OneDevice());
+  EXPECT_TRUE(metadata.parameters(0).donated());
+  EXPECT_FALSE(metadata.parameters(1).donated());
+  EXPECT_EQ(metadata.memory().alias(), 32);
+  const std::string donor = R"(module @donor {
+    func.func public @main(%x: tensor<4xf32>, %y: tensor<8xf32> {jax.buffer_donor = true}) -> tensor<4xf32> {
+      %0 = stablehlo.slice %y [0:4] : (tensor<8xf32>) -> tensor<4xf32>
+      %1 = stablehlo.add %x, %0 : tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }
+  })";
+  const v1::ExecutableMetadata donated = Metadata(donor, test::OneDevice());
+  EXPECT_FALSE(donated.parameters(0).donated());
+  EXPECT_TRUE(donated.parameters(1).donated());
+}
+
+TEST_F(PjrtCompilerTest, NoParametersAndNoOutputs) {
+  const std::string constant = R"(module { func.func public @main() -> tensor<2xi32> {
+    %0 = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+    return %0 : tensor<2xi32> } })";
+  EXPECT_EQ(Metadata(constant, test::OneDevice()).parameters_size(), 0);
+  const std::string nothing = "module { func.func public @main(%x: tensor<2xi32>) { return } }";
+  const v1::ExecutableMetadata metadata = Metadata(nothing, test::OneDevice());
+  EXPECT_EQ(metadata.parameters_size(), 1);
+  EXPECT_EQ(metadata.outputs_size(), 0);
+}
+
+TEST_F(PjrtCompilerTest, WhatDoesNotCompileIsInvalidWithTheCompilersText) {
+  auto garbage = compiler_->Compile("module { this is not MLIR }", test::OneDevice());
+  EXPECT_EQ(garbage.status().code(), absl::StatusCode::kInvalidArgument) << garbage.status();
+  EXPECT_FALSE(Text(garbage.status()).empty());
+  auto sdy = compiler_->Compile(test::ShardyPsum(4), test::Spmd(4, false));
+  EXPECT_EQ(sdy.status().code(), absl::StatusCode::kInvalidArgument) << sdy.status();
+  auto unknown_call = compiler_->Compile(R"(module { func.func public @main() -> tensor<f32> {
+    %0 = stablehlo.custom_call @no_such_function() {api_version = 4 : i32} : () -> tensor<f32>
+    return %0 : tensor<f32> } })",
+                                         test::OneDevice());
+  EXPECT_FALSE(unknown_call.ok());
+  EXPECT_EQ(compiler_->Compile("", test::OneDevice()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PjrtCompilerTest, OptionsAreChecked) {
+  const std::string add = test::Add("4xf32");
+  auto code_of = [&](const v1::CompileOptions& options) {
+    return compiler_->Compile(add, options).status().code();
+  };
+  v1::CompileOptions options = test::Spmd(5);
+  EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument) << "5 partitions on 4 devices";
+  options = test::OneDevice(99);
+  EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument);
+  options = test::Spmd(2);
+  options.add_devices(1);
+  options.add_devices(1);
+  EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument) << "a device twice";
+  options = test::OneDevice();
+  options.set_num_replicas(-1);
+  EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument);
+  options = test::Spmd(int64_t{1} << 62);
+  options.set_num_replicas(4);
+  EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument) << "a product that overflows";
+}
+
+TEST_F(PjrtCompilerTest, ANewerArtifactIsRefusedWithBothVersions) {
+  std::string artifact =
+      std::string("ML\xefR") + '\x0d' + "StableHLO_v9.8.7" + '\0' + "no such bytecode";
+  EXPECT_EQ(ArtifactVersion(artifact), "9.8.7");
+  EXPECT_EQ(ArtifactVersion("module {}"), "");
+  auto refused = compiler_->Compile(artifact, test::OneDevice());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(Text(refused.status()).find("StableHLO 9.8.7, this plugin reads 0.9.0 to 1."),
+            std::string::npos)
+      << refused.status();
+}
+
+}  // namespace
+}  // namespace fairway
