@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What deciding costs: one thread, no sockets, no devices. Every iteration is one step of a chain, y = f(y): Execute,
+// its PREPARE and LAUNCH at the executors' cores, their completion reports, and the free of the input.
+// Expectation: a step touches a few maps per shard, so some microseconds plus less than one per shard.
+#include <deque>
+#include <memory>
+
+#include <benchmark/benchmark.h>
+
+#include "controller/cluster/cluster.h"
+#include "worker/executor/executor_core.h"
+
+namespace fairway {
+namespace {
+
+// An executor whose device is infinitely fast.
+class InstantExecutor : public ExecutorActions {
+ public:
+  void Load(const InstallExecutable& install) override { core.InstallDone(install.executable, absl::OkStatus()); }
+  void Unload(ExecutableId) override {}
+  void StartLaunch(const PrepareLaunch& node, const Launch&) override { launched.push_back(node.node); }
+  void StartReceive(const PrepareReceive& node, size_t position) override {
+    received.emplace_back(node.node, position);
+  }
+  void Serve(uint64_t, ShardRef) override {}
+  void RefusePull(uint64_t, absl::Status) override {}
+  void Drop(const std::vector<ShardRef>&) override {}
+  void ReportWanted() override { report_wanted = true; }
+
+  void Work() {
+    while (!launched.empty()) {
+      const NodeId node = launched.front();
+      launched.pop_front();
+      core.LaunchDone(node, absl::OkStatus(), {});
+    }
+    while (!received.empty()) {
+      const auto [node, position] = received.front();
+      received.pop_front();
+      core.ReceiveDone(node, position, absl::OkStatus());
+    }
+  }
+
+  ExecutorCore core{this};
+  bool report_wanted = false;
+  std::deque<NodeId> launched;
+  std::deque<std::pair<NodeId, size_t>> received;
+};
+
+class World : public ClusterActions {
+ public:
+  explicit World(int devices) {
+    ExecutorSpec spec;
+    spec.worker = spec.island = "w";
+    spec.incarnation = Incarnation(1);
+    spec.runtime = "instant";
+    spec.num_devices = devices;
+    cluster.ExecutorUp(spec).value();
+    session = cluster.OpenSession("bench").value();
+    std::vector<int32_t> ids;
+    ExecutableSpec executable;
+    executable.id = ExecutableId(1);
+    executable.name = "step";
+    executable.island = IslandId(1);
+    for (int i = 0; i < devices; ++i) {
+      ids.push_back(i);
+      executable.devices.push_back(cluster.Devices(session)[i].device);
+    }
+    ValueType scalar;
+    scalar.dtype = DType::kF32;
+    executable.parameters = {scalar};
+    executable.outputs = {scalar};
+    cluster.DefineExecutable(executable);
+    step = cluster.BindExecutable(session, 0, ExecutableId(1), ids).value();
+    const auto put = cluster.Put(session, 1, {DType::kF32, {}, Sharding::Replicated(ids)},
+                                 std::vector<int32_t>(devices, 0));
+    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
+    Deliver();
+  }
+  void Send(ExecutorId, Command command) override { commands.push_back(std::move(command)); }
+  void OfferUpload(TransferId, std::vector<BytesRef>) override {}
+  void WithdrawUpload(TransferId) override {}
+  void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
+  void OnWatched(SessionId, uint64_t, absl::Status) override {}
+  void OnFetched(SessionId, uint64_t, absl::StatusOr<BytesRef>) override {}
+
+  void Deliver() {
+    do {
+      while (!commands.empty()) {
+        executor.core.OnCommand(std::move(commands.front()));
+        commands.pop_front();
+      }
+      executor.Work();
+      if (executor.report_wanted) {
+        executor.report_wanted = false;
+        cluster.OnReport(ExecutorId(1), Incarnation(1), executor.core.TakeReport());
+      }
+    } while (!commands.empty() || executor.report_wanted);
+  }
+
+  Cluster cluster{ClusterOptions{}, this};
+  InstantExecutor executor;
+  std::deque<Command> commands;
+  SessionId session;
+  uint64_t step = 0;
+};
+
+void BM_ChainStep(benchmark::State& state) {
+  World world(static_cast<int>(state.range(0)));
+  uint64_t handle = 1;
+  for (auto _ : state) {
+    const auto run = world.cluster.Execute(world.session, world.step, {handle}, {}, {handle + 1});
+    if (!run.ok()) state.SkipWithError("refused");
+    benchmark::DoNotOptimize(world.cluster.Destruct(world.session, {handle}));
+    ++handle;
+    world.Deliver();
+  }
+  if (world.cluster.counts().groups != 1) state.SkipWithError("steps are missing");
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_ChainStep)->ArgName("devices")->Arg(1)->Arg(8)->Arg(32);
+
+}  // namespace
+}  // namespace fairway
+
+BENCHMARK_MAIN();
