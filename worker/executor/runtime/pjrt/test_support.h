@@ -9,6 +9,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,17 @@ inline absl::Status WaitReady(DeviceBuffer& buffer) {
   Awaited<absl::Status> ready;
   buffer.OnReady(ready.Callback());
   return ready.Get();
+}
+
+// Whether `condition` comes true within the cap.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + kCap;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 template <typename T>
