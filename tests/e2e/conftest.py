@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a cluster shared by the tests that leave it as it was, and one for those that do not."""
+
+import pytest
+
+from cluster import BIN, Cluster, wait_for
+
+
+
+@pytest.fixture(scope="session", autouse=True)
+def binaries():
+    for name in ("fairway", "fairway-controller", "fairway-worker"):
+        assert (BIN / name).is_file(), f"{BIN / name} is missing; run ./dev build"
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(binaries):
+    with Cluster(islands=2, devices=4) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster):
+    """Two islands of four devices. At the end, what the test's sessions owned must be gone."""
+    before = shared_cluster.metrics()
+    yield shared_cluster
+    for name in ("fairway_sessions", "fairway_arrays", "fairway_shard_groups",
+                 "fairway_nodes_unfinished", "fairway_device_memory_used_bytes"):
+        wait_for(
+            lambda: shared_cluster.metrics().total(name) <= before.total(name),
+            f"{name} to return to {before.total(name):g}; "
+            f"it is {shared_cluster.metrics().total(name):g}",
+            seconds=20,
+        )
+
+
+@pytest.fixture
+def new_cluster(binaries):
+    """Starts clusters of the test's own: new_cluster(islands, devices, flags, environment)."""
+    started = []
+
+    def start(*arguments, **keywords):
+        started.append(Cluster(*arguments, **keywords))
+        return started[-1]
+
+    yield start
+    for cluster in started:
+        cluster.stop()

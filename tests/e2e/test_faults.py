@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors that stop or die under a running script, and clusters that end."""
+
+import os
+import pathlib
+import re
+import signal
+
+import pytest
+
+from cluster import EXAMPLES, PROGRAMS, wait_for
+
+
+class Script:
+    """A running script and what it has printed so far."""
+
+    def __init__(self, process):
+        self.process, self.text = process, ""
+
+    def read_until(self, word):
+        """Reads lines up to one that begins with `word`; returns that line."""
+        for line in self.process.stdout:
+            self.text += line
+            if line.startswith(word):
+                return line
+        raise AssertionError(f"the script ended before it printed {word}:\n{self.text}")
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def end(self, seconds=120):
+        """Reads to the end; returns the exit code."""
+        rest, _ = self.process.communicate(timeout=seconds)
+        self.text += rest
+        return self.process.returncode
+
+
+@pytest.fixture
+def start():
+    """start(cluster, arguments...): a Script that is killed at the end of the test."""
+    running = []
+
+    def run(cluster, *arguments):
+        running.append(cluster.start_python(*arguments))
+        return Script(running[-1])
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def test_a_thousand_executions_are_accepted_while_the_executor_stands_still(new_cluster, start):
+    cluster = new_cluster(environment={"FAIRWAY_EXECUTOR_DEADLINE": "5m"})
+    script = start(cluster, PROGRAMS / "while_stopped.py")
+    script.read_until("READY")
+    executor = cluster.executors()[0]
+    executor.signal(signal.SIGSTOP)
+    try:
+        script.go_on()
+        submitted = float(script.read_until("SUBMITTED").split()[1])
+    finally:
+        executor.signal(signal.SIGCONT)
+    print(f"1,000 executions submitted in {submitted:.3f} s")
+    assert submitted < 30
+    script.go_on()
+    script.read_until("RIGHT")
+    assert script.end() == 0, script.text
+
+
+def test_small_results_are_fetched_without_asking_the_executor(cluster, start):
+    def fetches():
+        return cluster.metrics().total("fairway_executor_fetches_total")
+
+    before = fetches()
+    script = start(cluster, PROGRAMS / "small_results.py")
+    script.read_until("SMALL")
+    assert fetches() == before
+    script.go_on()
+    script.read_until("LARGE")
+    assert fetches() > before  # so the counter counts
+    assert script.end() == 0, script.text
+
+
+def test_a_killed_executor_fails_the_run_with_that_cause_and_comes_back(new_cluster, start):
+    cluster = new_cluster()
+    script = start(cluster, EXAMPLES / "digits_pipeline.py", "--steps", "100000")
+
+    def launched():
+        counts = cluster.metrics().by("fairway_gangs_launched_total", "island")
+        return len(counts) == 2 and min(counts.values()) > 200
+
+    wait_for(launched, "200 gangs on both islands", 120)
+    before = {process.pid for process in cluster.processes()}
+    victim = cluster.executors()[1]
+    victim.signal(signal.SIGKILL)
+    assert script.end() != 0
+    failure = script.text
+    assert "DATA_LOSS" in failure, failure[-4000:]
+    assert re.search(r"executor|worker", failure), failure[-4000:]
+    assert re.search(r"signal 9|SIGKILL|killed", failure, re.IGNORECASE), failure[-4000:]
+
+    # Nobody else died, the executor is back, and the same program runs.
+    wait_for(
+        lambda: len(cluster.executors()) == 2 and victim.pid not in
+        [p.pid for p in cluster.executors()],
+        "a new executor",
+    )
+    assert before - {p.pid for p in cluster.processes()} == {victim.pid}
+    wait_for(lambda: all(i["up"] for i in cluster.status()["islands"]), "both islands up")
+    done = cluster.python(EXAMPLES / "digits_pipeline.py", "--quiet", "--steps", "20")
+    assert "test accuracy" in done.stdout
+
+
+def test_killing_the_client_frees_what_it_owned(cluster, start):
+    idle = cluster.metrics()
+    script = start(cluster, EXAMPLES / "digits_pipeline.py", "--steps", "100000")
+    wait_for(
+        lambda: cluster.metrics().total("fairway_arrays") > idle.total("fairway_arrays") + 10,
+        "arrays of the run",
+    )
+    script.process.kill()
+    script.end()
+    for name in ("fairway_sessions", "fairway_arrays", "fairway_shard_groups",
+                 "fairway_nodes_unfinished", "fairway_device_memory_used_bytes"):
+        wait_for(
+            lambda: cluster.metrics().total(name) <= idle.total(name), f"{name} to return", 30
+        )
+
+
+def test_a_cluster_is_up_quickly_and_down_leaves_nothing(new_cluster):
+    cluster = new_cluster()
+    print(f"2 islands of 4 devices up in {cluster.seconds_to_start:.2f} s")
+    assert cluster.seconds_to_start < 15  # the bar is 5 s on a quiet machine
+    assert cluster.get("/healthz") and cluster.get("/readyz")
+    assert len(cluster.executors()) == 2
+    cluster.down()
+    wait_for(lambda: not cluster.processes(), "all processes to end", 20)
+
+
+def test_nothing_outlives_up_when_it_is_killed(new_cluster):
+    cluster = new_cluster()
+    launcher = cluster.status()["launcher_pid"]
+    os.kill(int(launcher), signal.SIGKILL)
+    wait_for(lambda: not cluster.processes(), "all processes to end", 30)
+
+
+def test_logs_are_json_lines_that_say_who_speaks(cluster):
+    text = cluster.logs()
+    assert '"component"' in text, text[:2000]
+
+
+def test_a_run_leaves_no_file_descriptors_or_threads(cluster):
+    def held():
+        sums = {}
+        for process in cluster.processes():
+            folder = pathlib.Path(f"/proc/{process.pid}")
+            sums[process.pid] = (
+                len(list((folder / "fd").iterdir())), len(list((folder / "task").iterdir()))
+            )
+        return sums
+
+    run = ("--quiet", "--steps", "10")
+    cluster.python(EXAMPLES / "digits_pipeline.py", *run)
+    before = held()
+    for _ in range(2):
+        cluster.python(EXAMPLES / "digits_pipeline.py", *run)
+
+    def settled():
+        after = held()
+        return all(
+            after[pid][0] <= before[pid][0] + 2 and after[pid][1] <= before[pid][1] + 2
+            for pid in before
+        )
+
+    wait_for(settled, f"file descriptors and threads to return to {before}; now {held()}", 30)

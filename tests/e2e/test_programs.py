@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain JAX programs with their own assertions, on the cluster; and on JAX's CPU backend, so that
+a program which asserts something wrong of JAX is told apart from a fault of the cluster."""
+
+import pytest
+
+from cluster import PROGRAMS, cpu_environment, run_python
+
+ON_BOTH = [
+    "transforms", "sharding", "collectives", "between_islands", "donation", "random_numbers",
+    "fetching",
+]
+
+
+@pytest.mark.parametrize("name", ON_BOTH)
+def test_program_runs_on_the_cluster(cluster, name):
+    cluster.python(PROGRAMS / f"{name}.py")
+
+
+@pytest.mark.parametrize("name", ON_BOTH)
+def test_program_is_right_about_jax(name):
+    run_python(PROGRAMS / f"{name}.py", env=cpu_environment())
+
+
+def test_a_jit_over_two_islands_is_refused_with_their_names_and_the_way_out(cluster):
+    done = cluster.python(PROGRAMS / "crosses_islands.py")
+    (line,) = [l for l in done.stdout.splitlines() if l.startswith(("REFUSED", "RAN"))]
+    assert line.startswith("REFUSED"), line
+    for island in cluster.status()["islands"]:
+        assert island["name"] in line, f"island {island['name']} is not named in: {line}"
+    assert "device_put" in line
+
+
+def test_jax_sees_every_device_with_its_island(cluster):
+    done = cluster.python(
+        "-c",
+        "import jax, fairway\n"
+        "print([[d.id for d in group] for group in fairway.islands()])\n"
+        "print([d.slice_index for d in jax.devices()], jax.default_backend())\n"
+        "print(jax.devices('cpu')[0].client is not jax.devices()[0].client)\n",
+    )
+    assert done.stdout.splitlines() == [
+        "[[0, 1, 2, 3], [4, 5, 6, 7]]", "[0, 0, 0, 0, 1, 1, 1, 1] cpu", "True",
+    ]
+
+
+def test_connect_from_code_needs_no_environment(cluster):
+    from cluster import clean_environment
+
+    done = run_python(
+        "-c",
+        f"import fairway; fairway.connect('{cluster.address}')\n"
+        "import jax; print(len(jax.devices()), float(jax.numpy.ones(3).sum()))",
+        env=clean_environment(),
+    )
+    assert done.stdout.split() == ["8", "3.0"]
+
+
+def test_the_plain_proxy_platform_works_as_documented(cluster):
+    from cluster import clean_environment
+
+    done = run_python(
+        "-c", "import jax; print(len(jax.devices()), float(jax.numpy.ones(3).sum()))",
+        env=clean_environment(
+            JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.address}"
+        ),
+    )
+    assert done.stdout.split() == ["8", "3.0"]

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job: unmodified JAX trains on two islands through one controller."""
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from cluster import EXAMPLES, cpu_environment, run_python
+
+PIPELINE = EXAMPLES / "digits_pipeline.py"
+DATA_PARALLEL = EXAMPLES / "digits_data_parallel.py"
+
+
+def report(run, script, path, *arguments):
+    run(script, "--json", path, *arguments)
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory):
+    """script -> its report on JAX's own CPU backend with 8 devices."""
+    folder = tmp_path_factory.mktemp("cpu")
+    done = {}
+
+    def run(script):
+        if script not in done:
+            done[script] = report(
+                lambda *a: run_python(*a, env=cpu_environment()), script, folder / script.stem
+            )
+        return done[script]
+
+    return run
+
+
+class GangWatch(threading.Thread):
+    """Reads each island's launched gangs a few times a second, with the time of the reading."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster, self.readings, self.ended = cluster, [], threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.1):
+            now = time.monotonic()
+            by_island = self.cluster.metrics().by("fairway_gangs_launched_total", "island")
+            self.readings.append((now, by_island))
+
+    def finish(self):
+        self.ended.set()
+        self.join()
+
+    def busy_seconds(self, island):
+        """Whole seconds of the clock in which the island's count grew."""
+        busy = set()
+        for (_, before), (now, after) in zip(self.readings, self.readings[1:]):
+            if after.get(island, 0) > before.get(island, 0):
+                busy.add(int(now))
+        return busy
+
+
+def assert_same_losses(ours, theirs):
+    first, reference = np.array(ours["losses"][:100]), np.array(theirs["losses"][:100])
+    assert len(first) == 100
+    worst = np.max(np.abs(first - reference) / np.abs(reference))
+    print(f"largest relative difference of the first 100 losses: {worst:.2e}")
+    assert worst <= 1e-5
+
+
+def test_the_pipeline_learns_on_two_islands_as_it_does_on_the_cpu(cluster, on_cpu, tmp_path):
+    before = cluster.metrics()
+    watch = GangWatch(cluster)
+    watch.start()
+    try:
+        ours = report(cluster.python, PIPELINE, tmp_path / "cluster.json")
+    finally:
+        watch.finish()
+    after = cluster.metrics()
+
+    assert ours["accuracy"] >= 0.97
+    assert_same_losses(ours, on_cpu(PIPELINE))
+
+    def grown(name, **labels):
+        return after.total(name, **labels) - before.total(name, **labels)
+
+    # Executor to executor: the activations one way, the gradients the other, and nothing else.
+    moved = {
+        (labels["from_island"], labels["to_island"]): value
+        for name, labels, value in after.samples if name == "fairway_transferred_bytes_total"
+    }
+    for name, labels, value in before.samples:
+        if name == "fairway_transferred_bytes_total":
+            moved[labels["from_island"], labels["to_island"]] -= value
+    across = sorted(value for (a, b), value in moved.items() if a != b and value)
+    assert across == sorted(ours["crossed_bytes"].values())
+
+    # Through the controller: what the script uploads (its data, and two scalars that seed the
+    # parameters) and fetches (losses, predictions), and nothing of what crosses.
+    uploaded, fetched = grown("fairway_uploaded_bytes_total"), grown("fairway_fetched_bytes_total")
+    assert ours["uploaded_bytes"] <= uploaded <= ours["uploaded_bytes"] + 1024
+    assert fetched <= 4 * ours["steps"] + 360 * 4 + 1024
+
+    # Both islands work at the same time: no second in which only one of them launches gangs,
+    # but for the first and the last.
+    first, second = sorted(after.by("fairway_gangs_launched_total", "island"))
+    both = watch.busy_seconds(first) & watch.busy_seconds(second)
+    either = watch.busy_seconds(first) | watch.busy_seconds(second)
+    assert both, f"no second in which both islands launched gangs: {watch.readings}"
+    assert len(either - both) <= 2, f"{sorted(both)} of {sorted(either)}"
+
+
+def test_data_parallel_training_learns_on_one_island(cluster, on_cpu, tmp_path):
+    before = cluster.metrics()
+    ours = report(cluster.python, DATA_PARALLEL, tmp_path / "cluster.json")
+    assert ours["accuracy"] >= 0.97
+    assert_same_losses(ours, on_cpu(DATA_PARALLEL))
+    busy = [
+        island
+        for island, count in cluster.metrics().by("fairway_gangs_launched_total", "island").items()
+        if count > before.by("fairway_gangs_launched_total", "island").get(island, 0)
+    ]
+    assert len(busy) == 1
