@@ -323,7 +323,7 @@ void Launcher::StopAll() {
 }
 
 std::string Launcher::Summary() const {
-  std::string out = fmt::format("controller  {}:{} (pid {}), status page http://{}:{}\n", options_.bind,
+  std::string out = fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
                                 options_.port, controller_.pid, options_.bind, http_port_);
   for (size_t i = 0; i < workers_.size(); ++i) {
     out += fmt::format("island{}     worker {} (pid {}), {} devices\n", i, workers_[i].name, workers_[i].pid,

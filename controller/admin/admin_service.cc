@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/admin/admin_service.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "controller/admin/log_files.h"
+#include "fairway/v1/admin.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kDefaultLines = 100;
+constexpr int kMaxLines = 100000;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
+}
+
+// Streams lines it was given; owns itself.
+class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
+ public:
+  // From any thread, once.
+  void Begin(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
+    if (!lines.ok()) return Finish(ToGrpc(lines.status()));
+    lines_ = *std::move(lines);
+    Next();
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      Next();
+    } else {
+      Finish(grpc::Status::CANCELLED);
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Next() {
+    if (next_ == lines_.size()) return Finish(grpc::Status::OK);
+    line_.set_process(std::move(lines_[next_].first));
+    line_.set_line(std::move(lines_[next_].second));
+    ++next_;
+    StartWrite(&line_);
+  }
+
+  std::vector<std::pair<std::string, std::string>> lines_;
+  size_t next_ = 0;
+  v1::LogLine line_;
+};
+
+class Implementation final : public AdminService, private v1::Admin::CallbackService {
+ public:
+  explicit Implementation(AdminHooks hooks) : hooks_(std::move(hooks)) {}
+
+  void Register(grpc::ServerBuilder* builder) override { builder->RegisterService(this); }
+
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
+                                      v1::GetStatusResponse* response) override {
+    auto* const reactor = context->DefaultReactor();
+    hooks_.loop->Post("admin GetStatus", [this, reactor, response] {
+      *response = ToStatusResponse(hooks_.snapshot());
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext*,
+                                                 const v1::GetLogsRequest* request) override {
+    auto* const stream = new LogStream;
+    int lines = request->max_lines() <= 0 ? kDefaultLines : request->max_lines();
+    lines = std::min(lines, kMaxLines);
+    hooks_.disk->Run([stream, directory = hooks_.log_dir, process = request->process(), lines] {
+      stream->Begin(ReadLogs(directory, process, lines));
+    });
+    return stream;
+  }
+
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const v1::ShutdownRequest*,
+                                     v1::ShutdownResponse* response) override {
+    auto* const reactor = context->DefaultReactor();
+    hooks_.loop->Post("admin Shutdown", [this, reactor, response] {
+      const ControllerSnapshot snapshot = hooks_.snapshot();
+      response->set_controller_pid(snapshot.controller_pid);
+      response->set_launcher_pid(snapshot.launcher_pid);
+      reactor->Finish(grpc::Status::OK);
+      hooks_.shutdown();
+    });
+    return reactor;
+  }
+
+ private:
+  const AdminHooks hooks_;
+};
+
+void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from, v1::Executor* to) {
+  to->set_id(from.id.value);
+  to->set_worker(from.spec.worker);
+  to->set_island(from.spec.island);
+  to->set_up(from.up);
+  to->set_incarnation(from.spec.incarnation.value);
+  to->set_platform(from.spec.platform_name);
+  to->set_device_kind(from.spec.device_kind);
+  to->set_last_error(from.last_error);
+  to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
+  if (const auto it = snapshot.executor_fetches.find(from.id); it != snapshot.executor_fetches.end()) {
+    to->set_executor_fetches(it->second);
+  }
+  for (const DeviceUsage& usage : snapshot.usage) {
+    if (usage.executor != from.id) continue;
+    v1::Device* const device = to->add_devices();
+    device->set_id(usage.device.value);
+    device->set_local_ordinal(usage.local_ordinal);
+    device->set_memory_used(usage.used);
+    device->set_memory_limit(usage.limit);
+  }
+}
+
+}  // namespace
+
+v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
+  v1::GetStatusResponse out;
+  out.set_version(snapshot.version);
+  out.set_incarnation(snapshot.incarnation.value);
+  out.set_host(snapshot.host);
+  out.set_controller_pid(snapshot.controller_pid);
+  out.set_launcher_pid(snapshot.launcher_pid);
+  out.set_uptime_ms(snapshot.uptime_ms);
+  out.set_http_address(snapshot.http_address);
+  out.set_link_address(snapshot.link_address);
+  out.set_log_dir(snapshot.log_dir);
+  for (const IslandStatus& from : snapshot.islands) {
+    v1::Island* const to = out.add_islands();
+    to->set_id(from.id.value);
+    to->set_name(from.name);
+    to->set_up(from.up);
+    to->set_epoch(from.epoch);
+    to->set_gangs_launched(from.gangs_launched);
+    to->set_queued(from.queued);
+    to->set_prepared(from.prepared);
+    to->set_in_flight(from.in_flight);
+  }
+  for (const ExecutorStatus& executor : snapshot.executors) FillExecutor(snapshot, executor, out.add_executors());
+  v1::Counts* const counts = out.mutable_counts();
+  counts->set_sessions(snapshot.counts.sessions);
+  counts->set_arrays(snapshot.counts.arrays);
+  counts->set_shard_groups(snapshot.counts.groups);
+  counts->set_nodes_unfinished(snapshot.counts.nodes);
+  counts->set_executables(snapshot.counts.executables);
+  counts->set_compilations(snapshot.compilations);
+  counts->set_compile_cache_hits(snapshot.compile_cache_hits);
+  counts->set_inline_fetches(snapshot.counts.inline_hits);
+  counts->set_executor_fetches(snapshot.counts.executor_fetches);
+  counts->set_uploaded_bytes(snapshot.uploaded_bytes);
+  counts->set_fetched_bytes(snapshot.fetched_bytes);
+  return out;
+}
+
+std::unique_ptr<AdminService> MakeAdminService(AdminHooks hooks) {
+  return std::make_unique<Implementation>(std::move(hooks));
+}
+
+}  // namespace fairway

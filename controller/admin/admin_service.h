@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Admin service (proto/fairway/v1/admin.proto): gRPC calls become questions to the event loop.
+#ifndef FAIRWAY_CONTROLLER_ADMIN_ADMIN_SERVICE_H_
+#define FAIRWAY_CONTROLLER_ADMIN_ADMIN_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "async/blocking_pool.h"
+#include "async/event_loop.h"
+#include "controller/daemon/snapshot.h"
+#include "fairway/v1/admin.pb.h"
+
+namespace grpc {
+class ServerBuilder;
+}
+
+namespace fairway {
+
+struct AdminHooks {
+  EventLoop* loop = nullptr;
+  BlockingPool* disk = nullptr;                    // reads log files
+  std::function<ControllerSnapshot()> snapshot;    // called in the loop
+  std::function<void()> shutdown;                  // called in the loop, after the answer was made
+  std::string log_dir;                             // empty: none
+};
+
+class AdminService {
+ public:
+  virtual ~AdminService() = default;
+  virtual void Register(grpc::ServerBuilder* builder) = 0;
+};
+
+// The gRPC server must have ended before the service, the loop and the pool do.
+std::unique_ptr<AdminService> MakeAdminService(AdminHooks hooks);
+
+// The answer to GetStatus.
+v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_ADMIN_ADMIN_SERVICE_H_

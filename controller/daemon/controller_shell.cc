@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/controller_shell.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <variant>
+
+#include <spdlog/spdlog.h>
+
+#include "base/config.h"
+#include "controller/daemon/metrics.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A process's death is known with its cause within this time of the first sign of it: the hub's wait for the supervisor
+// and the way of the news.
+constexpr milliseconds kCauseWait{1500};
+
+Incarnation RandomIncarnation() {
+  std::random_device device;
+  uint64_t value = 0;
+  while (value == 0) value = (uint64_t{device()} << 32) | device();
+  return Incarnation(value);
+}
+
+std::string HostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string HostPort(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+// What a peer says when it cannot reach another process, or finds its successor there.
+bool IsUnreachable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
+
+uint64_t InlineBytes(const Command& command) {
+  uint64_t bytes = 0;
+  if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
+    for (const ShardSource& source : receive->sources) {
+      if (source.bytes != nullptr) bytes += source.bytes->size();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControllerShell>> ControllerShell::Start(EventLoop& loop, ControllerOptions options) {
+  std::unique_ptr<ControllerShell> shell(new ControllerShell(loop, std::move(options)));
+  FAIRWAY_RETURN_IF_ERROR(shell->Listen());
+  return shell;
+}
+
+ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
+    : loop_(loop), options_(std::move(options)), incarnation_(RandomIncarnation()), started_(Clock::now()),
+      alive_(std::make_shared<bool>(true)), host_(HostName()),
+      cluster_(std::make_unique<Cluster>(options_.cluster, this)),
+      compiler_(std::make_unique<CompileService>(cluster_.get(), this)) {}
+
+ControllerShell::~ControllerShell() { *alive_ = false; }
+
+absl::Status ControllerShell::Listen() {
+  auto data = MakeTcpDataPlane(
+      loop_, HostPort(options_.bind, options_.data_port), options_.bind, incarnation_,
+      [this](PullRequest request, DataPlane::Answer answer) { Serve(request, std::move(answer)); });
+  if (!data.ok()) return Annotate(data.status(), fmt::format("--data-port={}", options_.data_port));
+  data_plane_ = *std::move(data);
+  const std::string endpoint = data_plane_->endpoint();
+  const std::string port = endpoint.substr(endpoint.rfind(':') + 1);
+  data_port_ = std::stoi(port);
+
+  WorkerHubOptions hub;
+  hub.controller = incarnation_;
+  hub.data_endpoint = ":" + port;
+  hub.deadline = options_.executor_deadline;
+  WorkerHubEvents* const events = this;
+  hub_ = std::make_unique<WorkerHub>(loop_, hub, events);
+  auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
+                          [this](std::unique_ptr<Link> link) { hub_->Accept(std::move(link)); });
+  if (!server.ok()) return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
+  link_server_ = *std::move(server);
+  Tick();
+  return absl::OkStatus();
+}
+
+void ControllerShell::Tick() {
+  const auto interval = std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
+  loop_.PostAfter(interval, "controller tick", [this, alive = alive_] {
+    if (!*alive) return;
+    hub_->Tick();
+    const auto now = Clock::now();
+    ReleaseHeld(now);
+    cluster_->Tick(std::chrono::duration_cast<milliseconds>(now - started_).count());
+    WatchIslands();
+    Tick();
+  });
+}
+
+void ControllerShell::WatchIslands() {
+  const auto now = Clock::now();
+  size_t up = 0;
+  for (const IslandStatus& island : cluster_->Islands()) {
+    if (island.up) {
+      ++up;
+      down_since_.erase(island.id);
+      given_up_.erase(island.id);
+      continue;
+    }
+    const auto since = down_since_.emplace(island.id, now).first->second;
+    if (now - since < options_.island_timeout || !given_up_.insert(island.id).second) continue;
+    std::string last_error;
+    for (const ExecutorStatus& executor : cluster_->Executors()) {
+      if (executor.island == island.id && !executor.up) last_error = executor.last_error;
+    }
+    spdlog::warn("{} is given up: down for {}", island.name, FormatDuration(options_.island_timeout));
+    cluster_->IslandGivenUp(island.id, Error(absl::StatusCode::kUnavailable, "{} did not come back within {}{}{}",
+                                             island.name, FormatDuration(options_.island_timeout),
+                                             last_error.empty() ? "" : ": ", last_error));
+  }
+  if (up == islands_up_) return;
+  islands_up_ = up;
+  if (on_islands_) on_islands_(up);
+}
+
+// ---- Workers ---------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spec) {
+  auto id = cluster_->ExecutorUp(spec);
+  if (id.ok()) {
+    loop_.Post("islands", [this, alive = alive_] {
+      if (*alive) WatchIslands();
+    });
+  }
+  return id;
+}
+
+void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
+  held_reports_.erase(executor);
+  cluster_->ExecutorLost(executor, cause);
+  ReleaseHeld(Clock::time_point::max());
+  WatchIslands();
+}
+
+void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
+  const auto held = held_reports_.find(executor);
+  const bool unreachable = std::any_of(report.failures.begin(), report.failures.end(),
+                                       [](const Report::Failure& f) { return IsUnreachable(f.status); });
+  if (held == held_reports_.end() && !unreachable) {
+    return cluster_->OnReport(executor, incarnation, std::move(report));
+  }
+  HeldReports& queue = held_reports_[executor];
+  if (queue.reports.empty()) queue.due = Clock::now() + kCauseWait;
+  queue.reports.push_back({incarnation, std::move(report)});
+}
+
+void ControllerShell::ReleaseHeld(Clock::time_point due_until) {
+  std::map<ExecutorId, HeldReports> reports;
+  for (auto it = held_reports_.begin(); it != held_reports_.end();) {
+    if (it->second.due <= due_until) {
+      reports.insert(held_reports_.extract(it++));
+    } else {
+      ++it;
+    }
+  }
+  for (auto& [executor, queue] : reports) {
+    for (HeldReport& held : queue.reports) cluster_->OnReport(executor, held.incarnation, std::move(held.report));
+  }
+  std::vector<HeldPull> pulls;
+  const auto due = std::stable_partition(held_pulls_.begin(), held_pulls_.end(),
+                                         [&](const HeldPull& pull) { return pull.due > due_until; });
+  pulls.assign(std::make_move_iterator(due), std::make_move_iterator(held_pulls_.end()));
+  held_pulls_.erase(due, held_pulls_.end());
+  for (HeldPull& pull : pulls) cluster_->FetchArrived(pull.transfer, pull.error);
+}
+
+// ---- ClusterActions --------------------------------------------------------------------------------------------------
+
+void ControllerShell::Send(ExecutorId executor, Command command) {
+  inline_uploaded_bytes_ += InlineBytes(command);
+  hub_->Send(executor, std::move(command));
+}
+
+void ControllerShell::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {
+  uploads_[transfer] = std::move(blobs);
+}
+
+void ControllerShell::WithdrawUpload(TransferId transfer) { uploads_.erase(transfer); }
+
+void ControllerShell::Serve(PullRequest request, DataPlane::Answer answer) {
+  const auto it = uploads_.find(request.transfer);
+  if (it == uploads_.end() || request.index < 0 || static_cast<size_t>(request.index) >= it->second.size() ||
+      it->second[static_cast<size_t>(request.index)] == nullptr) {
+    return answer(Error(absl::StatusCode::kNotFound, "the controller has no shard {} of transfer {} (any more)",
+                        request.index, request.transfer));
+  }
+  const BytesRef& blob = it->second[static_cast<size_t>(request.index)];
+  answer(DataView{blob->view(), blob});
+}
+
+void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) {
+  ++executor_fetches_[executor];
+  const ExecutorSpec* const spec = hub_->Spec(executor);
+  if (spec == nullptr || !hub_->Connected(executor)) {
+    // Its loss is on its way to the core, with the cause.
+    held_pulls_.push_back({transfer, Error(absl::StatusCode::kUnavailable, "the executor is not connected"),
+                           Clock::now() + kCauseWait});
+    return;
+  }
+  PullRequest request;
+  request.transfer = transfer;
+  request.index = index;
+  data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
+                    [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
+                      if (!*alive) return;
+                      if (blob.ok()) return cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
+                      if (!IsUnreachable(blob.status())) return cluster_->FetchArrived(transfer, blob.status());
+                      held_pulls_.push_back({transfer, blob.status(), Clock::now() + kCauseWait});
+                    });
+}
+
+void ControllerShell::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  if (answers_.watched) answers_.watched(session, token, std::move(status));
+}
+
+void ControllerShell::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  if (answers_.fetched) answers_.fetched(session, token, std::move(bytes));
+}
+
+// ---- CompileBackend --------------------------------------------------------------------------------------------------
+
+void ControllerShell::Compile(IslandId island, std::string program, v1::CompileOptions options,
+                              std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  for (const IslandStatus& status : cluster_->Islands()) {
+    if (status.id == island) return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
+  }
+  loop_.Post("no island", [island, done = std::move(done)] {
+    done(Error(absl::StatusCode::kNotFound, "there is no island {}", island));
+  });
+}
+
+// ---- Looking ---------------------------------------------------------------------------------------------------------
+
+ControllerSnapshot ControllerShell::Snapshot() const {
+  ControllerSnapshot out;
+  out.version = FAIRWAY_VERSION;
+  out.incarnation = incarnation_;
+  out.host = host_;
+  out.controller_pid = ::getpid();
+  out.launcher_pid = options_.launcher_pid;
+  out.uptime_ms = std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
+  out.http_address = http_address_;
+  out.link_address = HostPort(options_.bind, link_server_->port());
+  out.log_dir = options_.log_dir;
+  out.counts = cluster_->counts();
+  out.islands = cluster_->Islands();
+  out.executors = cluster_->Executors();
+  out.usage = cluster_->Usage();
+  out.supervisors = hub_->Supervisors();
+  out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
+  for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
+  out.executor_fetches = executor_fetches_;
+  out.transferred_bytes = hub_->transferred_bytes();
+  out.compilations = compiler_->compilations();
+  out.compile_cache_hits = compiler_->cache_hits();
+  out.open_fds = CountOpenFds();
+  out.threads = CountThreads();
+  return out;
+}
+
+}  // namespace fairway

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The doing side of the controller: connects the pure core (controller/cluster) with workers, with the data plane and
+// with time. Front doors use cluster() and compiler().
+#ifndef FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
+#define FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "async/event_loop.h"
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/daemon/snapshot.h"
+#include "controller/daemon/worker_hub.h"
+#include "transport/data_plane.h"
+#include "transport/link.h"
+
+namespace fairway {
+
+struct ControllerOptions {
+  std::string bind = "127.0.0.1";
+  int link_port = 0;  // 0: any free one
+  int data_port = 0;
+  std::chrono::milliseconds executor_deadline{10000};
+  std::chrono::milliseconds island_timeout{60000};
+  std::string log_dir;
+  int64_t launcher_pid = 0;
+  ClusterOptions cluster;
+};
+
+// Loop-confined.
+class ControllerShell final : public ClusterActions, public CompileBackend, private WorkerHubEvents {
+ public:
+  // The core's answers to Watch, WatchNode and Fetch, for the door that asked. Called from inside the core's operations.
+  struct Answers {
+    std::function<void(SessionId, uint64_t token, absl::Status)> watched;
+    std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
+  };
+
+  // Listens for workers. ALREADY_EXISTS: a port is taken; the text names flag and port.
+  static absl::StatusOr<std::unique_ptr<ControllerShell>> Start(EventLoop& loop, ControllerOptions options);
+  ~ControllerShell() override;
+
+  Cluster& cluster() { return *cluster_; }
+  CompileService& compiler() { return *compiler_; }
+  void set_answers(Answers answers) { answers_ = std::move(answers); }
+  // `changed` is called with the number of islands that are up, whenever it has changed.
+  void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
+  void set_http_address(std::string address) { http_address_ = std::move(address); }
+
+  // Tells all workers to stop.
+  void StopWorkers(const std::string& reason) { hub_->StopWorkers(reason); }
+
+  int link_port() const { return link_server_->port(); }
+  int data_port() const { return data_port_; }
+  size_t islands_up() const { return islands_up_; }
+  ControllerSnapshot Snapshot() const;
+
+  // ClusterActions
+  void Send(ExecutorId executor, Command command) override;
+  void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
+  void WithdrawUpload(TransferId transfer) override;
+  void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
+  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+
+  // CompileBackend
+  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+               std::function<void(absl::StatusOr<CompiledCode>)> done) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  ControllerShell(EventLoop& loop, ControllerOptions options);
+  absl::Status Listen();
+
+  // WorkerHubEvents
+  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
+  void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
+  void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
+
+  void Tick();
+  void WatchIslands();
+  void Serve(PullRequest request, DataPlane::Answer answer);
+
+  // When a process dies, others may report "cannot reach it" before its own death is known with its cause. Such
+  // failures are held back, in order, until a loss was declared or kCauseWait has passed.
+  struct HeldReport {
+    Incarnation incarnation;
+    Report report;
+  };
+  struct HeldPull {
+    TransferId transfer;
+    absl::Status error;
+    Clock::time_point due;
+  };
+  struct HeldReports {
+    Clock::time_point due;
+    std::deque<HeldReport> reports;
+  };
+  void ReleaseHeld(Clock::time_point due_until);
+
+  EventLoop& loop_;
+  const ControllerOptions options_;
+  const Incarnation incarnation_;
+  const Clock::time_point started_;
+  std::shared_ptr<bool> alive_;
+  std::string host_;
+  std::string http_address_;
+  int data_port_ = 0;
+
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<WorkerHub> hub_;
+  std::unique_ptr<CompileService> compiler_;
+  std::unique_ptr<DataPlane> data_plane_;
+  std::unique_ptr<LinkServer> link_server_;
+  Answers answers_;
+  std::function<void(size_t)> on_islands_;
+
+  std::map<TransferId, std::vector<BytesRef>> uploads_;
+  std::map<ExecutorId, HeldReports> held_reports_;
+  std::vector<HeldPull> held_pulls_;
+  std::map<IslandId, Clock::time_point> down_since_;
+  std::set<IslandId> given_up_;
+  size_t islands_up_ = 0;
+  uint64_t inline_uploaded_bytes_ = 0;
+  std::map<ExecutorId, uint64_t> executor_fetches_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_

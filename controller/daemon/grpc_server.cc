@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/grpc_server.h"
+
+#include <sys/socket.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+namespace fairway {
+namespace {
+
+// Programs of 20 MB exist; bulk data comes in chunks of its own.
+constexpr int kMaxReceiveBytes = 256 << 20;
+
+// Why gRPC could not bind: it only logs the reason.
+absl::Status BindError(const std::string& host, int port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int result = -1;
+  int error = EINVAL;
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (v6) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(static_cast<uint16_t>(port));
+    if (::inet_pton(AF_INET6, host.c_str(), &address.sin6_addr) == 1) {
+      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+      error = errno;
+    }
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1) {
+      result = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+      error = errno;
+    }
+  }
+  ::close(fd);
+  if (result != 0 && error == EADDRINUSE) return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
+  if (result == 0) return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
+  return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port, std::strerror(error));
+}
+
+class Server final : public GrpcServer {
+ public:
+  Server(std::unique_ptr<grpc::Server> server, int port) : server_(std::move(server)), port_(port) {}
+  int port() const override { return port_; }
+  void SetServing(bool serving) override { server_->GetHealthCheckService()->SetServingStatus(serving); }
+  void Shutdown(std::chrono::milliseconds grace) override {
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    server_->Wait();
+  }
+
+ private:
+  const std::unique_ptr<grpc::Server> server_;
+  const int port_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
+                                                              const std::vector<Registration>& registrations) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  grpc::ServerBuilder builder;
+  int bound = 0;
+  builder.AddListeningPort(fmt::format("{}:{}", literal, port), grpc::InsecureServerCredentials(), &bound);
+  // Or two controllers would share one port, each getting some of the clients.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  for (const Registration& registration : registrations) registration(&builder);
+  auto server = builder.BuildAndStart();
+  if (server == nullptr || bound == 0) return BindError(host, port);
+  return std::make_unique<Server>(std::move(server), bound);
+}
+
+}  // namespace fairway

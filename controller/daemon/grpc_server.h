@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's gRPC server: the services given, grpc.health.v1 and reflection.
+#ifndef FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
+#define FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace grpc {
+class ServerBuilder;
+}
+
+namespace fairway {
+
+class GrpcServer {
+ public:
+  using Registration = std::function<void(grpc::ServerBuilder*)>;
+
+  // Each of `registrations` adds a service, which outlives the server. ALREADY_EXISTS: the port is taken.
+  // `port` 0: any free one.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& host, int port,
+                                                           const std::vector<Registration>& registrations);
+  virtual ~GrpcServer() = default;
+  virtual int port() const = 0;
+  // What grpc.health.v1 says of the whole server. Thread-safe.
+  virtual void SetServing(bool serving) = 0;
+  // Refuses new calls, cancels those that have not ended after `grace`, and waits. Blocks: not in the loop, which must
+  // run meanwhile.
+  virtual void Shutdown(std::chrono::milliseconds grace) = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_

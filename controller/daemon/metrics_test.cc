@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+ControllerSnapshot Example() {
+  ControllerSnapshot s;
+  s.islands.push_back({.id = IslandId(1), .name = "island\"0", .up = true, .gangs_launched = 7});
+  ExecutorStatus executor{.id = ExecutorId(1), .island = IslandId(1), .spec = {}, .up = true, .last_error = {}};
+  executor.spec.worker = "w0";
+  s.executors.push_back(executor);
+  s.usage.push_back({.device = DeviceId(5), .island = IslandId(1), .executor = ExecutorId(1), .local_ordinal = 3,
+                     .used = 4096});
+  s.executor_fetches[ExecutorId(1)] = 2;
+  s.transferred_bytes[{"a", "b"}] = 99;
+  s.uploaded_bytes = 11;
+  s.counts.sessions = 3;
+  s.counts.inline_hits = 13;
+  return s;
+}
+
+TEST(MetricsTest, WritesValuesWithEscapedLabels) {
+  const std::string text = MetricsText(Example());
+  EXPECT_THAT(text, HasSubstr("# TYPE fairway_uploaded_bytes_total counter\nfairway_uploaded_bytes_total 11\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_inline_fetches_total 13\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_sessions 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_transferred_bytes_total{from_island=\"a\",to_island=\"b\"} 99\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executor_up{island=\"island\\\"0\",worker=\"w0\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_device_memory_used_bytes{island=\"island\\\"0\",device=\"w0/3\"} 4096\n"));
+}
+
+TEST(MetricsTest, EveryLineIsACommentOrASample) {
+  std::string text = MetricsText(Example());
+  ASSERT_EQ(text.back(), '\n');
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("# HELP fairway_") || line.starts_with("# TYPE fairway_")) continue;
+    EXPECT_TRUE(line.starts_with("fairway_")) << line;
+    const std::string value = line.substr(line.rfind(' ') + 1);
+    EXPECT_FALSE(value.empty()) << line;
+    EXPECT_EQ(value.find_first_not_of("0123456789.e+-"), std::string::npos) << line;
+  }
+}
+
+TEST(MetricsTest, CountsDescriptorsAndThreads) {
+  const int before = CountOpenFds();
+  const int fd = ::open("/dev/null", O_RDONLY);
+  EXPECT_EQ(CountOpenFds(), before + 1);
+  ::close(fd);
+  EXPECT_EQ(CountOpenFds(), before);
+  EXPECT_GE(CountThreads(), 1);
+}
+
+}  // namespace
+}  // namespace fairway

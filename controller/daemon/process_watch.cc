@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/process_watch.h"
+
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+
+namespace fairway {
+namespace {
+
+class AsioWatch final : public ProcessWatch {
+ public:
+  AsioWatch(EventLoop& loop, int life_fd, std::function<void(int)> on_signal, std::function<void()> on_orphaned)
+      : signals_(loop.io_context(), SIGTERM, SIGINT), life_(loop.io_context()), on_signal_(std::move(on_signal)),
+        on_orphaned_(std::move(on_orphaned)) {
+    WaitForSignal();
+    if (life_fd >= 0) {
+      life_.assign(life_fd);
+      WaitForEnd();
+    }
+  }
+
+ private:
+  void WaitForSignal() {
+    signals_.async_wait([this](const boost::system::error_code& error, int number) {
+      if (error) return;  // `this` is gone
+      on_signal_(number);
+      WaitForSignal();
+    });
+  }
+  void WaitForEnd() {
+    life_.async_read_some(boost::asio::buffer(ignored_), [this](const boost::system::error_code& error, size_t) {
+      if (error == boost::asio::error::operation_aborted) return;  // `this` is gone
+      if (error) return on_orphaned_();
+      WaitForEnd();
+    });
+  }
+
+  boost::asio::signal_set signals_;
+  boost::asio::posix::stream_descriptor life_;
+  std::array<char, 64> ignored_;
+  const std::function<void(int)> on_signal_;
+  const std::function<void()> on_orphaned_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessWatch> ProcessWatch::Start(EventLoop& loop, int life_fd, std::function<void(int)> on_signal,
+                                                  std::function<void()> on_orphaned) {
+  return std::make_unique<AsioWatch>(loop, life_fd, std::move(on_signal), std::move(on_orphaned));
+}
+
+}  // namespace fairway

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a controller looks like at one moment: made in the loop, then turned into metrics and status answers.
+#ifndef FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
+#define FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+
+namespace fairway {
+
+struct ControllerSnapshot {
+  std::string version;
+  Incarnation incarnation;
+  std::string host;
+  int64_t controller_pid = 0;
+  int64_t launcher_pid = 0;  // 0: not started by `fairway up`
+  int64_t uptime_ms = 0;
+  std::string http_address;
+  std::string link_address;
+  std::string log_dir;
+
+  ClusterCounts counts;
+  std::vector<IslandStatus> islands;
+  std::vector<ExecutorStatus> executors;
+  std::vector<DeviceUsage> usage;
+  std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
+
+  // Since the controller's start. Bulk bytes of clients through the controller:
+  uint64_t uploaded_bytes = 0;
+  uint64_t fetched_bytes = 0;
+  std::map<ExecutorId, uint64_t> executor_fetches;
+  // Executor to executor, by the islands' names (from, to).
+  std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes;
+  uint64_t compilations = 0;
+  uint64_t compile_cache_hits = 0;
+
+  int open_fds = 0;
+  int threads = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_

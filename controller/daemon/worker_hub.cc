@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/worker_hub.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
+constexpr int kMaxLogLines = 8;             // of a dead executor, in the error that clients get
+
+double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
+
+}  // namespace
+
+// One connection.
+struct WorkerHub::Peer {
+  uint64_t number = 0;
+  std::unique_ptr<Link> link;
+  Role role = Role::kNew;
+  Clock::time_point heard;
+  std::string worker;
+  ExecutorId executor;
+  std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
+};
+
+// A worker's executor over all its incarnations.
+struct WorkerHub::Executor {
+  enum class State : uint8_t {
+    kUp,
+    kLinkEnded,  // waits until `cause_due` for the supervisor's account
+    kLost,       // the owner knows
+  };
+  ExecutorId id;
+  State state = State::kLost;
+  ExecutorSpec spec;
+  std::string host;
+  int64_t pid = 0;
+  uint64_t peer = 0;
+  Clock::time_point cause_due;
+  std::string link_cause;
+  v1::FromController batch;
+  size_t batch_bytes = 0;
+  bool flush_posted = false;
+};
+
+struct WorkerHub::Supervisor {
+  uint64_t peer = 0;
+  std::string island;
+  std::string host;
+  int64_t pid = 0;
+  bool has_compiler = false;
+};
+
+struct WorkerHub::Compilation {
+  std::string worker;
+  std::function<void(absl::StatusOr<CompiledCode>)> done;
+};
+
+WorkerHub::WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
+                     std::function<Clock::time_point()> now)
+    : loop_(loop), options_(std::move(options)), events_(events), now_(std::move(now)),
+      alive_(std::make_shared<bool>(true)), last_tick_(now_()) {}
+
+WorkerHub::~WorkerHub() { *alive_ = false; }
+
+void WorkerHub::Accept(std::unique_ptr<Link> link) {
+  auto peer = std::make_unique<Peer>();
+  Peer& p = *peer;
+  p.number = next_peer_++;
+  p.link = std::move(link);
+  p.heard = now_();
+  p.link->on_frame = [this, &p](Frame frame) { OnFrame(p, std::move(frame)); };
+  p.link->on_closed = [this, &p](absl::Status status) { OnClosed(p, status); };
+  peers_[p.number] = std::move(peer);
+}
+
+void WorkerHub::Reply(Peer& peer, const v1::FromController& message) {
+  peer.link->Send(PackFrame(message));
+}
+
+void WorkerHub::FencePeer(Peer& peer, const std::string& reason) {
+  v1::FromController message;
+  message.mutable_fence()->set_reason(reason);
+  Reply(peer, message);
+  Finish(peer);
+}
+
+void WorkerHub::Finish(Peer& peer) {
+  if (peer.role == Role::kDone) return;
+  peer.role = Role::kDone;
+  peer.heard = now_();
+  peer.link->Close();
+}
+
+void WorkerHub::OnFrame(Peer& peer, Frame frame) {
+  if (peer.role == Role::kDone) return;
+  peer.heard = now_();
+  v1::ToController message;
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
+    spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(), Text(status));
+    const Role role = peer.role;
+    Finish(peer);
+    if (role == Role::kExecutor) ExecutorLinkEnded(peer, "it sent a malformed message");
+    if (role == Role::kSupervisor) SupervisorEnded(peer);
+    return;
+  }
+  using Kind = v1::ToController::MessageCase;
+  if (peer.role == Role::kNew) return OnFirst(peer, message);
+  const bool executor = peer.role == Role::kExecutor;
+  switch (message.message_case()) {
+    case Kind::kHeartbeat:
+      return OnHeartbeat(peer, message.heartbeat());
+    case Kind::kReport:
+      if (executor) return OnReport(peer, message.report());
+      break;
+    case Kind::kExecutorDied:
+      if (!executor) return OnExecutorDied(peer, message.executor_died());
+      break;
+    case Kind::kCompileResponse:
+      if (!executor) return OnCompileResponse(peer, std::move(*message.mutable_compile_response()));
+      break;
+    case Kind::kRegisterExecutor:
+    case Kind::kRegisterWorker:
+    case Kind::MESSAGE_NOT_SET:
+      break;
+  }
+  spdlog::warn("worker {} sent a message that does not belong on this link; ignored", peer.worker);
+}
+
+void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
+  if (message.has_register_executor()) return OnRegisterExecutor(peer, message.register_executor());
+  if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
+  FencePeer(peer, "the first message on a link must be a registration");
+}
+
+WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
+  for (const auto& [id, executor] : executors_) {
+    if (executor->spec.worker == worker) return executor.get();
+  }
+  return nullptr;
+}
+
+void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
+  if (message.protocol() != kLinkProtocol) {
+    return FencePeer(peer, fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
+                                       "version of both", kLinkProtocol, message.protocol()));
+  }
+  const auto spec = ExecutorSpecFromProto(message.spec());
+  if (!spec.ok()) return FencePeer(peer, Text(spec.status()));
+  if (Executor* old = FindExecutor(spec->worker); old != nullptr && old->state != Executor::State::kLost) {
+    if (old->state == Executor::State::kUp && (old->host != message.host() || old->pid != message.pid())) {
+      return FencePeer(peer, fmt::format("worker '{}' is already connected from host {} (executor pid {}): the name of a "
+                                         "worker must be unique in the cluster", spec->worker, old->host, old->pid));
+    }
+    // The same process anew, before we saw that its old link had ended; or its successor before the cause came.
+    if (old->state == Executor::State::kUp) {
+      const auto it = peers_.find(old->peer);
+      if (it != peers_.end()) Finish(*it->second);
+    }
+    DeclareLost(*old, old->link_cause.empty() ? "it registered anew" : old->link_cause);
+  }
+  const auto id = events_->OnExecutorUp(*spec);
+  if (!id.ok()) return FencePeer(peer, Text(id.status()));
+
+  auto& executor = executors_[*id];
+  if (executor == nullptr) executor = std::make_unique<Executor>();
+  executor->id = *id;
+  executor->state = Executor::State::kUp;
+  executor->spec = *spec;
+  executor->host = message.host();
+  executor->pid = message.pid();
+  executor->peer = peer.number;
+  executor->link_cause.clear();
+  executor->batch.Clear();
+  executor->batch_bytes = 0;
+  peer.role = Role::kExecutor;
+  peer.worker = spec->worker;
+  peer.executor = *id;
+  island_of_endpoint_[spec->data_endpoint] = spec->island;
+
+  v1::FromController reply;
+  auto* const registered = reply.mutable_registered();
+  registered->set_controller_incarnation(options_.controller.value);
+  registered->set_executor(id->value);
+  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
+  registered->set_deadline_ms(options_.deadline.count());
+  registered->set_data_endpoint(options_.data_endpoint);
+  Reply(peer, reply);
+  spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker, spec->island,
+               spec->num_devices, spec->platform_name, message.host(), message.pid());
+}
+
+void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) {
+  if (message.protocol() != kLinkProtocol) {
+    return FencePeer(peer, fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
+                                       "version of both", kLinkProtocol, message.protocol()));
+  }
+  if (message.worker().empty()) return FencePeer(peer, "a worker needs a name");
+  if (const auto it = supervisors_.find(message.worker()); it != supervisors_.end()) {
+    const Supervisor& old = *it->second;
+    if (old.host != message.host() || old.pid != message.pid()) {
+      return FencePeer(peer, fmt::format("worker '{}' is already connected from host {} (pid {}): the name of a worker "
+                                         "must be unique in the cluster; start this one with another --name",
+                                         message.worker(), old.host, old.pid));
+    }
+    const auto old_peer = peers_.find(old.peer);
+    if (old_peer != peers_.end()) {
+      Peer& stale = *old_peer->second;
+      SupervisorEnded(stale);
+      Finish(stale);
+    }
+  }
+  auto& supervisor = supervisors_[message.worker()];
+  supervisor = std::make_unique<Supervisor>();
+  supervisor->peer = peer.number;
+  supervisor->island = message.island();
+  supervisor->host = message.host();
+  supervisor->pid = message.pid();
+  supervisor->has_compiler = message.has_compiler();
+  peer.role = Role::kSupervisor;
+  peer.worker = message.worker();
+
+  v1::FromController reply;
+  auto* const registered = reply.mutable_worker_registered();
+  registered->set_controller_incarnation(options_.controller.value);
+  registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
+  registered->set_deadline_ms(options_.deadline.count());
+  Reply(peer, reply);
+  spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(), message.host(),
+               message.pid(), message.has_compiler() ? ", with a compiler" : "");
+}
+
+milliseconds WorkerHub::HeartbeatInterval() const {
+  return std::clamp(options_.deadline / 10, milliseconds(20), milliseconds(500));
+}
+
+void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
+  v1::FromController reply;
+  reply.mutable_heartbeat_ack()->set_sequence(heartbeat.sequence());
+  Reply(peer, reply);
+  if (peer.role != Role::kExecutor) return;
+  const std::string& here = executors_[peer.executor]->spec.island;
+  for (const auto& pulled : heartbeat.pulled()) {
+    uint64_t& before = peer.pulled[pulled.endpoint()];
+    const auto source = island_of_endpoint_.find(pulled.endpoint());
+    if (source != island_of_endpoint_.end() && pulled.bytes() > before) {
+      transferred_bytes_[{source->second, here}] += pulled.bytes() - before;
+    }
+    before = std::max(before, pulled.bytes());
+  }
+}
+
+void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {
+  auto report = ReportFromProto(message);
+  if (!report.ok()) {
+    spdlog::warn("worker {} sent a bad report: {}", peer.worker, Text(report.status()));
+    Finish(peer);
+    return ExecutorLinkEnded(peer, fmt::format("it sent a bad report ({})", Text(report.status())));
+  }
+  events_->OnReport(peer.executor, Incarnation(message.incarnation()), *std::move(report));
+}
+
+void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
+  const Role role = std::exchange(peer.role, Role::kDone);
+  if (role == Role::kExecutor) {
+    ExecutorLinkEnded(peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)));
+  }
+  if (role == Role::kSupervisor) {
+    SupervisorEnded(peer);
+    spdlog::warn("worker {} is disconnected{}{}", peer.worker, status.ok() ? "" : ": ", Text(status));
+  }
+  // The link may still be on the stack.
+  loop_.Post("remove link", [this, alive = alive_, number = peer.number] {
+    if (*alive) peers_.erase(number);
+  });
+}
+
+void WorkerHub::ExecutorLinkEnded(Peer& peer, const std::string& how) {
+  Executor& executor = *executors_[peer.executor];
+  if (executor.peer != peer.number || executor.state != Executor::State::kUp) return;
+  executor.link_cause = how;
+  if (!supervisors_.contains(peer.worker)) return DeclareLost(executor, how);
+  executor.state = Executor::State::kLinkEnded;
+  executor.cause_due = now_() + options_.cause_wait;
+}
+
+void WorkerHub::SupervisorEnded(Peer& peer) {
+  const auto it = supervisors_.find(peer.worker);
+  if (it == supervisors_.end() || it->second->peer != peer.number) return;
+  supervisors_.erase(it);
+  Executor* const executor = FindExecutor(peer.worker);
+  if (executor != nullptr && executor->state == Executor::State::kLinkEnded) {
+    DeclareLost(*executor, "its worker went away too");
+  }
+  std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
+  for (auto c = compilations_.begin(); c != compilations_.end();) {
+    if (c->second.worker == peer.worker) {
+      failed.push_back(std::move(c->second.done));
+      c = compilations_.erase(c);
+    } else {
+      ++c;
+    }
+  }
+  for (auto& done : failed) {
+    done(Error(absl::StatusCode::kUnavailable, "worker {} went away while it compiled", peer.worker));
+  }
+}
+
+void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
+  std::string what = died.cause().empty() ? "it ended" : died.cause();
+  const int lines = std::min<int>(died.last_lines_size(), kMaxLogLines);
+  if (lines > 0) what += "; the last lines of its log:";
+  for (int i = died.last_lines_size() - lines; i < died.last_lines_size(); ++i) what += "\n  " + died.last_lines(i);
+  Executor* const executor = FindExecutor(peer.worker);
+  if (executor == nullptr || executor->state == Executor::State::kLost ||
+      executor->spec.incarnation.value != died.incarnation()) {
+    spdlog::warn("executor of worker {} ended: {}", peer.worker, what);
+    return;
+  }
+  if (const auto it = peers_.find(executor->peer); it != peers_.end()) Finish(*it->second);
+  DeclareLost(*executor, what);
+}
+
+void WorkerHub::DeclareLost(Executor& executor, const std::string& what) {
+  executor.state = Executor::State::kLost;
+  executor.batch.Clear();
+  executor.batch_bytes = 0;
+  const absl::Status cause = Error(absl::StatusCode::kDataLoss, "the executor of worker {} ({}, host {}, pid {}) was lost: {}",
+                                   executor.spec.worker, executor.spec.island, executor.host, executor.pid, what);
+  spdlog::warn("{}", Text(cause));
+  events_->OnExecutorLost(executor.id, cause);
+}
+
+void WorkerHub::Tick() {
+  const auto now = now_();
+  // If this process was stopped itself, all others look silent.
+  const auto late = now - last_tick_;
+  last_tick_ = now;
+  if (late > options_.deadline / 2) {
+    spdlog::warn("the controller did not run for {:.1f} s; the deadlines of executors begin anew",
+                 std::chrono::duration<double>(late).count());
+    for (const auto& [number, peer] : peers_) peer->heard = now;
+  }
+  std::vector<Peer*> silent;
+  for (const auto& [number, peer] : peers_) {
+    const auto limit = peer->role == Role::kNew ? options_.register_wait : options_.deadline;
+    if (now - peer->heard > limit) silent.push_back(peer.get());
+  }
+  for (Peer* const peer : silent) {
+    const Role role = peer->role;
+    if (role == Role::kDone) {
+      // It was told to go, and does not take the message.
+      peers_.erase(peer->number);
+    } else if (role == Role::kNew) {
+      spdlog::warn("{} did not register; closing the link", peer->link->peer());
+      Finish(*peer);
+    } else if (role == Role::kSupervisor) {
+      spdlog::warn("worker {} was silent for {:.1f} s", peer->worker, Seconds(options_.deadline));
+      SupervisorEnded(*peer);
+      Finish(*peer);
+    } else {
+      const std::string what = fmt::format("it was silent for {:.1f} s (--executor-deadline)", Seconds(options_.deadline));
+      Executor& executor = *executors_[peer->executor];
+      if (const auto it = supervisors_.find(peer->worker); it != supervisors_.end()) {
+        v1::FromController kill;
+        kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
+        kill.mutable_kill_executor()->set_reason(what);
+        Reply(*peers_[it->second->peer], kill);
+      }
+      FencePeer(*peer, "declared lost: " + what);
+      DeclareLost(executor, what);
+    }
+  }
+  for (const auto& [id, executor] : executors_) {
+    if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
+      DeclareLost(*executor, executor->link_cause);
+    }
+  }
+}
+
+void WorkerHub::Send(ExecutorId id, Command command) {
+  const auto it = executors_.find(id);
+  if (it == executors_.end() || it->second->state != Executor::State::kUp) return;
+  Executor& executor = *it->second;
+  v1::Command message;
+  ToProto(command, &message);
+  const size_t bytes = message.ByteSizeLong();
+  if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
+  *executor.batch.mutable_commands()->add_commands() = std::move(message);
+  executor.batch_bytes += bytes;
+  if (executor.flush_posted) return;
+  executor.flush_posted = true;
+  loop_.Post("send commands", [this, alive = alive_, &executor] {
+    if (!*alive) return;
+    executor.flush_posted = false;
+    Flush(executor);
+  });
+}
+
+void WorkerHub::Flush(Executor& executor) {
+  if (executor.state != Executor::State::kUp || executor.batch_bytes == 0) return;
+  executor.batch.mutable_commands()->set_incarnation(executor.spec.incarnation.value);
+  const auto it = peers_.find(executor.peer);
+  if (it != peers_.end()) Reply(*it->second, executor.batch);
+  executor.batch.Clear();
+  executor.batch_bytes = 0;
+}
+
+void WorkerHub::Compile(const std::string& island, std::string program, v1::CompileOptions options,
+                        std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  std::map<std::string, int> load;
+  for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
+  std::string best;
+  for (const auto& [worker, supervisor] : supervisors_) {
+    if (supervisor->island != island || !supervisor->has_compiler) continue;
+    if (best.empty() || load[worker] < load[best]) best = worker;
+  }
+  if (best.empty()) {
+    loop_.Post("no compiler", [island, done = std::move(done)] {
+      done(Error(absl::StatusCode::kUnavailable, "no worker of {} with a compiler is connected", island));
+    });
+    return;
+  }
+  v1::FromController message;
+  auto* const request = message.mutable_compile_request();
+  const uint64_t id = next_compilation_++;
+  request->set_id(id);
+  request->set_program(std::move(program));
+  *request->mutable_options() = std::move(options);
+  compilations_[id] = {best, std::move(done)};
+  Reply(*peers_[supervisors_[best]->peer], message);
+}
+
+void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) {
+  const auto it = compilations_.find(response.id());
+  if (it == compilations_.end() || it->second.worker != peer.worker) return;
+  auto done = std::move(it->second.done);
+  compilations_.erase(it);
+  if (absl::Status status = StatusFromProto(response.status()); !status.ok()) return done(std::move(status));
+  CompiledCode code;
+  code.code = std::move(*response.mutable_code());
+  code.checksum = std::move(*response.mutable_checksum());
+  code.metadata = std::move(*response.mutable_metadata());
+  done(std::move(code));
+}
+
+void WorkerHub::StopWorkers(const std::string& reason) {
+  v1::FromController message;
+  message.mutable_stop_worker()->set_reason(reason);
+  for (const auto& [worker, supervisor] : supervisors_) Reply(*peers_[supervisor->peer], message);
+}
+
+bool WorkerHub::Connected(ExecutorId executor) const {
+  const auto it = executors_.find(executor);
+  return it != executors_.end() && it->second->state == Executor::State::kUp;
+}
+
+const ExecutorSpec* WorkerHub::Spec(ExecutorId executor) const {
+  const auto it = executors_.find(executor);
+  return it == executors_.end() ? nullptr : &it->second->spec;
+}
+
+std::set<std::string> WorkerHub::Supervisors() const {
+  std::set<std::string> out;
+  for (const auto& [worker, supervisor] : supervisors_) out.insert(worker);
+  return out;
+}
+
+}  // namespace fairway

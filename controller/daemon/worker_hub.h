@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller's side of the links to executors and supervisors (proto/fairway/v1/link.proto): registration,
+// heartbeats and deadlines, fencing, batching of commands, and the causes of losses.
+#ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
+#define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "async/event_loop.h"
+#include "base/status.h"
+#include "controller/compile_service.h"
+#include "core/device.h"
+#include "fairway/v1/link.pb.h"
+#include "graph/plan.h"
+#include "transport/link.h"
+
+namespace fairway {
+
+// What the hub tells its owner. Called in the loop.
+class WorkerHubEvents {
+ public:
+  virtual ~WorkerHubEvents() = default;
+  // An executor asks to be registered; an error refuses it.
+  virtual absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) = 0;
+  // DATA_LOSS: the text names worker, island, host, what happened and the last lines of its log.
+  virtual void OnExecutorLost(ExecutorId executor, const absl::Status& cause) = 0;
+  virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
+};
+
+struct WorkerHubOptions {
+  Incarnation controller;
+  std::string data_endpoint;  // ":port" of the controller's data plane
+  std::chrono::milliseconds deadline{10000};      // of silence
+  std::chrono::milliseconds cause_wait{1000};     // for the supervisor's account of an executor's death
+  std::chrono::milliseconds register_wait{10000}; // for the first message on a link
+};
+
+// Loop-confined.
+class WorkerHub {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `now`: the clock; tests give a virtual one.
+  WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
+            std::function<Clock::time_point()> now = Clock::now);
+  ~WorkerHub();
+  WorkerHub(const WorkerHub&) = delete;
+  WorkerHub& operator=(const WorkerHub&) = delete;
+
+  // A new connection to the link port.
+  void Accept(std::unique_ptr<Link> link);
+  // Applies the deadlines that have passed; call it several times within the shortest of them.
+  void Tick();
+
+  // Joins the executor's batch, which leaves when control returns to the loop. Dropped when it is not connected:
+  // its loss is then on its way to OnExecutorLost.
+  void Send(ExecutorId executor, Command command);
+
+  // Compiles at a worker of `island` that has a compiler. UNAVAILABLE: none is connected, or it went away.
+  void Compile(const std::string& island, std::string program, v1::CompileOptions options,
+               std::function<void(absl::StatusOr<CompiledCode>)> done);
+
+  // Tells all workers that the cluster ends.
+  void StopWorkers(const std::string& reason);
+
+  // Registered and connected now.
+  bool Connected(ExecutorId executor) const;
+  // nullptr: never registered. Of the latest registration.
+  const ExecutorSpec* Spec(ExecutorId executor) const;
+  std::set<std::string> Supervisors() const;
+  // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
+  const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
+    return transferred_bytes_;
+  }
+
+ private:
+  enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kDone };
+  struct Peer;
+  struct Executor;
+  struct Supervisor;
+  struct Compilation;
+
+  void OnFrame(Peer& peer, Frame frame);
+  void OnClosed(Peer& peer, const absl::Status& status);
+  void OnFirst(Peer& peer, const v1::ToController& message);
+  void OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message);
+  void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
+  void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
+  void OnReport(Peer& peer, const v1::Report& report);
+  void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
+  void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response);
+
+  std::chrono::milliseconds HeartbeatInterval() const;
+  void Reply(Peer& peer, const v1::FromController& message);
+  // Says why, then closes.
+  void FencePeer(Peer& peer, const std::string& reason);
+  // The peer's protocol is over; it is removed when control returns to the loop.
+  void Finish(Peer& peer);
+  void ExecutorLinkEnded(Peer& peer, const std::string& how);
+  void SupervisorEnded(Peer& peer);
+  // Tells the owner, once per incarnation.
+  void DeclareLost(Executor& executor, const std::string& what);
+  void Flush(Executor& executor);
+  Executor* FindExecutor(const std::string& worker);
+
+  EventLoop& loop_;
+  const WorkerHubOptions options_;
+  WorkerHubEvents* const events_;
+  const std::function<Clock::time_point()> now_;
+  std::shared_ptr<bool> alive_;
+  uint64_t next_peer_ = 1;
+  std::map<uint64_t, std::unique_ptr<Peer>> peers_;
+  std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
+  std::map<std::string, std::unique_ptr<Supervisor>> supervisors_;  // connected ones, by the worker's name
+  uint64_t next_compilation_ = 1;
+  std::map<uint64_t, Compilation> compilations_;
+  std::map<std::string, std::string> island_of_endpoint_;
+  std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
+  Clock::time_point last_tick_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_

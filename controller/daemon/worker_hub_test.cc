@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hub with links in one process and a clock that the tests move.
+#include "controller/daemon/worker_hub.h"
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "transport/in_process.h"
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+// The far end of one link.
+struct FarEnd {
+  std::unique_ptr<Link> link;
+  std::deque<v1::FromController> received;
+  bool closed = false;
+
+  void Send(const v1::ToController& message) { link->Send(PackFrame(message)); }
+  // The next message, of which there must be one.
+  v1::FromController Next() {
+    if (received.empty()) {
+      ADD_FAILURE() << "nothing received";
+      return {};
+    }
+    v1::FromController out = received.front();
+    received.pop_front();
+    return out;
+  }
+};
+
+class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
+ protected:
+  WorkerHubTest() {
+    options_.controller = Incarnation(77);
+    options_.data_endpoint = ":4711";
+    hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
+  }
+
+  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override {
+    if (!refuse_.ok()) return refuse_;
+    up_.push_back(spec.incarnation.value);
+    return ExecutorId(spec.worker == "w0" ? 1 : 2);
+  }
+  void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override {
+    EXPECT_EQ(cause.code(), absl::StatusCode::kDataLoss);
+    lost_.emplace_back(executor.value, Text(cause));
+  }
+  void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override {
+    reports_.emplace_back(executor.value, incarnation.value);
+  }
+
+  // Runs the loop until it has nothing to do.
+  void Settle() {
+    for (int quiet = 0; quiet < 8; ++quiet) {
+      loop_.Post("settle", [this] { loop_.Stop(); });
+      loop_.Run();
+    }
+  }
+  void Advance(milliseconds time) {
+    // In steps, as a running controller would.
+    for (milliseconds step(100); time.count() > 0; time -= step) {
+      now_ += std::min(step, time);
+      hub_->Tick();
+      Settle();
+    }
+  }
+
+  std::unique_ptr<FarEnd> Connect() {
+    auto pair = MakeLinkPair(loop_);
+    auto far = std::make_unique<FarEnd>();
+    far->link = std::move(pair.second);
+    far->link->on_frame = [f = far.get()](Frame frame) {
+      v1::FromController message;
+      ASSERT_TRUE(UnpackFrame(frame, &message).ok());
+      f->received.push_back(std::move(message));
+    };
+    far->link->on_closed = [f = far.get()](absl::Status) { f->closed = true; };
+    hub_->Accept(std::move(pair.first));
+    return far;
+  }
+  std::unique_ptr<FarEnd> ConnectExecutor(const std::string& worker, uint64_t incarnation, int64_t pid = 100,
+                                          const std::string& island = "island0", const std::string& host = "h") {
+    auto far = Connect();
+    v1::ToController message;
+    auto* const registration = message.mutable_register_executor();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_host(host);
+    registration->set_pid(pid);
+    ExecutorSpec spec;
+    spec.worker = worker;
+    spec.island = island;
+    spec.incarnation = Incarnation(incarnation);
+    spec.runtime = "fake";
+    spec.platform_name = "cpu";
+    spec.memory_kinds = {"device"};
+    spec.num_devices = 2;
+    spec.data_endpoint = worker + ":1";
+    ToProto(spec, registration->mutable_spec());
+    far->Send(message);
+    Settle();
+    return far;
+  }
+  std::unique_ptr<FarEnd> ConnectSupervisor(const std::string& worker, int64_t pid = 10, bool compiler = true,
+                                            const std::string& island = "island0") {
+    auto far = Connect();
+    v1::ToController message;
+    auto* const registration = message.mutable_register_worker();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_worker(worker);
+    registration->set_island(island);
+    registration->set_incarnation(5);
+    registration->set_host("h");
+    registration->set_pid(pid);
+    registration->set_has_compiler(compiler);
+    far->Send(message);
+    Settle();
+    return far;
+  }
+  void Beat(FarEnd& far) {
+    v1::ToController message;
+    message.mutable_heartbeat()->set_sequence(1);
+    far.Send(message);
+    Settle();
+  }
+  void Died(FarEnd& supervisor, uint64_t incarnation, const std::string& cause) {
+    v1::ToController message;
+    message.mutable_executor_died()->set_incarnation(incarnation);
+    message.mutable_executor_died()->set_signal(9);
+    message.mutable_executor_died()->set_cause(cause);
+    message.mutable_executor_died()->add_last_lines("a log line");
+    supervisor.Send(message);
+    Settle();
+  }
+
+  EventLoop loop_;
+  WorkerHubOptions options_;
+  WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
+  std::unique_ptr<WorkerHub> hub_;
+  absl::Status refuse_;
+  std::vector<uint64_t> up_;
+  std::vector<std::pair<uint32_t, std::string>> lost_;
+  std::vector<std::pair<uint32_t, uint64_t>> reports_;
+};
+
+TEST_F(WorkerHubTest, RegistersAndTellsTheTermsOfTheLink) {
+  const auto executor = ConnectExecutor("w0", 11);
+  const auto answer = executor->Next();
+  ASSERT_TRUE(answer.has_registered());
+  EXPECT_EQ(answer.registered().controller_incarnation(), 77);
+  EXPECT_EQ(answer.registered().data_endpoint(), ":4711");
+  EXPECT_EQ(answer.registered().deadline_ms(), 10000);
+  EXPECT_GT(answer.registered().heartbeat_interval_ms(), 0);
+  EXPECT_TRUE(hub_->Connected(ExecutorId(1)));
+  EXPECT_FALSE(hub_->Connected(ExecutorId(2)));
+  EXPECT_THAT(up_, ElementsAre(11));
+}
+
+TEST_F(WorkerHubTest, RefusesWithTheCoresText) {
+  refuse_ = absl::InvalidArgumentError("three devices before, two now");
+  const auto executor = ConnectExecutor("w0", 11);
+  EXPECT_EQ(executor->Next().fence().reason(), "three devices before, two now");
+  EXPECT_TRUE(executor->closed);
+}
+
+TEST_F(WorkerHubTest, RefusesAnotherProtocolNamingBoth) {
+  const auto far = Connect();
+  v1::ToController message;
+  message.mutable_register_worker()->set_protocol(99);
+  far->Send(message);
+  Settle();
+  EXPECT_THAT(far->Next().fence().reason(), AllOf(HasSubstr("99"), HasSubstr("protocol 1")));
+}
+
+TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneMessage) {
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->Next();
+  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
+  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(2)}});
+  hub_->Send(ExecutorId(2), FreeGroups{{GroupId(3)}});  // not connected: dropped
+  EXPECT_THAT(executor->received, IsEmpty());
+  Settle();
+  ASSERT_THAT(executor->received, SizeIs(1));
+  const auto commands = executor->Next().commands();
+  EXPECT_EQ(commands.incarnation(), 11);
+  ASSERT_EQ(commands.commands_size(), 2);
+  EXPECT_EQ(commands.commands(1).free().groups(0), 2);
+}
+
+TEST_F(WorkerHubTest, CutsLargeBatches) {
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->Next();
+  for (int i = 0; i < 3; ++i) {
+    InstallExecutable install;
+    install.executable = ExecutableId(1);
+    install.code = std::make_shared<const std::string>(3 << 20, 'x');
+    hub_->Send(ExecutorId(1), install);
+  }
+  Settle();
+  EXPECT_THAT(executor->received, SizeIs(3));
+}
+
+TEST_F(WorkerHubTest, PassesReportsOn) {
+  const auto executor = ConnectExecutor("w0", 11);
+  v1::ToController message;
+  ToProto(Report{}, Incarnation(11), message.mutable_report());
+  executor->Send(message);
+  Settle();
+  EXPECT_THAT(reports_, ElementsAre(Pair(1, 11)));
+}
+
+TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {
+  const auto supervisor = ConnectSupervisor("w0");
+  auto executor = ConnectExecutor("w0", 11);
+  executor->link.reset();
+  Settle();
+  EXPECT_FALSE(hub_->Connected(ExecutorId(1)));
+  EXPECT_THAT(lost_, IsEmpty());
+  Died(*supervisor, 11, "killed by signal 9");
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_EQ(lost_[0].second,
+            "the executor of worker w0 (island0, host h, pid 100) was lost: killed by signal 9; the last lines of its "
+            "log:\n  a log line");
+  Advance(milliseconds(3000));
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
+TEST_F(WorkerHubTest, TheSupervisorsAccountMayComeFirst) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  Died(*supervisor, 11, "killed by signal 9");
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("killed by signal 9"))));
+  EXPECT_TRUE(executor->closed);
+}
+
+TEST_F(WorkerHubTest, WithoutAnAccountTheLinksEndIsTheCause) {
+  const auto supervisor = ConnectSupervisor("w0");
+  auto executor = ConnectExecutor("w0", 11);
+  executor->link.reset();
+  Settle();
+  Advance(milliseconds(900));
+  EXPECT_THAT(lost_, IsEmpty());
+  Advance(milliseconds(200));
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("its process ended"))));
+}
+
+TEST_F(WorkerHubTest, AnAccountOfAnEarlierIncarnationIsNotTakenForThisOne) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  Died(*supervisor, 10, "killed by signal 9");
+  EXPECT_THAT(lost_, IsEmpty());
+  EXPECT_TRUE(hub_->Connected(ExecutorId(1)));
+}
+
+TEST_F(WorkerHubTest, WithoutASupervisorTheLossIsKnownAtOnce) {
+  auto executor = ConnectExecutor("w0", 11);
+  executor->link.reset();
+  Settle();
+  EXPECT_THAT(lost_, SizeIs(1));
+
+  auto supervisor = ConnectSupervisor("w0");
+  executor = ConnectExecutor("w0", 12);
+  executor->link.reset();
+  Settle();
+  EXPECT_THAT(lost_, SizeIs(1));
+  supervisor->link.reset();
+  Settle();
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("")), Pair(1, HasSubstr("its worker went away too"))));
+}
+
+TEST_F(WorkerHubTest, ASuccessorEndsTheWaitForTheCause) {
+  const auto supervisor = ConnectSupervisor("w0");
+  auto executor = ConnectExecutor("w0", 11);
+  executor->link.reset();
+  Settle();
+  const auto next = ConnectExecutor("w0", 12, 101);
+  EXPECT_THAT(lost_, SizeIs(1));
+  EXPECT_TRUE(next->Next().has_registered());
+  EXPECT_THAT(up_, ElementsAre(11, 12));
+}
+
+TEST_F(WorkerHubTest, ASilentExecutorIsLostAtItsDeadlineFencedAndKilled) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  supervisor->received.clear();
+  executor->received.clear();
+  for (int i = 0; i < 10; ++i) {  // 10.0 s
+    Advance(milliseconds(1000));
+    Beat(*supervisor);
+  }
+  EXPECT_THAT(lost_, IsEmpty());
+  Advance(milliseconds(100));
+  ASSERT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("silent for 10.0 s"))));
+  EXPECT_THAT(executor->Next().fence().reason(), HasSubstr("declared lost"));
+  EXPECT_TRUE(executor->closed);
+  v1::FromController kill;
+  while (!kill.has_kill_executor()) kill = supervisor->Next();
+  EXPECT_EQ(kill.kill_executor().incarnation(), 11);
+  // What it says when it wakes is not heard.
+  v1::ToController message;
+  ToProto(Report{}, Incarnation(11), message.mutable_report());
+  executor->Send(message);
+  Settle();
+  EXPECT_THAT(reports_, IsEmpty());
+}
+
+TEST_F(WorkerHubTest, HeartbeatsKeepAnExecutorAliveAndAreAcknowledged) {
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->received.clear();
+  for (int i = 0; i < 30; ++i) {
+    Advance(milliseconds(1000));
+    Beat(*executor);
+  }
+  EXPECT_THAT(lost_, IsEmpty());
+  EXPECT_EQ(executor->Next().heartbeat_ack().sequence(), 1);
+}
+
+TEST_F(WorkerHubTest, AControllerThatWasStoppedItselfBlamesNobody) {
+  const auto executor = ConnectExecutor("w0", 11);
+  now_ += std::chrono::seconds(60);
+  hub_->Tick();
+  EXPECT_THAT(lost_, IsEmpty());
+  Advance(milliseconds(10200));
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
+TEST_F(WorkerHubTest, ASecondWorkerWithTheSameNameIsRefused) {
+  const auto first = ConnectSupervisor("w0", 10);
+  const auto executor = ConnectExecutor("w0", 11, 100);
+  const auto second = ConnectSupervisor("w0", 20);
+  EXPECT_THAT(second->Next().fence().reason(),
+              AllOf(HasSubstr("worker 'w0' is already connected from host h (pid 10)"), HasSubstr("unique")));
+  const auto second_executor = ConnectExecutor("w0", 12, 200);
+  EXPECT_THAT(second_executor->Next().fence().reason(), HasSubstr("already connected"));
+  EXPECT_FALSE(first->closed);
+  EXPECT_TRUE(hub_->Connected(ExecutorId(1)));
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
+TEST_F(WorkerHubTest, TheSameProcessMayRegisterAnew) {
+  const auto old_supervisor = ConnectSupervisor("w0", 10);
+  const auto old_executor = ConnectExecutor("w0", 11, 100);
+  const auto supervisor = ConnectSupervisor("w0", 10);
+  EXPECT_TRUE(supervisor->Next().has_worker_registered());
+  const auto executor = ConnectExecutor("w0", 12, 100);
+  EXPECT_TRUE(executor->Next().has_registered());
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("registered anew"))));
+  EXPECT_TRUE(old_executor->closed);
+  EXPECT_TRUE(hub_->Connected(ExecutorId(1)));
+  EXPECT_THAT(hub_->Supervisors(), ElementsAre("w0"));
+}
+
+TEST_F(WorkerHubTest, ALinkThatDoesNotRegisterIsClosed) {
+  const auto far = Connect();
+  Advance(milliseconds(9900));
+  EXPECT_FALSE(far->closed);
+  Advance(milliseconds(300));
+  EXPECT_TRUE(far->closed);
+}
+
+TEST_F(WorkerHubTest, MalformedMessagesEndALinkAndNothingElse) {
+  const auto other = ConnectExecutor("w1", 21, 300);
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->link->Send(Frame{.type = 1, .payload = "\xff\xff\xff"});
+  Settle();
+  EXPECT_TRUE(executor->closed);
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("malformed"))));
+  EXPECT_FALSE(other->closed);
+}
+
+TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
+  const auto a = ConnectSupervisor("w0", 10);
+  const auto b = ConnectSupervisor("w1", 11);
+  const auto elsewhere = ConnectSupervisor("w2", 12, true, "island1");
+  const auto none = ConnectSupervisor("w3", 13, false);
+  for (const auto* far : {&a, &b, &elsewhere, &none}) (*far)->received.clear();
+  std::vector<absl::StatusOr<CompiledCode>> results;
+  const auto done = [&](absl::StatusOr<CompiledCode> result) { results.push_back(std::move(result)); };
+  hub_->Compile("island0", "program", {}, done);
+  hub_->Compile("island0", "program", {}, done);
+  Settle();
+  ASSERT_THAT(a->received, SizeIs(1));
+  ASSERT_THAT(b->received, SizeIs(1));
+  EXPECT_THAT(elsewhere->received, IsEmpty());
+  EXPECT_THAT(none->received, IsEmpty());
+  v1::ToController message;
+  auto* const response = message.mutable_compile_response();
+  response->set_id(a->Next().compile_request().id());
+  response->set_code("code");
+  a->Send(message);
+  Settle();
+  ASSERT_THAT(results, SizeIs(1));
+  EXPECT_EQ(results[0]->code, "code");
+  response->set_id(b->Next().compile_request().id());
+  *response->mutable_status() = ToProto(absl::InvalidArgumentError("no such op"));
+  b->Send(message);
+  b->Send(message);  // twice: the second is ignored
+  Settle();
+  ASSERT_THAT(results, SizeIs(2));
+  EXPECT_EQ(results[1].status(), absl::InvalidArgumentError("no such op"));
+}
+
+TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
+  auto supervisor = ConnectSupervisor("w0");
+  std::vector<absl::Status> results;
+  const auto done = [&](absl::StatusOr<CompiledCode> result) { results.push_back(result.status()); };
+  hub_->Compile("island0", "program", {}, done);
+  Settle();
+  supervisor->link.reset();
+  Settle();
+  ASSERT_THAT(results, SizeIs(1));
+  EXPECT_THAT(Text(results[0]), HasSubstr("worker w0 went away while it compiled"));
+  hub_->Compile("island0", "program", {}, done);
+  Settle();
+  ASSERT_THAT(results, SizeIs(2));
+  EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(WorkerHubTest, CountsBytesBetweenIslandsOnce) {
+  const auto a = ConnectExecutor("w0", 11, 100, "island0");
+  const auto b = ConnectExecutor("w1", 21, 101, "island1");
+  v1::ToController message;
+  auto* const pulled = message.mutable_heartbeat()->add_pulled();
+  pulled->set_endpoint("w0:1");
+  pulled->set_bytes(100);
+  auto* const upload = message.mutable_heartbeat()->add_pulled();
+  upload->set_endpoint("controller:1");
+  upload->set_bytes(5);
+  b->Send(message);
+  pulled->set_bytes(250);
+  b->Send(message);
+  b->Send(message);
+  Settle();
+  EXPECT_THAT(hub_->transferred_bytes(), ElementsAre(Pair(Pair("island0", "island1"), 250)));
+}
+
+TEST_F(WorkerHubTest, TellsSupervisorsToStop) {
+  const auto supervisor = ConnectSupervisor("w0");
+  supervisor->received.clear();
+  hub_->StopWorkers("the end");
+  Settle();
+  EXPECT_EQ(supervisor->Next().stop_worker().reason(), "the end");
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// fairway-controller: the one process that holds the dataflow graph, the array table, the schedulers and the front doors.
+//
+// Exit codes: 0 an orderly end (SIGTERM, SIGINT, `fairway down`); 1 it failed, the log says why; 2 wrong usage; 3 the
+// process that started it went away; 5 a port is in use.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <spdlog/spdlog.h>
+
+#include "async/blocking_pool.h"
+#include "async/event_loop.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "controller/admin/admin_service.h"
+#include "controller/daemon/controller_shell.h"
+#include "controller/daemon/grpc_server.h"
+#include "controller/daemon/http_server.h"
+#include "controller/daemon/metrics.h"
+#include "controller/daemon/process_watch.h"
+#include "controller/ifrt/door.h"
+#include "controller/ifrt/grpc_service.h"
+
+namespace fairway {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitOrphaned = 3;
+constexpr int kExitPortInUse = 5;
+constexpr std::chrono::milliseconds kShutdownGrace{500};
+
+struct Flags {
+  std::string bind = "127.0.0.1";
+  int port = 29000;
+  int http_port = 29001;
+  int link_port = 29002;
+  int data_port = 29003;
+  std::chrono::milliseconds executor_deadline{10000};
+  std::chrono::milliseconds island_timeout{60000};
+  std::string log_level = "info";
+  std::string log_dir;
+  int life_fd = -1;
+  int notify_fd = -1;
+};
+
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+  Config config("fairway-controller", "Drives the devices of all islands on behalf of all clients.");
+  config.Flag("bind", &flags->bind, "IP address to listen on; there is no authentication, so mind who can reach it");
+  config.Flag("port", &flags->port, "gRPC: JAX clients and administration; 0: any free port");
+  config.Flag("http-port", &flags->http_port, "HTTP: /healthz, /readyz, /metrics; 0: any free port");
+  config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
+  config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
+  config.Flag("executor-deadline", &flags->executor_deadline, "Silence after which an executor is declared lost");
+  config.Flag("island-timeout", &flags->island_timeout,
+              "Time without its executors after which what waits for an island fails");
+  config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
+  config.Flag("log-dir", &flags->log_dir, "Where NAME.log of this cluster's processes are, for `fairway logs`");
+  config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
+  config.Flag("notify-fd", &flags->notify_fd, "Write end of a pipe that gets one line of JSON per event");
+  if (auto code = config.Parse(argc, argv)) return code;
+  for (const auto& [name, port] : {std::pair("port", flags->port), {"http-port", flags->http_port},
+                                   {"link-port", flags->link_port}, {"data-port", flags->data_port}}) {
+    if (port < 0 || port > 65535) {
+      fmt::print(stderr, "fairway-controller: --{}: {} is not 0 to 65535\n", name, port);
+      return kExitUsage;
+    }
+  }
+  if (flags->executor_deadline < std::chrono::milliseconds(100)) {
+    fmt::print(stderr, "fairway-controller: --executor-deadline must be at least 100ms\n");
+    return kExitUsage;
+  }
+  return std::nullopt;
+}
+
+class Controller {
+ public:
+  explicit Controller(Flags flags) : flags_(std::move(flags)), disk_("fairway-disk", 1) {}
+  ~Controller() {
+    if (ender_.joinable()) ender_.join();
+  }
+
+  absl::Status Start();
+  int Run() {
+    loop_.Run();
+    return exit_code_;
+  }
+
+ private:
+  HttpAnswer OnHttp(std::string_view path);
+  void OnIslands(size_t up);
+  void Notify(const std::string& line);
+  // Ends the process in order; the loop stops when all clients are gone.
+  void End(std::string_view why, int exit_code);
+
+  const Flags flags_;
+  // Users of the loop and of the pool are declared below them.
+  EventLoop loop_;
+  BlockingPool disk_;
+  std::unique_ptr<ControllerShell> shell_;
+  std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<IfrtDoor> door_;
+  std::unique_ptr<IfrtGrpcService> ifrt_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<ProcessWatch> watch_;
+  std::thread ender_;
+  bool ending_ = false;
+  int exit_code_ = 0;
+};
+
+absl::Status Controller::Start() {
+  ControllerOptions options;
+  options.bind = flags_.bind;
+  options.link_port = flags_.link_port;
+  options.data_port = flags_.data_port;
+  options.executor_deadline = flags_.executor_deadline;
+  options.island_timeout = flags_.island_timeout;
+  options.log_dir = flags_.log_dir;
+  if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
+  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
+
+  auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
+                                 [this](std::string_view path) { return OnHttp(path); });
+  if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
+  http_ = *std::move(http);
+  shell_->set_http_address(fmt::format("{}:{}", flags_.bind, http_->port()));
+
+  AdminHooks hooks;
+  hooks.loop = &loop_;
+  hooks.disk = &disk_;
+  hooks.snapshot = [this] { return shell_->Snapshot(); };
+  hooks.shutdown = [this] {
+    shell_->StopWorkers("the cluster is taken down");
+    End("told to end the cluster", 0);
+  };
+  hooks.log_dir = flags_.log_dir;
+  admin_ = MakeAdminService(std::move(hooks));
+
+  door_ = std::make_unique<IfrtDoor>(&shell_->cluster(), &shell_->compiler());
+  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get());
+  shell_->set_answers({.watched = [this](SessionId session, uint64_t token,
+                                         absl::Status status) { door_->OnWatched(session, token, std::move(status)); },
+                       .fetched = [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+                         door_->OnFetched(session, token, std::move(bytes));
+                       }});
+
+  auto grpc = GrpcServer::Start(flags_.bind, flags_.port,
+                                {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
+                                 [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); }});
+  if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
+  grpc_ = *std::move(grpc);
+  grpc_->SetServing(false);
+
+  shell_->set_on_islands([this](size_t up) { OnIslands(up); });
+  watch_ = ProcessWatch::Start(
+      loop_, flags_.life_fd,
+      [this](int number) {
+        if (ending_) std::_Exit(kExitFailed);  // asked twice
+        End(number == SIGTERM ? "SIGTERM" : "SIGINT", 0);
+      },
+      [this] { End("the process that started this one went away", kExitOrphaned); });
+
+  const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
+  spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
+               loopback ? "this host only; --bind changes that" : "reachable from other hosts, without authentication",
+               grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
+  Notify(fmt::format(R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})", grpc_->port(),
+                     http_->port(), shell_->link_port(), shell_->data_port()));
+  return absl::OkStatus();
+}
+
+HttpAnswer Controller::OnHttp(std::string_view path) {
+  if (path == "/healthz") return {.body = "ok\n"};
+  if (path == "/readyz") {
+    const size_t up = shell_->islands_up();
+    if (ending_) return {.status = 503, .body = "ending\n"};
+    if (up == 0) return {.status = 503, .body = "no island is up\n"};
+    return {.body = fmt::format("{} islands up\n", up)};
+  }
+  if (path == "/metrics") return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
+  if (path == "/") {
+    return {.body = fmt::format("Fairway controller {}: /healthz /readyz /metrics\n", FAIRWAY_VERSION)};
+  }
+  return {.status = 404, .body = "not found: there are /healthz, /readyz and /metrics\n"};
+}
+
+void Controller::OnIslands(size_t up) {
+  spdlog::info("{} islands are up", up);
+  if (!ending_) grpc_->SetServing(up > 0);
+  Notify(fmt::format(R"({{"event":"islands","up":{}}})", up));
+}
+
+void Controller::Notify(const std::string& line) {
+  if (flags_.notify_fd < 0) return;
+  const std::string text = line + "\n";
+  // A reader that is gone or full misses it; nothing here depends on it.
+  [[maybe_unused]] const ssize_t written = ::write(flags_.notify_fd, text.data(), text.size());
+}
+
+void Controller::End(std::string_view why, int exit_code) {
+  if (ending_) return;
+  ending_ = true;
+  exit_code_ = exit_code;
+  spdlog::info("ending: {}", why);
+  ender_ = std::thread([this] {
+    grpc_->SetServing(false);
+    ifrt_->Shutdown();
+    grpc_->Shutdown(kShutdownGrace);
+    loop_.Stop();
+  });
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const auto code = ParseFlags(argc, argv, &flags)) return *code;
+  InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level);
+  std::signal(SIGPIPE, SIG_IGN);
+  for (const int fd : {flags.life_fd, flags.notify_fd}) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  if (flags.notify_fd >= 0) ::fcntl(flags.notify_fd, F_SETFL, O_NONBLOCK);
+  Controller controller(std::move(flags));
+  if (absl::Status status = controller.Start(); !status.ok()) {
+    spdlog::error("cannot start: {}", Text(status));
+    return absl::IsAlreadyExists(status) ? kExitPortInUse : kExitFailed;
+  }
+  const int code = controller.Run();
+  spdlog::info("ended");
+  return code;
+}
+
+}  // namespace
+}  // namespace fairway
+
+int main(int argc, char** argv) { return fairway::Main(argc, argv); }
