@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/runtime/fake/fake_runtime.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+namespace fairway {
+namespace {
+
+using Callback = absl::AnyInvocable<void()>;
+
+// The bytes of one shard, or their absence, shared by a buffer and the launches that read or make
+// it.
+struct Cell {
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  int device = 0;
+  int64_t size = 0;
+  std::string memory_kind;
+  bool consumed = false;
+  std::optional<absl::Status> status;  // nothing: not computed yet
+  std::shared_ptr<Blob> bytes;
+  std::vector<absl::AnyInvocable<void(absl::Status)>> waiters;
+};
+using CellPtr = std::shared_ptr<Cell>;
+
+struct Execution {
+  const FakeProgram* program = nullptr;
+  std::shared_ptr<const FakeProgram> owner;
+  std::vector<std::vector<CellPtr>> inputs;   // [device][argument]
+  std::vector<std::vector<CellPtr>> outputs;  // [device][output]
+  absl::AnyInvocable<void(absl::Status)> done;
+};
+
+class FakeExecutable final : public LoadedExecutable {
+ public:
+  explicit FakeExecutable(FakeProgram program)
+      : program(std::make_shared<const FakeProgram>(std::move(program))) {}
+  const std::shared_ptr<const FakeProgram> program;
+};
+
+}  // namespace
+
+struct FakeRuntime::State {
+  mutable std::mutex mutex;
+  RuntimeInfo info;
+  bool manual = false;
+  std::list<Execution> executions;  // in launch order
+  absl::Status fail_next;
+  std::vector<LaunchRecord> launches;
+  std::vector<std::string> violations;
+  uint64_t last_gang = 0;
+  int live_buffers = 0;
+  int64_t live_bytes = 0;
+
+  void Allocated(const Cell& cell) { ++live_buffers, live_bytes += cell.size; }
+  void Released(const Cell& cell) { --live_buffers, live_bytes -= cell.size; }
+
+  // The functions below are called with the mutex held; they put what is to run after it into
+  // `after`.
+  void Complete(Cell& cell, absl::Status status, std::shared_ptr<Blob> bytes,
+                std::vector<Callback>& after);
+  bool IsReadyToEnd(const Execution& execution) const;
+  void End(Execution execution, std::vector<Callback>& after);
+  // Ends what may end by itself; `told`: one more that the test asked for. Whether any ended.
+  bool Advance(bool told, std::vector<Callback>& after);
+};
+
+namespace {
+
+using State = FakeRuntime::State;
+
+void RunAll(std::vector<Callback>& after) {
+  for (Callback& callback : after) std::move(callback)();
+}
+
+class FakeBuffer final : public DeviceBuffer {
+ public:
+  FakeBuffer(std::shared_ptr<State> state, CellPtr cell)
+      : state_(std::move(state)), cell_(std::move(cell)) {}
+  ~FakeBuffer() override {
+    std::lock_guard lock(state_->mutex);
+    if (!cell_->consumed) state_->Released(*cell_);
+  }
+  void OnReady(absl::AnyInvocable<void(absl::Status)> done) override {
+    absl::Status status;
+    {
+      std::lock_guard lock(state_->mutex);
+      if (!cell_->status.has_value()) {
+        cell_->waiters.push_back(std::move(done));
+        return;
+      }
+      status = *cell_->status;
+    }
+    std::move(done)(std::move(status));
+  }
+  const CellPtr& cell() const { return cell_; }
+
+ private:
+  const std::shared_ptr<State> state_;
+  const CellPtr cell_;
+};
+
+CellPtr CellOf(DeviceBuffer* buffer) { return static_cast<FakeBuffer*>(buffer)->cell(); }
+
+CellPtr MakeCell(DType dtype, const Shape& shape, int device, std::string_view memory_kind) {
+  auto cell = std::make_shared<Cell>();
+  cell->dtype = dtype;
+  cell->shape = shape;
+  cell->device = device;
+  cell->size = ByteSize(dtype, shape).value_or(0);
+  cell->memory_kind = memory_kind;
+  return cell;
+}
+
+template <typename T>
+void AddInto(Blob& sum, const Blob& more) {
+  for (size_t at = 0; at + sizeof(T) <= sum.size(); at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, sum.data() + at, sizeof(T));
+    std::memcpy(&b, more.data() + at, sizeof(T));
+    a = static_cast<T>(a + b);
+    std::memcpy(sum.data() + at, &a, sizeof(T));
+  }
+}
+
+// Output `o` on device `d`.
+std::shared_ptr<Blob> Compute(const Execution& execution, size_t d, size_t o) {
+  const FakeProgram& program = *execution.program;
+  if (program.op == "identity" || program.op == "block") {
+    return Blob::Copy(execution.inputs[d][o]->bytes->view());
+  }
+  std::vector<const Blob*> terms;
+  if (program.op == "add") {
+    for (const CellPtr& input : execution.inputs[d]) terms.push_back(input->bytes.get());
+  } else {
+    for (const auto& inputs : execution.inputs) terms.push_back(inputs[0]->bytes.get());
+  }
+  std::shared_ptr<Blob> sum = Blob::Copy(terms[0]->view());
+  for (size_t i = 1; i < terms.size(); ++i) {
+    if (program.outputs[0].dtype == DType::kF32) AddInto<float>(*sum, *terms[i]);
+    if (program.outputs[0].dtype == DType::kS32) AddInto<uint32_t>(*sum, *terms[i]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void FakeRuntime::State::Complete(Cell& cell, absl::Status status, std::shared_ptr<Blob> bytes,
+                                  std::vector<Callback>& after) {
+  cell.status = status;
+  cell.bytes = std::move(bytes);
+  for (auto& waiter : cell.waiters) {
+    after.push_back(
+        [waiter = std::move(waiter), status]() mutable { std::move(waiter)(std::move(status)); });
+  }
+  cell.waiters.clear();
+}
+
+bool FakeRuntime::State::IsReadyToEnd(const Execution& execution) const {
+  for (const auto& inputs : execution.inputs) {
+    for (const CellPtr& input : inputs) {
+      if (!input->status.has_value()) return false;
+    }
+  }
+  return true;
+}
+
+void FakeRuntime::State::End(Execution execution, std::vector<Callback>& after) {
+  absl::Status status;
+  for (const auto& inputs : execution.inputs) {
+    for (const CellPtr& input : inputs) {
+      if (status.ok() && !input->status->ok()) status = *input->status;
+    }
+  }
+  if (status.ok()) status = std::exchange(fail_next, absl::OkStatus());
+  if (status.ok() && execution.program->op == "fail") status = execution.program->error;
+  for (size_t d = 0; d < execution.outputs.size(); ++d) {
+    for (size_t o = 0; o < execution.outputs[d].size(); ++o) {
+      Complete(*execution.outputs[d][o], status, status.ok() ? Compute(execution, d, o) : nullptr,
+               after);
+    }
+  }
+  after.push_back(
+      [done = std::move(execution.done), status]() mutable { std::move(done)(status); });
+}
+
+bool FakeRuntime::State::Advance(bool told, std::vector<Callback>& after) {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (auto it = executions.begin(); it != executions.end(); ++it) {
+      if (!IsReadyToEnd(*it)) continue;
+      const bool by_itself = !manual && it->program->op != "block";
+      if (!by_itself && !told) continue;
+      if (!by_itself) told = false;
+      Execution execution = std::move(*it);
+      executions.erase(it);
+      End(std::move(execution), after);
+      any = again = true;
+      break;
+    }
+  }
+  return any;
+}
+
+FakeRuntime::FakeRuntime(int num_devices, bool manual) : state_(std::make_shared<State>()) {
+  state_->manual = manual;
+  RuntimeInfo& info = state_->info;
+  info.name = "fake";
+  info.platform_name = "cpu";
+  info.platform_version = "fake";
+  info.num_devices = num_devices;
+  info.device_kind = "cpu";
+  info.memory_kinds = {"device", "pinned_host"};
+  info.gang_inputs = ArrivalRule::kReady;
+}
+
+FakeRuntime::~FakeRuntime() = default;
+
+const RuntimeInfo& FakeRuntime::info() const { return state_->info; }
+
+absl::StatusOr<std::shared_ptr<LoadedExecutable>> FakeRuntime::Load(
+    std::string_view code, const std::vector<int>& devices) {
+  FAIRWAY_ASSIGN_OR_RETURN(FakeProgram program, FakeProgram::Parse(code));
+  if (!devices.empty() && !program.devices.empty()) {
+    if (devices.size() != program.devices.size()) {
+      return InvalidArgument("{} devices for a program of {}", devices.size(),
+                             program.devices.size());
+    }
+    program.devices = devices;
+  }
+  std::vector<int> sorted = program.devices.empty() ? devices : program.devices;
+  std::sort(sorted.begin(), sorted.end());
+  for (int device : sorted) {
+    if (device < 0 || device >= info().num_devices) {
+      return InvalidArgument("no device {} (there are {})", device, info().num_devices);
+    }
+  }
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return InvalidArgument("a device is listed twice");
+  }
+  return std::make_shared<FakeExecutable>(std::move(program));
+}
+
+namespace {
+
+absl::Status CheckPlace(const RuntimeInfo& info, int device, std::string_view memory_kind) {
+  if (device < 0 || device >= info.num_devices) {
+    return InvalidArgument("no device {} (there are {})", device, info.num_devices);
+  }
+  const auto& kinds = info.memory_kinds;
+  if (!memory_kind.empty() && std::find(kinds.begin(), kinds.end(), memory_kind) == kinds.end()) {
+    return InvalidArgument("device {} has no memory of kind \"{}\"", device, memory_kind);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Donated(const Cell& cell) {
+  return Error(absl::StatusCode::kFailedPrecondition,
+               "buffer {} on device {} was donated to an earlier program",
+               ToString(cell.dtype, cell.shape), cell.device);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> FakeRuntime::FromHost(std::shared_ptr<Blob> bytes,
+                                                                    DType dtype, const Shape& shape,
+                                                                    int device,
+                                                                    std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, memory_kind));
+  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
+  if (BitsInMemory(dtype) == 0) return InvalidArgument("{} has no bytes on a device", Name(dtype));
+  if (bytes == nullptr || bytes->size() != static_cast<size_t>(size)) {
+    return InvalidArgument("{} takes {} bytes, got {}", ToString(dtype, shape), size,
+                           bytes == nullptr ? 0 : bytes->size());
+  }
+  CellPtr cell = MakeCell(dtype, shape, device, memory_kind);
+  cell->status = absl::OkStatus();
+  cell->bytes = std::move(bytes);
+  std::lock_guard lock(state_->mutex);
+  state_->Allocated(*cell);
+  return std::make_unique<FakeBuffer>(state_, std::move(cell));
+}
+
+void FakeRuntime::Read(DeviceBuffer& buffer,
+                       absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
+  CellPtr cell = CellOf(&buffer);
+  bool consumed;
+  {
+    std::lock_guard lock(state_->mutex);
+    consumed = cell->consumed;
+  }
+  if (consumed) return std::move(done)(Donated(*cell));
+  buffer.OnReady([cell, done = std::move(done)](absl::Status status) mutable {
+    if (!status.ok()) return std::move(done)(std::move(status));
+    std::move(done)(HostView{cell->bytes->view(), cell->bytes});
+  });
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> FakeRuntime::CopyToDevice(
+    DeviceBuffer& buffer, int device, std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, memory_kind));
+  CellPtr source = CellOf(&buffer);
+  CellPtr copy = MakeCell(source->dtype, source->shape, device, memory_kind);
+  {
+    std::lock_guard lock(state_->mutex);
+    if (source->consumed) return Donated(*source);
+    state_->Allocated(*copy);
+  }
+  auto result = std::make_unique<FakeBuffer>(state_, copy);
+  buffer.OnReady([state = state_, source, copy](absl::Status status) {
+    std::vector<Callback> after;
+    {
+      std::lock_guard lock(state->mutex);
+      state->Complete(*copy, status, status.ok() ? Blob::Copy(source->bytes->view()) : nullptr,
+                      after);
+      state->Advance(false, after);
+    }
+    RunAll(after);
+  });
+  return result;
+}
+
+absl::StatusOr<FakeRuntime::Incoming> FakeRuntime::Expect(DType dtype, const Shape& shape,
+                                                          int device) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, ""));
+  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
+  CellPtr cell = MakeCell(dtype, shape, device, "");
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->Allocated(*cell);
+  }
+  Incoming incoming;
+  incoming.buffer = std::make_unique<FakeBuffer>(state_, cell);
+  incoming.fulfil = [state = state_, cell, size](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+    absl::Status status = bytes.status();
+    if (status.ok() && (*bytes)->size() != static_cast<size_t>(size)) {
+      status = InvalidArgument("{} bytes came for a buffer of {}", (*bytes)->size(), size);
+    }
+    std::vector<Callback> after;
+    {
+      std::lock_guard lock(state->mutex);
+      state->Complete(*cell, status, status.ok() ? *std::move(bytes) : nullptr, after);
+      state->Advance(false, after);
+    }
+    RunAll(after);
+  };
+  return incoming;
+}
+
+bool FakeRuntime::EndNext() {
+  std::vector<Callback> after;
+  bool any;
+  {
+    std::lock_guard lock(state_->mutex);
+    any = state_->Advance(true, after);
+  }
+  RunAll(after);
+  return any;
+}
+
+void FakeRuntime::EndAll() {
+  while (EndNext()) {
+  }
+}
+
+void FakeRuntime::FailNext(absl::Status error) {
+  std::lock_guard lock(state_->mutex);
+  state_->fail_next = std::move(error);
+}
+
+std::vector<FakeRuntime::LaunchRecord> FakeRuntime::launches() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->launches;
+}
+
+int FakeRuntime::under_way() const {
+  std::lock_guard lock(state_->mutex);
+  return static_cast<int>(state_->executions.size());
+}
+
+std::vector<std::string> FakeRuntime::violations() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->violations;
+}
+
+int FakeRuntime::live_buffers() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->live_buffers;
+}
+
+int64_t FakeRuntime::live_bytes() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->live_bytes;
+}
+
+namespace {
+
+absl::Status CheckDevices(const LaunchRequest& request, const FakeProgram& program,
+                          const RuntimeInfo& info) {
+  for (int device : request.devices) FAIRWAY_RETURN_IF_ERROR(CheckPlace(info, device, ""));
+  const bool fits =
+      program.devices.empty() ? request.devices.size() == 1 : request.devices == program.devices;
+  if (!fits) {
+    return InvalidArgument("launched on devices [{}], loaded for [{}]",
+                           fmt::join(request.devices, ","), fmt::join(program.devices, ","));
+  }
+  if (request.inputs.size() != request.devices.size()) {
+    return InvalidArgument("inputs for {} devices, launched on {}", request.inputs.size(),
+                           request.devices.size());
+  }
+  if (request.devices.size() > 1 && request.launch_id == 0) {
+    return InvalidArgument("a gang without a launch id");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInputs(const LaunchRequest& request, const FakeProgram& program) {
+  const size_t arity = program.inputs.size();
+  for (size_t d = 0; d < request.inputs.size(); ++d) {
+    if (request.inputs[d].size() != arity) {
+      return InvalidArgument("{} arguments on device {}, the program takes {}",
+                             request.inputs[d].size(), request.devices[d], arity);
+    }
+    for (size_t a = 0; a < arity; ++a) {
+      if (request.inputs[d][a] == nullptr) return InvalidArgument("argument {} is missing", a);
+      const Cell& got = *CellOf(request.inputs[d][a]);
+      const FakeProgram::Value& want = program.inputs[a];
+      if (got.dtype != want.dtype || got.shape != want.shape) {
+        return InvalidArgument("argument {} on device {} is {}, the program takes {}", a,
+                               request.devices[d], ToString(got.dtype, got.shape),
+                               ToString(want.dtype, want.shape));
+      }
+      if (got.device != request.devices[d]) {
+        return InvalidArgument("argument {} lies on device {}, the program runs on device {}", a,
+                               got.device, request.devices[d]);
+      }
+      if (got.consumed) return InvalidArgument("argument {}: {}", a, Text(Donated(got)));
+    }
+  }
+  for (int a : request.non_donatable) {
+    if (a < 0 || static_cast<size_t>(a) >= arity)
+      return InvalidArgument("non-donatable argument {} of {}", a, arity);
+  }
+  return absl::OkStatus();
+}
+
+// The rules of gangs; what breaks them is recorded and refused.
+absl::Status CheckGang(State& state, const LaunchRequest& request) {
+  auto broken = [&](std::string text) {
+    state.violations.push_back(text);
+    return absl::FailedPreconditionError(text);
+  };
+  for (size_t d = 0; d < request.inputs.size(); ++d) {
+    for (size_t a = 0; a < request.inputs[d].size(); ++a) {
+      const auto& status = CellOf(request.inputs[d][a])->status;
+      if (status.has_value() && status->ok()) continue;
+      return broken(fmt::format(
+          "gang {}: argument {} on device {} {}", request.launch_id, a, request.devices[d],
+          status.has_value() ? "has failed: " + Describe(*status) : "is not ready"));
+    }
+  }
+  if (request.launch_id <= state.last_gang) {
+    return broken(fmt::format("gang {} after gang {}", request.launch_id, state.last_gang));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchResult> FakeRuntime::Launch(const LaunchRequest& request,
+                                                 absl::AnyInvocable<void(absl::Status)> done) {
+  if (request.executable == nullptr) return InvalidArgument("no executable to launch");
+  const auto program = static_cast<const FakeExecutable&>(*request.executable).program;
+  std::vector<Callback> after;
+  LaunchResult result;
+  {
+    std::lock_guard lock(state_->mutex);
+    FAIRWAY_RETURN_IF_ERROR(CheckDevices(request, *program, state_->info));
+    FAIRWAY_RETURN_IF_ERROR(CheckInputs(request, *program));
+    if (request.devices.size() > 1) {
+      FAIRWAY_RETURN_IF_ERROR(CheckGang(*state_, request));
+      state_->last_gang = request.launch_id;
+    }
+    state_->launches.push_back({request.launch_id, program->name, request.devices});
+    Execution execution;
+    execution.program = program.get();
+    execution.owner = program;
+    execution.done = std::move(done);
+    for (size_t d = 0; d < request.devices.size(); ++d) {
+      auto& inputs = execution.inputs.emplace_back();
+      for (size_t a = 0; a < program->inputs.size(); ++a) {
+        inputs.push_back(CellOf(request.inputs[d][a]));
+        const auto& kept = request.non_donatable;
+        if (!program->inputs[a].donated || inputs.back()->consumed) continue;
+        if (std::find(kept.begin(), kept.end(), static_cast<int>(a)) != kept.end()) continue;
+        inputs.back()->consumed = true;
+        state_->Released(*inputs.back());
+      }
+      auto& outputs = execution.outputs.emplace_back();
+      auto& buffers = result.outputs.emplace_back();
+      for (const FakeProgram::Value& value : program->outputs) {
+        outputs.push_back(MakeCell(value.dtype, value.shape, request.devices[d], ""));
+        state_->Allocated(*outputs.back());
+        buffers.push_back(std::make_unique<FakeBuffer>(state_, outputs.back()));
+      }
+    }
+    state_->executions.push_back(std::move(execution));
+    state_->Advance(false, after);
+  }
+  RunAll(after);
+  return result;
+}
+
+}  // namespace fairway
