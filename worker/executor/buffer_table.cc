@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/buffer_table.h"
+
+#include <utility>
+
+namespace fairway {
+
+void BufferTable::Expect(ShardRef ref, int device, int64_t bytes) {
+  Drop(ref);
+  entries_[ref] = {device, bytes, nullptr};
+  if (static_cast<size_t>(device) < bytes_.size()) bytes_[device] += bytes;
+}
+
+bool BufferTable::Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer) {
+  const auto it = entries_.find(ref);
+  if (it == entries_.end()) return false;
+  it->second.buffer = std::move(buffer);
+  return true;
+}
+
+std::shared_ptr<DeviceBuffer> BufferTable::Find(ShardRef ref) const {
+  const auto it = entries_.find(ref);
+  return it == entries_.end() ? nullptr : it->second.buffer;
+}
+
+void BufferTable::Drop(ShardRef ref) {
+  const auto it = entries_.find(ref);
+  if (it == entries_.end()) return;
+  const Entry& entry = it->second;
+  if (static_cast<size_t>(entry.device) < bytes_.size()) bytes_[entry.device] -= entry.bytes;
+  entries_.erase(it);
+}
+
+}  // namespace fairway

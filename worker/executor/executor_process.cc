@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/executor_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "wire/link_codec.h"
+#include "worker/exit_codes.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kConnectTimeout{5000};
+constexpr milliseconds kFirstBackoff{20};
+constexpr milliseconds kLastBackoff{1000};
+constexpr milliseconds kLookAgain{20};
+constexpr int kBlockingThreads = 4;
+
+uint64_t RandomNonZero() {
+  std::random_device device;
+  uint64_t value = 0;
+  while (value == 0) value = uint64_t{device()} << 32 | device();
+  return value;
+}
+
+std::string HostName() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime)
+    : loop_(loop), config_(std::move(config)), runtime_(runtime), blocking_("fairway-block", kBlockingThreads),
+      launches_(runtime, runtime->info().num_devices), backoff_(kFirstBackoff) {}
+
+ExecutorProcess::~ExecutorProcess() = default;
+
+void ExecutorProcess::Start() {
+  loop_.Post("connect", [this] { Connect(); });
+}
+
+int ExecutorProcess::Run() {
+  loop_.Run();
+  return exit_code_.value_or(kExitInternal);
+}
+
+void ExecutorProcess::Exit(int code, std::string why) {
+  if (exit_code_.has_value()) return;
+  exit_code_ = code;
+  if (code == kExitOk) {
+    spdlog::info("executor ends: {}", why);
+  } else {
+    spdlog::error("executor ends with code {}: {}", code, why);
+  }
+  loop_.Stop();
+}
+
+void ExecutorProcess::Connect() {
+  if (draining_) return;
+  ConnectTcp(loop_, config_.controller, kConnectTimeout, [this](absl::StatusOr<std::unique_ptr<Link>> link) {
+    if (link.ok()) return OnConnected(*std::move(link));
+    if (!connect_failure_logged_) spdlog::warn("{}; trying again until it works", Text(link.status()));
+    connect_failure_logged_ = true;
+    RetryConnect();
+  });
+}
+
+void ExecutorProcess::RetryConnect() {
+  loop_.PostAfter(backoff_, "connect again", [this] { Connect(); });
+  backoff_ = std::min(2 * backoff_, kLastBackoff);
+}
+
+void ExecutorProcess::OnConnected(std::unique_ptr<Link> link) {
+  if (draining_ || exit_code_.has_value()) return;
+  connect_failure_logged_ = false;
+  link_ = std::move(link);
+  link_->on_frame = [this](Frame frame) { OnFrame(std::move(frame)); };
+  link_->on_closed = [this](absl::Status status) {
+    EndLink(status.ok() ? "the controller closed the link" : Text(status));
+  };
+  if (absl::Status status = Register(); !status.ok()) {
+    Exit(status.code() == absl::StatusCode::kAlreadyExists ? kExitPortTaken : kExitInternal, Text(status));
+  }
+}
+
+absl::Status ExecutorProcess::Register() {
+  ++registration_;
+  registered_ = false;
+  const Incarnation incarnation(RandomNonZero());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_}, incarnation, config_.data_bind,
+                                      AdvertisedHost(), [this](Report report) { SendReport(report); }));
+  if (config_.life_fd >= 0) {
+    // The supervisor reports deaths by it. A socket with room for many; it does not block.
+    [[maybe_unused]] const auto written = ::write(config_.life_fd, &incarnation.value, sizeof incarnation.value);
+  }
+  const RuntimeInfo& info = runtime_->info();
+  ExecutorSpec spec;
+  spec.worker = config_.worker;
+  spec.island = config_.island;
+  spec.incarnation = incarnation;
+  spec.runtime = info.name;
+  spec.platform_name = info.platform_name;
+  spec.platform_version = info.platform_version;
+  spec.device_kind = info.device_kind;
+  spec.memory_kinds = info.memory_kinds;
+  spec.num_devices = info.num_devices;
+  spec.device_memory = config_.device_memory;
+  spec.gang_inputs = info.gang_inputs;
+  spec.highest_launch_id = highest_launch_id_;
+  spec.data_endpoint = session_->data_endpoint();
+  v1::ToController message;
+  v1::RegisterExecutor* to = message.mutable_register_executor();
+  to->set_protocol(kLinkProtocol);
+  ToProto(spec, to->mutable_spec());
+  to->set_host(HostName());
+  to->set_pid(::getpid());
+  to->set_stablehlo_current(info.stablehlo_current);
+  to->set_stablehlo_minimum(info.stablehlo_minimum);
+  link_->Send(PackFrame(message));
+  return absl::OkStatus();
+}
+
+std::string ExecutorProcess::AdvertisedHost() const {
+  if (!config_.advertise_host.empty()) return config_.advertise_host;
+  const std::string host = config_.data_bind.substr(0, config_.data_bind.rfind(':'));
+  return host == "0.0.0.0" || host == "[::]" || host.empty() ? HostName() : host;
+}
+
+std::string ExecutorProcess::Absolute(const std::string& controller_endpoint) const {
+  if (!controller_endpoint.starts_with(':')) return controller_endpoint;
+  return config_.controller.substr(0, config_.controller.rfind(':')) + controller_endpoint;
+}
+
+void ExecutorProcess::OnFrame(Frame frame) {
+  v1::FromController message;
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return EndLink(Text(status));
+  heard_ = Clock::now();
+  switch (message.message_case()) {
+    case v1::FromController::kCommands:
+      return OnCommands(*message.mutable_commands());
+    case v1::FromController::kHeartbeatAck:
+      return;
+    case v1::FromController::kRegistered:
+      return OnRegistered(message.registered());
+    case v1::FromController::kFence:
+      return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
+    default:
+      return EndLink("the controller sent a message that no executor gets");
+  }
+}
+
+void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
+  if (registered_ || session_ == nullptr) return EndLink("the controller registered this executor twice");
+  registered_ = true;
+  backoff_ = kFirstBackoff;
+  session_->SetController(Absolute(registered.data_endpoint()), Incarnation(registered.controller_incarnation()));
+  heartbeat_interval_ = milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
+  deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
+  heartbeats_ = 0;
+  spdlog::info("registered at {} as executor {}: {} {} devices, data port {}", config_.controller,
+               registered.executor(), runtime_->info().num_devices, runtime_->info().device_kind,
+               session_->data_endpoint());
+  Heartbeat(registration_);
+}
+
+void ExecutorProcess::OnCommands(v1::Commands& commands) {
+  if (session_ == nullptr || draining_) return;
+  if (commands.incarnation() != session_->incarnation().value) {
+    return EndLink("commands for another incarnation came");
+  }
+  for (v1::Command& proto : *commands.mutable_commands()) {
+    auto command = CommandFromProto(proto);
+    if (!command.ok()) return EndLink(Text(command.status()));
+    session_->OnCommand(*std::move(command));
+  }
+}
+
+void ExecutorProcess::SendReport(const Report& report) {
+  if (link_ == nullptr || session_ == nullptr) return;
+  v1::ToController message;
+  ToProto(report, session_->incarnation(), message.mutable_report());
+  link_->Send(PackFrame(message));
+}
+
+void ExecutorProcess::Heartbeat(uint64_t registration) {
+  if (registration != registration_ || link_ == nullptr || session_ == nullptr) return;
+  if (heartbeats_ > 0 && Clock::now() - heard_ > deadline_) {
+    return EndLink(fmt::format("the controller was silent for {} ms", deadline_.count()));
+  }
+  const ExecutorSession::Counters counters = session_->counters();
+  v1::ToController message;
+  v1::Heartbeat* to = message.mutable_heartbeat();
+  to->set_sequence(++heartbeats_);
+  for (const auto& [endpoint, bytes] : counters.pulled) {
+    auto* pulled = to->add_pulled();
+    pulled->set_endpoint(endpoint);
+    pulled->set_bytes(bytes);
+  }
+  to->set_served_bytes(counters.served_bytes);
+  to->set_fetches_served(counters.fetches_served);
+  for (const int64_t bytes : counters.device_bytes) to->add_device_bytes(bytes);
+  to->set_gangs_launched(counters.gangs_launched);
+  to->set_launches(counters.launches);
+  to->set_buffers(counters.buffers);
+  to->set_executables(counters.executables);
+  link_->Send(PackFrame(message));
+  loop_.PostAfter(heartbeat_interval_, "heartbeat", [this, registration] { Heartbeat(registration); });
+}
+
+void ExecutorProcess::EndLink(std::string why) {
+  if (link_ == nullptr) return;
+  if (!draining_) spdlog::warn("registration ends: {}", why);
+  // This may be a callback of the link itself.
+  loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
+  ++registration_;
+  if (session_ != nullptr) {
+    highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
+    session_->End();
+  }
+  if (draining_) return Exit(kExitOk, "drained; the controller is gone");
+  WaitForLaunches();
+}
+
+void ExecutorProcess::WaitForLaunches() {
+  if (session_ != nullptr && session_->launches_in_flight() > 0) {
+    loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
+    return;
+  }
+  session_ = nullptr;
+  if (draining_) return Exit(kExitOk, "drained");
+  RetryConnect();
+}
+
+void ExecutorProcess::Drain() {
+  if (draining_) return;
+  draining_ = true;
+  drain_until_ = Clock::now() + config_.drain_limit;
+  spdlog::info("stopping: {} launches in flight", session_ == nullptr ? 0 : session_->launches_in_flight());
+  CheckDrained();
+}
+
+void ExecutorProcess::CheckDrained() {
+  if (link_ == nullptr && session_ == nullptr) return Exit(kExitOk, "drained");
+  if (session_ != nullptr && session_->launches_in_flight() > 0) {
+    if (Clock::now() > drain_until_) {
+      return Exit(kExitDrainTimeout, fmt::format("{} launches did not end within {} ms",
+                                                 session_->launches_in_flight(), config_.drain_limit.count()));
+    }
+    loop_.PostAfter(kLookAgain, "draining", [this] { CheckDrained(); });
+    return;
+  }
+  if (link_ == nullptr) return Exit(kExitOk, "drained");
+  // One more turn for the last reports; Close sends them before on_closed comes.
+  loop_.Post("close link", [this] {
+    if (link_ != nullptr) link_->Close();
+  });
+}
+
+}  // namespace fairway

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor process: its event loop, the link to the controller, and one ExecutorSession at a time.
+#ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
+#define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "async/blocking_pool.h"
+#include "async/event_loop.h"
+#include "fairway/v1/link.pb.h"
+#include "transport/link.h"
+#include "worker/executor/executor_session.h"
+#include "worker/executor/launch_queues.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway {
+
+struct ExecutorConfig {
+  std::string controller;  // host:port of the link port
+  std::string worker;
+  std::string island;
+  int64_t device_memory = 0;  // bytes per device; 0: no limit
+  std::string data_bind = "127.0.0.1:0";
+  std::string advertise_host;  // empty: that of data_bind, or the host's name when that is any address
+  // Socket to the supervisor, or -1: end of file ends this process; the incarnation of every registration goes out
+  // on it, 8 bytes each.
+  int life_fd = -1;
+  std::chrono::milliseconds drain_limit{10000};
+};
+
+// Registers at the controller, again and again, until the process is to end. Loop-confined; made before Run.
+class ExecutorProcess {
+ public:
+  ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime);
+  ~ExecutorProcess();
+
+  // Begins to connect. Wait for `exit_code` by Run.
+  void Start();
+  // Turns the loop until the process is to end; the exit code.
+  int Run();
+  // In the loop: lets launches under way end and be reported, then ends with 0.
+  void Drain();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Exit(int code, std::string why);
+  void Connect();
+  void RetryConnect();
+  void OnConnected(std::unique_ptr<Link> link);
+  // Why not: an error that another try will not cure ends the process.
+  absl::Status Register();
+  void OnFrame(Frame frame);
+  void OnRegistered(const v1::Registered& registered);
+  void OnCommands(v1::Commands& commands);
+  // Ends this registration; a new one follows when the launches in flight have ended.
+  void EndLink(std::string why);
+  void WaitForLaunches();
+  void SendReport(const Report& report);
+  void Heartbeat(uint64_t registration);
+  void CheckDrained();
+  std::string AdvertisedHost() const;
+  std::string Absolute(const std::string& controller_endpoint) const;
+
+  EventLoop& loop_;
+  const ExecutorConfig config_;
+  Runtime* const runtime_;
+  BlockingPool blocking_;
+  LaunchQueues launches_;
+  std::unique_ptr<Link> link_;
+  std::unique_ptr<ExecutorSession> session_;
+  uint64_t registration_ = 0;  // counts; fences timers of earlier ones
+  bool registered_ = false;
+  std::chrono::milliseconds backoff_;
+  bool connect_failure_logged_ = false;
+  std::chrono::milliseconds heartbeat_interval_{0};
+  std::chrono::milliseconds deadline_{0};
+  Clock::time_point heard_;
+  uint64_t heartbeats_ = 0;
+  uint64_t highest_launch_id_ = 0;
+  bool draining_ = false;
+  Clock::time_point drain_until_;
+  std::optional<int> exit_code_;
+};
+
+// The whole of the process but the runtime: signals (SIGTERM drains, SIGINT is the supervisor's business), the life
+// pipe, the loop. Leaves by _exit, because plugin threads may be busy for long.
+[[noreturn]] void RunExecutor(const ExecutorConfig& config, Runtime* runtime);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_

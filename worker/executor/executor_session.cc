@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/executor_session.h"
+
+#include <atomic>
+#include <optional>
+
+#include <spdlog/spdlog.h>
+
+#include "worker/compiler/checksum.h"
+
+namespace fairway {
+namespace {
+
+// Smaller blocks are handed to the runtime in the loop, larger ones by the blocking pool.
+constexpr int64_t kPlaceInLoop = 256 << 10;
+
+std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
+
+// Wraps a handler so that it is posted, from any thread, and dropped when the session has gone by then.
+template <typename F>
+class Posted {
+ public:
+  Posted(EventLoop* loop, std::string_view name, std::weak_ptr<bool> alive, F f)
+      : loop_(loop), name_(name), alive_(std::move(alive)), f_(std::move(f)) {}
+  template <typename... Args>
+  void operator()(Args... args) {
+    loop_->Post(name_, [alive = std::move(alive_), f = std::move(f_), ... args = std::move(args)]() mutable {
+      if (alive.lock() != nullptr) f(std::move(args)...);
+    });
+  }
+
+ private:
+  EventLoop* loop_;
+  std::string_view name_;
+  std::weak_ptr<bool> alive_;
+  F f_;
+};
+
+}  // namespace
+
+template <typename F>
+void ExecutorSession::PostHere(std::string_view name, F f) {
+  Poster(name, std::move(f))();
+}
+
+template <typename F>
+auto ExecutorSession::Poster(std::string_view name, F f) {
+  return Posted<F>(context_.loop, name, alive_, std::move(f));
+}
+
+absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(Context context, Incarnation incarnation,
+                                                                       const std::string& data_bind,
+                                                                       const std::string& advertise_host,
+                                                                       std::function<void(Report)> send) {
+  std::unique_ptr<ExecutorSession> session(new ExecutorSession(context, incarnation, std::move(send)));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      session->plane_, MakeTcpDataPlane(*context.loop, data_bind, advertise_host, incarnation,
+                                        [s = session.get()](PullRequest request, DataPlane::Answer answer) {
+                                          s->OnPull(request, std::move(answer));
+                                        }));
+  return session;
+}
+
+ExecutorSession::ExecutorSession(Context context, Incarnation incarnation, std::function<void(Report)> send)
+    : context_(context), incarnation_(incarnation), send_(std::move(send)), core_(this),
+      buffers_(context.runtime->info().num_devices) {}
+
+ExecutorSession::~ExecutorSession() { End(); }
+
+void ExecutorSession::SetController(std::string data_endpoint, Incarnation incarnation) {
+  controller_endpoint_ = std::move(data_endpoint);
+  controller_ = incarnation;
+}
+
+void ExecutorSession::End() {
+  if (ended_) return;
+  ended_ = true;
+  pulls_.clear();
+  plane_.reset();
+  // What has not been handed to the launch threads will not run.
+  in_flight_ -= gangs_.size() + singles_.size();
+  gangs_.clear();
+  singles_.clear();
+  core_.Reset();
+  executables_.clear();
+}
+
+ExecutorSession::Counters ExecutorSession::counters() const {
+  Counters out;
+  if (plane_ != nullptr) {
+    out.pulled = plane_->PulledBytes();
+    out.served_bytes = plane_->ServedBytes();
+  }
+  out.fetches_served = fetches_served_;
+  out.device_bytes = buffers_.bytes();
+  out.gangs_launched = gangs_launched_;
+  out.launches = launches_;
+  out.buffers = buffers_.size();
+  out.executables = executables_.size();
+  return out;
+}
+
+void ExecutorSession::ReportWanted() {
+  if (report_posted_ || ended_) return;
+  report_posted_ = true;
+  PostHere("report", [this] {
+    report_posted_ = false;
+    if (!ended_) send_(core_.TakeReport());
+  });
+}
+
+void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
+  for (const ShardRef ref : shards) buffers_.Drop(ref);
+}
+
+// ---- Code ----
+
+void ExecutorSession::Load(const InstallExecutable& install) {
+  auto executable = std::make_shared<Executable>();
+  executables_[install.executable] = executable;
+  auto loaded = Poster("code loaded", [this, executable, id = install.executable](
+                                          absl::StatusOr<std::shared_ptr<LoadedExecutable>> result) {
+    executable->loading = false;
+    executable->status = result.status();
+    if (result.ok()) executable->loaded = *std::move(result);
+    if (ended_) return;
+    core_.InstallDone(id, executable->status);
+    Dispatch();
+  });
+  context_.blocking->Run([runtime = context_.runtime, code = install.code, checksum = install.checksum,
+                          devices = Ints(install.devices), loaded = std::move(loaded)]() mutable {
+    // Native code with a flipped byte loads without complaint.
+    if (code == nullptr || Sha256Hex(*code) != checksum) {
+      return loaded(absl::StatusOr<std::shared_ptr<LoadedExecutable>>(
+          absl::DataLossError("compiled code was damaged on its way: its checksum differs")));
+    }
+    loaded(runtime->Load(*code, devices));
+  });
+}
+
+void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(executable); }
+
+// ---- Launches ----
+
+void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
+  Launched launched{node.node, node.outputs, launch.inline_shards};
+  for (const GroupPart& part : node.outputs) {
+    for (const LocalShard& shard : part.shards) {
+      buffers_.Expect({part.group, shard.shard}, shard.device, ByteSize(part.dtype, shard.shape).value_or(0));
+    }
+  }
+  Queued queued;
+  queued.gang = launch.gang || node.devices.size() > 1;
+  queued.job.devices = Ints(node.devices);
+  queued.job.non_donatable = Ints(launch.non_donatable);
+  queued.job.launch_id = launch.launch_id.value;
+  absl::Status problem;
+  const auto executable = executables_.find(node.executable);
+  if (executable == executables_.end()) {
+    problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not installed here", node.node,
+                    node.executable);
+  } else {
+    queued.executable = executable->second;
+  }
+  for (const auto& row : node.inputs) {
+    auto& to = queued.job.inputs.emplace_back();
+    for (const ShardRef ref : row) {
+      to.push_back(buffers_.Find(ref));
+      if (to.back() == nullptr && problem.ok()) {
+        problem = Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}", node.node,
+                        ref.shard, ref.group);
+      }
+    }
+  }
+  ++in_flight_;
+  ++launches_;
+  if (queued.gang) ++gangs_launched_;
+  auto end = Poster("launch ended", [this, launched = std::move(launched)](absl::StatusOr<LaunchResult> result) mutable {
+    OnLaunchEnd(std::move(launched), std::move(result));
+  });
+  if (!problem.ok()) return end(absl::StatusOr<LaunchResult>(problem));
+  queued.job.done = std::move(end);
+  (queued.gang ? gangs_ : singles_).push_back(std::move(queued));
+  Dispatch();
+}
+
+void ExecutorSession::Dispatch() {
+  const auto go = [this](Queued& queued) {
+    if (!queued.executable->status.ok()) return queued.job.done(queued.executable->status);
+    queued.job.executable = queued.executable->loaded;
+    if (queued.gang) {
+      context_.launches->LaunchGang(std::move(queued.job));
+    } else {
+      context_.launches->LaunchSingle(std::move(queued.job));
+    }
+  };
+  while (!gangs_.empty() && !gangs_.front().executable->loading) {
+    go(gangs_.front());
+    gangs_.pop_front();
+  }
+  std::deque<Queued> waiting;
+  for (Queued& queued : singles_) {
+    if (queued.executable->loading) {
+      waiting.push_back(std::move(queued));
+    } else {
+      go(queued);
+    }
+  }
+  singles_ = std::move(waiting);
+}
+
+void ExecutorSession::OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result) {
+  --in_flight_;
+  if (ended_) return;
+  if (result.ok() && result->outputs.size() > 0 && result->outputs[0].size() != launched.outputs.size()) {
+    result = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
+                   result->outputs[0].size(), launched.outputs.size());
+  }
+  if (!result.ok()) {
+    for (const GroupPart& part : launched.outputs) {
+      for (const LocalShard& shard : part.shards) buffers_.Drop({part.group, shard.shard});
+    }
+    return core_.LaunchDone(launched.node, result.status(), {});
+  }
+  for (size_t d = 0; d < result->outputs.size(); ++d) {
+    for (size_t o = 0; o < launched.outputs.size(); ++o) {
+      const GroupPart& part = launched.outputs[o];
+      if (d >= part.shards.size()) continue;
+      buffers_.Put({part.group, part.shards[d].shard}, std::move(result->outputs[d][o]));
+    }
+  }
+  ReadInline(std::move(launched));
+}
+
+void ExecutorSession::ReadInline(Launched launched) {
+  // The last read to end posts the lot.
+  struct Collector {
+    std::atomic<size_t> open{1};
+    std::vector<Report::Inlined> inlined;  // an entry without bytes could not be read; a fetch will tell why
+    absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
+    void Arrive() {
+      if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) done(std::move(inlined));
+    }
+  };
+  if (launched.inline_shards.empty()) return core_.LaunchDone(launched.node, absl::OkStatus(), {});
+  auto collector = std::make_shared<Collector>();
+  collector->done = Poster("inline outputs", [this, node = launched.node](std::vector<Report::Inlined> inlined) {
+    if (ended_) return;
+    std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
+    core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
+  });
+  collector->inlined.resize(launched.inline_shards.size());
+  for (size_t i = 0; i < launched.inline_shards.size(); ++i) {
+    const ShardRef ref = launched.inline_shards[i];
+    collector->inlined[i].shard = ref;
+    auto buffer = buffers_.Find(ref);
+    if (buffer == nullptr) continue;  // dropped meanwhile
+    collector->open.fetch_add(1, std::memory_order_relaxed);
+    context_.runtime->Read(*buffer, [collector, buffer, i](absl::StatusOr<HostView> view) {
+      if (view.ok()) collector->inlined[i].bytes = Blob::Copy(view->bytes);
+      collector->Arrive();
+    });
+  }
+  collector->Arrive();
+}
+
+// ---- Receiving ----
+
+void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
+  const LocalShard& shard = node.out.shards[position];
+  const ShardSource& source = node.sources[position];
+  Arrival arrival{node.node,      position,        {node.out.group, shard.shard}, node.out.dtype,
+                  shard.shape,    shard.device,    node.out.memory_kind,          0};
+  arrival.bytes = ByteSize(arrival.dtype, arrival.shape).value_or(0);
+  buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+  const auto fail = [&](absl::Status why) {
+    PostHere("receive failed", [this, arrival, why = std::move(why)] { Arrived(arrival, nullptr, why); });
+  };
+  switch (source.kind) {
+    case ShardSource::Kind::kLocal: {
+      auto from = buffers_.Find(source.shard);
+      if (from == nullptr) {
+        return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}", source.shard.shard,
+                          source.shard.group));
+      }
+      auto placed = Poster("local copy", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+        Placed(arrival, std::move(buffer));
+      });
+      context_.blocking->Run([runtime = context_.runtime, from, device = arrival.device, kind = arrival.memory_kind,
+                              placed = std::move(placed)]() mutable {
+        auto copy = runtime->CopyToDevice(*from, device, kind);
+        placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy)) : copy.status());
+      });
+      return;
+    }
+    case ShardSource::Kind::kPeer:
+    case ShardSource::Kind::kController: {
+      const bool peer = source.kind == ShardSource::Kind::kPeer;
+      plane_->Pull(peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
+                   {node.transfer, source.index}, arrival.bytes,
+                   [this, alive = std::weak_ptr<bool>(alive_), arrival](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+                     if (alive.lock() == nullptr || ended_) return;
+                     if (!bytes.ok()) return Arrived(arrival, nullptr, bytes.status());
+                     Place(arrival, *std::move(bytes));
+                   });
+      return;
+    }
+    case ShardSource::Kind::kInline: {
+      auto copy = source.bytes == nullptr ? nullptr : Blob::Copy(source.bytes->view());
+      if (copy == nullptr) return fail(absl::ResourceExhaustedError("no host memory for an inline shard"));
+      PostHere("inline upload", [this, arrival, copy = std::move(copy)]() mutable { Place(arrival, std::move(copy)); });
+      return;
+    }
+  }
+}
+
+void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
+  if (ended_) return;
+  const auto make = [runtime = context_.runtime](const Arrival& a, std::shared_ptr<Blob> block)
+      -> absl::StatusOr<std::shared_ptr<DeviceBuffer>> {
+    auto buffer = runtime->FromHost(std::move(block), a.dtype, a.shape, a.device, a.memory_kind);
+    if (!buffer.ok()) return buffer.status();
+    return std::shared_ptr<DeviceBuffer>(*std::move(buffer));
+  };
+  if (arrival.bytes <= kPlaceInLoop) return Placed(arrival, make(arrival, std::move(bytes)));
+  auto placed = Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+    Placed(arrival, std::move(buffer));
+  });
+  context_.blocking->Run([make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
+    placed(make(arrival, std::move(bytes)));
+  });
+}
+
+void ExecutorSession::Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+  if (ended_) return;
+  if (!buffer.ok()) return Arrived(arrival, nullptr, buffer.status());
+  auto& b = **buffer;
+  b.OnReady(Poster("received", [this, arrival, buffer = *std::move(buffer)](absl::Status status) {
+    Arrived(arrival, buffer, status);
+  }));
+}
+
+void ExecutorSession::Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
+                              const absl::Status& status) {
+  if (ended_) return;
+  if (status.ok()) {
+    buffers_.Put(arrival.ref, buffer);
+  } else {
+    buffers_.Drop(arrival.ref);
+  }
+  core_.ReceiveDone(arrival.node, arrival.position, status);
+}
+
+// ---- Serving ----
+
+void ExecutorSession::OnPull(PullRequest request, DataPlane::Answer answer) {
+  if (ended_) return;
+  const uint64_t pull = next_pull_++;
+  pulls_.emplace(pull, WaitingPull{std::move(answer), request.from});
+  core_.OnPull(pull, request.transfer, request.index);
+}
+
+void ExecutorSession::Serve(uint64_t pull, ShardRef shard) {
+  auto waiting = pulls_.extract(pull);
+  if (waiting.empty()) return;
+  auto buffer = buffers_.Find(shard);
+  if (buffer == nullptr) {
+    waiting.mapped().answer(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}", shard.shard,
+                                  shard.group));
+    return;
+  }
+  const bool fetch = waiting.mapped().from == controller_;
+  // Answers from the thread that has the bytes; the loop only hears of it.
+  auto served = Poster("served", [this, fetch](bool ok) {
+    if (fetch && ok) ++fetches_served_;
+  });
+  context_.runtime->Read(*buffer, [buffer, answer = std::move(waiting.mapped().answer),
+                                   served = std::move(served)](absl::StatusOr<HostView> view) mutable {
+    const bool ok = view.ok();
+    if (ok) {
+      answer(DataView{view->bytes, view->owner});
+    } else {
+      answer(view.status());
+    }
+    served(ok);
+  });
+}
+
+void ExecutorSession::RefusePull(uint64_t pull, absl::Status why) {
+  auto waiting = pulls_.extract(pull);
+  if (!waiting.empty()) waiting.mapped().answer(std::move(why));
+}
+
+}  // namespace fairway

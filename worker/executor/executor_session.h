@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// One registration of an executor at a controller: its core, buffers, executables and data plane. Ends with the link;
+// the next registration has a new one over the same runtime.
+#ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
+#define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "async/blocking_pool.h"
+#include "async/event_loop.h"
+#include "transport/data_plane.h"
+#include "worker/executor/buffer_table.h"
+#include "worker/executor/executor_core.h"
+#include "worker/executor/launch_queues.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway {
+
+// Loop-confined. Does what the core decides; the threads of others get closures and post their results back.
+class ExecutorSession final : public ExecutorActions {
+ public:
+  struct Context {
+    EventLoop* loop = nullptr;
+    Runtime* runtime = nullptr;
+    BlockingPool* blocking = nullptr;  // loading, copying
+    LaunchQueues* launches = nullptr;
+  };
+  // Totals of this registration, for heartbeats.
+  struct Counters {
+    std::vector<std::pair<std::string, uint64_t>> pulled;
+    uint64_t served_bytes = 0;
+    uint64_t fetches_served = 0;
+    std::vector<int64_t> device_bytes;
+    uint64_t gangs_launched = 0;
+    uint64_t launches = 0;
+    size_t buffers = 0;
+    size_t executables = 0;
+  };
+
+  // Opens the data port at `data_bind`. `send` gets what is to be reported, once per turn of the loop at most.
+  // Errors: those of the data plane (ALREADY_EXISTS: the port is taken).
+  static absl::StatusOr<std::unique_ptr<ExecutorSession>> Open(Context context, Incarnation incarnation,
+                                                               const std::string& data_bind,
+                                                               const std::string& advertise_host,
+                                                               std::function<void(Report)> send);
+  ~ExecutorSession() override;
+
+  Incarnation incarnation() const { return incarnation_; }
+  std::string data_endpoint() const { return plane_->endpoint(); }
+  // Where shards from the controller are pulled.
+  void SetController(std::string data_endpoint, Incarnation incarnation);
+
+  void OnCommand(Command command) { core_.OnCommand(std::move(command)); }
+
+  // Launches whose end has not been seen. The session may be destroyed when there is none.
+  size_t launches_in_flight() const { return in_flight_; }
+  // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported any more.
+  void End();
+
+  Counters counters() const;
+  uint64_t highest_launch_id() const { return core_.highest_launch_id(); }
+
+ private:
+  // Code being loaded, loaded, or why not.
+  struct Executable {
+    bool loading = true;
+    absl::Status status;
+    std::shared_ptr<LoadedExecutable> loaded;
+  };
+  // What a launch leaves behind for its end.
+  struct Launched {
+    NodeId node;
+    std::vector<GroupPart> outputs;
+    std::vector<ShardRef> inline_shards;
+  };
+  struct Queued {
+    std::shared_ptr<Executable> executable;
+    LaunchJob job;
+    bool gang = false;
+  };
+  // Where a received shard goes.
+  struct Arrival {
+    NodeId node;
+    size_t position = 0;
+    ShardRef ref;
+    DType dtype = DType::kInvalid;
+    Shape shape;
+    int device = 0;
+    std::string memory_kind;
+    int64_t bytes = 0;
+  };
+  struct WaitingPull {
+    DataPlane::Answer answer;
+    Incarnation from;
+  };
+
+  ExecutorSession(Context context, Incarnation incarnation, std::function<void(Report)> send);
+
+  // ExecutorActions
+  void Load(const InstallExecutable& install) override;
+  void Unload(ExecutableId executable) override;
+  void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
+  void StartReceive(const PrepareReceive& node, size_t position) override;
+  void Serve(uint64_t pull, ShardRef shard) override;
+  void RefusePull(uint64_t pull, absl::Status why) override;
+  void Drop(const std::vector<ShardRef>& shards) override;
+  void ReportWanted() override;
+
+  // Posts `f` unless the session has gone by then.
+  template <typename F>
+  void PostHere(std::string_view name, F f);
+  // A function that does so from any thread.
+  template <typename F>
+  auto Poster(std::string_view name, F f);
+
+  void OnPull(PullRequest request, DataPlane::Answer answer);
+  // Hands over what waits at the front of the queues and can go.
+  void Dispatch();
+  void OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result);
+  void ReadInline(Launched launched);
+  // Makes a device buffer of received bytes.
+  void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
+  void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
+  void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer, const absl::Status& status);
+
+  const Context context_;
+  const Incarnation incarnation_;
+  const std::function<void(Report)> send_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  bool ended_ = false;
+  ExecutorCore core_;
+  BufferTable buffers_;
+  std::unique_ptr<DataPlane> plane_;
+  std::string controller_endpoint_;
+  Incarnation controller_;
+  std::map<ExecutableId, std::shared_ptr<Executable>> executables_;
+  // Gangs wait here in launch order behind one whose code is being loaded; single programs wait each for itself.
+  std::deque<Queued> gangs_;
+  std::deque<Queued> singles_;
+  uint64_t next_pull_ = 1;
+  std::map<uint64_t, WaitingPull> pulls_;
+  bool report_posted_ = false;
+  size_t in_flight_ = 0;
+  uint64_t launches_ = 0;
+  uint64_t gangs_launched_ = 0;
+  uint64_t fetches_served_ = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_

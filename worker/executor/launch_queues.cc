@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/launch_queues.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+// Outputs come from the call, the end of the execution from a callback, in either order; the later one reports.
+struct Pending {
+  std::atomic<int> open{2};
+  LaunchResult result;
+  absl::Status status;
+  absl::AnyInvocable<void(absl::StatusOr<LaunchResult>)> done;
+
+  void Arrive() {
+    if (open.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (status.ok()) {
+      done(std::move(result));
+    } else {
+      done(std::move(status));
+    }
+    done = nullptr;
+  }
+};
+
+void RunLaunch(Runtime& runtime, LaunchJob job) {
+  LaunchRequest request;
+  request.executable = job.executable.get();
+  request.devices = std::move(job.devices);
+  request.non_donatable = std::move(job.non_donatable);
+  request.launch_id = job.launch_id;
+  request.inputs.reserve(job.inputs.size());
+  for (const auto& row : job.inputs) {
+    auto& to = request.inputs.emplace_back();
+    to.reserve(row.size());
+    for (const auto& buffer : row) to.push_back(buffer.get());
+  }
+  auto pending = std::make_shared<Pending>();
+  pending->done = std::move(job.done);
+  auto result = runtime.Launch(request, [pending](absl::Status status) {
+    pending->status = std::move(status);
+    pending->Arrive();
+  });
+  if (!result.ok()) {  // then the callback does not come
+    pending->done(result.status());
+    return;
+  }
+  pending->result = *std::move(result);
+  pending->Arrive();
+}
+
+}  // namespace
+
+LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices) : runtime_(runtime), gangs_("fairway-gangs", 1) {
+  for (int i = 0; i < num_devices; ++i) {
+    singles_.push_back(std::make_unique<BlockingPool>("fairway-dev" + std::to_string(i), 1));
+  }
+}
+
+LaunchQueues::~LaunchQueues() = default;
+
+void LaunchQueues::LaunchGang(LaunchJob job) {
+  gangs_.Run([runtime = runtime_, job = std::move(job)]() mutable { RunLaunch(*runtime, std::move(job)); });
+}
+
+void LaunchQueues::LaunchSingle(LaunchJob job) {
+  const size_t device = job.devices.empty() ? 0 : job.devices[0];
+  if (device >= singles_.size()) {
+    return job.done(InvalidArgument("no local device {}: this executor has {}", device, singles_.size()));
+  }
+  singles_[device]->Run([runtime = runtime_, job = std::move(job)]() mutable { RunLaunch(*runtime, std::move(job)); });
+}
+
+}  // namespace fairway

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <spdlog/spdlog.h>
+
+#include "worker/executor/executor_process.h"
+#include "worker/life.h"
+
+namespace fairway {
+
+void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
+  std::signal(SIGPIPE, SIG_IGN);
+  // A terminal sends it to the whole group; the supervisor decides what it means.
+  std::signal(SIGINT, SIG_IGN);
+  if (config.life_fd >= 0) ExitWithParent(config.life_fd);
+  EventLoop loop;
+  ExecutorProcess process(loop, config, runtime);
+  boost::asio::signal_set signals(loop.io_context(), SIGTERM);
+  signals.async_wait([&process](const boost::system::error_code& error, int) {
+    if (!error) process.Drain();
+  });
+  process.Start();
+  const int code = process.Run();
+  // Launch threads may be inside the plugin for long, and its own threads do not end in order: leave at once.
+  spdlog::default_logger()->flush();
+  ::_exit(code);
+}
+
+}  // namespace fairway

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the exit codes of fairway-worker and its children mean.
+#ifndef FAIRWAY_WORKER_EXIT_CODES_H_
+#define FAIRWAY_WORKER_EXIT_CODES_H_
+
+#include <string_view>
+
+namespace fairway {
+
+enum ExitCode : int {
+  kExitOk = 0,            // drained, told to stop, or the parent ended
+  kExitInternal = 1,      // a fault of ours; the log says which
+  kExitBadFlags = 2,      // unknown or wrong flags
+  kExitNoPlugin = 3,      // the plugin cannot be loaded, or gives no devices
+  kExitFenced = 4,        // the controller refused this process or declared it lost
+  kExitPortTaken = 5,     // the data port is in use
+  kExitDrainTimeout = 6,  // told to stop, and work in flight did not end in time
+};
+
+constexpr std::string_view Meaning(int code) {
+  switch (code) {
+    case kExitOk: return "stopped";
+    case kExitInternal: return "an internal error";
+    case kExitBadFlags: return "bad flags";
+    case kExitNoPlugin: return "the plugin cannot be loaded";
+    case kExitFenced: return "fenced by the controller";
+    case kExitPortTaken: return "the port is taken";
+    case kExitDrainTimeout: return "work in flight did not end in time";
+    default: return "";
+  }
+}
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXIT_CODES_H_

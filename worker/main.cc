@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// fairway-worker: the supervisor of one executor on this host. --role says which of its processes this is; users start
+// the supervisor only. Exit codes: worker/exit_codes.h.
+#include <unistd.h>
+
+#include <climits>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "worker/compiler/run_compiler_process.h"
+#include "worker/executor/executor_process.h"
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/exit_codes.h"
+#include "worker/life.h"
+#include "worker/supervisor/supervisor.h"
+
+extern char** environ;
+
+namespace fairway {
+namespace {
+
+struct Flags {
+  std::string role = "supervisor";
+  std::string controller = "127.0.0.1:29002";
+  std::string name;
+  std::string island = "island0";
+  int devices = 1;
+  int64_t device_memory = 0;
+  std::string runtime = "pjrt";
+  std::string plugin;
+  std::string plugin_kind = "cpu";
+  std::string data_bind = "127.0.0.1:0";
+  std::string advertise_host;
+  std::string log_level = "info";
+  std::chrono::milliseconds drain_limit{10000};
+  std::chrono::milliseconds compile_limit{600000};
+  int life_fd = -1;
+};
+
+std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
+  Config config("fairway-worker", "Runs one executor: its devices, buffers and transfers, for a Fairway controller.");
+  config.Flag("role", &flags.role, "Which process this is: supervisor, executor or compiler. Users start supervisors");
+  config.Flag("controller", &flags.controller, "host:port of the controller's link port");
+  config.Flag("name", &flags.name, "Name of this worker, unique in the cluster; default: <host>-<island>");
+  config.Flag("island", &flags.island, "Name of the island that its devices belong to");
+  config.Flag("devices", &flags.devices, "Devices to expose");
+  config.BytesFlag("device-memory", &flags.device_memory, "Memory per device, e.g. 2GiB; 0: no limit");
+  config.Flag("runtime", &flags.runtime, "What drives the devices: pjrt");
+  config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
+  config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
+  config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
+  config.Flag("data-bind", &flags.data_bind,
+              "host:port of the data port; port 0: any free one. The default is reachable from this host only");
+  config.Flag("advertise-host", &flags.advertise_host, "Host under which peers reach the data port");
+  config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
+  config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
+  config.Flag("compile-limit", &flags.compile_limit, "Longest time for one compilation");
+  config.Flag("life-fd", &flags.life_fd, "Inherited descriptor; its end of file ends this process. -1: none");
+  if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;
+  return std::nullopt;
+}
+
+int BadFlag(std::string_view text) {
+  fmt::print(stderr, "fairway-worker: {}\n", text);
+  return kExitBadFlags;
+}
+
+std::string OwnPath() {
+  char path[PATH_MAX];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
+  return size > 0 ? std::string(path, static_cast<size_t>(size)) : "fairway-worker";
+}
+
+std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, int life_fd) {
+  return {OwnPath(),
+          fmt::format("--role={}", role),
+          "--controller=" + flags.controller,
+          "--name=" + flags.name,
+          "--island=" + flags.island,
+          fmt::format("--devices={}", flags.devices),
+          fmt::format("--device-memory={}", flags.device_memory),
+          "--runtime=" + flags.runtime,
+          "--plugin=" + flags.plugin,
+          "--plugin-kind=" + flags.plugin_kind,
+          "--data-bind=" + flags.data_bind,
+          "--advertise-host=" + flags.advertise_host,
+          "--log-level=" + flags.log_level,
+          fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
+          fmt::format("--life-fd={}", life_fd)};
+}
+
+// Our environment with the XLA flags of a process that loads the plugin.
+std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
+  constexpr std::string_view kXlaFlags = "XLA_FLAGS=";
+  std::vector<std::string> out;
+  std::string inherited;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(kXlaFlags)) {
+      inherited = text.substr(kXlaFlags.size());
+    } else {
+      out.emplace_back(text);
+    }
+  }
+  out.push_back(std::string(kXlaFlags) + XlaFlags(pjrt, inherited));
+  return out;
+}
+
+int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
+  std::signal(SIGPIPE, SIG_IGN);
+  if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
+  if (flags.data_bind.starts_with("127.") || flags.data_bind.starts_with("localhost")) {
+    spdlog::info("the data port is bound to {}: reachable from this host only (--data-bind)", flags.data_bind);
+  }
+  SupervisorConfig config;
+  config.controller = flags.controller;
+  config.worker = flags.name;
+  config.island = flags.island;
+  config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
+  config.compiler_argv = ChildArgv(flags, "compiler", -1);
+  config.child_env = ChildEnv(pjrt);
+  config.drain_limit = flags.drain_limit;
+  config.compile_limit = flags.compile_limit;
+  EventLoop loop;
+  Supervisor supervisor(loop, std::move(config));
+  boost::asio::signal_set signals(loop.io_context(), SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code& error, int number) {
+    if (!error) supervisor.Drain(number == SIGTERM ? "SIGTERM" : "SIGINT", std::chrono::milliseconds(0));
+  });
+  if (absl::Status status = supervisor.Start(); !status.ok()) {
+    spdlog::error("{}", Text(status));
+    return kExitInternal;
+  }
+  const int code = supervisor.Run();
+  spdlog::default_logger()->flush();
+  ::_exit(code);  // threads that copy logs may still read
+}
+
+int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+  TuneAllocatorForPjrt();
+  auto runtime = MakePjrtRuntime(pjrt);
+  if (!runtime.ok()) {
+    spdlog::error("cannot load the plugin {}: {}", pjrt.plugin_path, Text(runtime.status()));
+    return kExitNoPlugin;
+  }
+  ExecutorConfig config;
+  config.controller = flags.controller;
+  config.worker = flags.name;
+  config.island = flags.island;
+  config.device_memory = flags.device_memory;
+  config.data_bind = flags.data_bind;
+  config.advertise_host = flags.advertise_host;
+  config.life_fd = flags.life_fd;
+  config.drain_limit = flags.drain_limit;
+  RunExecutor(config, runtime->get());
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (auto code = ParseFlags(argc, argv, flags)) return *code;
+  if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
+    return BadFlag(fmt::format("--role is '{}', not supervisor, executor or compiler", flags.role));
+  }
+  if (flags.runtime != "pjrt") return BadFlag(fmt::format("--runtime is '{}', not pjrt", flags.runtime));
+  if (flags.name.empty()) {
+    char host[256] = "worker";
+    ::gethostname(host, sizeof host - 1);
+    flags.name = fmt::format("{}-{}", host, flags.island);
+  }
+  PjrtConfig pjrt;
+  pjrt.plugin_path = flags.plugin;
+  pjrt.kind = flags.plugin_kind;
+  pjrt.num_devices = flags.devices;
+  if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
+  InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name}, flags.log_level);
+  if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
+  if (flags.role == "compiler") {
+    TuneAllocatorForPjrt();
+    std::signal(SIGINT, SIG_IGN);
+    return RunCompilerProcess(kCompileLinkFd, kCompileLinkFd, pjrt);
+  }
+  return RunSupervisor(flags, pjrt);
+}
+
+}  // namespace
+}  // namespace fairway
+
+int main(int argc, char** argv) { return fairway::Main(argc, argv); }

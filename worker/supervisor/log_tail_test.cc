@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor/log_tail.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(LogTail, KeepsTheLastLinesHoweverTheyArrive) {
+  LogTail tail(3);
+  EXPECT_THAT(tail.Lines(), ElementsAre());
+  tail.Append("one\ntw");
+  EXPECT_THAT(tail.Lines(), ElementsAre("one", "tw"));
+  tail.Append("o\n");
+  tail.Append("three\nfour\n");
+  EXPECT_THAT(tail.Lines(), ElementsAre("two", "three", "four"));
+  tail.Append("open");
+  EXPECT_THAT(tail.Lines(), ElementsAre("three", "four", "open"));
+  tail.Append("\n\n");
+  EXPECT_THAT(tail.Lines(), ElementsAre("four", "open", ""));
+}
+
+TEST(LogTail, CutsLongLines) {
+  LogTail tail(2);
+  for (int i = 0; i < 10; ++i) tail.Append(std::string(1000, 'x'));
+  tail.Append("\nnext");
+  ASSERT_EQ(tail.Lines().size(), 2u);
+  EXPECT_EQ(tail.Lines()[0].size(), LogTail::kMaxLine);
+  EXPECT_EQ(tail.Lines()[1], "next");
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor/supervisor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "wire/link_codec.h"
+#include "worker/exit_codes.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kConnectTimeout{5000};
+constexpr milliseconds kFirstBackoff{20};
+constexpr milliseconds kLastBackoff{1000};
+constexpr milliseconds kBeyondDrain{2000};  // for an executor to end after its own limit
+constexpr size_t kMaxDeaths = 16;
+
+uint64_t RandomNonZero() {
+  std::random_device device;
+  uint64_t value = 0;
+  while (value == 0) value = uint64_t{device()} << 32 | device();
+  return value;
+}
+
+std::string HostName() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
+    : loop_(loop), config_(std::move(config)), incarnation_(RandomNonZero()), restart_(config_.first_restart),
+      backoff_(kFirstBackoff) {}
+
+Supervisor::~Supervisor() = default;
+
+absl::Status Supervisor::Start() {
+  if (!config_.compiler_argv.empty()) {
+    CompilerProcess::Options options;
+    options.argv = config_.compiler_argv;
+    options.env = config_.child_env;
+    FAIRWAY_ASSIGN_OR_RETURN(compiler_, CompilerProcess::Start(std::move(options)));
+  }
+  loop_.Post("start executor", [this] { StartExecutor(); });
+  loop_.Post("connect", [this] { Connect(); });
+  return absl::OkStatus();
+}
+
+int Supervisor::Run() {
+  loop_.Run();
+  executor_ = nullptr;
+  compiler_ = nullptr;
+  return exit_code_.value_or(kExitInternal);
+}
+
+void Supervisor::Exit(int code, std::string why) {
+  if (exit_code_.has_value()) return;
+  exit_code_ = code;
+  if (code == kExitOk) {
+    spdlog::info("worker {} ends: {}", config_.worker, why);
+  } else {
+    spdlog::error("worker {} ends with code {}: {}", config_.worker, code, why);
+  }
+  if (link_ == nullptr || !registered_ || code == kExitFenced) return loop_.Stop();
+  // Lets the last messages leave.
+  link_->Close();
+  loop_.PostAfter(kBeyondDrain, "link did not close", [this] { loop_.Stop(); });
+}
+
+// ---- The executor ----
+
+void Supervisor::StartExecutor() {
+  if (stopping_ || exit_code_.has_value()) return;
+  auto child = ExecutorChild::Spawn(loop_, config_.executor_argv, config_.child_env, [this](ProcessEnd end) {
+    OnExecutorEnd(end);
+  });
+  if (!child.ok()) {
+    spdlog::error("{}; trying again in {} ms", Text(child.status()), restart_.count());
+    loop_.PostAfter(restart_, "start executor", [this] { StartExecutor(); });
+    restart_ = std::min(2 * restart_, config_.last_restart);
+    return;
+  }
+  executor_ = *std::move(child);
+  executor_started_ = Clock::now();
+  kill_reason_.clear();
+  spdlog::info("executor started, pid {}", executor_->pid());
+}
+
+void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
+  // This is a callback of the child: it goes in a later turn.
+  loop_.Post("executor gone", [gone = std::shared_ptr<ExecutorChild>(std::move(executor_))] {});
+  ever_registered_ = ever_registered_ || end.incarnation != 0;
+  std::string cause = Cause(end);
+  if (!kill_reason_.empty()) cause += " by its supervisor: " + kill_reason_;
+  const bool hopeless = !ever_registered_ && end.signal == 0 &&
+                        (end.exit_code == kExitNoPlugin || end.exit_code == kExitPortTaken ||
+                         end.exit_code == kExitBadFlags);
+  if (Clock::now() - executor_started_ > config_.stable_after) restart_ = config_.first_restart;
+  const milliseconds restart_in = restart_;
+
+  v1::ExecutorDied died;
+  died.set_incarnation(end.incarnation);
+  died.set_signal(end.signal);
+  died.set_exit_code(end.exit_code);
+  died.set_cause(cause);
+  for (const std::string& line : end.last_lines) died.add_last_lines(line);
+  died.set_restart_in_ms(stopping_ || hopeless ? -1 : restart_in.count());
+  deaths_.push_back(std::move(died));
+  if (deaths_.size() > kMaxDeaths) deaths_.pop_front();
+  SendDeaths();
+
+  if (stopping_) {
+    const bool late = end.exit_code == kExitDrainTimeout || !kill_reason_.empty();
+    return Exit(late ? kExitDrainTimeout : kExitOk, late ? "work in flight did not end in time" : "drained");
+  }
+  if (hopeless) return Exit(end.exit_code, fmt::format("the executor {}", cause));
+  spdlog::error("executor (pid {}) {}; starting it again in {} ms", end.pid, cause, restart_in.count());
+  loop_.PostAfter(restart_in, "start executor", [this] { StartExecutor(); });
+  restart_ = std::min(2 * restart_, config_.last_restart);
+}
+
+void Supervisor::Drain(std::string why, milliseconds limit) {
+  if (stopping_) return;
+  stopping_ = true;
+  if (limit.count() <= 0) limit = config_.drain_limit;
+  spdlog::info("worker {} stops: {}", config_.worker, why);
+  if (executor_ == nullptr) return Exit(kExitOk, "drained");
+  executor_->Signal(SIGTERM);
+  loop_.PostAfter(limit + kBeyondDrain, "drain limit", [this] {
+    if (executor_ == nullptr) return;
+    kill_reason_ = "it did not stop in time";
+    executor_->Signal(SIGKILL);
+  });
+}
+
+// ---- The link ----
+
+void Supervisor::Connect() {
+  if (exit_code_.has_value()) return;
+  ConnectTcp(loop_, config_.controller, kConnectTimeout, [this](absl::StatusOr<std::unique_ptr<Link>> link) {
+    if (link.ok()) return OnConnected(*std::move(link));
+    if (!connect_failure_logged_) spdlog::warn("{}; trying again until it works", Text(link.status()));
+    connect_failure_logged_ = true;
+    RetryConnect();
+  });
+}
+
+void Supervisor::RetryConnect() {
+  loop_.PostAfter(backoff_, "connect again", [this] { Connect(); });
+  backoff_ = std::min(2 * backoff_, kLastBackoff);
+}
+
+void Supervisor::OnConnected(std::unique_ptr<Link> link) {
+  if (exit_code_.has_value()) return;
+  connect_failure_logged_ = false;
+  link_ = std::move(link);
+  link_->on_frame = [this](Frame frame) { OnFrame(std::move(frame)); };
+  link_->on_closed = [this](absl::Status status) {
+    EndLink(status.ok() ? "the controller closed it" : Text(status));
+  };
+  ++registration_;
+  registered_ = false;
+  v1::ToController message;
+  v1::RegisterWorker* to = message.mutable_register_worker();
+  to->set_protocol(kLinkProtocol);
+  to->set_worker(config_.worker);
+  to->set_island(config_.island);
+  to->set_incarnation(incarnation_);
+  to->set_host(HostName());
+  to->set_pid(::getpid());
+  to->set_has_compiler(compiler_ != nullptr);
+  link_->Send(PackFrame(message));
+}
+
+void Supervisor::EndLink(std::string why) {
+  if (link_ == nullptr) return;
+  loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
+  ++registration_;
+  registered_ = false;
+  if (exit_code_.has_value()) return loop_.Stop();
+  spdlog::warn("link to {} ended: {}", config_.controller, why);
+  RetryConnect();
+}
+
+void Supervisor::OnFrame(Frame frame) {
+  v1::FromController message;
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return EndLink(Text(status));
+  heard_ = Clock::now();
+  switch (message.message_case()) {
+    case v1::FromController::kWorkerRegistered:
+      return OnRegistered(message.worker_registered());
+    case v1::FromController::kHeartbeatAck:
+      return;
+    case v1::FromController::kCompileRequest:
+      return OnCompile(std::move(*message.mutable_compile_request()));
+    case v1::FromController::kKillExecutor:
+      return OnKill(message.kill_executor());
+    case v1::FromController::kStopWorker:
+      return Drain("the controller says so: " + message.stop_worker().reason(),
+                   milliseconds(std::clamp<int64_t>(message.stop_worker().drain_ms(), 0, 3600000)));
+    case v1::FromController::kFence:
+      return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
+    default:
+      return EndLink("the controller sent a message that no supervisor gets");
+  }
+}
+
+void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
+  registered_ = true;
+  backoff_ = kFirstBackoff;
+  heartbeat_interval_ = milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
+  deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
+  heartbeats_ = 0;
+  spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island, config_.controller);
+  SendDeaths();
+  Heartbeat(registration_);
+}
+
+void Supervisor::Heartbeat(uint64_t registration) {
+  if (registration != registration_ || link_ == nullptr) return;
+  if (heartbeats_ > 0 && Clock::now() - heard_ > deadline_) {
+    return EndLink(fmt::format("the controller was silent for {} ms", deadline_.count()));
+  }
+  v1::ToController message;
+  message.mutable_heartbeat()->set_sequence(++heartbeats_);
+  link_->Send(PackFrame(message));
+  loop_.PostAfter(heartbeat_interval_, "heartbeat", [this, registration] { Heartbeat(registration); });
+}
+
+void Supervisor::SendDeaths() {
+  if (!registered_ || link_ == nullptr) return;
+  for (v1::ExecutorDied& died : deaths_) {
+    v1::ToController message;
+    *message.mutable_executor_died() = std::move(died);
+    link_->Send(PackFrame(message));
+  }
+  deaths_.clear();
+}
+
+void Supervisor::OnKill(const v1::KillExecutor& kill) {
+  if (executor_ == nullptr || executor_->incarnation() != kill.incarnation()) return;
+  spdlog::warn("killing the executor (pid {}): {}", executor_->pid(), kill.reason());
+  kill_reason_ = kill.reason();
+  executor_->Signal(SIGKILL);
+}
+
+void Supervisor::OnCompile(v1::LinkCompileRequest request) {
+  const auto answer = [this, id = request.id(), registration = registration_](absl::StatusOr<CompileResult> result) {
+    if (registration != registration_ || link_ == nullptr) return;
+    v1::ToController message;
+    v1::LinkCompileResponse* to = message.mutable_compile_response();
+    to->set_id(id);
+    *to->mutable_status() = ToProto(result.status());
+    if (result.ok()) {
+      to->set_code(std::move(result->code));
+      to->set_checksum(std::move(result->checksum));
+      *to->mutable_metadata() = std::move(result->metadata);
+    }
+    link_->Send(PackFrame(message));
+  };
+  if (compiler_ == nullptr) return answer(absl::UnimplementedError("this worker has no compiler"));
+  const milliseconds limit =
+      request.deadline_ms() > 0 ? std::min(milliseconds(request.deadline_ms()), config_.compile_limit)
+                                : config_.compile_limit;
+  compiler_->Compile(std::move(*request.mutable_program()), std::move(*request.mutable_options()), limit,
+                     [this, answer](absl::StatusOr<CompileResult> result) {
+                       // On a thread of the compiler's.
+                       loop_.Post("compiled", [answer, result = std::move(result)]() mutable {
+                         answer(std::move(result));
+                       });
+                     });
+}
+
+}  // namespace fairway

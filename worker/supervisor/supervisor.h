@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's daemon: starts and watches the executor and the compile helper, never loads the plugin itself, and keeps
+// the supervisor link of proto/fairway/v1/link.proto.
+#ifndef FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
+#define FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "async/event_loop.h"
+#include "fairway/v1/link.pb.h"
+#include "transport/link.h"
+#include "worker/compiler/compiler_process.h"
+#include "worker/supervisor/executor_child.h"
+
+namespace fairway {
+
+struct SupervisorConfig {
+  std::string controller;  // host:port of the link port
+  std::string worker;
+  std::string island;
+  std::vector<std::string> executor_argv;
+  std::vector<std::string> compiler_argv;  // empty: this worker has no compiler
+  std::vector<std::string> child_env;      // "NAME=value", for both
+  std::chrono::milliseconds drain_limit{10000};
+  std::chrono::milliseconds first_restart{50};  // then twice as long each time
+  std::chrono::milliseconds last_restart{10000};
+  std::chrono::milliseconds stable_after{20000};  // an executor that lived so long restarts the series
+  std::chrono::milliseconds compile_limit{600000};
+};
+
+// Loop-confined; made before Run.
+class Supervisor {
+ public:
+  Supervisor(EventLoop& loop, SupervisorConfig config);
+  ~Supervisor();
+
+  // Starts the children and begins to connect. UNAVAILABLE: a child cannot be started.
+  absl::Status Start();
+  // Turns the loop until the process is to end; the exit code (worker/exit_codes.h).
+  int Run();
+  // In the loop: ends the executor when its work in flight has ended, then this process with 0.
+  void Drain(std::string why, std::chrono::milliseconds limit);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void StartExecutor();
+  void OnExecutorEnd(const ProcessEnd& end);
+  void Connect();
+  void RetryConnect();
+  void OnConnected(std::unique_ptr<Link> link);
+  void OnFrame(Frame frame);
+  void OnRegistered(const v1::WorkerRegistered& registered);
+  void OnCompile(v1::LinkCompileRequest request);
+  void OnKill(const v1::KillExecutor& kill);
+  void EndLink(std::string why);
+  void Heartbeat(uint64_t registration);
+  void SendDeaths();
+  void Exit(int code, std::string why);
+
+  EventLoop& loop_;
+  const SupervisorConfig config_;
+  const uint64_t incarnation_;
+  std::unique_ptr<CompilerProcess> compiler_;
+  std::unique_ptr<ExecutorChild> executor_;
+  Clock::time_point executor_started_;
+  bool ever_registered_ = false;  // any executor
+  std::chrono::milliseconds restart_;
+  std::string kill_reason_;  // why this supervisor killed the executor
+
+  std::unique_ptr<Link> link_;
+  uint64_t registration_ = 0;  // counts; fences timers and answers of earlier ones
+  bool registered_ = false;
+  std::chrono::milliseconds backoff_;
+  bool connect_failure_logged_ = false;
+  std::chrono::milliseconds heartbeat_interval_{0};
+  std::chrono::milliseconds deadline_{0};
+  Clock::time_point heard_;
+  uint64_t heartbeats_ = 0;
+  std::deque<v1::ExecutorDied> deaths_;  // not yet told
+
+  bool stopping_ = false;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
