@@ -52,7 +52,8 @@ absl::Status ParseInteger(const std::string& text, Int* value) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, *value);
   if (error == std::errc::result_out_of_range) return InvalidArgument("'{}' is too large", text);
-  if (error != std::errc() || stop != end) return InvalidArgument("'{}' is not a whole number", text);
+  if (error != std::errc() || stop != end)
+    return InvalidArgument("'{}' is not a whole number", text);
   return absl::OkStatus();
 }
 
@@ -100,7 +101,8 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
     if (unit == "M" || unit == "MiB") scale = 1024.0 * 1024;
     if (unit == "G" || unit == "GiB") scale = 1024.0 * 1024 * 1024;
     if (unit == "T" || unit == "TiB") scale = 1024.0 * 1024 * 1024 * 1024;
-    if (scale > 0 && number * scale < 4e18) return static_cast<int64_t>(std::llround(number * scale));
+    if (scale > 0 && number * scale < 4e18)
+      return static_cast<int64_t>(std::llround(number * scale));
   }
   return InvalidArgument("'{}' is not a size such as 65536, 64MiB or 2GiB", text);
 }
@@ -138,7 +140,8 @@ struct Config::State {
   }
 
   Entry& Add(std::string_view name, std::string_view help_text, std::string_view type,
-             std::function<absl::Status(const std::string&)> read, std::function<std::string()> show) {
+             std::function<absl::Status(const std::string&)> read,
+             std::function<std::string()> show) {
     auto entry = std::make_unique<Entry>();
     entry->name = std::string(name);
     entry->variable = VariableName(name);
@@ -177,7 +180,8 @@ struct Config::State {
       if (!entry->positional) consider(entry->name);
     }
     for (const char* name : {"help", "version", "print-config"}) consider(name);
-    const std::string hint = nearest.empty() ? std::string() : fmt::format("; did you mean --{}?", nearest);
+    const std::string hint =
+        nearest.empty() ? std::string() : fmt::format("; did you mean --{}?", nearest);
     return fmt::format("{}: unknown flag {}{} (--help lists all flags)\n", program, flag, hint);
   }
 
@@ -195,14 +199,17 @@ struct Config::State {
       for (const CLI::Option* option : {entry->short_option, entry->option}) {
         if (option == nullptr || option->count() == 0) continue;
         const std::string what = entry->positional ? entry->name : "--" + entry->name;
-        FAIRWAY_RETURN_IF_ERROR(Annotate(Take(*entry, option->reduced_results(), Source::kFlag), what));
+        FAIRWAY_RETURN_IF_ERROR(
+            Annotate(Take(*entry, option->reduced_results(), Source::kFlag), what));
       }
       if (entry->source == Source::kFlag) continue;
       if (entry->positional) continue;
       const std::optional<std::string> text = environment(entry->variable);
       if (!text) continue;
-      const auto values = entry->list ? CLI::detail::split(*text, ',') : std::vector<std::string>{*text};
-      FAIRWAY_RETURN_IF_ERROR(Annotate(Take(*entry, values, Source::kEnvironment), entry->variable));
+      const auto values =
+          entry->list ? CLI::detail::split(*text, ',') : std::vector<std::string>{*text};
+      FAIRWAY_RETURN_IF_ERROR(
+          Annotate(Take(*entry, values, Source::kEnvironment), entry->variable));
     }
     return absl::OkStatus();
   }
@@ -259,7 +266,8 @@ void Config::Flag(std::string_view name, double* value, std::string_view help) {
       [value](const std::string& text) {
         const char* const end = text.data() + text.size();
         const auto [stop, error] = std::from_chars(text.data(), end, *value);
-        if (error != std::errc() || stop != end) return InvalidArgument("'{}' is not a number", text);
+        if (error != std::errc() || stop != end)
+          return InvalidArgument("'{}' is not a number", text);
         return absl::OkStatus();
       },
       [value] { return fmt::format("{}", *value); });
@@ -317,7 +325,8 @@ void Config::ShortName(std::string_view name, char letter) {
 void Config::Variable(std::string_view name, std::string_view variable) {
   auto& entry = state_->Find(name);
   entry.variable = std::string(variable);
-  entry.option->description(fmt::format("{} (environment: {})", entry.option->get_description(), variable));
+  entry.option->description(
+      fmt::format("{} (environment: {})", entry.option->get_description(), variable));
 }
 
 void Config::Positional(std::string_view name, std::string* value, std::string_view help) {
@@ -334,7 +343,8 @@ void Config::Positional(std::string_view name, std::string* value, std::string_v
       std::string(name), [](const CLI::results_t&) { return true; }, std::string(help));
 }
 
-Config::Outcome Config::Parse(const std::vector<std::string>& args, const Environment& environment) {
+Config::Outcome Config::Parse(const std::vector<std::string>& args,
+                              const Environment& environment) {
   State& state = *state_;
   const auto usage = [](std::string line) {
     return Outcome{.exit_code = kExitUsage, .output = {}, .error = std::move(line)};
@@ -346,7 +356,9 @@ Config::Outcome Config::Parse(const std::vector<std::string>& args, const Enviro
   }
   if (state.help) return {.exit_code = 0, .output = state.app.help() + "\n", .error = {}};
   if (state.version) {
-    return {.exit_code = 0, .output = fmt::format("{} {}\n", state.program, FAIRWAY_VERSION), .error = {}};
+    return {.exit_code = 0,
+            .output = fmt::format("{} {}\n", state.program, FAIRWAY_VERSION),
+            .error = {}};
   }
   for (const std::string& extra : state.app.remaining()) {
     if (extra.size() > 1 && extra[0] == '-') return usage(state.UnknownFlag(extra));

@@ -6,7 +6,8 @@
 //   config.Flag("port", &port, "where clients connect");
 //   if (auto code = config.Parse(argc, argv)) return *code;
 //
-// --port=1 wins over FAIRWAY_PORT=1, which wins over the value that the variable had. --help, --version and
+// --port=1 wins over FAIRWAY_PORT=1, which wins over the value that the variable had. --help,
+// --version and
 // --print-config (each value and where it came from) are built in.
 #ifndef FAIRWAY_BASE_CONFIG_H_
 #define FAIRWAY_BASE_CONFIG_H_
@@ -31,7 +32,8 @@ inline constexpr int kExitUsage = 2;
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
 // "10s", "1500ms": what ParseDuration reads.
 std::string FormatDuration(std::chrono::milliseconds duration);
-// "65536", "64KiB", "64MiB", "2GiB" (and K, M, G for the same). INVALID_ARGUMENT: anything else, or negative.
+// "65536", "64KiB", "64MiB", "2GiB" (and K, M, G for the same). INVALID_ARGUMENT: anything else, or
+// negative.
 absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 
 // Not thread-safe; used once, at the start of main.
@@ -45,8 +47,8 @@ class Config {
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
 
-  // Declares --name, with the default that *value has now; *value outlives Parse. `name` is lower case with
-  // dashes; the environment variable is FAIRWAY_NAME with underscores.
+  // Declares --name, with the default that *value has now; *value outlives Parse. `name` is lower
+  // case with dashes; the environment variable is FAIRWAY_NAME with underscores.
   void Flag(std::string_view name, std::string* value, std::string_view help);
   void Flag(std::string_view name, int* value, std::string_view help);
   void Flag(std::string_view name, int64_t* value, std::string_view help);
@@ -66,7 +68,8 @@ class Config {
   // A word without a dash, optional; in the order declared.
   void Positional(std::string_view name, std::string* value, std::string_view help);
 
-  // Reads everything. Nothing: go on. A number: exit with it; the text was printed (0 after --help, --version and
+  // Reads everything. Nothing: go on. A number: exit with it; the text was printed (0 after --help,
+  // --version and
   // --print-config; kExitUsage after an error, of one line).
   std::optional<int> Parse(int argc, const char* const* argv);
 

@@ -11,10 +11,10 @@
 namespace fairway {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using std::chrono::milliseconds;
 
 struct Settings {
   int port = 29000;
@@ -68,9 +68,10 @@ TEST(ConfigTest, FlagsBeatEnvironmentBeatsDefaults) {
 }
 
 TEST(ConfigTest, ReadsEachType) {
-  const Settings s = Parse({"--bind=0.0.0.0", "--detach", "--executor-deadline", "500ms", "--device-memory=64MiB",
-                          "--share=0.25", "--plugin-option=a=1", "--plugin-option", "b=2", "-o", "json", "w0"})
-                         .settings;
+  const Settings s =
+      Parse({"--bind=0.0.0.0", "--detach", "--executor-deadline", "500ms", "--device-memory=64MiB",
+             "--share=0.25", "--plugin-option=a=1", "--plugin-option", "b=2", "-o", "json", "w0"})
+          .settings;
   EXPECT_EQ(s.bind, "0.0.0.0");
   EXPECT_TRUE(s.detach);
   EXPECT_EQ(s.deadline, milliseconds(500));
@@ -83,11 +84,11 @@ TEST(ConfigTest, ReadsEachType) {
 
 TEST(ConfigTest, ReadsEachTypeFromTheEnvironment) {
   const Settings s = Parse({}, {{"FAIRWAY_DETACH", "1"},
-                              {"FAIRWAY_EXECUTOR_DEADLINE", "2m"},
-                              {"FAIRWAY_DEVICE_MEMORY", "2GiB"},
-                              {"FAIRWAY_PART", "0.125"},
-                              {"FAIRWAY_SHARE", "0.75"},
-                              {"FAIRWAY_PLUGIN_OPTION", "a=1,b=2"}})
+                                {"FAIRWAY_EXECUTOR_DEADLINE", "2m"},
+                                {"FAIRWAY_DEVICE_MEMORY", "2GiB"},
+                                {"FAIRWAY_PART", "0.125"},
+                                {"FAIRWAY_SHARE", "0.75"},
+                                {"FAIRWAY_PLUGIN_OPTION", "a=1,b=2"}})
                          .settings;
   EXPECT_EQ(s.share, 0.125);
   EXPECT_TRUE(s.detach);
@@ -108,7 +109,8 @@ TEST(ConfigTest, UnknownFlagsSuggestTheNearest) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_EQ(outcome.error,
             "fairway test: unknown flag --prot; did you mean --port? (--help lists all flags)\n");
-  EXPECT_THAT(Parse({"--device-mem", "3"}).outcome.error, HasSubstr("did you mean --device-memory?"));
+  EXPECT_THAT(Parse({"--device-mem", "3"}).outcome.error,
+              HasSubstr("did you mean --device-memory?"));
   EXPECT_THAT(Parse({"--executor_deadline=3s"}).outcome.error, HasSubstr("--executor-deadline?"));
   EXPECT_THAT(Parse({"--print-confg"}).outcome.error, HasSubstr("did you mean --print-config?"));
   EXPECT_EQ(Parse({"--zzzzzzzzzzz"}).outcome.error,
@@ -116,13 +118,17 @@ TEST(ConfigTest, UnknownFlagsSuggestTheNearest) {
 }
 
 TEST(ConfigTest, BadValuesNameTheFlagOrTheVariable) {
-  EXPECT_EQ(Parse({"--port=abc"}).outcome.error, "fairway test: --port: 'abc' is not a whole number\n");
-  EXPECT_EQ(Parse({"--port=99999999999"}).outcome.error, "fairway test: --port: '99999999999' is too large\n");
+  EXPECT_EQ(Parse({"--port=abc"}).outcome.error,
+            "fairway test: --port: 'abc' is not a whole number\n");
+  EXPECT_EQ(Parse({"--port=99999999999"}).outcome.error,
+            "fairway test: --port: '99999999999' is too large\n");
   EXPECT_EQ(Parse({}, {{"FAIRWAY_PORT", "1x"}}).outcome.error,
             "fairway test: FAIRWAY_PORT: '1x' is not a whole number\n");
-  EXPECT_THAT(Parse({"--executor-deadline=soon"}).outcome.error, HasSubstr("'soon' is not a duration"));
+  EXPECT_THAT(Parse({"--executor-deadline=soon"}).outcome.error,
+              HasSubstr("'soon' is not a duration"));
   EXPECT_THAT(Parse({"--device-memory=-1"}).outcome.error, HasSubstr("is not a size"));
-  EXPECT_THAT(Parse({"--detach=maybe"}).outcome.error, HasSubstr("'maybe' is neither true nor false"));
+  EXPECT_THAT(Parse({"--detach=maybe"}).outcome.error,
+              HasSubstr("'maybe' is neither true nor false"));
   EXPECT_EQ(Parse({"--port=abc"}).outcome.exit_code, 2);
   EXPECT_EQ(Parse({"--port"}).outcome.exit_code, 2);
 }

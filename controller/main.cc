@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fairway-controller: the one process that holds the dataflow graph, the array table, the schedulers and the front doors.
+// fairway-controller: the one process that holds the dataflow graph, the array table, the
+// schedulers and the front doors.
 //
-// Exit codes: 0 an orderly end (SIGTERM, SIGINT, `fairway down`); 1 it failed, the log says why; 2 wrong usage; 3 the
-// process that started it went away; 5 a port is in use.
+// Exit codes: 0 an orderly end (SIGTERM, SIGINT, `fairway down`); 1 it failed, the log says why; 2
+// wrong usage; 3 the process that started it went away; 5 a port is in use.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -50,22 +51,30 @@ struct Flags {
 };
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
-  Config config("fairway-controller", "Drives the devices of all islands on behalf of all clients.");
-  config.Flag("bind", &flags->bind, "IP address to listen on; there is no authentication, so mind who can reach it");
+  Config config("fairway-controller",
+                "Drives the devices of all islands on behalf of all clients.");
+  config.Flag("bind", &flags->bind,
+              "IP address to listen on; there is no authentication, so mind who can reach it");
   config.Flag("port", &flags->port, "gRPC: JAX clients and administration; 0: any free port");
-  config.Flag("http-port", &flags->http_port, "HTTP: /healthz, /readyz, /metrics; 0: any free port");
+  config.Flag("http-port", &flags->http_port,
+              "HTTP: /healthz, /readyz, /metrics; 0: any free port");
   config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
   config.Flag("data-port", &flags->data_port, "Where executors pull uploads; 0: any free port");
-  config.Flag("executor-deadline", &flags->executor_deadline, "Silence after which an executor is declared lost");
+  config.Flag("executor-deadline", &flags->executor_deadline,
+              "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
-  config.Flag("log-dir", &flags->log_dir, "Where NAME.log of this cluster's processes are, for `fairway logs`");
+  config.Flag("log-dir", &flags->log_dir,
+              "Where NAME.log of this cluster's processes are, for `fairway logs`");
   config.Flag("life-fd", &flags->life_fd, "Read end of a pipe; its end-of-file ends this process");
-  config.Flag("notify-fd", &flags->notify_fd, "Write end of a pipe that gets one line of JSON per event");
+  config.Flag("notify-fd", &flags->notify_fd,
+              "Write end of a pipe that gets one line of JSON per event");
   if (auto code = config.Parse(argc, argv)) return code;
-  for (const auto& [name, port] : {std::pair("port", flags->port), {"http-port", flags->http_port},
-                                   {"link-port", flags->link_port}, {"data-port", flags->data_port}}) {
+  for (const auto& [name, port] : {std::pair("port", flags->port),
+                                   {"http-port", flags->http_port},
+                                   {"link-port", flags->link_port},
+                                   {"data-port", flags->data_port}}) {
     if (port < 0 || port > 65535) {
       fmt::print(stderr, "fairway-controller: --{}: {} is not 0 to 65535\n", name, port);
       return kExitUsage;
@@ -144,15 +153,19 @@ absl::Status Controller::Start() {
 
   door_ = std::make_unique<IfrtDoor>(&shell_->cluster(), &shell_->compiler());
   ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get());
-  shell_->set_answers({.watched = [this](SessionId session, uint64_t token,
-                                         absl::Status status) { door_->OnWatched(session, token, std::move(status)); },
-                       .fetched = [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-                         door_->OnFetched(session, token, std::move(bytes));
-                       }});
+  shell_->set_answers(
+      {.watched = [this](
+                      SessionId session, uint64_t token,
+                      absl::Status status) { door_->OnWatched(session, token, std::move(status)); },
+       .fetched =
+           [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+             door_->OnFetched(session, token, std::move(bytes));
+           }});
 
-  auto grpc = GrpcServer::Start(flags_.bind, flags_.port,
-                                {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
-                                 [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); }});
+  auto grpc =
+      GrpcServer::Start(flags_.bind, flags_.port,
+                        {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
+                         [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); }});
   if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);
@@ -168,10 +181,12 @@ absl::Status Controller::Start() {
 
   const bool loopback = flags_.bind.starts_with("127.") || flags_.bind == "::1";
   spdlog::info("listening on {} ({}): clients {}, HTTP {}, workers {}, data {}", flags_.bind,
-               loopback ? "this host only; --bind changes that" : "reachable from other hosts, without authentication",
+               loopback ? "this host only; --bind changes that"
+                        : "reachable from other hosts, without authentication",
                grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port());
-  Notify(fmt::format(R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})", grpc_->port(),
-                     http_->port(), shell_->link_port(), shell_->data_port()));
+  Notify(fmt::format(
+      R"({{"event":"listening","port":{},"http_port":{},"link_port":{},"data_port":{}}})",
+      grpc_->port(), http_->port(), shell_->link_port(), shell_->data_port()));
   return absl::OkStatus();
 }
 
@@ -183,9 +198,11 @@ HttpAnswer Controller::OnHttp(std::string_view path) {
     if (up == 0) return {.status = 503, .body = "no island is up\n"};
     return {.body = fmt::format("{} islands up\n", up)};
   }
-  if (path == "/metrics") return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
+  if (path == "/metrics")
+    return {.content_type = kMetricsContentType, .body = MetricsText(shell_->Snapshot())};
   if (path == "/") {
-    return {.body = fmt::format("Fairway controller {}: /healthz /readyz /metrics\n", FAIRWAY_VERSION)};
+    return {.body =
+                fmt::format("Fairway controller {}: /healthz /readyz /metrics\n", FAIRWAY_VERSION)};
   }
   return {.status = 404, .body = "not found: there are /healthz, /readyz and /metrics\n"};
 }

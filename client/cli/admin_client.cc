@@ -17,8 +17,8 @@ struct AdminClient::State {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
-      return Error(absl::StatusCode::kUnavailable, "no controller answers at {} (is it running? see --controller)",
-                   controller);
+      return Error(absl::StatusCode::kUnavailable,
+                   "no controller answers at {} (is it running? see --controller)", controller);
     }
     if (code == absl::StatusCode::kUnimplemented) {
       return Error(code, "what answers at {} is not a Fairway controller", controller);

@@ -20,7 +20,8 @@ class AdminClient {
 
   // UNAVAILABLE: nobody answers there within 5 s; UNIMPLEMENTED: somebody else does.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
-  absl::Status GetLogs(const v1::GetLogsRequest& request, const std::function<void(const v1::LogLine&)>& on_line);
+  absl::Status GetLogs(const v1::GetLogsRequest& request,
+                       const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
 
  private:

@@ -61,8 +61,8 @@ int RunDown(int argc, const char* const* argv) {
     if (!waiting.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (!waiting.empty()) {
-    return Fail("down", Error(absl::StatusCode::kDeadlineExceeded, "told to end, but process {} is still there",
-                              *waiting.begin()));
+    return Fail("down", Error(absl::StatusCode::kDeadlineExceeded,
+                              "told to end, but process {} is still there", *waiting.begin()));
   }
   fmt::print("the cluster at {} is down\n", controller);
   return 0;
@@ -99,13 +99,14 @@ int RunLogs(int argc, const char* const* argv) {
   v1::GetLogsRequest request;
   request.set_process(process);
   request.set_max_lines(lines);
-  const absl::Status status = AdminClient(controller).GetLogs(request, [&](const v1::LogLine& line) {
-    if (process.empty()) {
-      fmt::print("{:<10} {}\n", line.process(), line.line());
-    } else {
-      fmt::print("{}\n", line.line());
-    }
-  });
+  const absl::Status status =
+      AdminClient(controller).GetLogs(request, [&](const v1::LogLine& line) {
+        if (process.empty()) {
+          fmt::print("{:<10} {}\n", line.process(), line.line());
+        } else {
+          fmt::print("{}\n", line.line());
+        }
+      });
   if (!status.ok()) return Fail("logs", status);
   return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that look at a running cluster or end it. argv[0] is the command; each returns the exit code.
+// The commands that look at a running cluster or end it. argv[0] is the command; each returns the
+// exit code.
 #ifndef FAIRWAY_CLIENT_CLI_COMMANDS_H_
 #define FAIRWAY_CLIENT_CLI_COMMANDS_H_
 

@@ -15,8 +15,8 @@
 #include <fstream>
 #include <utility>
 
-#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 namespace fairway {
 namespace {
@@ -25,12 +25,14 @@ using std::chrono::milliseconds;
 
 constexpr int kLifeFd = 3;
 constexpr int kNotifyFd = 4;
-constexpr int kMaxRestarts = 20;             // of one child, none of them having run for kStable
+constexpr int kMaxRestarts = 20;  // of one child, none of them having run for kStable
 constexpr milliseconds kStable{30000};
-constexpr milliseconds kStopGrace{10000};    // for an orderly end; then SIGKILL
-constexpr int kExitPortInUse = 5;            // fairway-controller's
+constexpr milliseconds kStopGrace{10000};  // for an orderly end; then SIGKILL
+constexpr int kExitPortInUse = 5;          // fairway-controller's
 
-milliseconds Backoff(int restarts) { return milliseconds(std::min(100 << std::min(restarts, 6), 5000)); }
+milliseconds Backoff(int restarts) {
+  return milliseconds(std::min(100 << std::min(restarts, 6), 5000));
+}
 
 // Processes whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent) {
@@ -55,7 +57,8 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
 
 }  // namespace
 
-Launcher::Launcher(LauncherOptions options) : options_(std::move(options)), http_port_(options_.http_port) {
+Launcher::Launcher(LauncherOptions options)
+    : options_(std::move(options)), http_port_(options_.http_port) {
   controller_.name = "controller";
   for (int i = 0; i < options_.islands; ++i) {
     workers_.emplace_back();
@@ -86,15 +89,12 @@ std::string Launcher::LogOf(const std::string& name) const {
 absl::Status Launcher::StartController() {
   FAIRWAY_ASSIGN_OR_RETURN(auto notices, MakePipe());
   ChildSpec spec;
-  spec.command = {options_.programs + "/fairway-controller",
-                  "--bind=" + options_.bind,
-                  fmt::format("--port={}", options_.port),
-                  fmt::format("--http-port={}", http_port_),
-                  fmt::format("--link-port={}", link_port_),
-                  fmt::format("--data-port={}", data_port_),
-                  "--log-dir=" + options_.state_directory,
-                  fmt::format("--life-fd={}", kLifeFd),
-                  fmt::format("--notify-fd={}", kNotifyFd)};
+  spec.command = {
+      options_.programs + "/fairway-controller", "--bind=" + options_.bind,
+      fmt::format("--port={}", options_.port),   fmt::format("--http-port={}", http_port_),
+      fmt::format("--link-port={}", link_port_), fmt::format("--data-port={}", data_port_),
+      "--log-dir=" + options_.state_directory,   fmt::format("--life-fd={}", kLifeFd),
+      fmt::format("--notify-fd={}", kNotifyFd)};
   spec.log_file = LogOf("controller");
   spec.inherited = {{life_read_.get(), kLifeFd}, {notices.second.get(), kNotifyFd}};
   FAIRWAY_ASSIGN_OR_RETURN(controller_.pid, StartChild(spec));
@@ -113,8 +113,8 @@ absl::Status Launcher::StartWorker(int island) {
   spec.command = {options_.programs + "/fairway-worker",
                   "--name=" + worker.name,
                   fmt::format("--island=island{}", island),
-                  fmt::format("--controller={}:{}", options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind,
-                              link_port_),
+                  fmt::format("--controller={}:{}",
+                              options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
                   fmt::format("--devices={}", options_.devices),
                   fmt::format("--device-memory={}", options_.device_memory),
                   "--plugin=" + options_.plugin,
@@ -133,7 +133,8 @@ absl::Status Launcher::Start() {
     FAIRWAY_RETURN_IF_ERROR(Turn(deadline));
     if (signalled() || ended_) return Error(absl::StatusCode::kAborted, "interrupted");
     if (Clock::now() >= deadline) {
-      return Error(absl::StatusCode::kDeadlineExceeded, "the controller did not start; see {}", LogOf("controller"));
+      return Error(absl::StatusCode::kDeadlineExceeded, "the controller did not start; see {}",
+                   LogOf("controller"));
     }
   }
   for (int i = 0; i < options_.islands; ++i) FAIRWAY_RETURN_IF_ERROR(StartWorker(i));
@@ -141,8 +142,10 @@ absl::Status Launcher::Start() {
     FAIRWAY_RETURN_IF_ERROR(Turn(deadline));
     if (signalled() || ended_) return Error(absl::StatusCode::kAborted, "interrupted");
     if (Clock::now() >= deadline) {
-      return Error(absl::StatusCode::kDeadlineExceeded, "only {} of {} islands are up after {} s; logs are in {}",
-                   islands_up_, options_.islands, options_.ready_timeout.count() / 1000, options_.state_directory);
+      return Error(absl::StatusCode::kDeadlineExceeded,
+                   "only {} of {} islands are up after {} s; logs are in {}", islands_up_,
+                   options_.islands, options_.ready_timeout.count() / 1000,
+                   options_.state_directory);
     }
   }
   ready_once_ = true;
@@ -240,8 +243,9 @@ absl::Status Launcher::OnControllerExit() {
   }
   if (!ready_once_) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kExitPortInUse) {
-      return Annotate(Error(absl::StatusCode::kAlreadyExists, "{}", TailOfFile(LogOf("controller"), 1)),
-                      "a port is in use");
+      return Annotate(
+          Error(absl::StatusCode::kAlreadyExists, "{}", TailOfFile(LogOf("controller"), 1)),
+          "a port is in use");
     }
     return Died(controller_);
   }
@@ -263,14 +267,16 @@ absl::Status Launcher::OnWorkerExit(Child& worker) {
   if (Clock::now() - worker.started > kStable) worker.restarts = 0;
   if (++worker.restarts > kMaxRestarts) return Died(worker);
   worker.restart_at = Clock::now() + Backoff(worker.restarts);
-  spdlog::warn("worker {} ended with {}; starting it again", worker.name, DescribeExit(worker.exit_status));
+  spdlog::warn("worker {} ended with {}; starting it again", worker.name,
+               DescribeExit(worker.exit_status));
   return absl::OkStatus();
 }
 
 absl::Status Launcher::RestartDue() {
   const auto now = Clock::now();
   if (ended_ || signalled() || !ready_once_) return absl::OkStatus();
-  if (controller_.pid == 0 && now >= controller_.restart_at) FAIRWAY_RETURN_IF_ERROR(StartController());
+  if (controller_.pid == 0 && now >= controller_.restart_at)
+    FAIRWAY_RETURN_IF_ERROR(StartController());
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Child& worker = workers_[i];
     if (worker.pid == 0 && worker.wanted && now >= worker.restart_at) {
@@ -299,8 +305,9 @@ void Launcher::StopAll() {
       if (controller_.pid == pid) controller_.pid = 0;
     }
     if (pid < 0 && errno == ECHILD) break;
-    const bool named_gone = controller_.pid == 0 && std::all_of(workers_.begin(), workers_.end(),
-                                                                [](const Child& w) { return w.pid == 0; });
+    const bool named_gone =
+        controller_.pid == 0 &&
+        std::all_of(workers_.begin(), workers_.end(), [](const Child& w) { return w.pid == 0; });
     // What is left are executors that lost their supervisor.
     if (named_gone) life_write_.Reset();
     if (Clock::now() >= deadline && !killed) {
@@ -323,11 +330,12 @@ void Launcher::StopAll() {
 }
 
 std::string Launcher::Summary() const {
-  std::string out = fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
-                                options_.port, controller_.pid, options_.bind, http_port_);
+  std::string out =
+      fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
+                  options_.port, controller_.pid, options_.bind, http_port_);
   for (size_t i = 0; i < workers_.size(); ++i) {
-    out += fmt::format("island{}     worker {} (pid {}), {} devices\n", i, workers_[i].name, workers_[i].pid,
-                       options_.devices);
+    out += fmt::format("island{}     worker {} (pid {}), {} devices\n", i, workers_[i].name,
+                       workers_[i].pid, options_.devices);
   }
   return out + fmt::format("logs        {}\n", options_.state_directory);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parent of a local cluster: starts the controller and one worker per island, starts again what dies, and takes
-// all of them down in the end. One thread, one poll loop; children learn of its own death by end-of-file on a pipe.
+// The parent of a local cluster: starts the controller and one worker per island, starts again what
+// dies, and takes all of them down in the end. One thread, one poll loop; children learn of its own
+// death by end-of-file on a pipe.
 #ifndef FAIRWAY_CLIENT_CLI_LAUNCHER_H_
 #define FAIRWAY_CLIENT_CLI_LAUNCHER_H_
 
@@ -19,15 +20,15 @@
 namespace fairway {
 
 struct LauncherOptions {
-  std::string programs;        // directory of fairway-controller and fairway-worker
-  std::string plugin;          // path of the PJRT plugin
-  std::string state_directory; // log files go here
+  std::string programs;         // directory of fairway-controller and fairway-worker
+  std::string plugin;           // path of the PJRT plugin
+  std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
   int islands = 1;
-  int devices = 1;             // per island
-  int port = 0;                // of the controller's gRPC server
-  int http_port = 0;           // 0: any free one
-  int64_t device_memory = 0;   // bytes per device; 0: no limit
+  int devices = 1;            // per island
+  int port = 0;               // of the controller's gRPC server
+  int http_port = 0;          // 0: any free one
+  int64_t device_memory = 0;  // bytes per device; 0: no limit
   std::chrono::milliseconds ready_timeout{60000};
 };
 
@@ -36,11 +37,12 @@ class Launcher {
   explicit Launcher(LauncherOptions options);
   ~Launcher();  // ends what still runs
 
-  // Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD for this process: from now on Start and Run read them. Call it first.
+  // Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD for this process: from now on Start and Run read
+  // them. Call it first.
   absl::Status Prepare();
 
-  // Starts everything and waits until all islands are up. ALREADY_EXISTS: the gRPC port is taken; ABORTED: a signal
-  // asked to end; else the cause with the last lines of the log.
+  // Starts everything and waits until all islands are up. ALREADY_EXISTS: the gRPC port is taken;
+  // ABORTED: a signal asked to end; else the cause with the last lines of the log.
   absl::Status Start();
 
   // Until a signal or `fairway down` ends the cluster (OK), or something cannot be kept running.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fairway command. Exit codes: 0 done; 1 it failed (one line on standard error says why); 2 wrong usage;
-// 5 a port is in use.
+// The fairway command. Exit codes: 0 done; 1 it failed (one line on standard error says why); 2
+// wrong usage; 5 a port is in use.
 #include <cstdio>
 #include <string_view>
 
@@ -38,7 +38,9 @@ int main(int argc, char** argv) {
   if (command.empty()) {
     fmt::print(stderr, "{}", kHelp);
   } else {
-    fmt::print(stderr, "fairway: unknown command '{}' (up, down, status, logs; --help tells more)\n", command);
+    fmt::print(stderr,
+               "fairway: unknown command '{}' (up, down, status, logs; --help tells more)\n",
+               command);
   }
   return fairway::kExitUsage;
 }

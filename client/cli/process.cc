@@ -63,8 +63,8 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::vector<char*> argv;
   for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -108,7 +108,8 @@ absl::StatusOr<int> FreePort(const std::string& host, int preferred) {
     }
     socklen_t size = sizeof(address);
     // Only listening tells whether another listener has the port.
-    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 && ::listen(fd.get(), 1) == 0 &&
+    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+        ::listen(fd.get(), 1) == 0 &&
         ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0) {
       return ntohs(address.sin_port);
     }

@@ -29,14 +29,29 @@ Json ToJson(const Message& message) {
       continue;
     }
     switch (field->cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32: value = reflection->GetInt32(message, field); break;
-      case FieldDescriptor::CPPTYPE_INT64: value = reflection->GetInt64(message, field); break;
-      case FieldDescriptor::CPPTYPE_UINT32: value = reflection->GetUInt32(message, field); break;
-      case FieldDescriptor::CPPTYPE_UINT64: value = reflection->GetUInt64(message, field); break;
-      case FieldDescriptor::CPPTYPE_BOOL: value = reflection->GetBool(message, field); break;
-      case FieldDescriptor::CPPTYPE_STRING: value = reflection->GetString(message, field); break;
-      case FieldDescriptor::CPPTYPE_MESSAGE: value = ToJson(reflection->GetMessage(message, field)); break;
-      default: break;  // none of the others is used
+      case FieldDescriptor::CPPTYPE_INT32:
+        value = reflection->GetInt32(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        value = reflection->GetInt64(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT32:
+        value = reflection->GetUInt32(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        value = reflection->GetUInt64(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        value = reflection->GetBool(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_STRING:
+        value = reflection->GetString(message, field);
+        break;
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        value = ToJson(reflection->GetMessage(message, field));
+        break;
+      default:
+        break;  // none of the others is used
     }
   }
   return out;
@@ -57,14 +72,15 @@ std::string ExecutorText(const v1::Executor& executor) {
     limit += device.memory_limit();
   }
   std::string out = fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(),
-                                executor.up() ? "up" : "down", executor.devices_size(), executor.platform(),
-                                BytesText(used));
+                                executor.up() ? "up" : "down", executor.devices_size(),
+                                executor.platform(), BytesText(used));
   if (limit > 0) out += " of " + BytesText(limit);
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';
   if (!executor.last_error().empty()) {
     const std::string& error = executor.last_error();
-    out += fmt::format("    {}: {}\n", executor.up() ? "lost before" : "lost", error.substr(0, error.find('\n')));
+    out += fmt::format("    {}: {}\n", executor.up() ? "lost before" : "lost",
+                       error.substr(0, error.find('\n')));
   }
   return out;
 }
@@ -85,21 +101,23 @@ std::string BytesText(int64_t bytes) {
 }
 
 std::string StatusText(const v1::GetStatusResponse& status) {
-  std::string out = fmt::format("controller {} on {} (pid {}), up for {}\n", status.version(), status.host(),
-                                status.controller_pid(), DurationText(status.uptime_ms()));
+  std::string out =
+      fmt::format("controller {} on {} (pid {}), up for {}\n", status.version(), status.host(),
+                  status.controller_pid(), DurationText(status.uptime_ms()));
   for (const v1::Island& island : status.islands()) {
-    out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n", island.name(),
-                       island.up() ? "up" : "DOWN", island.gangs_launched(), island.in_flight(), island.prepared(),
-                       island.queued());
+    out += fmt::format("{} {}: {} gangs launched, {} in flight, {} prepared, {} wait for memory\n",
+                       island.name(), island.up() ? "up" : "DOWN", island.gangs_launched(),
+                       island.in_flight(), island.prepared(), island.queued());
     for (const v1::Executor& executor : status.executors()) {
       if (executor.island() == island.name()) out += ExecutorText(executor);
     }
   }
   if (status.islands().empty()) out += "no worker has registered\n";
   const v1::Counts& counts = status.counts();
-  out += fmt::format("{} sessions, {} arrays, {} shard groups, {} unfinished nodes, {} executables\n",
-                     counts.sessions(), counts.arrays(), counts.shard_groups(), counts.nodes_unfinished(),
-                     counts.executables());
+  out +=
+      fmt::format("{} sessions, {} arrays, {} shard groups, {} unfinished nodes, {} executables\n",
+                  counts.sessions(), counts.arrays(), counts.shard_groups(),
+                  counts.nodes_unfinished(), counts.executables());
   out += fmt::format("uploaded {}, fetched {}; {} compilations, {} from the cache\n",
                      BytesText(static_cast<int64_t>(counts.uploaded_bytes())),
                      BytesText(static_cast<int64_t>(counts.fetched_bytes())), counts.compilations(),

@@ -12,7 +12,8 @@ namespace fairway {
 // A few lines: controller, islands with their executors and memory, counts.
 std::string StatusText(const v1::GetStatusResponse& status);
 
-// One JSON object with the fields of the message under their names in admin.proto; 64-bit numbers are numbers.
+// One JSON object with the fields of the message under their names in admin.proto; 64-bit numbers
+// are numbers.
 std::string StatusJson(const v1::GetStatusResponse& status);
 
 // "0", "640 B", "1.5 MiB".

@@ -33,8 +33,8 @@ std::string StateRoot() {
   return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
 }
 
-// The plugin of the repository's Python environment, beside the build that this program belongs to; else the one that
-// was there at build time. Empty: none.
+// The plugin of the repository's Python environment, beside the build that this program belongs to;
+// else the one that was there at build time. Empty: none.
 std::string DefaultPlugin() {
   const std::string pattern =
       ProgramDirectory() +
@@ -64,7 +64,8 @@ struct UpFlags {
 absl::Status MakeStateDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", directory, error.message());
+  if (error)
+    return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", directory, error.message());
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (entry.path().extension() == ".log" && entry.path().stem() != "up") {
       std::filesystem::rename(entry.path(), entry.path().string() + ".1", error);
@@ -74,16 +75,21 @@ absl::Status MakeStateDirectory(const std::string& directory) {
 }
 
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
-  const std::string address = fmt::format("{}:{}", flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
+  const std::string address =
+      fmt::format("{}:{}", flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
   fmt::print("{}", launcher.Summary());
-  fmt::print("\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export FAIRWAY_CONTROLLER={}\n\n", address);
+  fmt::print(
+      "\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export "
+      "FAIRWAY_CONTROLLER={}\n\n",
+      address);
   fmt::print("The cluster is ready. {} `fairway down --controller {}` ends it.\n",
              flags.detach ? "" : "Ctrl-C or", address);
   std::fflush(stdout);
 }
 
 // Runs the cluster; `ready` is called once it is up.
-int RunCluster(const UpFlags& flags, const std::string& plugin, const std::function<void(const std::string& state_directory)>& ready) {
+int RunCluster(const UpFlags& flags, const std::string& plugin,
+               const std::function<void(const std::string& state_directory)>& ready) {
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
     const auto port = flags.port != 0 ? absl::StatusOr<int>(flags.port)
@@ -120,7 +126,8 @@ int RunCluster(const UpFlags& flags, const std::string& plugin, const std::funct
   }
 }
 
-// Runs the cluster in a background process; returns when it is ready or has failed, with what it had to say.
+// Runs the cluster in a background process; returns when it is ready or has failed, with what it
+// had to say.
 int RunDetached(const UpFlags& flags, const std::string& plugin) {
   auto pipe = MakePipe();
   if (!pipe.ok()) {
@@ -145,7 +152,8 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
     const int code = RunCluster(flags, plugin, [&](const std::string& state_directory) {
       std::fputc('\0', stdout);
       std::fflush(stdout);
-      const OwnedFd log(::open((state_directory + "/up.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+      const OwnedFd log(::open((state_directory + "/up.log").c_str(),
+                               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
       ::dup2(log.get() >= 0 ? log.get() : null, STDOUT_FILENO);
       ::dup2(log.get() >= 0 ? log.get() : null, STDERR_FILENO);
       write_end.Reset();
@@ -156,7 +164,8 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
   std::string text;
   char buffer[4096];
   ssize_t n;
-  while ((n = ::read(read_end.get(), buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
+  while ((n = ::read(read_end.get(), buffer, sizeof(buffer))) > 0)
+    text.append(buffer, static_cast<size_t>(n));
   if (!text.empty() && text.back() == '\0') {
     text.pop_back();
     fmt::print("{}", text);
@@ -172,15 +181,21 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
 
 int RunUp(int argc, const char* const* argv) {
   UpFlags flags;
-  Config config("fairway up", "Starts a cluster on this host: a controller and one worker per island.");
+  Config config("fairway up",
+                "Starts a cluster on this host: a controller and one worker per island.");
   config.Flag("islands", &flags.islands, "Number of islands");
   config.Flag("devices", &flags.devices, "Devices of each island");
-  config.Flag("port", &flags.port, "Where clients connect; 0: 29000 if that is free, else any free port");
-  config.Flag("http-port", &flags.http_port, "Port of health, metrics and status pages; 0: any free port");
-  config.BytesFlag("device-memory", &flags.device_memory, "Memory of each device, e.g. 512MiB; 0: no limit");
-  config.Flag("detach", &flags.detach, "Return once the cluster is ready; it goes on in the background");
+  config.Flag("port", &flags.port,
+              "Where clients connect; 0: 29000 if that is free, else any free port");
+  config.Flag("http-port", &flags.http_port,
+              "Port of health, metrics and status pages; 0: any free port");
+  config.BytesFlag("device-memory", &flags.device_memory,
+                   "Memory of each device, e.g. 512MiB; 0: no limit");
+  config.Flag("detach", &flags.detach,
+              "Return once the cluster is ready; it goes on in the background");
   config.Flag("bind", &flags.bind, "Address that the controller listens on");
-  config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin; default: that of the project's Python environment");
+  config.Flag("plugin", &flags.plugin,
+              "Path of the PJRT plugin; default: that of the project's Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   if (const auto code = config.Parse(argc, argv)) return *code;
   const auto usage = [](std::string_view text) {
@@ -190,12 +205,14 @@ int RunUp(int argc, const char* const* argv) {
   if (flags.islands < 1 || flags.islands > 1000) return usage("--islands must be 1 to 1000");
   if (flags.devices < 1 || flags.devices > 1024) return usage("--devices must be 1 to 1024");
   if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
-  if (flags.http_port < 0 || flags.http_port > 65535) return usage("--http-port must be 0 to 65535");
+  if (flags.http_port < 0 || flags.http_port > 65535)
+    return usage("--http-port must be 0 to 65535");
   const std::string plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
   if (plugin.empty()) {
     return usage("no PJRT plugin found: give --plugin PATH or set FAIRWAY_PJRT_PLUGIN");
   }
-  if (::access(plugin.c_str(), R_OK) != 0) return usage(fmt::format("cannot read the plugin {}", plugin));
+  if (::access(plugin.c_str(), R_OK) != 0)
+    return usage(fmt::format("cannot read the plugin {}", plugin));
   if (flags.detach) return RunDetached(flags, plugin);
   InitLogging({.component = "up", .island = {}, .worker = {}}, "info");
   return RunCluster(flags, plugin, [](const std::string&) {});

@@ -58,7 +58,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
 
   void Register(grpc::ServerBuilder* builder) override { builder->RegisterService(this); }
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest*,
                                       v1::GetStatusResponse* response) override {
     auto* const reactor = context->DefaultReactor();
     hooks_.loop->Post("admin GetStatus", [this, reactor, response] {
@@ -79,7 +80,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     return stream;
   }
 
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const v1::ShutdownRequest*,
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
+                                     const v1::ShutdownRequest*,
                                      v1::ShutdownResponse* response) override {
     auto* const reactor = context->DefaultReactor();
     hooks_.loop->Post("admin Shutdown", [this, reactor, response] {
@@ -96,7 +98,8 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
   const AdminHooks hooks_;
 };
 
-void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from, v1::Executor* to) {
+void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from,
+                  v1::Executor* to) {
   to->set_id(from.id.value);
   to->set_worker(from.spec.worker);
   to->set_island(from.spec.island);
@@ -106,7 +109,8 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   to->set_device_kind(from.spec.device_kind);
   to->set_last_error(from.last_error);
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
-  if (const auto it = snapshot.executor_fetches.find(from.id); it != snapshot.executor_fetches.end()) {
+  if (const auto it = snapshot.executor_fetches.find(from.id);
+      it != snapshot.executor_fetches.end()) {
     to->set_executor_fetches(it->second);
   }
   for (const DeviceUsage& usage : snapshot.usage) {
@@ -143,7 +147,8 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
     to->set_prepared(from.prepared);
     to->set_in_flight(from.in_flight);
   }
-  for (const ExecutorStatus& executor : snapshot.executors) FillExecutor(snapshot, executor, out.add_executors());
+  for (const ExecutorStatus& executor : snapshot.executors)
+    FillExecutor(snapshot, executor, out.add_executors());
   v1::Counts* const counts = out.mutable_counts();
   counts->set_sessions(snapshot.counts.sessions);
   counts->set_arrays(snapshot.counts.arrays);

@@ -20,10 +20,10 @@ namespace fairway {
 
 struct AdminHooks {
   EventLoop* loop = nullptr;
-  BlockingPool* disk = nullptr;                    // reads log files
-  std::function<ControllerSnapshot()> snapshot;    // called in the loop
-  std::function<void()> shutdown;                  // called in the loop, after the answer was made
-  std::string log_dir;                             // empty: none
+  BlockingPool* disk = nullptr;                  // reads log files
+  std::function<ControllerSnapshot()> snapshot;  // called in the loop
+  std::function<void()> shutdown;                // called in the loop, after the answer was made
+  std::string log_dir;                           // empty: none
 };
 
 class AdminService {

@@ -30,8 +30,8 @@ std::deque<std::string> Tail(const std::filesystem::path& path, size_t max_lines
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(const std::string& directory,
-                                                                          const std::string& process, int max_lines) {
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(
+    const std::string& directory, const std::string& process, int max_lines) {
   if (directory.empty()) {
     return Error(absl::StatusCode::kFailedPrecondition,
                  "the controller keeps no log files (it was started without --log-dir)");
@@ -43,12 +43,14 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(const 
   }
   std::sort(known.begin(), known.end());
   if (!process.empty() && std::find(known.begin(), known.end(), process) == known.end()) {
-    return Error(absl::StatusCode::kNotFound, "no process '{}'; there are: {}", process, fmt::join(known, ", "));
+    return Error(absl::StatusCode::kNotFound, "no process '{}'; there are: {}", process,
+                 fmt::join(known, ", "));
   }
   std::vector<std::pair<std::string, std::string>> out;
   for (const std::string& name : known) {
     if (!process.empty() && name != process) continue;
-    for (std::string& line : Tail(directory + "/" + name + ".log", static_cast<size_t>(std::max(max_lines, 0)))) {
+    for (std::string& line :
+         Tail(directory + "/" + name + ".log", static_cast<size_t>(std::max(max_lines, 0)))) {
       out.emplace_back(name, std::move(line));
     }
   }

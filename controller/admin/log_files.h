@@ -11,10 +11,11 @@
 
 namespace fairway {
 
-// (process, line), oldest first, at most `max_lines` of each process (all: empty `process`). Blocks on the disk.
-// FAILED_PRECONDITION: no directory was configured; NOT_FOUND: no such process, with the known ones.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(const std::string& directory,
-                                                                          const std::string& process, int max_lines);
+// (process, line), oldest first, at most `max_lines` of each process (all: empty `process`). Blocks
+// on the disk. FAILED_PRECONDITION: no directory was configured; NOT_FOUND: no such process, with
+// the known ones.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(
+    const std::string& directory, const std::string& process, int max_lines);
 
 }  // namespace fairway
 

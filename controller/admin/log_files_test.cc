@@ -28,7 +28,8 @@ class LogFilesTest : public ::testing::Test {
 };
 
 TEST_F(LogFilesTest, GivesTheLastLinesOfEachProcess) {
-  EXPECT_THAT(*ReadLogs(directory_, "", 2), ElementsAre(Pair("controller", "x"), Pair("w0", "b"), Pair("w0", "c")));
+  EXPECT_THAT(*ReadLogs(directory_, "", 2),
+              ElementsAre(Pair("controller", "x"), Pair("w0", "b"), Pair("w0", "c")));
   EXPECT_THAT(*ReadLogs(directory_, "w0", 1), ElementsAre(Pair("w0", "c")));
   EXPECT_THAT(*ReadLogs(directory_, "w0", 0), IsEmpty());
 }
@@ -37,7 +38,8 @@ TEST_F(LogFilesTest, ReadsOnlyTheEndOfALargeFile) {
   std::ofstream out(directory_ + "/w1.log");
   for (int i = 0; i < 1000000; ++i) out << "line " << i << "\n";
   out.close();
-  EXPECT_THAT(*ReadLogs(directory_, "w1", 2), ElementsAre(Pair("w1", "line 999998"), Pair("w1", "line 999999")));
+  EXPECT_THAT(*ReadLogs(directory_, "w1", 2),
+              ElementsAre(Pair("w1", "line 999998"), Pair("w1", "line 999999")));
 }
 
 TEST_F(LogFilesTest, NamesTheKnownProcesses) {

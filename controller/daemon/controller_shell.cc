@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A process's death is known with its cause within this time of the first sign of it: the hub's wait for the supervisor
-// and the way of the news.
+// A process's death is known with its cause within this time of the first sign of it: the hub's
+// wait for the supervisor and the way of the news.
 constexpr milliseconds kCauseWait{1500};
 
 Incarnation RandomIncarnation() {
@@ -35,11 +35,14 @@ std::string HostName() {
 }
 
 std::string HostPort(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
 }
 
 // What a peer says when it cannot reach another process, or finds its successor there.
-bool IsUnreachable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
+bool IsUnreachable(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status);
+}
 
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
@@ -53,15 +56,20 @@ uint64_t InlineBytes(const Command& command) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ControllerShell>> ControllerShell::Start(EventLoop& loop, ControllerOptions options) {
+absl::StatusOr<std::unique_ptr<ControllerShell>> ControllerShell::Start(EventLoop& loop,
+                                                                        ControllerOptions options) {
   std::unique_ptr<ControllerShell> shell(new ControllerShell(loop, std::move(options)));
   FAIRWAY_RETURN_IF_ERROR(shell->Listen());
   return shell;
 }
 
 ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
-    : loop_(loop), options_(std::move(options)), incarnation_(RandomIncarnation()), started_(Clock::now()),
-      alive_(std::make_shared<bool>(true)), host_(HostName()),
+    : loop_(loop),
+      options_(std::move(options)),
+      incarnation_(RandomIncarnation()),
+      started_(Clock::now()),
+      alive_(std::make_shared<bool>(true)),
+      host_(HostName()),
       cluster_(std::make_unique<Cluster>(options_.cluster, this)),
       compiler_(std::make_unique<CompileService>(cluster_.get(), this)) {}
 
@@ -85,14 +93,16 @@ absl::Status ControllerShell::Listen() {
   hub_ = std::make_unique<WorkerHub>(loop_, hub, events);
   auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
                           [this](std::unique_ptr<Link> link) { hub_->Accept(std::move(link)); });
-  if (!server.ok()) return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
+  if (!server.ok())
+    return Annotate(server.status(), fmt::format("--link-port={}", options_.link_port));
   link_server_ = *std::move(server);
   Tick();
   return absl::OkStatus();
 }
 
 void ControllerShell::Tick() {
-  const auto interval = std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
+  const auto interval =
+      std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
   loop_.PostAfter(interval, "controller tick", [this, alive = alive_] {
     if (!*alive) return;
     hub_->Tick();
@@ -120,17 +130,19 @@ void ControllerShell::WatchIslands() {
     for (const ExecutorStatus& executor : cluster_->Executors()) {
       if (executor.island == island.id && !executor.up) last_error = executor.last_error;
     }
-    spdlog::warn("{} is given up: down for {}", island.name, FormatDuration(options_.island_timeout));
-    cluster_->IslandGivenUp(island.id, Error(absl::StatusCode::kUnavailable, "{} did not come back within {}{}{}",
-                                             island.name, FormatDuration(options_.island_timeout),
-                                             last_error.empty() ? "" : ": ", last_error));
+    spdlog::warn("{} is given up: down for {}", island.name,
+                 FormatDuration(options_.island_timeout));
+    cluster_->IslandGivenUp(
+        island.id,
+        Error(absl::StatusCode::kUnavailable, "{} did not come back within {}{}{}", island.name,
+              FormatDuration(options_.island_timeout), last_error.empty() ? "" : ": ", last_error));
   }
   if (up == islands_up_) return;
   islands_up_ = up;
   if (on_islands_) on_islands_(up);
 }
 
-// ---- Workers ---------------------------------------------------------------------------------------------------------
+// ---- Workers ----
 
 absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spec) {
   auto id = cluster_->ExecutorUp(spec);
@@ -151,8 +163,9 @@ void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& ca
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
   const auto held = held_reports_.find(executor);
-  const bool unreachable = std::any_of(report.failures.begin(), report.failures.end(),
-                                       [](const Report::Failure& f) { return IsUnreachable(f.status); });
+  const bool unreachable =
+      std::any_of(report.failures.begin(), report.failures.end(),
+                  [](const Report::Failure& f) { return IsUnreachable(f.status); });
   if (held == held_reports_.end() && !unreachable) {
     return cluster_->OnReport(executor, incarnation, std::move(report));
   }
@@ -171,17 +184,19 @@ void ControllerShell::ReleaseHeld(Clock::time_point due_until) {
     }
   }
   for (auto& [executor, queue] : reports) {
-    for (HeldReport& held : queue.reports) cluster_->OnReport(executor, held.incarnation, std::move(held.report));
+    for (HeldReport& held : queue.reports)
+      cluster_->OnReport(executor, held.incarnation, std::move(held.report));
   }
   std::vector<HeldPull> pulls;
-  const auto due = std::stable_partition(held_pulls_.begin(), held_pulls_.end(),
-                                         [&](const HeldPull& pull) { return pull.due > due_until; });
+  const auto due =
+      std::stable_partition(held_pulls_.begin(), held_pulls_.end(),
+                            [&](const HeldPull& pull) { return pull.due > due_until; });
   pulls.assign(std::make_move_iterator(due), std::make_move_iterator(held_pulls_.end()));
   held_pulls_.erase(due, held_pulls_.end());
   for (HeldPull& pull : pulls) cluster_->FetchArrived(pull.transfer, pull.error);
 }
 
-// ---- ClusterActions --------------------------------------------------------------------------------------------------
+// ---- ClusterActions ----
 
 void ControllerShell::Send(ExecutorId executor, Command command) {
   inline_uploaded_bytes_ += InlineBytes(command);
@@ -196,21 +211,25 @@ void ControllerShell::WithdrawUpload(TransferId transfer) { uploads_.erase(trans
 
 void ControllerShell::Serve(PullRequest request, DataPlane::Answer answer) {
   const auto it = uploads_.find(request.transfer);
-  if (it == uploads_.end() || request.index < 0 || static_cast<size_t>(request.index) >= it->second.size() ||
+  if (it == uploads_.end() || request.index < 0 ||
+      static_cast<size_t>(request.index) >= it->second.size() ||
       it->second[static_cast<size_t>(request.index)] == nullptr) {
-    return answer(Error(absl::StatusCode::kNotFound, "the controller has no shard {} of transfer {} (any more)",
-                        request.index, request.transfer));
+    return answer(Error(absl::StatusCode::kNotFound,
+                        "the controller has no shard {} of transfer {} (any more)", request.index,
+                        request.transfer));
   }
   const BytesRef& blob = it->second[static_cast<size_t>(request.index)];
   answer(DataView{blob->view(), blob});
 }
 
-void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) {
+void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
+                                 int64_t bytes) {
   ++executor_fetches_[executor];
   const ExecutorSpec* const spec = hub_->Spec(executor);
   if (spec == nullptr || !hub_->Connected(executor)) {
     // Its loss is on its way to the core, with the cause.
-    held_pulls_.push_back({transfer, Error(absl::StatusCode::kUnavailable, "the executor is not connected"),
+    held_pulls_.push_back({transfer,
+                           Error(absl::StatusCode::kUnavailable, "the executor is not connected"),
                            Clock::now() + kCauseWait});
     return;
   }
@@ -220,8 +239,10 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
                     [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
                       if (!*alive) return;
-                      if (blob.ok()) return cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
-                      if (!IsUnreachable(blob.status())) return cluster_->FetchArrived(transfer, blob.status());
+                      if (blob.ok())
+                        return cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
+                      if (!IsUnreachable(blob.status()))
+                        return cluster_->FetchArrived(transfer, blob.status());
                       held_pulls_.push_back({transfer, blob.status(), Clock::now() + kCauseWait});
                     });
 }
@@ -234,19 +255,20 @@ void ControllerShell::OnFetched(SessionId session, uint64_t token, absl::StatusO
   if (answers_.fetched) answers_.fetched(session, token, std::move(bytes));
 }
 
-// ---- CompileBackend --------------------------------------------------------------------------------------------------
+// ---- CompileBackend ----
 
 void ControllerShell::Compile(IslandId island, std::string program, v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
   for (const IslandStatus& status : cluster_->Islands()) {
-    if (status.id == island) return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
+    if (status.id == island)
+      return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
   }
   loop_.Post("no island", [island, done = std::move(done)] {
     done(Error(absl::StatusCode::kNotFound, "there is no island {}", island));
   });
 }
 
-// ---- Looking ---------------------------------------------------------------------------------------------------------
+// ---- Looking ----
 
 ControllerSnapshot ControllerShell::Snapshot() const {
   ControllerSnapshot out;

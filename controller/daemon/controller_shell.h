@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The doing side of the controller: connects the pure core (controller/cluster) with workers, with the data plane and
-// with time. Front doors use cluster() and compiler().
+// The doing side of the controller: connects the pure core (controller/cluster) with workers, with
+// the data plane and with time. Front doors use cluster() and compiler().
 #ifndef FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
 #define FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
 
@@ -38,16 +38,20 @@ struct ControllerOptions {
 };
 
 // Loop-confined.
-class ControllerShell final : public ClusterActions, public CompileBackend, private WorkerHubEvents {
+class ControllerShell final : public ClusterActions,
+                              public CompileBackend,
+                              private WorkerHubEvents {
  public:
-  // The core's answers to Watch, WatchNode and Fetch, for the door that asked. Called from inside the core's operations.
+  // The core's answers to Watch, WatchNode and Fetch, for the door that asked. Called from inside
+  // the core's operations.
   struct Answers {
     std::function<void(SessionId, uint64_t token, absl::Status)> watched;
     std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
   };
 
   // Listens for workers. ALREADY_EXISTS: a port is taken; the text names flag and port.
-  static absl::StatusOr<std::unique_ptr<ControllerShell>> Start(EventLoop& loop, ControllerOptions options);
+  static absl::StatusOr<std::unique_ptr<ControllerShell>> Start(EventLoop& loop,
+                                                                ControllerOptions options);
   ~ControllerShell() override;
 
   Cluster& cluster() { return *cluster_; }
@@ -92,8 +96,9 @@ class ControllerShell final : public ClusterActions, public CompileBackend, priv
   void WatchIslands();
   void Serve(PullRequest request, DataPlane::Answer answer);
 
-  // When a process dies, others may report "cannot reach it" before its own death is known with its cause. Such
-  // failures are held back, in order, until a loss was declared or kCauseWait has passed.
+  // When a process dies, others may report "cannot reach it" before its own death is known with its
+  // cause. Such failures are held back, in order, until a loss was declared or kCauseWait has
+  // passed.
   struct HeldReport {
     Incarnation incarnation;
     Report report;

@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <spdlog/spdlog.h>
 
 namespace fairway {
 namespace {
@@ -46,16 +48,22 @@ absl::Status BindError(const std::string& host, int port) {
     }
   }
   ::close(fd);
-  if (result != 0 && error == EADDRINUSE) return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
-  if (result == 0) return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
-  return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port, std::strerror(error));
+  if (result != 0 && error == EADDRINUSE)
+    return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
+  if (result == 0)
+    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
+  return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
+               std::strerror(error));
 }
 
 class Server final : public GrpcServer {
  public:
-  Server(std::unique_ptr<grpc::Server> server, int port) : server_(std::move(server)), port_(port) {}
+  Server(std::unique_ptr<grpc::Server> server, int port)
+      : server_(std::move(server)), port_(port) {}
   int port() const override { return port_; }
-  void SetServing(bool serving) override { server_->GetHealthCheckService()->SetServingStatus(serving); }
+  void SetServing(bool serving) override {
+    server_->GetHealthCheckService()->SetServingStatus(serving);
+  }
   void Shutdown(std::chrono::milliseconds grace) override {
     server_->Shutdown(std::chrono::system_clock::now() + grace);
     server_->Wait();
@@ -68,14 +76,17 @@ class Server final : public GrpcServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
-                                                              const std::vector<Registration>& registrations) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const std::string& host, int port, const std::vector<Registration>& registrations) {
+  // gRPC's own lines have another form, and tell of errors that we report ourselves.
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const std::string literal = host.find(':') == std::string::npos ? host : "[" + host + "]";
   grpc::ServerBuilder builder;
   int bound = 0;
-  builder.AddListeningPort(fmt::format("{}:{}", literal, port), grpc::InsecureServerCredentials(), &bound);
+  builder.AddListeningPort(fmt::format("{}:{}", literal, port), grpc::InsecureServerCredentials(),
+                           &bound);
   // Or two controllers would share one port, each getting some of the clients.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);

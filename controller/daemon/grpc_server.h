@@ -21,16 +21,16 @@ class GrpcServer {
  public:
   using Registration = std::function<void(grpc::ServerBuilder*)>;
 
-  // Each of `registrations` adds a service, which outlives the server. ALREADY_EXISTS: the port is taken.
-  // `port` 0: any free one.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& host, int port,
-                                                           const std::vector<Registration>& registrations);
+  // Each of `registrations` adds a service, which outlives the server. ALREADY_EXISTS: the port is
+  // taken. `port` 0: any free one.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
+      const std::string& host, int port, const std::vector<Registration>& registrations);
   virtual ~GrpcServer() = default;
   virtual int port() const = 0;
   // What grpc.health.v1 says of the whole server. Thread-safe.
   virtual void SetServing(bool serving) = 0;
-  // Refuses new calls, cancels those that have not ended after `grace`, and waits. Blocks: not in the loop, which must
-  // run meanwhile.
+  // Refuses new calls, cancels those that have not ended after `grace`, and waits. Blocks: not in
+  // the loop, which must run meanwhile.
   virtual void Shutdown(std::chrono::milliseconds grace) = 0;
 };
 

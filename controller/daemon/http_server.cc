@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
@@ -101,8 +101,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (head) {
       // The serializer of a HEAD answer must stop after the header.
       auto serializer = std::make_shared<http::response_serializer<http::string_body>>(*response);
-      http::async_write_header(stream_, *serializer,
-                               [done, serializer](beast::error_code error, size_t n) { done(error, n); });
+      http::async_write_header(
+          stream_, *serializer,
+          [done, serializer](beast::error_code error, size_t n) { done(error, n); });
     } else {
       http::async_write(stream_, *response, done);
     }
@@ -117,7 +118,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 class BeastServer final : public HttpServer {
  public:
   BeastServer(tcp::acceptor acceptor, Handler handler)
-      : acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))), shared_(std::make_shared<Shared>()) {
+      : acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))),
+        shared_(std::make_shared<Shared>()) {
     shared_->handler = std::move(handler);
     shared_->on_room = [this] { Accept(); };
     Accept();
@@ -135,12 +137,14 @@ class BeastServer final : public HttpServer {
   void Accept() {
     if (accepting_ || shared_->open.size() >= kMaxConnections) return;
     accepting_ = true;
-    acceptor_->async_accept([this, acceptor = acceptor_](beast::error_code error, tcp::socket socket) {
-      if (error == asio::error::operation_aborted || !acceptor->is_open()) return;  // `this` is gone
-      accepting_ = false;
-      if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
-      Accept();
-    });
+    acceptor_->async_accept(
+        [this, acceptor = acceptor_](beast::error_code error, tcp::socket socket) {
+          if (error == asio::error::operation_aborted || !acceptor->is_open())
+            return;  // `this` is gone
+          accepting_ = false;
+          if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
+          Accept();
+        });
   }
 
   const std::shared_ptr<tcp::acceptor> acceptor_;
@@ -150,7 +154,8 @@ class BeastServer final : public HttpServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop, const std::string& host, int port,
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop,
+                                                               const std::string& host, int port,
                                                                Handler handler) {
   beast::error_code error;
   const auto address = asio::ip::make_address(host, error);
@@ -164,7 +169,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop, 
   if (error == asio::error::address_in_use) {
     return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
   }
-  if (error) return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port, error.message());
+  if (error)
+    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
+                 error.message());
   return std::make_unique<BeastServer>(std::move(acceptor), std::move(handler));
 }
 

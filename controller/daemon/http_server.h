@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP/1.1 server in the event loop, for health checks, metrics and status pages. GET and HEAD only.
+// A small HTTP/1.1 server in the event loop, for health checks, metrics and status pages. GET and
+// HEAD only.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_HTTP_SERVER_H_
 #define FAIRWAY_CONTROLLER_DAEMON_HTTP_SERVER_H_
 
@@ -19,14 +20,16 @@ struct HttpAnswer {
   std::string body;
 };
 
-// Loop-confined. Connections idle for 30 s are closed; at most 64 at a time (more wait in the kernel's queue).
+// Loop-confined. Connections idle for 30 s are closed; at most 64 at a time (more wait in the
+// kernel's queue).
 class HttpServer {
  public:
   // The path without its query, e.g. "/healthz". Runs in the loop; must be quick.
   using Handler = std::function<HttpAnswer(std::string_view path)>;
 
   // ALREADY_EXISTS: the port is taken. `port` 0: any free one.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(EventLoop& loop, const std::string& host, int port,
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(EventLoop& loop,
+                                                            const std::string& host, int port,
                                                             Handler handler);
   virtual ~HttpServer() = default;  // closes all connections
   virtual int port() const = 0;

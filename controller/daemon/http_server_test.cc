@@ -27,10 +27,12 @@ std::string Ask(int port, const std::string& request) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   std::string out;
   if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-      ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
+      ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(request.size())) {
     char buffer[4096];
     ssize_t n;
-    while ((n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0) out.append(buffer, static_cast<size_t>(n));
+    while ((n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0)
+      out.append(buffer, static_cast<size_t>(n));
   }
   ::close(fd);
   return out;
@@ -64,11 +66,13 @@ class HttpServerTest : public ::testing::Test {
 };
 
 TEST_F(HttpServerTest, AnswersWithStatusTypeAndBody) {
-  const std::string answer = Ask(port_, "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  const std::string answer =
+      Ask(port_, "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\npath /healthz\n"));
-  EXPECT_THAT(Ask(port_, "GET /no HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(Ask(port_, "GET /no HTTP/1.1\r\nConnection: close\r\n\r\n"),
+              StartsWith("HTTP/1.1 503 "));
 }
 
 TEST_F(HttpServerTest, KeepsAConnectionForSeveralRequests) {
@@ -90,8 +94,10 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
 }
 
 TEST_F(HttpServerTest, RefusesOtherMethodsAndLargeRequests) {
-  EXPECT_THAT(Ask(port_, "DELETE /a HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
-  EXPECT_THAT(Ask(port_, "POST /a HTTP/1.1\r\nContent-Length: 10\r\n\r\n0123456789"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Ask(port_, "DELETE /a HTTP/1.1\r\nConnection: close\r\n\r\n"),
+              StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask(port_, "POST /a HTTP/1.1\r\nContent-Length: 10\r\n\r\n0123456789"),
+              StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Ask(port_, "GET /a HTTP/1.1\r\nX: " + std::string(64 << 10, 'y') + "\r\n\r\n"),
               StartsWith("HTTP/1.1 413 "));
 }

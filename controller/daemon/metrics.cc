@@ -61,7 +61,8 @@ class Exposition {
 int CountEntries(const char* directory) {
   std::error_code error;
   int count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory, error)) ++count;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory, error))
+    ++count;
   return count;
 }
 
@@ -70,9 +71,12 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
   for (const IslandStatus& island : s.islands) names[island.id] = island.name;
 
   out.Family("fairway_island_up", "gauge", "1 when all executors of the island are registered.");
-  for (const IslandStatus& island : s.islands) out.Value(island.up ? 1 : 0, {{"island", island.name}});
-  out.Family("fairway_gangs_launched_total", "counter", "Computations launched over several devices.");
-  for (const IslandStatus& island : s.islands) out.Value(island.gangs_launched, {{"island", island.name}});
+  for (const IslandStatus& island : s.islands)
+    out.Value(island.up ? 1 : 0, {{"island", island.name}});
+  out.Family("fairway_gangs_launched_total", "counter",
+             "Computations launched over several devices.");
+  for (const IslandStatus& island : s.islands)
+    out.Value(island.gangs_launched, {{"island", island.name}});
   out.Family("fairway_island_nodes", "gauge", "Unfinished work of the island, by state.");
   for (const IslandStatus& island : s.islands) {
     out.Value(island.queued, {{"island", island.name}, {"state", "waits_for_memory"}});
@@ -85,23 +89,28 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
     const auto it = s.executor_fetches.find(executor.id);
     fetches[names[executor.island]] += it == s.executor_fetches.end() ? 0 : it->second;
   }
-  out.Family("fairway_executor_fetches_total", "counter", "Fetches that asked an executor for the bytes.");
+  out.Family("fairway_executor_fetches_total", "counter",
+             "Fetches that asked an executor for the bytes.");
   for (const auto& [island, count] : fetches) out.Value(count, {{"island", island}});
-  out.Family("fairway_transferred_bytes_total", "counter",
-             "Bytes that executors pulled from each other, by island; never through the controller.");
+  out.Family(
+      "fairway_transferred_bytes_total", "counter",
+      "Bytes that executors pulled from each other, by island; never through the controller.");
   for (const auto& [pair, bytes] : s.transferred_bytes) {
     out.Value(bytes, {{"from_island", pair.first}, {"to_island", pair.second}});
   }
   out.Family("fairway_executor_up", "gauge", "1 when the worker's executor is registered.");
   for (const ExecutorStatus& executor : s.executors) {
-    out.Value(executor.up ? 1 : 0, {{"island", names[executor.island]}, {"worker", executor.spec.worker}});
+    out.Value(executor.up ? 1 : 0,
+              {{"island", names[executor.island]}, {"worker", executor.spec.worker}});
   }
   std::map<ExecutorId, std::string> workers;
   for (const ExecutorStatus& executor : s.executors) workers[executor.id] = executor.spec.worker;
-  out.Family("fairway_device_memory_used_bytes", "gauge", "Device memory that arrays and running work hold.");
+  out.Family("fairway_device_memory_used_bytes", "gauge",
+             "Device memory that arrays and running work hold.");
   for (const DeviceUsage& device : s.usage) {
-    out.Value(device.used, {{"island", names[device.island]},
-                            {"device", fmt::format("{}/{}", workers[device.executor], device.local_ordinal)}});
+    out.Value(device.used,
+              {{"island", names[device.island]},
+               {"device", fmt::format("{}/{}", workers[device.executor], device.local_ordinal)}});
   }
 }
 
@@ -109,20 +118,26 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
 
 std::string MetricsText(const ControllerSnapshot& s) {
   Exposition out;
-  out.Single("fairway_uploaded_bytes_total", "counter", "Bulk bytes from clients to devices.", s.uploaded_bytes);
-  out.Single("fairway_fetched_bytes_total", "counter", "Bulk bytes from devices to clients.", s.fetched_bytes);
+  out.Single("fairway_uploaded_bytes_total", "counter", "Bulk bytes from clients to devices.",
+             s.uploaded_bytes);
+  out.Single("fairway_fetched_bytes_total", "counter", "Bulk bytes from devices to clients.",
+             s.fetched_bytes);
   out.Single("fairway_inline_fetches_total", "counter",
-             "Fetches answered from results that came with their completion.", s.counts.inline_hits);
+             "Fetches answered from results that came with their completion.",
+             s.counts.inline_hits);
   out.Single("fairway_sessions", "gauge", "Open client sessions.", s.counts.sessions);
   out.Single("fairway_arrays", "gauge", "Array handles of all sessions.", s.counts.arrays);
-  out.Single("fairway_shard_groups", "gauge", "Groups of shard buffers that live.", s.counts.groups);
-  out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.", s.counts.nodes);
+  out.Single("fairway_shard_groups", "gauge", "Groups of shard buffers that live.",
+             s.counts.groups);
+  out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.",
+             s.counts.nodes);
   out.Single("fairway_executables", "gauge", "Compiled programs known.", s.counts.executables);
   ByIsland(out, s);
   out.Single("fairway_compilations_total", "counter", "Programs compiled.", s.compilations);
-  out.Single("fairway_compile_cache_hits_total", "counter", "Compile requests answered from the cache.",
-             s.compile_cache_hits);
-  out.Single("fairway_process_open_fds", "gauge", "Open file descriptors of the controller.", s.open_fds);
+  out.Single("fairway_compile_cache_hits_total", "counter",
+             "Compile requests answered from the cache.", s.compile_cache_hits);
+  out.Single("fairway_process_open_fds", "gauge", "Open file descriptors of the controller.",
+             s.open_fds);
   out.Single("fairway_process_threads", "gauge", "Threads of the controller.", s.threads);
   out.Single("fairway_uptime_seconds", "gauge", "Time since the controller's start.",
              static_cast<double>(s.uptime_ms) / 1000);

@@ -15,10 +15,14 @@ using ::testing::HasSubstr;
 ControllerSnapshot Example() {
   ControllerSnapshot s;
   s.islands.push_back({.id = IslandId(1), .name = "island\"0", .up = true, .gangs_launched = 7});
-  ExecutorStatus executor{.id = ExecutorId(1), .island = IslandId(1), .spec = {}, .up = true, .last_error = {}};
+  ExecutorStatus executor{
+      .id = ExecutorId(1), .island = IslandId(1), .spec = {}, .up = true, .last_error = {}};
   executor.spec.worker = "w0";
   s.executors.push_back(executor);
-  s.usage.push_back({.device = DeviceId(5), .island = IslandId(1), .executor = ExecutorId(1), .local_ordinal = 3,
+  s.usage.push_back({.device = DeviceId(5),
+                     .island = IslandId(1),
+                     .executor = ExecutorId(1),
+                     .local_ordinal = 3,
                      .used = 4096});
   s.executor_fetches[ExecutorId(1)] = 2;
   s.transferred_bytes[{"a", "b"}] = 99;
@@ -30,14 +34,20 @@ ControllerSnapshot Example() {
 
 TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   const std::string text = MetricsText(Example());
-  EXPECT_THAT(text, HasSubstr("# TYPE fairway_uploaded_bytes_total counter\nfairway_uploaded_bytes_total 11\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("# TYPE fairway_uploaded_bytes_total counter\nfairway_uploaded_bytes_total 11\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_inline_fetches_total 13\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_sessions 3\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("\nfairway_transferred_bytes_total{from_island=\"a\",to_island=\"b\"} 99\n"));
+  EXPECT_THAT(
+      text, HasSubstr("\nfairway_transferred_bytes_total{from_island=\"a\",to_island=\"b\"} 99\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_up{island=\"island\\\"0\",worker=\"w0\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("\nfairway_device_memory_used_bytes{island=\"island\\\"0\",device=\"w0/3\"} 4096\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "\nfairway_device_memory_used_bytes{island=\"island\\\"0\",device=\"w0/3\"} 4096\n"));
 }
 
 TEST(MetricsTest, EveryLineIsACommentOrASample) {

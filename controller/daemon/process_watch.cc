@@ -15,8 +15,11 @@ namespace {
 
 class AsioWatch final : public ProcessWatch {
  public:
-  AsioWatch(EventLoop& loop, int life_fd, std::function<void(int)> on_signal, std::function<void()> on_orphaned)
-      : signals_(loop.io_context(), SIGTERM, SIGINT), life_(loop.io_context()), on_signal_(std::move(on_signal)),
+  AsioWatch(EventLoop& loop, int life_fd, std::function<void(int)> on_signal,
+            std::function<void()> on_orphaned)
+      : signals_(loop.io_context(), SIGTERM, SIGINT),
+        life_(loop.io_context()),
+        on_signal_(std::move(on_signal)),
         on_orphaned_(std::move(on_orphaned)) {
     WaitForSignal();
     if (life_fd >= 0) {
@@ -34,11 +37,13 @@ class AsioWatch final : public ProcessWatch {
     });
   }
   void WaitForEnd() {
-    life_.async_read_some(boost::asio::buffer(ignored_), [this](const boost::system::error_code& error, size_t) {
-      if (error == boost::asio::error::operation_aborted) return;  // `this` is gone
-      if (error) return on_orphaned_();
-      WaitForEnd();
-    });
+    life_.async_read_some(boost::asio::buffer(ignored_),
+                          [this](const boost::system::error_code& error, size_t) {
+                            if (error == boost::asio::error::operation_aborted)
+                              return;  // `this` is gone
+                            if (error) return on_orphaned_();
+                            WaitForEnd();
+                          });
   }
 
   boost::asio::signal_set signals_;
@@ -50,7 +55,8 @@ class AsioWatch final : public ProcessWatch {
 
 }  // namespace
 
-std::unique_ptr<ProcessWatch> ProcessWatch::Start(EventLoop& loop, int life_fd, std::function<void(int)> on_signal,
+std::unique_ptr<ProcessWatch> ProcessWatch::Start(EventLoop& loop, int life_fd,
+                                                  std::function<void(int)> on_signal,
                                                   std::function<void()> on_orphaned) {
   return std::make_unique<AsioWatch>(loop, life_fd, std::move(on_signal), std::move(on_orphaned));
 }

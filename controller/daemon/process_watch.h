@@ -13,9 +13,10 @@ namespace fairway {
 // Loop-confined.
 class ProcessWatch {
  public:
-  // `on_signal`: SIGTERM or SIGINT came (each time). `on_orphaned`: `life_fd`, the read end of a pipe whose write end the
-  // parent holds, came to its end; -1: no such pipe. Both run in the loop.
-  static std::unique_ptr<ProcessWatch> Start(EventLoop& loop, int life_fd, std::function<void(int)> on_signal,
+  // `on_signal`: SIGTERM or SIGINT came (each time). `on_orphaned`: `life_fd`, the read end of a
+  // pipe whose write end the parent holds, came to its end; -1: no such pipe. Both run in the loop.
+  static std::unique_ptr<ProcessWatch> Start(EventLoop& loop, int life_fd,
+                                             std::function<void(int)> on_signal,
                                              std::function<void()> on_orphaned);
   virtual ~ProcessWatch() = default;
 };

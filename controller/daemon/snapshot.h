@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller looks like at one moment: made in the loop, then turned into metrics and status answers.
+// What a controller looks like at one moment: made in the loop, then turned into metrics and status
+// answers.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 #define FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 

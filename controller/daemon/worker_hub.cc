@@ -66,8 +66,12 @@ struct WorkerHub::Compilation {
 
 WorkerHub::WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
                      std::function<Clock::time_point()> now)
-    : loop_(loop), options_(std::move(options)), events_(events), now_(std::move(now)),
-      alive_(std::make_shared<bool>(true)), last_tick_(now_()) {}
+    : loop_(loop),
+      options_(std::move(options)),
+      events_(events),
+      now_(std::move(now)),
+      alive_(std::make_shared<bool>(true)),
+      last_tick_(now_()) {}
 
 WorkerHub::~WorkerHub() { *alive_ = false; }
 
@@ -105,7 +109,8 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   peer.heard = now_();
   v1::ToController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
-    spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(), Text(status));
+    spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
+                 Text(status));
     const Role role = peer.role;
     Finish(peer);
     if (role == Role::kExecutor) ExecutorLinkEnded(peer, "it sent a malformed message");
@@ -150,17 +155,27 @@ WorkerHub::Executor* WorkerHub::FindExecutor(const std::string& worker) {
 
 void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message) {
   if (message.protocol() != kLinkProtocol) {
-    return FencePeer(peer, fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
-                                       "version of both", kLinkProtocol, message.protocol()));
+    return FencePeer(
+        peer,
+        fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
+                    "version of both",
+                    kLinkProtocol, message.protocol()));
   }
   const auto spec = ExecutorSpecFromProto(message.spec());
   if (!spec.ok()) return FencePeer(peer, Text(spec.status()));
-  if (Executor* old = FindExecutor(spec->worker); old != nullptr && old->state != Executor::State::kLost) {
-    if (old->state == Executor::State::kUp && (old->host != message.host() || old->pid != message.pid())) {
-      return FencePeer(peer, fmt::format("worker '{}' is already connected from host {} (executor pid {}): the name of a "
-                                         "worker must be unique in the cluster", spec->worker, old->host, old->pid));
+  if (Executor* old = FindExecutor(spec->worker);
+      old != nullptr && old->state != Executor::State::kLost) {
+    if (old->state == Executor::State::kUp &&
+        (old->host != message.host() || old->pid != message.pid())) {
+      return FencePeer(
+          peer,
+          fmt::format(
+              "worker '{}' is already connected from host {} (executor pid {}): the name of a "
+              "worker must be unique in the cluster",
+              spec->worker, old->host, old->pid));
     }
-    // The same process anew, before we saw that its old link had ended; or its successor before the cause came.
+    // The same process anew, before we saw that its old link had ended; or its successor before the
+    // cause came.
     if (old->state == Executor::State::kUp) {
       const auto it = peers_.find(old->peer);
       if (it != peers_.end()) Finish(*it->second);
@@ -194,22 +209,27 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
   Reply(peer, reply);
-  spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker, spec->island,
-               spec->num_devices, spec->platform_name, message.host(), message.pid());
+  spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
+               spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
 }
 
 void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) {
   if (message.protocol() != kLinkProtocol) {
-    return FencePeer(peer, fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
-                                       "version of both", kLinkProtocol, message.protocol()));
+    return FencePeer(
+        peer,
+        fmt::format("this controller speaks link protocol {}, the worker {}: install the same "
+                    "version of both",
+                    kLinkProtocol, message.protocol()));
   }
   if (message.worker().empty()) return FencePeer(peer, "a worker needs a name");
   if (const auto it = supervisors_.find(message.worker()); it != supervisors_.end()) {
     const Supervisor& old = *it->second;
     if (old.host != message.host() || old.pid != message.pid()) {
-      return FencePeer(peer, fmt::format("worker '{}' is already connected from host {} (pid {}): the name of a worker "
-                                         "must be unique in the cluster; start this one with another --name",
-                                         message.worker(), old.host, old.pid));
+      return FencePeer(
+          peer, fmt::format(
+                    "worker '{}' is already connected from host {} (pid {}): the name of a worker "
+                    "must be unique in the cluster; start this one with another --name",
+                    message.worker(), old.host, old.pid));
     }
     const auto old_peer = peers_.find(old.peer);
     if (old_peer != peers_.end()) {
@@ -234,8 +254,8 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   registered->set_heartbeat_interval_ms(HeartbeatInterval().count());
   registered->set_deadline_ms(options_.deadline.count());
   Reply(peer, reply);
-  spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(), message.host(),
-               message.pid(), message.has_compiler() ? ", with a compiler" : "");
+  spdlog::info("worker {} is connected: {}, host {}, pid {}{}", message.worker(), message.island(),
+               message.host(), message.pid(), message.has_compiler() ? ", with a compiler" : "");
 }
 
 milliseconds WorkerHub::HeartbeatInterval() const {
@@ -271,11 +291,13 @@ void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {
 void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
   const Role role = std::exchange(peer.role, Role::kDone);
   if (role == Role::kExecutor) {
-    ExecutorLinkEnded(peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)));
+    ExecutorLinkEnded(
+        peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)));
   }
   if (role == Role::kSupervisor) {
     SupervisorEnded(peer);
-    spdlog::warn("worker {} is disconnected{}{}", peer.worker, status.ok() ? "" : ": ", Text(status));
+    spdlog::warn("worker {} is disconnected{}{}", peer.worker, status.ok() ? "" : ": ",
+                 Text(status));
   }
   // The link may still be on the stack.
   loop_.Post("remove link", [this, alive = alive_, number = peer.number] {
@@ -310,7 +332,8 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
     }
   }
   for (auto& done : failed) {
-    done(Error(absl::StatusCode::kUnavailable, "worker {} went away while it compiled", peer.worker));
+    done(Error(absl::StatusCode::kUnavailable, "worker {} went away while it compiled",
+               peer.worker));
   }
 }
 
@@ -318,7 +341,8 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   std::string what = died.cause().empty() ? "it ended" : died.cause();
   const int lines = std::min<int>(died.last_lines_size(), kMaxLogLines);
   if (lines > 0) what += "; the last lines of its log:";
-  for (int i = died.last_lines_size() - lines; i < died.last_lines_size(); ++i) what += "\n  " + died.last_lines(i);
+  for (int i = died.last_lines_size() - lines; i < died.last_lines_size(); ++i)
+    what += "\n  " + died.last_lines(i);
   Executor* const executor = FindExecutor(peer.worker);
   if (executor == nullptr || executor->state == Executor::State::kLost ||
       executor->spec.incarnation.value != died.incarnation()) {
@@ -333,8 +357,9 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& what) {
   executor.state = Executor::State::kLost;
   executor.batch.Clear();
   executor.batch_bytes = 0;
-  const absl::Status cause = Error(absl::StatusCode::kDataLoss, "the executor of worker {} ({}, host {}, pid {}) was lost: {}",
-                                   executor.spec.worker, executor.spec.island, executor.host, executor.pid, what);
+  const absl::Status cause = Error(
+      absl::StatusCode::kDataLoss, "the executor of worker {} ({}, host {}, pid {}) was lost: {}",
+      executor.spec.worker, executor.spec.island, executor.host, executor.pid, what);
   spdlog::warn("{}", Text(cause));
   events_->OnExecutorLost(executor.id, cause);
 }
@@ -367,7 +392,8 @@ void WorkerHub::Tick() {
       SupervisorEnded(*peer);
       Finish(*peer);
     } else {
-      const std::string what = fmt::format("it was silent for {:.1f} s (--executor-deadline)", Seconds(options_.deadline));
+      const std::string what = fmt::format("it was silent for {:.1f} s (--executor-deadline)",
+                                           Seconds(options_.deadline));
       Executor& executor = *executors_[peer->executor];
       if (const auto it = supervisors_.find(peer->worker); it != supervisors_.end()) {
         v1::FromController kill;
@@ -425,7 +451,8 @@ void WorkerHub::Compile(const std::string& island, std::string program, v1::Comp
   }
   if (best.empty()) {
     loop_.Post("no compiler", [island, done = std::move(done)] {
-      done(Error(absl::StatusCode::kUnavailable, "no worker of {} with a compiler is connected", island));
+      done(Error(absl::StatusCode::kUnavailable, "no worker of {} with a compiler is connected",
+                 island));
     });
     return;
   }
@@ -444,7 +471,8 @@ void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) 
   if (it == compilations_.end() || it->second.worker != peer.worker) return;
   auto done = std::move(it->second.done);
   compilations_.erase(it);
-  if (absl::Status status = StatusFromProto(response.status()); !status.ok()) return done(std::move(status));
+  if (absl::Status status = StatusFromProto(response.status()); !status.ok())
+    return done(std::move(status));
   CompiledCode code;
   code.code = std::move(*response.mutable_code());
   code.checksum = std::move(*response.mutable_checksum());

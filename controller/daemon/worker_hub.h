@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's side of the links to executors and supervisors (proto/fairway/v1/link.proto): registration,
-// heartbeats and deadlines, fencing, batching of commands, and the causes of losses.
+// The controller's side of the links to executors and supervisors (proto/fairway/v1/link.proto):
+// registration, heartbeats and deadlines, fencing, batching of commands, and the causes of losses.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 #define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 
@@ -37,10 +37,11 @@ class WorkerHubEvents {
 
 struct WorkerHubOptions {
   Incarnation controller;
-  std::string data_endpoint;  // ":port" of the controller's data plane
-  std::chrono::milliseconds deadline{10000};      // of silence
-  std::chrono::milliseconds cause_wait{1000};     // for the supervisor's account of an executor's death
-  std::chrono::milliseconds register_wait{10000}; // for the first message on a link
+  std::string data_endpoint;                  // ":port" of the controller's data plane
+  std::chrono::milliseconds deadline{10000};  // of silence
+  std::chrono::milliseconds cause_wait{
+      1000};  // for the supervisor's account of an executor's death
+  std::chrono::milliseconds register_wait{10000};  // for the first message on a link
 };
 
 // Loop-confined.
@@ -60,11 +61,12 @@ class WorkerHub {
   // Applies the deadlines that have passed; call it several times within the shortest of them.
   void Tick();
 
-  // Joins the executor's batch, which leaves when control returns to the loop. Dropped when it is not connected:
-  // its loss is then on its way to OnExecutorLost.
+  // Joins the executor's batch, which leaves when control returns to the loop. Dropped when it is
+  // not connected: its loss is then on its way to OnExecutorLost.
   void Send(ExecutorId executor, Command command);
 
-  // Compiles at a worker of `island` that has a compiler. UNAVAILABLE: none is connected, or it went away.
+  // Compiles at a worker of `island` that has a compiler. UNAVAILABLE: none is connected, or it
+  // went away.
   void Compile(const std::string& island, std::string program, v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done);
 
@@ -119,7 +121,8 @@ class WorkerHub {
   uint64_t next_peer_ = 1;
   std::map<uint64_t, std::unique_ptr<Peer>> peers_;
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
-  std::map<std::string, std::unique_ptr<Supervisor>> supervisors_;  // connected ones, by the worker's name
+  std::map<std::string, std::unique_ptr<Supervisor>>
+      supervisors_;  // connected ones, by the worker's name
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;

@@ -94,8 +94,9 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     hub_->Accept(std::move(pair.first));
     return far;
   }
-  std::unique_ptr<FarEnd> ConnectExecutor(const std::string& worker, uint64_t incarnation, int64_t pid = 100,
-                                          const std::string& island = "island0", const std::string& host = "h") {
+  std::unique_ptr<FarEnd> ConnectExecutor(const std::string& worker, uint64_t incarnation,
+                                          int64_t pid = 100, const std::string& island = "island0",
+                                          const std::string& host = "h") {
     auto far = Connect();
     v1::ToController message;
     auto* const registration = message.mutable_register_executor();
@@ -116,7 +117,8 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     Settle();
     return far;
   }
-  std::unique_ptr<FarEnd> ConnectSupervisor(const std::string& worker, int64_t pid = 10, bool compiler = true,
+  std::unique_ptr<FarEnd> ConnectSupervisor(const std::string& worker, int64_t pid = 10,
+                                            bool compiler = true,
                                             const std::string& island = "island0") {
     auto far = Connect();
     v1::ToController message;
@@ -234,7 +236,8 @@ TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {
   Died(*supervisor, 11, "killed by signal 9");
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_EQ(lost_[0].second,
-            "the executor of worker w0 (island0, host h, pid 100) was lost: killed by signal 9; the last lines of its "
+            "the executor of worker w0 (island0, host h, pid 100) was lost: killed by signal 9; "
+            "the last lines of its "
             "log:\n  a log line");
   Advance(milliseconds(3000));
   EXPECT_THAT(lost_, SizeIs(1));
@@ -280,7 +283,8 @@ TEST_F(WorkerHubTest, WithoutASupervisorTheLossIsKnownAtOnce) {
   EXPECT_THAT(lost_, SizeIs(1));
   supervisor->link.reset();
   Settle();
-  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("")), Pair(1, HasSubstr("its worker went away too"))));
+  EXPECT_THAT(lost_,
+              ElementsAre(Pair(1, HasSubstr("")), Pair(1, HasSubstr("its worker went away too"))));
 }
 
 TEST_F(WorkerHubTest, ASuccessorEndsTheWaitForTheCause) {
@@ -344,7 +348,8 @@ TEST_F(WorkerHubTest, ASecondWorkerWithTheSameNameIsRefused) {
   const auto executor = ConnectExecutor("w0", 11, 100);
   const auto second = ConnectSupervisor("w0", 20);
   EXPECT_THAT(second->Next().fence().reason(),
-              AllOf(HasSubstr("worker 'w0' is already connected from host h (pid 10)"), HasSubstr("unique")));
+              AllOf(HasSubstr("worker 'w0' is already connected from host h (pid 10)"),
+                    HasSubstr("unique")));
   const auto second_executor = ConnectExecutor("w0", 12, 200);
   EXPECT_THAT(second_executor->Next().fence().reason(), HasSubstr("already connected"));
   EXPECT_FALSE(first->closed);
@@ -390,7 +395,9 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   const auto none = ConnectSupervisor("w3", 13, false);
   for (const auto* far : {&a, &b, &elsewhere, &none}) (*far)->received.clear();
   std::vector<absl::StatusOr<CompiledCode>> results;
-  const auto done = [&](absl::StatusOr<CompiledCode> result) { results.push_back(std::move(result)); };
+  const auto done = [&](absl::StatusOr<CompiledCode> result) {
+    results.push_back(std::move(result));
+  };
   hub_->Compile("island0", "program", {}, done);
   hub_->Compile("island0", "program", {}, done);
   Settle();
@@ -418,7 +425,9 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
 TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   auto supervisor = ConnectSupervisor("w0");
   std::vector<absl::Status> results;
-  const auto done = [&](absl::StatusOr<CompiledCode> result) { results.push_back(result.status()); };
+  const auto done = [&](absl::StatusOr<CompiledCode> result) {
+    results.push_back(result.status());
+  };
   hub_->Compile("island0", "program", {}, done);
   Settle();
   supervisor->link.reset();

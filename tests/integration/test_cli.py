@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fairway command against a real cluster."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from cluster import BIN, clean_environment, free_ports, wait_for
+
+
+def run(program, *arguments, **environment):
+    return subprocess.run(
+        [str(BIN / program), *arguments], env=clean_environment(**environment), text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+    )
+
+
+def one_line(text):
+    assert text.endswith("\n") and text.count("\n") == 1, text
+    return text
+
+
+# ---- flags ----
+
+
+@pytest.mark.parametrize(
+    "program, arguments",
+    [
+        ("fairway-controller", ["--prot=1"]),
+        ("fairway", ["up", "--prot=1"]),
+        ("fairway", ["status", "--controler=x"]),
+        ("fairway", ["down", "--controler", "x"]),
+        ("fairway", ["logs", "--line=3"]),
+        ("fairway-worker", ["--contoller=x"]),
+    ],
+)
+def test_an_unknown_flag_is_an_error_that_suggests_the_right_one(program, arguments):
+    done = run(program, *arguments)
+    assert done.returncode == 2
+    assert "unknown flag" in done.stderr and "did you mean --" in one_line(done.stderr)
+
+
+def test_print_config_tells_each_value_and_where_it_came_from():
+    done = run(
+        "fairway-controller", "--print-config", "--http-port=7", FAIRWAY_EXECUTOR_DEADLINE="3s"
+    )
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert "--http-port=7  (flag)" in lines
+    assert "--executor-deadline=3s  (environment FAIRWAY_EXECUTOR_DEADLINE)" in lines
+    assert "--port=29000  (default)" in lines
+
+
+def test_an_unknown_command_and_none_at_all():
+    assert "unknown command 'stauts'" in one_line(run("fairway", "stauts").stderr)
+    assert run("fairway", "stauts").returncode == 2
+    assert run("fairway").returncode == 2
+    assert run("fairway", "--help").returncode == 0
+
+
+def test_bad_values_are_one_line():
+    assert "--islands must be" in one_line(run("fairway", "up", "--islands=0").stderr)
+    assert "cannot read the plugin" in one_line(run("fairway", "up", "--plugin=/no/such").stderr)
+    assert "--output must be" in one_line(run("fairway", "status", "-o", "xml").stderr)
+
+
+# ---- looking ----
+
+
+def test_nobody_there_is_one_clear_line():
+    (port,) = free_ports(1)
+    for command in ("status", "logs", "down"):
+        done = run("fairway", command, f"--controller=127.0.0.1:{port}")
+        assert done.returncode == 1
+        assert f"no controller answers at 127.0.0.1:{port}" in one_line(done.stderr)
+
+
+def test_status_shows_islands_executors_and_memory(cluster):
+    status = cluster.status()
+    assert [i["name"] for i in status["islands"]] == ["island0", "island1"]
+    assert all(i["up"] for i in status["islands"])
+    assert sorted(e["worker"] for e in status["executors"]) == ["w0", "w1"]
+    assert all(e["up"] and e["supervisor_connected"] for e in status["executors"])
+    assert [len(e["devices"]) for e in status["executors"]] == [2, 2]
+    assert status["counts"]["sessions"] == 0
+    text = cluster.cli("status", "--controller", cluster.address).stdout
+    assert "island0 up" in text and "2 cpu devices" in text
+
+
+def test_the_controllers_address_may_come_from_the_environment(cluster):
+    done = run("fairway", "status", FAIRWAY_CONTROLLER=cluster.address)
+    assert done.returncode == 0 and "island1 up" in done.stdout
+
+
+def test_logs_of_all_of_one_and_of_an_unknown_worker(cluster):
+    assert "listening on 127.0.0.1" in cluster.logs()
+    assert '"component":"controller"' in cluster.logs()
+    one = cluster.cli("logs", "w1", "--controller", cluster.address).stdout
+    assert one and "listening on" not in one
+    done = cluster.cli("logs", "w7", "--controller", cluster.address, check=False)
+    assert done.returncode == 1
+    assert "no process 'w7'; there are: controller, w0, w1" in one_line(done.stderr)
+    lines = cluster.cli("logs", "controller", "-n", "1", "--controller", cluster.address).stdout
+    assert lines.count("\n") == 1
+
+
+def test_log_lines_are_json_objects_when_they_go_to_a_file(cluster):
+    lines = cluster.cli("logs", "--controller", cluster.address).stdout.splitlines()
+    for line in lines:
+        record = json.loads(line.partition("{")[1] + line.partition("{")[2])
+        assert {"ts", "level", "component", "msg"} <= record.keys()
+
+
+# ---- HTTP ----
+
+
+def test_health_readiness_and_metrics(cluster):
+    assert cluster.get("/healthz") == "ok\n"
+    assert cluster.get("/readyz") == "2 islands up\n"
+    metrics = cluster.metrics()
+    assert metrics.by("fairway_executor_up", "worker") == {"w0": 1, "w1": 1}
+    assert metrics.by("fairway_island_up", "island") == {"island0": 1, "island1": 1}
+    for name in (
+        "fairway_uploaded_bytes_total", "fairway_fetched_bytes_total",
+        "fairway_inline_fetches_total", "fairway_transferred_bytes_total",
+        "fairway_gangs_launched_total", "fairway_executor_fetches_total", "fairway_sessions",
+        "fairway_arrays", "fairway_shard_groups", "fairway_nodes_unfinished",
+        "fairway_device_memory_used_bytes", "fairway_executor_up", "fairway_compilations_total",
+        "fairway_compile_cache_hits_total", "fairway_process_open_fds", "fairway_process_threads",
+    ):
+        assert f"# TYPE {name} " in cluster.get("/metrics")
+
+
+def test_a_controller_without_workers_is_healthy_but_not_ready():
+    port, http = free_ports(2)
+    process = subprocess.Popen(
+        [BIN / "fairway-controller", f"--port={port}", f"--http-port={http}", "--link-port=0",
+         "--data-port=0"],
+        env=clean_environment(), stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        assert "listening on 127.0.0.1 (this host only" in line
+        for path, status in (("/healthz", 200), ("/readyz", 503), ("/nothing", 404)):
+            with socket.create_connection(("127.0.0.1", http)) as connection:
+                connection.sendall(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+                assert connection.recv(64).startswith(f"HTTP/1.1 {status} ".encode())
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+        process.stderr.close()
+
+
+# ---- up and down ----
+
+
+def test_up_in_the_foreground_until_interrupted(tmp_path):
+    (port,) = free_ports(1)
+    process = subprocess.Popen(
+        [BIN / "fairway", "up", "--islands=1", "--devices=1", f"--port={port}"],
+        env=clean_environment(XDG_STATE_HOME=str(tmp_path)), stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        text = ""
+        while "The cluster is ready" not in text:
+            line = process.stdout.readline()
+            assert line, text
+            text += line
+        assert f"export FAIRWAY_CONTROLLER=127.0.0.1:{port}" in text
+        assert "export JAX_PLATFORMS=fairway,cpu" in text
+        assert str(tmp_path / "fairway" / str(port)) in text
+        assert (tmp_path / "fairway" / str(port) / "w0.log").is_file()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        process.stdout.close()
+    done = run("fairway", "status", f"--controller=127.0.0.1:{port}")
+    assert done.returncode == 1
+
+
+def test_a_cluster_of_two_times_four_is_up_within_five_seconds_and_down_leaves_nothing(new_cluster):
+    cluster = new_cluster(islands=2, devices=4)
+    names = sorted({p.program for p in cluster.processes()})
+    assert names == ["fairway", "fairway-controller", "fairway-worker"]
+    assert cluster.seconds_to_start < 5
+    done = cluster.down()
+    assert "is down" in done.stdout
+    assert cluster.processes() == []
+
+
+def test_kill_nine_of_up_leaves_nothing(new_cluster):
+    cluster = new_cluster(islands=2, devices=1)
+    (up,) = [p for p in cluster.processes() if p.program == "fairway"]
+    os.kill(up.pid, signal.SIGKILL)
+    wait_for(lambda: not cluster.processes(), "all processes to end", 30)
+
+
+def test_a_port_in_use_is_named_with_its_flag():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        for flag in ("port", "http-port", "link-port", "data-port"):
+            others = [f"--{o}=0" for o in ("port", "http-port", "link-port", "data-port") if o != flag]
+            done = run("fairway-controller", f"--{flag}={port}", *others)
+            assert done.returncode == 5, done.stderr
+            assert f"--{flag}={port}" in done.stderr and f"port {port} is in use" in done.stderr
+        done = run("fairway", "up", f"--port={port}")
+        assert done.returncode == 5
+        assert f"--port={port}" in one_line(done.stderr)
+        done = run("fairway", "up", "--detach", f"--port={port}")
+        assert done.returncode == 5
+        assert f"--port={port}" in one_line(done.stderr)
+
+
+def test_two_clusters_with_ports_of_their_own_choosing(tmp_path):
+    environment = clean_environment(XDG_STATE_HOME=str(tmp_path))
+    addresses = []
+    try:
+        for _ in range(2):
+            done = subprocess.run(
+                [BIN / "fairway", "up", "--detach"], env=environment, text=True,
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+            )
+            assert done.returncode == 0, done.stderr
+            (line,) = [l for l in done.stdout.splitlines() if "FAIRWAY_CONTROLLER=" in l]
+            addresses.append(line.partition("=")[2])
+        assert addresses[0] != addresses[1]
+    finally:
+        for address in addresses:
+            assert run("fairway", "down", f"--controller={address}").returncode == 0
+    assert len(list(pathlib.Path(tmp_path / "fairway").iterdir())) == 2

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster holds at one moment, to be compared before and after a test."""
+
+import os
+import pathlib
+
+from cluster import wait_for
+
+# Must be back at their values once the clients of a test are gone.
+COUNTS = (
+    "fairway_sessions", "fairway_arrays", "fairway_shard_groups", "fairway_nodes_unfinished",
+    "fairway_device_memory_used_bytes",
+)
+
+
+def entries(pid, directory):
+    try:
+        return len(os.listdir(f"/proc/{pid}/{directory}"))
+    except OSError:
+        return None
+
+
+def descriptors_and_threads(processes):
+    """{pid: (open descriptors, threads)} of the processes that live."""
+    found = {p.pid: (entries(p.pid, "fd"), entries(p.pid, "task")) for p in processes}
+    return {pid: pair for pid, pair in found.items() if None not in pair}
+
+
+class Accounts:
+    """The cluster's holdings when this was made."""
+
+    # gRPC makes threads and their descriptors when it is busy, and keeps some of them.
+    SPARE_DESCRIPTORS = 4
+    SPARE_THREADS = 8
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.counts = self._counts()
+        self.processes = descriptors_and_threads(cluster.processes())
+
+    def _counts(self):
+        metrics = self.cluster.metrics()
+        return {name: metrics.total(name) for name in COUNTS}
+
+    def excess(self):
+        """What is held beyond that, as text; empty: nothing."""
+        found = [
+            f"{name}: {value:g}, was {self.counts[name]:g}"
+            for name, value in self._counts().items() if value > self.counts[name]
+        ]
+        for pid, (fds, threads) in descriptors_and_threads(self.cluster.processes()).items():
+            if pid not in self.processes:
+                continue  # started since, for one that died
+            old_fds, old_threads = self.processes[pid]
+            name = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+            if fds > old_fds + self.SPARE_DESCRIPTORS:
+                found.append(f"{name} ({pid}): {fds} descriptors, was {old_fds}")
+            if threads > old_threads + self.SPARE_THREADS:
+                found.append(f"{name} ({pid}): {threads} threads, was {old_threads}")
+        return "; ".join(found)
+
+    def check(self, seconds=20):
+        """Waits until nothing is held beyond it."""
+        excess = [""]
+
+        def settled():
+            excess[0] = self.excess()
+            return not excess[0]
+
+        try:
+            wait_for(settled, "the cluster to be as before", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {excess[0]}") from None
