@@ -2,6 +2,11 @@
 # Declares libraries with their layer; an edge to the same or a higher layer stops the configuration,
 # except between libraries of one folder (`area`), which form one part.
 
+# Build all tests of a kind or of a part, whether there are any yet or not.
+foreach(group unit sim conformance integration in-base in-core in-async in-graph in-transport in-scheduler)
+  add_custom_target(tests-${group})
+endforeach()
+
 # fairway_library(<name> LAYER <n> [SRCS ...] [DEPS fairway libraries...] [LIBS other libraries...])
 function(fairway_library name)
   cmake_parse_arguments(ARG "" "LAYER" "SRCS;DEPS;LIBS" ${ARGN})

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Medians, spreads and bars for the benchmarks."""
+
+import statistics
+
+
+def median(values):
+    return float(statistics.median(values))
+
+
+def mad(values):
+    """Median absolute deviation from the median, in the unit of the values."""
+    middle = median(values)
+    return median([abs(value - middle) for value in values])
+
+
+def row(name, values, unit, against=None):
+    """One row of a result; `values` are repetitions of one measurement."""
+    return {"name": name, "value": median(values), "unit": unit, "spread": mad(values),
+            "against": against}
+
+
+def ratio(rows, over, under):
+    """(value, spread) of row `over` divided by row `under`."""
+    a, b = (next(r for r in rows if r["name"] == name) for name in (over, under))
+    value = a["value"] / b["value"]
+    return value, value * (a["spread"] / a["value"] + b["spread"] / b["value"])
+
+
+def bar(name, measured, at_least=None, at_most=None):
+    """One bar; `measured` is (value, spread), or None when nothing was measured."""
+    limit = at_least if at_least is not None else at_most
+    text = f">= {limit}" if at_least is not None else f"<= {limit}"
+    if measured is None:
+        return {"name": name, "value": None, "bar": text, "holds": "unknown"}
+    value, spread = measured
+    margin = value - limit if at_least is not None else limit - value
+    holds = "unknown" if abs(margin) < spread else margin >= 0
+    return {"name": name, "value": value, "bar": text, "holds": holds}
