@@ -15,6 +15,9 @@
 namespace fairway {
 namespace {
 
+// Stands for the empty value of "--name=": CLI11 would take the next word instead.
+constexpr std::string_view kEmptyValue("\x01", 1);
+
 // Levenshtein distance.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -188,7 +191,7 @@ struct Config::State {
   absl::Status Take(Entry& entry, const std::vector<std::string>& values, Source source) {
     if (entry.clear) entry.clear();
     for (const std::string& value : values) {
-      FAIRWAY_RETURN_IF_ERROR(entry.read(value));
+      FAIRWAY_RETURN_IF_ERROR(entry.read(value == kEmptyValue ? std::string() : value));
     }
     entry.source = source;
     return absl::OkStatus();
@@ -350,7 +353,11 @@ Config::Outcome Config::Parse(const std::vector<std::string>& args,
     return Outcome{.exit_code = kExitUsage, .output = {}, .error = std::move(line)};
   };
   try {
-    state.app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    for (std::string& arg : reversed) {
+      if (arg.starts_with("--") && arg.back() == '=') arg += kEmptyValue;
+    }
+    state.app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     return usage(fmt::format("{}: {}\n", state.program, error.what()));
   }

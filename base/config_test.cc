@@ -104,6 +104,14 @@ TEST(ConfigTest, ABareBooleanTakesNoWordAndCanBeSwitchedOff) {
   EXPECT_FALSE(Parse({"--detach=false"}, {{"FAIRWAY_DETACH", "true"}}).settings.detach);
 }
 
+TEST(ConfigTest, AnEmptyValueIsAValue) {
+  const Settings s = Parse({"--bind=", "--port=7"}, {{"FAIRWAY_BIND", "0.0.0.0"}}).settings;
+  EXPECT_EQ(s.bind, "");
+  EXPECT_EQ(s.port, 7);
+  EXPECT_EQ(Parse({"--port="}).outcome.error,
+            "fairway test: --port: '' is not a whole number\n");
+}
+
 TEST(ConfigTest, UnknownFlagsSuggestTheNearest) {
   const auto outcome = Parse({"--prot=3"}).outcome;
   EXPECT_EQ(outcome.exit_code, 2);
