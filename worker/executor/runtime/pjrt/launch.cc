@@ -218,6 +218,30 @@ void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
   });
 }
 
+// Sets `outcome` when device `d` has ended, as `event` (taken over) says. Keeps what the program
+// took over until then: destroying a PJRT buffer that is donated to a program which still waits for
+// it blocks for ever.
+void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const PJRT_Api* api,
+                  const Attempt& attempt, size_t d, PJRT_Event* event,
+                  std::shared_ptr<Outcome> outcome) {
+  std::vector<std::shared_ptr<Outcome>> origins;
+  for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+    origins.push_back(attempt.input(d, a).outcome());
+  }
+  std::vector<std::shared_ptr<RawBuffer>> taken;
+  for (const Attempt::Taken& t : attempt.consumed) {
+    if (t.d == d) taken.push_back(attempt.pins[d][t.a]);
+  }
+  pjrt::HandOver(completions, api, event,
+                 [completions, origins = std::move(origins), taken = std::move(taken),
+                  outcome = std::move(outcome)](absl::Status status) mutable {
+                   taken.clear();
+                   if (status.ok()) return outcome->Set(std::move(status));
+                   SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
+                                 std::move(status));
+                 });
+}
+
 // Calls `done` when all devices have ended.
 struct GangEnd {
   std::atomic<size_t> left;
@@ -298,17 +322,8 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
                                          &started->outputs[d], outcomes.back()));
   }
   for (size_t d = 0; d < devices; ++d) {
-    std::vector<std::shared_ptr<Outcome>> origins;
-    for (size_t a = 0; a < request.inputs[d].size(); ++a)
-      origins.push_back(attempt.input(d, a).outcome());
     outcomes[d]->OnDone([end, d](absl::Status status) { end->Ended(d, std::move(status)); });
-    pjrt::HandOver(completions_, client_->api(), started->events[d],
-                   [completions = completions_, origins = std::move(origins),
-                    outcome = outcomes[d]](absl::Status status) mutable {
-                     if (status.ok()) return outcome->Set(std::move(status));
-                     SetFirstCause(std::move(completions), std::move(origins), 0,
-                                   std::move(outcome), std::move(status));
-                   });
+    FollowDevice(completions_, client_->api(), attempt, d, started->events[d], outcomes[d]);
   }
   return result;
 }

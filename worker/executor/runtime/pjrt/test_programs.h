@@ -84,7 +84,23 @@ inline std::string Psum(int devices) {
                      devices);
 }
 
-// The same for the Shardy partitioner.
+// Every device's float becomes the sum of all; the argument is taken over.
+inline std::string DonatingPsum(int devices) {
+  return fmt::format(R"(module @donating_psum attributes {{mhlo.num_partitions = {0} : i32}} {{
+  func.func public @main(%x: tensor<{0}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}",
+                                              tf.aliasing_output = 0 : i32}})
+      -> (tensor<{0}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}"}}) {{
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<{0}xf32>, tensor<f32>) -> tensor<f32>
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<{0}xf32>
+    return %1 : tensor<{0}xf32>
+  }}
+}})",
+                     devices);
+}
+
+// Psum for the Shardy partitioner.
 inline std::string ShardyPsum(int devices) {
   return fmt::format(R"(module @shardy_psum attributes {{mhlo.num_partitions = {0} : i32}} {{
   sdy.mesh @mesh = <["x"={0}]>

@@ -53,6 +53,7 @@ constexpr Row kRows[] = {
 }  // namespace
 
 std::optional<int> ToBufferType(DType dtype) {
+  if (BitsInMemory(dtype) == 0) return std::nullopt;  // a token would abort the process
   for (const Row& row : kRows) {
     if (row.dtype == dtype && row.buffer_type != kNone) return row.buffer_type;
   }

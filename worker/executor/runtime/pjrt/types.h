@@ -9,7 +9,7 @@
 
 namespace fairway::pjrt {
 
-// PJRT_Buffer_Type. Nothing: PJRT has no such type.
+// PJRT_Buffer_Type of a buffer with bytes. Nothing: PJRT has no such type, or it has no bytes.
 std::optional<int> ToBufferType(DType dtype);
 // kInvalid: we have no such type.
 DType FromBufferType(int type);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/runtime_backend.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "worker/compiler/fake_compiler.h"
+#include "worker/compiler/pjrt_compiler.h"
+#include "worker/executor/runtime/fake/fake_runtime.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+#include "worker/executor/runtime/pjrt/test_support.h"
+
+namespace fairway::conformance {
+namespace {
+
+class PjrtBackend final : public RuntimeBackend {
+ public:
+  explicit PjrtBackend(std::shared_ptr<pjrt::Client> client)
+      : compiler_(MakePjrtCompiler(client)), runtime_(MakePjrtRuntime(std::move(client))) {}
+
+  Runtime& runtime() override { return *runtime_; }
+  absl::StatusOr<CompileResult> Compile(Program program,
+                                        const v1::CompileOptions& options) override {
+    const int devices = static_cast<int>(options.num_replicas() * options.num_partitions());
+    switch (program) {
+      case Program::kAdd:
+        return compiler_->Compile(test::Add("4xf32"), options);
+      case Program::kDonatingAdd:
+        return compiler_->Compile(test::DonatingAdd("4xf32"), options);
+      case Program::kPsum:
+        return compiler_->Compile(test::Psum(devices), options);
+      case Program::kDonatingPsum:
+        return compiler_->Compile(test::DonatingPsum(devices), options);
+    }
+    return InvalidArgument("no such program");
+  }
+  absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) override {
+    FAIRWAY_ASSIGN_OR_RETURN(PjrtRuntime::Incoming incoming,
+                             runtime_->Expect(dtype, shape, device, ""));
+    return Incoming{std::move(incoming.buffer), std::move(incoming.fulfil)};
+  }
+  void CloseRuntime() override { runtime_.reset(); }
+
+ private:
+  const std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<PjrtRuntime> runtime_;
+};
+
+class FakeBackend final : public RuntimeBackend {
+ public:
+  explicit FakeBackend(int num_devices)
+      : compiler_(MakeFakeCompiler()), runtime_(std::make_unique<FakeRuntime>(num_devices)) {}
+
+  Runtime& runtime() override { return *runtime_; }
+  absl::StatusOr<CompileResult> Compile(Program program,
+                                        const v1::CompileOptions& options) override {
+    switch (program) {
+      case Program::kAdd:
+        return compiler_->Compile("fake add\nin f32[4]\nin f32[4]\nout f32[4]\n", options);
+      case Program::kDonatingAdd:
+        return compiler_->Compile("fake add\nin f32[4] donated\nin f32[4]\nout f32[4]\n", options);
+      case Program::kPsum:
+        return compiler_->Compile("fake allreduce\nin f32[1]\nout f32[1]\n", options);
+      case Program::kDonatingPsum:
+        return compiler_->Compile("fake allreduce\nin f32[1] donated\nout f32[1]\n", options);
+    }
+    return InvalidArgument("no such program");
+  }
+  absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) override {
+    FAIRWAY_ASSIGN_OR_RETURN(FakeRuntime::Incoming incoming,
+                             runtime_->Expect(dtype, shape, device));
+    return Incoming{std::move(incoming.buffer), std::move(incoming.fulfil)};
+  }
+  void CloseRuntime() override { runtime_.reset(); }
+
+ private:
+  const std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<FakeRuntime> runtime_;
+};
+
+}  // namespace
+
+const std::vector<BackendUnderTest>& Backends() {
+  static const auto* backends = new std::vector<BackendUnderTest>{
+      {"pjrt",
+       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
+         auto client = pjrt::Client::Create(test::ConfigOfTests(num_devices));
+         if (!client.ok()) {
+           spdlog::error("{}", Describe(client.status()));
+           return nullptr;
+         }
+         return std::make_unique<PjrtBackend>(*std::move(client));
+       },
+       {}},
+      {"fake",
+       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
+         return std::make_unique<FakeBackend>(num_devices);
+       },
+       {{"LateInputsInParallelThreads", "the fake has no threads: it runs all in the caller's"}}},
+  };
+  return *backends;
+}
+
+}  // namespace fairway::conformance

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the conformance suite needs of a runtime under test beside the seam itself.
+#ifndef FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
+#define FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
+
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "fairway/v1/executable.pb.h"
+#include "worker/compiler/compiler.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway::conformance {
+
+// The programs of the suite; each backend has its own text of them.
+enum class Program {
+  kAdd,           // f32[4], f32[4] -> f32[4]
+  kDonatingAdd,   // the same; argument 0 is taken over
+  kPsum,          // f32[1] per device -> f32[1] or f32[]: the sum, on each device
+  kDonatingPsum,  // f32[1] per device -> f32[1], the sum; taken over
+};
+
+// A runtime and what makes programs for it. One exists at a time.
+class RuntimeBackend {
+ public:
+  virtual ~RuntimeBackend() = default;
+  virtual Runtime& runtime() = 0;
+  virtual absl::StatusOr<CompileResult> Compile(Program program,
+                                                const v1::CompileOptions& options) = 0;
+  // A buffer whose bytes come later.
+  struct Incoming {
+    std::unique_ptr<DeviceBuffer> buffer;
+    absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
+  };
+  virtual absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) = 0;
+  // Gives the runtime up, before what came of it.
+  virtual void CloseRuntime() = 0;
+};
+
+struct BackendUnderTest {
+  std::string name;
+  std::unique_ptr<RuntimeBackend> (*open)(
+      int num_devices);  // nullptr: cannot be had; the test fails
+  // Cases that do not apply, and why.
+  std::map<std::string, std::string> off;
+};
+
+// For GoogleTest's messages.
+inline void PrintTo(const BackendUnderTest& backend, std::ostream* out) { *out << backend.name; }
+
+// All runtimes, with the table of what is off.
+const std::vector<BackendUnderTest>& Backends();
+
+}  // namespace fairway::conformance
+
+#endif  // FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
