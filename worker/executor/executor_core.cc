@@ -150,6 +150,7 @@ void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref)
   const auto it = shards_.find(ref);
   const bool ready = it != shards_.end() && it->second.state == ShardState::kReady;
   if (ready || Planted(Bug::kServeBeforeReady)) {
+    serving_.insert(pull);
     actions_->Serve(pull, ref);
   } else if (it != shards_.end() && it->second.state == ShardState::kFailed) {
     actions_->RefusePull(pull, it->second.error);
@@ -187,6 +188,16 @@ void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
     return;
   }
   ServeOrWait(pull, transfer, item->second);
+}
+
+void ExecutorCore::ServeDone(uint64_t pull) { serving_.erase(pull); }
+
+size_t ExecutorCore::num_pulls() const {
+  size_t count = num_early_pulls_ + serving_.size();
+  for (const auto& [ref, waiters] : waiters_) {
+    for (const Waiter& waiter : waiters) count += waiter.pull != 0 ? 1 : 0;
+  }
+  return count;
 }
 
 void ExecutorCore::PullGone(uint64_t pull) {
@@ -300,6 +311,7 @@ void ExecutorCore::Reset() {
   waiters_.clear();
   early_pulls_.clear();
   num_early_pulls_ = 0;
+  serving_.clear();
   ended_above_.clear();
   ended_through_ = 0;
   report_ = {};

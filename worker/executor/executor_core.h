@@ -80,6 +80,8 @@ class ExecutorCore {
   size_t num_shards() const { return shards_.size(); }
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
+  // Pulls that wait or are being served.
+  size_t num_pulls() const;
 
   static constexpr size_t kMaxWaitingPulls = 4096;
 
@@ -131,6 +133,7 @@ class ExecutorCore {
   std::map<ShardRef, std::vector<Waiter>> waiters_;
   std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>> early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
+  std::set<uint64_t> serving_;
   std::set<uint64_t> ended_above_;  // ended seqs above ended_through_
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
