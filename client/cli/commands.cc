@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/commands.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -31,7 +31,15 @@ int Fail(std::string_view command, const absl::Status& status) {
   return kExitFailed;
 }
 
-bool Exists(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
+// Whether the process runs. One that has ended and only waits for its parent to look does not.
+bool Runs(int64_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (!std::getline(in, text)) return false;
+  const size_t after_name = text.rfind(')');
+  const char state = after_name + 2 < text.size() ? text[after_name + 2] : 'Z';
+  return state != 'Z' && state != 'X';
+}
 
 std::string HostName() {
   char name[256] = {};
@@ -46,18 +54,19 @@ int RunDown(int argc, const char* const* argv) {
   Config config("fairway down", "Ends a cluster and waits until it is gone.");
   ControllerFlag(config, &controller);
   if (const auto code = config.Parse(argc, argv)) return *code;
-  AdminClient admin(controller);
-  const auto status = admin.GetStatus();
+  auto admin = std::make_unique<AdminClient>(controller);
+  const auto status = admin->GetStatus();
   if (!status.ok()) return Fail("down", status.status());
-  const auto answer = admin.Shutdown();
+  const auto answer = admin->Shutdown();
   if (!answer.ok()) return Fail("down", answer.status());
+  admin.reset();  // a connection that nobody reads would hold the controller's end up
   // Its processes can be watched only from their own host.
   std::set<int64_t> waiting;
   if (status->host() == HostName()) waiting = {answer->controller_pid(), answer->launcher_pid()};
   waiting.erase(0);
   const auto deadline = std::chrono::steady_clock::now() + kDownTimeout;
   while (!waiting.empty() && std::chrono::steady_clock::now() < deadline) {
-    std::erase_if(waiting, [](int64_t pid) { return !Exists(pid); });
+    std::erase_if(waiting, [](int64_t pid) { return !Runs(pid); });
     if (!waiting.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (!waiting.empty()) {

@@ -60,9 +60,12 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
 Launcher::Launcher(LauncherOptions options)
     : options_(std::move(options)), http_port_(options_.http_port) {
   controller_.name = "controller";
+  // Clients see the islands in the order of their names.
+  const size_t digits = std::to_string(options_.islands - 1).size();
   for (int i = 0; i < options_.islands; ++i) {
     workers_.emplace_back();
-    workers_.back().name = fmt::format("w{}", i);
+    workers_.back().name = fmt::format("w{:0{}}", i, digits);
+    workers_.back().island = fmt::format("island{:0{}}", i, digits);
   }
 }
 
@@ -112,7 +115,7 @@ absl::Status Launcher::StartWorker(int island) {
   ChildSpec spec;
   spec.command = {options_.programs + "/fairway-worker",
                   "--name=" + worker.name,
-                  fmt::format("--island=island{}", island),
+                  "--island=" + worker.island,
                   fmt::format("--controller={}:{}",
                               options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
                   fmt::format("--devices={}", options_.devices),
@@ -243,9 +246,10 @@ absl::Status Launcher::OnControllerExit() {
   }
   if (!ready_once_) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kExitPortInUse) {
-      return Annotate(
-          Error(absl::StatusCode::kAlreadyExists, "{}", TailOfFile(LogOf("controller"), 1)),
-          "a port is in use");
+      const std::string line = TailOfFile(LogOf("controller"), 1);
+      const auto record = nlohmann::json::parse(line, nullptr, false);
+      return Error(absl::StatusCode::kAlreadyExists, "{}",
+                   record.is_object() ? record.value("msg", line) : line);
     }
     return Died(controller_);
   }
@@ -334,8 +338,8 @@ std::string Launcher::Summary() const {
       fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
                   options_.port, controller_.pid, options_.bind, http_port_);
   for (size_t i = 0; i < workers_.size(); ++i) {
-    out += fmt::format("island{}     worker {} (pid {}), {} devices\n", i, workers_[i].name,
-                       workers_[i].pid, options_.devices);
+    out += fmt::format("{:<11} worker {} (pid {}), {} devices\n", workers_[i].island,
+                       workers_[i].name, workers_[i].pid, options_.devices);
   }
   return out + fmt::format("logs        {}\n", options_.state_directory);
 }

@@ -59,7 +59,8 @@ class Launcher {
   using Clock = std::chrono::steady_clock;
   struct Child {
     std::string name;
-    pid_t pid = 0;  // 0: not running
+    std::string island;  // of a worker
+    pid_t pid = 0;       // 0: not running
     int restarts = 0;
     Clock::time_point started;
     Clock::time_point restart_at;  // when pid == 0 and it is to start again

@@ -82,8 +82,8 @@ void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
       "\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export "
       "FAIRWAY_CONTROLLER={}\n\n",
       address);
-  fmt::print("The cluster is ready. {} `fairway down --controller {}` ends it.\n",
-             flags.detach ? "" : "Ctrl-C or", address);
+  fmt::print("The cluster is ready. {}`fairway down --controller {}` ends it.\n",
+             flags.detach ? "" : "Ctrl-C or ", address);
   std::fflush(stdout);
 }
 

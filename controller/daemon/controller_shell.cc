@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 #include <variant>
 
 #include <spdlog/spdlog.h>
@@ -284,6 +285,14 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.counts = cluster_->counts();
   out.islands = cluster_->Islands();
   out.executors = cluster_->Executors();
+  // As sessions number them, not as they happened to register.
+  std::sort(out.islands.begin(), out.islands.end(),
+            [](const IslandStatus& a, const IslandStatus& b) { return a.name < b.name; });
+  std::sort(out.executors.begin(), out.executors.end(),
+            [](const ExecutorStatus& a, const ExecutorStatus& b) {
+              return std::tie(a.spec.island, a.spec.worker) <
+                     std::tie(b.spec.island, b.spec.worker);
+            });
   out.usage = cluster_->Usage();
   out.supervisors = hub_->Supervisors();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();

@@ -49,7 +49,7 @@ absl::Status BindError(const std::string& host, int port) {
   }
   ::close(fd);
   if (result != 0 && error == EADDRINUSE)
-    return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
+    return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
   if (result == 0)
     return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}", host, port);
   return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,

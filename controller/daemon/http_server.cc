@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop,
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error == asio::error::address_in_use) {
-    return Error(absl::StatusCode::kAlreadyExists, "port {} is in use", port);
+    return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
   }
   if (error)
     return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,

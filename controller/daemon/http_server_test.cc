@@ -105,7 +105,7 @@ TEST_F(HttpServerTest, RefusesOtherMethodsAndLargeRequests) {
 TEST_F(HttpServerTest, NamesAPortInUse) {
   const auto second = HttpServer::Listen(loop_, "127.0.0.1", port_, nullptr);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(Text(second.status()), fmt::format("port {} is in use", port_));
+  EXPECT_EQ(Text(second.status()), fmt::format("port {} is taken", port_));
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/process_watch.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -23,7 +27,12 @@ class AsioWatch final : public ProcessWatch {
         on_orphaned_(std::move(on_orphaned)) {
     WaitForSignal();
     if (life_fd >= 0) {
-      life_.assign(life_fd);
+      // A pipe end of our own: the inherited one is shared with other children, and Asio would make
+      // it non-blocking for them too.
+      const std::string path = "/proc/self/fd/" + std::to_string(life_fd);
+      const int own = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+      if (own >= 0) ::close(life_fd);
+      life_.assign(own >= 0 ? own : life_fd);
       WaitForEnd();
     }
   }

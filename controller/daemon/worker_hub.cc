@@ -2,9 +2,11 @@
 #include "controller/daemon/worker_hub.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 #include "wire/link_codec.h"
 
@@ -14,7 +16,29 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
-constexpr int kMaxLogLines = 8;             // of a dead executor, in the error that clients get
+constexpr size_t kMaxLogLines = 8;          // of a dead executor, in the error that clients get
+
+// The text of a log line: of our own ones, without time and origin. Empty: not worth showing.
+std::string LineText(const std::string& line) {
+  if (line.starts_with("WARNING: All log messages before absl::InitializeLog")) return {};
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("msg") || !json["msg"].is_string()) return line;
+  return fmt::format("{}: {}", json.value("level", "info"), json["msg"].get<std::string>());
+}
+
+// What the supervisor says of an executor's end, with the end of its log unless it ended well.
+std::string Account(const v1::ExecutorDied& died) {
+  std::string what = died.cause().empty() ? "it ended" : died.cause();
+  if (died.signal() == 0 && died.exit_code() == 0) return what;
+  std::deque<std::string> lines;
+  for (const std::string& line : died.last_lines()) {
+    if (std::string text = LineText(line); !text.empty()) lines.push_back(std::move(text));
+    if (lines.size() > kMaxLogLines) lines.pop_front();
+  }
+  if (!lines.empty()) what += "; the last lines of its log:";
+  for (const std::string& line : lines) what += "\n  " + line;
+  return what;
+}
 
 double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
 
@@ -338,11 +362,7 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
 }
 
 void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
-  std::string what = died.cause().empty() ? "it ended" : died.cause();
-  const int lines = std::min<int>(died.last_lines_size(), kMaxLogLines);
-  if (lines > 0) what += "; the last lines of its log:";
-  for (int i = died.last_lines_size() - lines; i < died.last_lines_size(); ++i)
-    what += "\n  " + died.last_lines(i);
+  const std::string what = Account(died);
   Executor* const executor = FindExecutor(peer.worker);
   if (executor == nullptr || executor->state == Executor::State::kLost ||
       executor->spec.incarnation.value != died.incarnation()) {
@@ -360,7 +380,7 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& what) {
   const absl::Status cause = Error(
       absl::StatusCode::kDataLoss, "the executor of worker {} ({}, host {}, pid {}) was lost: {}",
       executor.spec.worker, executor.spec.island, executor.host, executor.pid, what);
-  spdlog::warn("{}", Text(cause));
+  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn, "{}", Text(cause));
   events_->OnExecutorLost(executor.id, cause);
 }
 
@@ -483,6 +503,7 @@ void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) 
 void WorkerHub::StopWorkers(const std::string& reason) {
   v1::FromController message;
   message.mutable_stop_worker()->set_reason(reason);
+  stopping_ = true;
   for (const auto& [worker, supervisor] : supervisors_) Reply(*peers_[supervisor->peer], message);
 }
 

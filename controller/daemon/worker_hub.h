@@ -128,6 +128,7 @@ class WorkerHub {
   std::map<std::string, std::string> island_of_endpoint_;
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
   Clock::time_point last_tick_;
+  bool stopping_ = false;  // losses are expected
 };
 
 }  // namespace fairway

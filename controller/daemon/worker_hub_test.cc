@@ -146,6 +146,8 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     message.mutable_executor_died()->set_signal(9);
     message.mutable_executor_died()->set_cause(cause);
     message.mutable_executor_died()->add_last_lines("a log line");
+    message.mutable_executor_died()->add_last_lines(
+        R"({"ts":1.5,"level":"error","component":"executor","msg":"out of \"luck\""})");
     supervisor.Send(message);
     Settle();
   }
@@ -238,7 +240,7 @@ TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {
   EXPECT_EQ(lost_[0].second,
             "the executor of worker w0 (island0, host h, pid 100) was lost: killed by signal 9; "
             "the last lines of its "
-            "log:\n  a log line");
+            "log:\n  a log line\n  error: out of \"luck\"");
   Advance(milliseconds(3000));
   EXPECT_THAT(lost_, SizeIs(1));
 }

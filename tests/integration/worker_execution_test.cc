@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real executors do real work for a controller played by the test.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/integration/worker_harness.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+
+namespace fairway::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Floats(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), 4 * values.size()};
+}
+
+std::vector<float> ToFloats(std::string_view bytes) {
+  std::vector<float> out(bytes.size() / 4);
+  std::memcpy(out.data(), bytes.data(), 4 * out.size());
+  return out;
+}
+
+// One executor and the counters of a controller that talks to it.
+class Talk {
+ public:
+  Talk(PlayedController& controller, const std::string& name)
+      : controller_(controller), executor_(controller.WaitForExecutor(name)),
+        supervisor_(controller.WaitForSupervisor(name)) {}
+
+  SeenExecutor& executor() { return *executor_; }
+  SeenSupervisor& supervisor() { return *supervisor_; }
+  bool ok() const { return executor_ != nullptr && supervisor_ != nullptr; }
+
+  ExecutableId Install(const std::string& program, const v1::CompileOptions& options, std::vector<int32_t> devices = {}) {
+    const v1::LinkCompileResponse response = controller_.Compile(*supervisor_, program, options);
+    EXPECT_EQ(response.status().code(), 0) << response.status().message();
+    return InstallCode(response.code(), response.checksum(), std::move(devices));
+  }
+  ExecutableId InstallCode(const std::string& code, const std::string& checksum, std::vector<int32_t> devices = {}) {
+    const ExecutableId id(++next_);
+    executor_->Send(InstallExecutable{id, std::make_shared<std::string>(code), checksum, std::move(devices)});
+    return id;
+  }
+  absl::Status WaitInstalled(ExecutableId id) {
+    if (!controller_.Until([&] { return executor_->Installed(id) != nullptr; })) return absl::DeadlineExceededError("x");
+    return executor_->Installed(id)->status;
+  }
+
+  GroupPart Part(Shape shape, const std::vector<int32_t>& devices, DType dtype = DType::kF32) {
+    GroupPart part;
+    part.group = GroupId(++next_);
+    part.dtype = dtype;
+    for (size_t i = 0; i < devices.size(); ++i) part.shards.push_back({static_cast<int32_t>(i), devices[i], shape});
+    return part;
+  }
+  // Sends a receive of `part` from `sources`; its seq.
+  uint64_t Receive(const GroupPart& part, std::vector<ShardSource> sources, TransferId transfer) {
+    PrepareReceive receive;
+    receive.node = NodeId(++next_);
+    receive.seq = ++seq_;
+    receive.transfer = transfer;
+    receive.out = part;
+    receive.sources = std::move(sources);
+    executor_->Send(receive);
+    return receive.seq;
+  }
+  // Shards of `part` with these bytes, inside the command.
+  uint64_t Put(const GroupPart& part, const std::vector<std::string>& bytes) {
+    std::vector<ShardSource> sources;
+    for (const std::string& b : bytes) {
+      ShardSource source;
+      source.kind = ShardSource::Kind::kInline;
+      source.bytes = Blob::Copy(b);
+      sources.push_back(source);
+    }
+    return Receive(part, std::move(sources), TransferId());
+  }
+  // The same by way of the controller's data port.
+  uint64_t Upload(const GroupPart& part, const std::vector<std::string>& bytes) {
+    const TransferId transfer(++next_);
+    std::vector<ShardSource> sources;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      controller_.uploads[{transfer, static_cast<int32_t>(i)}] = Blob::Copy(bytes[i]);
+      ShardSource source;
+      source.kind = ShardSource::Kind::kController;
+      source.index = static_cast<int32_t>(i);
+      sources.push_back(source);
+    }
+    return Receive(part, std::move(sources), transfer);
+  }
+  uint64_t Run(ExecutableId executable, const std::vector<int32_t>& devices, const std::vector<GroupPart>& inputs,
+               const std::vector<GroupPart>& outputs, bool launch = true) {
+    PrepareLaunch prepare;
+    prepare.node = NodeId(++next_);
+    prepare.seq = ++seq_;
+    prepare.executable = executable;
+    prepare.devices = devices;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      auto& row = prepare.inputs.emplace_back();
+      for (const GroupPart& part : inputs) row.push_back({part.group, part.shards[d].shard});
+    }
+    prepare.outputs = outputs;
+    executor_->Send(prepare);
+    last_node_ = prepare.node;
+    if (launch) Go(prepare.node, devices.size() > 1, outputs);
+    return prepare.seq;
+  }
+  void Go(NodeId node, bool gang, const std::vector<GroupPart>& outputs) {
+    Launch launch;
+    launch.node = node;
+    launch.launch_id = LaunchId(++launch_);
+    launch.gang = gang;
+    for (const GroupPart& part : outputs) {
+      if (part.shards[0].shape.num_elements() <= 1024) launch.inline_shards.push_back({part.group, part.shards[0].shard});
+    }
+    executor_->Send(launch);
+  }
+  absl::Status Wait(uint64_t seq) {
+    if (!controller_.Until([&] { return executor_->Finished(seq) || executor_->closed; })) {
+      return absl::DeadlineExceededError("waited a minute in a test");
+    }
+    return executor_->closed ? absl::UnavailableError("the executor went away") : executor_->Failure(seq);
+  }
+  TransferId Offer(const GroupPart& part) {
+    PrepareSend send;
+    send.transfer = TransferId(++next_);
+    for (const LocalShard& shard : part.shards) send.items.push_back({shard.shard, {part.group, shard.shard}});
+    executor_->Send(send);
+    return send.transfer;
+  }
+  NodeId last_node() const { return last_node_; }
+
+ private:
+  PlayedController& controller_;
+  SeenExecutor* executor_;
+  SeenSupervisor* supervisor_;
+  NodeId last_node_;
+  uint64_t next_ = 0;
+  uint64_t seq_ = 0;
+  uint64_t launch_ = 0;
+};
+
+class WorkerExecution : public testing::Test {
+ protected:
+  std::unique_ptr<WorkerProcess> StartWorker(const std::string& name, int devices) {
+    return std::make_unique<WorkerProcess>(std::vector<std::string>{
+        "--controller=" + controller_.address(), "--name=" + name, "--island=i0", fmt::format("--devices={}", devices)});
+  }
+  PlayedController controller_;
+};
+
+TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
+  auto worker = StartWorker("a", 2);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  SeenExecutor& executor = talk.executor();
+  const ExecutableId add = talk.Install(Add("4xf32"), Portable(), {1});
+
+  const GroupPart x = talk.Part(Shape{{4}}, {1});
+  const GroupPart y = talk.Part(Shape{{4}}, {1});
+  const GroupPart sum = talk.Part(Shape{{4}}, {1});
+  EXPECT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
+  EXPECT_EQ(talk.Wait(talk.Upload(y, {Floats({10, 20, 30, 40})})), absl::OkStatus());
+  // The code may still be loading: the launch waits for it.
+  EXPECT_EQ(talk.Wait(talk.Run(add, {1}, {x, y}, {sum})), absl::OkStatus());
+  EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
+  auto inlined = executor.Inlined({sum.group, 0});
+  ASSERT_NE(inlined, nullptr);
+  EXPECT_THAT(ToFloats(inlined->view()), testing::ElementsAre(11, 22, 33, 44));
+  // Three shards of 16 bytes on device 1; inline results and uploads are no fetches.
+  ASSERT_TRUE(controller_.Until([&] { return executor.heartbeat.buffers() == 3; }));
+  EXPECT_EQ(executor.heartbeat.device_bytes(0), 0);
+  EXPECT_EQ(executor.heartbeat.device_bytes(1), 48);
+  EXPECT_EQ(executor.heartbeat.fetches_served(), 0u);
+  ASSERT_EQ(executor.heartbeat.pulled_size(), 1);
+  EXPECT_EQ(executor.heartbeat.pulled(0).bytes(), 16u);
+
+  auto fetched = controller_.Fetch(executor, talk.Offer(sum), 0, 16);
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_THAT(ToFloats((*fetched)->view()), testing::ElementsAre(11, 22, 33, 44));
+  ASSERT_TRUE(controller_.Until([&] { return executor.heartbeat.fetches_served() == 1; }));
+  EXPECT_EQ(executor.heartbeat.served_bytes(), 16u);
+
+  executor.Send(FreeGroups{{x.group, y.group, sum.group}});
+  executor.Send(DropExecutable{add});
+  ASSERT_TRUE(controller_.Until([&] { return executor.heartbeat.buffers() == 0 && executor.heartbeat.executables() == 0; }));
+  EXPECT_EQ(executor.heartbeat.device_bytes(1), 0);
+}
+
+TEST_F(WorkerExecution, GangsRunInOrderAThousandTimes) {
+  auto worker = StartWorker("a", 4);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  const std::vector<int32_t> devices = {0, 1, 2, 3};
+  const ExecutableId psum = talk.Install(DonatingPsum(4), Spmd(4));
+  GroupPart x = talk.Part(Shape{{1}}, devices);
+  talk.Put(x, {Floats({1}), Floats({2}), Floats({3}), Floats({4})});
+  constexpr int kGangs = 1000;
+  uint64_t last = 0;
+  for (int i = 0; i < kGangs; ++i) {
+    const GroupPart y = talk.Part(Shape{{1}}, devices);
+    last = talk.Run(psum, devices, {x}, {y}, false);
+    // As the controller does: a gang goes when its inputs are ready.
+    const NodeId node = talk.last_node();
+    ASSERT_EQ(talk.Wait(last - 1), absl::OkStatus()) << i;
+    talk.Go(node, true, i + 1 == kGangs ? std::vector{y} : std::vector<GroupPart>{});
+    talk.executor().Send(FreeGroups{{x.group}});
+    x = y;
+    if (i == 10) {  // floats overflow soon: begin anew
+      const GroupPart again = talk.Part(Shape{{1}}, devices);
+      talk.Put(again, {Floats({0}), Floats({0}), Floats({0}), Floats({0})});
+      x = again;
+    }
+  }
+  EXPECT_EQ(talk.Wait(last), absl::OkStatus());
+  ASSERT_NE(talk.executor().Inlined({x.group, 0}), nullptr);
+  EXPECT_THAT(ToFloats(talk.executor().Inlined({x.group, 0})->view()), testing::ElementsAre(0));
+  ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.gangs_launched() == kGangs; }));
+}
+
+TEST_F(WorkerExecution, GangsGiveTheRightSum) {
+  auto worker = StartWorker("a", 4);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  const std::vector<int32_t> devices = {3, 1, 0, 2};
+  const ExecutableId psum = talk.Install(Psum(4), Spmd(4), devices);
+  const GroupPart x = talk.Part(Shape{{1}}, devices);
+  const GroupPart sum = talk.Part(Shape{}, devices);
+  ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1}), Floats({20}), Floats({300}), Floats({4000})})), absl::OkStatus());
+  ASSERT_EQ(talk.Wait(talk.Run(psum, devices, {x}, {sum})), absl::OkStatus());
+  const TransferId transfer = talk.Offer(sum);
+  for (int i = 0; i < 4; ++i) {
+    auto shard = controller_.Fetch(talk.executor(), transfer, i, 4);
+    ASSERT_TRUE(shard.ok()) << shard.status();
+    EXPECT_THAT(ToFloats((*shard)->view()), testing::ElementsAre(4321)) << i;
+  }
+}
+
+TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
+  auto first = StartWorker("a", 2);
+  auto second = StartWorker("b", 2);
+  Talk a(controller_, "a");
+  Talk b(controller_, "b");
+  ASSERT_TRUE(a.ok() && b.ok());
+  // 4 MiB on a, device 0; then to device 1; from there to b.
+  std::vector<float> values(1 << 20);
+  std::iota(values.begin(), values.end(), 0.5f);
+  const std::string bytes = Floats(values);
+  const GroupPart x = a.Part(Shape{{1 << 20}}, {0});
+  const GroupPart copy = a.Part(Shape{{1 << 20}}, {1});
+  ASSERT_EQ(a.Wait(a.Upload(x, {bytes})), absl::OkStatus());
+  ShardSource local;
+  local.shard = {x.group, 0};
+  ASSERT_EQ(a.Wait(a.Receive(copy, {local}, TransferId())), absl::OkStatus());
+  a.executor().Send(FreeGroups{{x.group}});
+
+  // The receiver asks before the sender knows of it.
+  const GroupPart far = b.Part(Shape{{1 << 20}}, {1});
+  const TransferId transfer(1000);
+  ShardSource peer;
+  peer.kind = ShardSource::Kind::kPeer;
+  peer.endpoint = a.executor().spec.data_endpoint;
+  peer.incarnation = a.executor().spec.incarnation;
+  const uint64_t seq = b.Receive(far, {peer}, transfer);
+  a.executor().Send(PrepareSend{transfer, {{0, {copy.group, 0}}}});
+  ASSERT_EQ(b.Wait(seq), absl::OkStatus());
+  auto fetched = controller_.Fetch(b.executor(), b.Offer(far), 0, bytes.size());
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_TRUE((*fetched)->view() == bytes);
+  ASSERT_TRUE(controller_.Until([&] { return a.executor().heartbeat.served_bytes() == bytes.size(); }));
+  EXPECT_EQ(a.executor().heartbeat.fetches_served(), 0u);
+  ASSERT_EQ(b.executor().heartbeat.pulled_size(), 1);
+  EXPECT_EQ(b.executor().heartbeat.pulled(0).endpoint(), a.executor().spec.data_endpoint);
+  EXPECT_EQ(b.executor().heartbeat.pulled(0).bytes(), bytes.size());
+
+  // Another incarnation is refused; a dead one is unreachable.
+  ShardSource stale = peer;
+  stale.incarnation = Incarnation(peer.incarnation.value + 1);
+  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {stale}, transfer)).code(), absl::StatusCode::kAborted);
+  const uint64_t waiting = b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, TransferId(1001));
+  ::kill(static_cast<pid_t>(a.executor().registration.pid()), SIGKILL);
+  EXPECT_EQ(b.Wait(waiting).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, transfer)).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
+  auto worker = StartWorker("a", 2);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  SeenExecutor& executor = talk.executor();
+  // Programs that do not compile keep the compiler's text.
+  const auto bad = controller_.Compile(talk.supervisor(), "module @m { this is no program }", OneDevice());
+  EXPECT_EQ(bad.status().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_FALSE(bad.status().message().empty());
+  // Damaged code.
+  const auto good = controller_.Compile(talk.supervisor(), Add("4xf32"), OneDevice());
+  ASSERT_EQ(good.status().code(), 0);
+  std::string flipped = good.code();
+  flipped[flipped.size() / 2] ^= 1;
+  EXPECT_EQ(talk.WaitInstalled(talk.InstallCode(flipped, good.checksum())).code(), absl::StatusCode::kDataLoss);
+  const ExecutableId add = talk.InstallCode(good.code(), good.checksum());
+  EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
+  // A launch of code that is not here, with inputs that are not here, of the wrong shape.
+  const GroupPart x = talk.Part(Shape{{4}}, {0});
+  ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
+  const GroupPart out = talk.Part(Shape{{4}}, {0});
+  EXPECT_THAT(std::string(talk.Wait(talk.Run(ExecutableId(999), {0}, {x, x}, {out})).message()), HasSubstr("999"));
+  const GroupPart missing = talk.Part(Shape{{4}}, {0});
+  EXPECT_FALSE(talk.Wait(talk.Run(add, {0}, {x, missing}, {talk.Part(Shape{{4}}, {0})})).ok());
+  const GroupPart small = talk.Part(Shape{{2}}, {0});
+  ASSERT_EQ(talk.Wait(talk.Put(small, {Floats({1, 2})})), absl::OkStatus());
+  EXPECT_EQ(talk.Wait(talk.Run(add, {0}, {x, small}, {talk.Part(Shape{{4}}, {0})})).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(talk.Wait(talk.Run(add, {0}, {x}, {talk.Part(Shape{{4}}, {0})})).code(),
+            absl::StatusCode::kInvalidArgument);
+  // An upload that the controller does not have.
+  ShardSource nothing;
+  nothing.kind = ShardSource::Kind::kController;
+  EXPECT_EQ(talk.Wait(talk.Receive(talk.Part(Shape{{4}}, {0}), {nothing}, TransferId(4242))).code(),
+            absl::StatusCode::kNotFound);
+  // A pull of what failed gets the poison.
+  auto poison = controller_.Fetch(executor, talk.Offer(out), 0, 16);
+  EXPECT_EQ(poison.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(poison.status().message()), HasSubstr("999"));
+  // It still works.
+  const GroupPart sum = talk.Part(Shape{{4}}, {0});
+  EXPECT_EQ(talk.Wait(talk.Run(add, {0}, {x, x}, {sum})), absl::OkStatus());
+  EXPECT_THAT(ToFloats(executor.Inlined({sum.group, 0})->view()), testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_FALSE(executor.closed);
+  EXPECT_EQ(talk.supervisor().deaths.size(), 0u);
+}
+
+TEST_F(WorkerExecution, WorkForAnotherIncarnationOrGarbageEndsTheRegistration) {
+  auto worker = StartWorker("a", 1);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  talk.executor().spec.incarnation = Incarnation(1);
+  talk.executor().Send(FreeGroups{});
+  ASSERT_TRUE(controller_.Until([&] { return talk.executor().closed; }));
+  SeenExecutor* second = controller_.WaitForExecutor("a", 2);
+  ASSERT_NE(second, nullptr);
+  Frame garbage;
+  garbage.type = 1;
+  garbage.payload = "\xff\xff garbage";
+  second->link->Send(std::move(garbage));
+  ASSERT_TRUE(controller_.Until([&] { return second->closed; }));
+  SeenExecutor* third = controller_.WaitForExecutor("a", 3);
+  ASSERT_NE(third, nullptr);
+  EXPECT_EQ(third->registration.pid(), talk.executor().registration.pid());
+}
+
+TEST_F(WorkerExecution, ALostLinkFreesEverythingAfterTheLaunchesInFlight) {
+  auto worker = StartWorker("a", 1);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
+  const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
+  ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
+  ASSERT_EQ(talk.WaitInstalled(loop), absl::OkStatus());
+  talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
+  ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.launches() == 1; }));
+  controller_.loop().Post("drop", [&] { talk.executor().link = nullptr; });
+  SeenExecutor* second = controller_.WaitForExecutor("a", 2);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->heartbeat.buffers(), 0u);
+  EXPECT_EQ(second->heartbeat.executables(), 0u);
+  EXPECT_EQ(second->heartbeat.device_bytes(0), 0);
+  EXPECT_EQ(second->spec.highest_launch_id, 1u);
+  EXPECT_EQ(second->registration.pid(), talk.executor().registration.pid());
+}
+
+TEST_F(WorkerExecution, TermLetsLaunchesInFlightEndAndReports) {
+  auto worker = StartWorker("a", 1);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  const ExecutableId loop = talk.Install(LongLoop(200), OneDevice());
+  const GroupPart x = talk.Part(Shape{{256, 256}}, {0});
+  ASSERT_EQ(talk.Wait(talk.Put(x, {std::string(256 * 256 * 4, '\0')})), absl::OkStatus());
+  ASSERT_EQ(talk.WaitInstalled(loop), absl::OkStatus());
+  const uint64_t seq = talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
+  ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.launches() == 1; }));
+  worker->Signal(SIGTERM);
+  ASSERT_TRUE(controller_.Until([&] { return worker->Ended().has_value() && talk.executor().closed; }));
+  EXPECT_TRUE(WIFEXITED(*worker->Ended()));
+  EXPECT_EQ(WEXITSTATUS(*worker->Ended()), 0);
+  EXPECT_TRUE(talk.executor().Finished(seq));
+  EXPECT_EQ(talk.executor().Failure(seq), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace fairway::test
