@@ -14,8 +14,10 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "wire/link_codec.h"
 #include "worker/compiler/run_compiler_process.h"
 #include "worker/executor/executor_process.h"
+#include "worker/executor/runtime/fake/fake_runtime.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/exit_codes.h"
 #include "worker/life.h"
@@ -52,7 +54,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("island", &flags.island, "Name of the island that its devices belong to");
   config.Flag("devices", &flags.devices, "Devices to expose");
   config.BytesFlag("device-memory", &flags.device_memory, "Memory per device, e.g. 2GiB; 0: no limit");
-  config.Flag("runtime", &flags.runtime, "What drives the devices: pjrt");
+  config.Flag("runtime", &flags.runtime, "What drives the devices: pjrt, or fake (for tests; it has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
@@ -124,7 +126,7 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   config.worker = flags.name;
   config.island = flags.island;
   config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
-  config.compiler_argv = ChildArgv(flags, "compiler", -1);
+  if (flags.runtime == "pjrt") config.compiler_argv = ChildArgv(flags, "compiler", -1);
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
@@ -143,9 +145,14 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   ::_exit(code);  // threads that copy logs may still read
 }
 
-int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const PjrtConfig& pjrt) {
+  if (flags.runtime == "fake") return std::make_unique<FakeRuntime>(flags.devices);
   TuneAllocatorForPjrt();
-  auto runtime = MakePjrtRuntime(pjrt);
+  return MakePjrtRuntime(pjrt);
+}
+
+int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+  const auto runtime = MakeRuntime(flags, pjrt);
   if (!runtime.ok()) {
     spdlog::error("cannot load the plugin {}: {}", pjrt.plugin_path, Text(runtime.status()));
     return kExitNoPlugin;
@@ -168,7 +175,12 @@ int Main(int argc, char** argv) {
   if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
     return BadFlag(fmt::format("--role is '{}', not supervisor, executor or compiler", flags.role));
   }
-  if (flags.runtime != "pjrt") return BadFlag(fmt::format("--runtime is '{}', not pjrt", flags.runtime));
+  if (flags.runtime != "pjrt" && flags.runtime != "fake") {
+    return BadFlag(fmt::format("--runtime is '{}', not pjrt or fake", flags.runtime));
+  }
+  if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
+    return BadFlag(fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
+  }
   if (flags.name.empty()) {
     char host[256] = "worker";
     ::gethostname(host, sizeof host - 1);
@@ -178,7 +190,10 @@ int Main(int argc, char** argv) {
   pjrt.plugin_path = flags.plugin;
   pjrt.kind = flags.plugin_kind;
   pjrt.num_devices = flags.devices;
-  if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
+  if (flags.runtime == "pjrt") {
+    if (flags.plugin.empty()) return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
+    if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
+  }
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name}, flags.log_level);
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
   if (flags.role == "compiler") {

@@ -231,8 +231,10 @@ TEST_F(WorkerLifecycle, EverythingEndsWithTheParentOfTheSupervisor) {
   ExpectAllGone();
 }
 
-TEST_F(WorkerLifecycle, EvenWithAStoppedExecutor) {
-  WorkerProcess worker(Flags(controller_.address(), name_));
+TEST_F(WorkerLifecycle, AStoppedExecutorDoesNotKeepItsWorkerFromStopping) {
+  auto flags = Flags(controller_.address(), name_);
+  flags.push_back("--drain-limit=300ms");
+  WorkerProcess worker(flags);
   SeenExecutor* executor = controller_.WaitForExecutor(name_);
   ASSERT_NE(executor, nullptr);
   const auto pid = static_cast<pid_t>(executor->registration.pid());
@@ -248,11 +250,9 @@ TEST_F(WorkerLifecycle, APluginThatDoesNotLoadIsCodeThree) {
   auto flags = Flags(controller_.address(), name_);
   flags.push_back("--plugin=/nonexistent/plugin.so");
   WorkerProcess worker(flags);
-  SeenSupervisor* supervisor = nullptr;
   ASSERT_TRUE(controller_.Until([&] { return worker.Ended().has_value(); }));
   EXPECT_EQ(WEXITSTATUS(*worker.Ended()), kExitNoPlugin);
   EXPECT_THAT(worker.Log(), HasSubstr("/nonexistent/plugin.so"));
-  (void)supervisor;
   ExpectAllGone();
 }
 

@@ -194,7 +194,11 @@ void ExecutorProcess::SendReport(const Report& report) {
 
 void ExecutorProcess::Heartbeat(uint64_t registration) {
   if (registration != registration_ || link_ == nullptr || session_ == nullptr) return;
-  if (heartbeats_ > 0 && Clock::now() - heard_ > deadline_) {
+  const auto now = Clock::now();
+  // If this process was stopped itself, what the controller said meanwhile is still to be read: a fence, perhaps.
+  if (heartbeats_ > 0 && now - beat_ > heartbeat_interval_ + deadline_ / 2) heard_ = now;
+  beat_ = now;
+  if (now - heard_ > deadline_) {
     return EndLink(fmt::format("the controller was silent for {} ms", deadline_.count()));
   }
   const ExecutorSession::Counters counters = session_->counters();

@@ -79,7 +79,8 @@ class ExecutorProcess {
   bool connect_failure_logged_ = false;
   std::chrono::milliseconds heartbeat_interval_{0};
   std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;
+  Clock::time_point heard_;  // the controller
+  Clock::time_point beat_;   // our last heartbeat
   uint64_t heartbeats_ = 0;
   uint64_t highest_launch_id_ = 0;
   bool draining_ = false;

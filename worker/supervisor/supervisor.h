@@ -81,7 +81,8 @@ class Supervisor {
   bool connect_failure_logged_ = false;
   std::chrono::milliseconds heartbeat_interval_{0};
   std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;
+  Clock::time_point heard_;  // the controller
+  Clock::time_point beat_;   // our last heartbeat
   uint64_t heartbeats_ = 0;
   std::deque<v1::ExecutorDied> deaths_;  // not yet told
 
