@@ -14,8 +14,8 @@
 
 namespace fairway {
 
-// Runs closures in the order in which they came, on `threads` threads (one thread: strictly one after another).
-// Holds no state of its users; closures post their results back.
+// Runs closures in the order in which they came, on `threads` threads (one thread: strictly one
+// after another). Holds no state of its users; closures post their results back.
 class BlockingPool {
  public:
   // `name`: of the threads, up to 15 characters.

@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <spdlog/spdlog.h>
 
 #include "async/timed.h"
 
@@ -37,8 +37,8 @@ void EventLoop::Post(std::string_view name, Handler handler) {
 void EventLoop::PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler) {
   auto timer = std::make_unique<boost::asio::steady_timer>(state_->io, delay);
   auto& t = *timer;
-  t.async_wait([timer = std::move(timer), name, handler = std::move(handler)](
-                   const boost::system::error_code& error) mutable {
+  t.async_wait([timer = std::move(timer), name,
+                handler = std::move(handler)](const boost::system::error_code& error) mutable {
     if (!error) RunTimed(name, handler);
   });
 }

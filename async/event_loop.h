@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one event loop of a process: owns all its control state (docs/architecture.md, "Threads and processes").
+// The one event loop of a process: owns all its control state (docs/architecture.md, "Threads and
+// processes").
 #ifndef FAIRWAY_ASYNC_EVENT_LOOP_H_
 #define FAIRWAY_ASYNC_EVENT_LOOP_H_
 
@@ -27,10 +28,11 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Thread-safe. Runs `handler` in the loop, after all that was posted before. `name` must outlive the loop
-  // (a literal); it appears in the log if the handler is slow.
+  // Thread-safe. Runs `handler` in the loop, after all that was posted before. `name` must outlive
+  // the loop (a literal); it appears in the log if the handler is slow.
   void Post(std::string_view name, Handler handler);
-  // Thread-safe. The same, not before `delay` has passed. Cannot be cancelled: check your state in the handler.
+  // Thread-safe. The same, not before `delay` has passed. Cannot be cancelled: check your state in
+  // the handler.
   void PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler);
 
   // Runs handlers until Stop; call it from one thread.

@@ -80,8 +80,8 @@ TEST(EventLoop, DestroysWhatNeverRan) {
 TEST(EventLoop, SlowHandlersAreLoggedByName) {
   std::ostringstream text;
   auto before = spdlog::default_logger();
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
   EventLoop loop;
   loop.Post("quick one", [] {});
   loop.Post("slow one", [&] {

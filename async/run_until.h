@@ -11,7 +11,8 @@
 
 namespace fairway {
 
-// Runs `loop` until `holds` (looked at every millisecond, in the loop) is true; false when `cap` passed first.
+// Runs `loop` until `holds` (looked at every millisecond, in the loop) is true; false when `cap`
+// passed first.
 inline bool RunUntil(EventLoop& loop, std::function<bool()> holds,
                      std::chrono::milliseconds cap = std::chrono::seconds(60)) {
   struct Watch : std::enable_shared_from_this<Watch> {
@@ -23,7 +24,8 @@ inline bool RunUntil(EventLoop& loop, std::function<bool()> holds,
       if (holds == nullptr) return;
       held = holds();
       if (held || std::chrono::steady_clock::now() > until) return loop->Stop();
-      loop->PostAfter(std::chrono::milliseconds(1), "run until", [self = shared_from_this()] { self->Look(); });
+      loop->PostAfter(std::chrono::milliseconds(1), "run until",
+                      [self = shared_from_this()] { self->Look(); });
     }
   };
   auto watch = std::make_shared<Watch>();

@@ -35,8 +35,9 @@ constexpr Table kTable = MakeTable();
 
 #if defined(__x86_64__)
 
-// The instruction has a latency of three cycles but can start every cycle: three blocks are summed side by side and
-// joined by "append kBlock zero bytes", a linear map kept as a table per byte of the sum.
+// The instruction has a latency of three cycles but can start every cycle: three blocks are summed
+// side by side and joined by "append kBlock zero bytes", a linear map kept as a table per byte of
+// the sum.
 constexpr size_t kBlock = 1024;
 using Shift = std::array<std::array<uint32_t, 256>, 4>;
 
@@ -62,7 +63,8 @@ Shift MakeShift() {
 }
 
 uint32_t Shifted(const Shift& shift, uint32_t crc) {
-  return shift[0][crc & 0xff] ^ shift[1][crc >> 8 & 0xff] ^ shift[2][crc >> 16 & 0xff] ^ shift[3][crc >> 24];
+  return shift[0][crc & 0xff] ^ shift[1][crc >> 8 & 0xff] ^ shift[2][crc >> 16 & 0xff] ^
+         shift[3][crc >> 24];
 }
 
 uint64_t Load64(const char* at) {
@@ -102,9 +104,11 @@ uint32_t ExtendCrc32cPortable(uint32_t crc, std::string_view bytes) {
   size_t left = bytes.size();
   crc = ~crc;
   for (; left >= 8; left -= 8, at += 8) {
-    const uint32_t low = crc ^ (at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24);
-    crc = kTable[7][low & 0xff] ^ kTable[6][low >> 8 & 0xff] ^ kTable[5][low >> 16 & 0xff] ^ kTable[4][low >> 24] ^
-          kTable[3][at[4]] ^ kTable[2][at[5]] ^ kTable[1][at[6]] ^ kTable[0][at[7]];
+    const uint32_t low =
+        crc ^ (at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24);
+    crc = kTable[7][low & 0xff] ^ kTable[6][low >> 8 & 0xff] ^ kTable[5][low >> 16 & 0xff] ^
+          kTable[4][low >> 24] ^ kTable[3][at[4]] ^ kTable[2][at[5]] ^ kTable[1][at[6]] ^
+          kTable[0][at[7]];
   }
   for (; left > 0; --left, ++at) crc = (crc >> 8) ^ kTable[0][(crc ^ *at) & 0xff];
   return ~crc;

@@ -22,7 +22,12 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)>;
   Attempt(boost::asio::io_context& io, std::string host_port, Done done)
-      : io_(io), resolver_(io), socket_(io), timer_(io), host_port_(std::move(host_port)), done_(std::move(done)) {}
+      : io_(io),
+        resolver_(io),
+        socket_(io),
+        timer_(io),
+        host_port_(std::move(host_port)),
+        done_(std::move(done)) {}
 
   void Start(std::chrono::milliseconds timeout) {
     timer_.expires_after(timeout);
@@ -31,7 +36,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     });
     auto parts = SplitHostPort(host_port_);
     if (!parts.ok()) {
-      boost::asio::post(io_, [self = shared_from_this(), why = Text(parts.status())] { self->Finish(why); });
+      boost::asio::post(
+          io_, [self = shared_from_this(), why = Text(parts.status())] { self->Finish(why); });
       return;
     }
     error_code error;
@@ -40,20 +46,22 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
       endpoints_.emplace_back(address, static_cast<uint16_t>(parts->second));
       return Connect();
     }
-    resolver_.async_resolve(parts->first, std::to_string(parts->second),
-                            [self = shared_from_this()](const error_code& failed, tcp::resolver::results_type found) {
-                              if (failed) return self->Finish(failed.message());
-                              for (const auto& entry : found) self->endpoints_.push_back(entry.endpoint());
-                              self->Connect();
-                            });
+    resolver_.async_resolve(
+        parts->first, std::to_string(parts->second),
+        [self = shared_from_this()](const error_code& failed, tcp::resolver::results_type found) {
+          if (failed) return self->Finish(failed.message());
+          for (const auto& entry : found) self->endpoints_.push_back(entry.endpoint());
+          self->Connect();
+        });
   }
 
  private:
   void Connect() {
-    boost::asio::async_connect(socket_, endpoints_,
-                               [self = shared_from_this()](const error_code& error, const tcp::endpoint&) {
-                                 self->Finish(error ? error.message() : std::string());
-                               });
+    boost::asio::async_connect(
+        socket_, endpoints_,
+        [self = shared_from_this()](const error_code& error, const tcp::endpoint&) {
+          self->Finish(error ? error.message() : std::string());
+        });
   }
 
   // `why` empty: connected.
@@ -84,7 +92,8 @@ absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& hos
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos) return InvalidArgument("'{}' is not host:port", host_port);
   std::string host = host_port.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   int port = -1;
   const char* begin = host_port.data() + colon + 1;
   const char* end = host_port.data() + host_port.size();
@@ -95,7 +104,8 @@ absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& hos
   return std::make_pair(std::move(host), port);
 }
 
-void ConnectSocket(boost::asio::io_context& io, const std::string& host_port, std::chrono::milliseconds timeout,
+void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
+                   std::chrono::milliseconds timeout,
                    absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done) {
   std::make_shared<Attempt>(io, host_port, std::move(done))->Start(timeout);
 }
@@ -104,9 +114,11 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::str
   FAIRWAY_ASSIGN_OR_RETURN(const auto parts, SplitHostPort(host_port));
   error_code error;
   tcp::resolver resolver(io);
-  const auto found = resolver.resolve(parts.first, std::to_string(parts.second), tcp::resolver::passive, error);
+  const auto found =
+      resolver.resolve(parts.first, std::to_string(parts.second), tcp::resolver::passive, error);
   if (error || found.empty()) {
-    return Error(absl::StatusCode::kNotFound, "cannot listen at {}: {}", host_port, error.message());
+    return Error(absl::StatusCode::kNotFound, "cannot listen at {}: {}", host_port,
+                 error.message());
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor acceptor(io);
@@ -115,9 +127,12 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::str
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
   if (error == boost::asio::error::address_in_use) {
-    return Error(absl::StatusCode::kAlreadyExists, "cannot listen at {}: port {} is taken", host_port, parts.second);
+    return Error(absl::StatusCode::kAlreadyExists, "cannot listen at {}: port {} is taken",
+                 host_port, parts.second);
   }
-  if (error) return Error(absl::StatusCode::kUnavailable, "cannot listen at {}: {}", host_port, error.message());
+  if (error)
+    return Error(absl::StatusCode::kUnavailable, "cannot listen at {}: {}", host_port,
+                 error.message());
   return acceptor;
 }
 

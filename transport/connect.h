@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses and connecting, shared by links and the data plane. Included only by .cc files: it brings Asio.
+// Addresses and connecting, shared by links and the data plane. Included only by .cc files: it
+// brings Asio.
 #ifndef FAIRWAY_TRANSPORT_CONNECT_H_
 #define FAIRWAY_TRANSPORT_CONNECT_H_
 
@@ -21,13 +22,16 @@ using StreamSocket = boost::asio::generic::stream_protocol::socket;
 // "host:port" or "[v6]:port" in two parts. INVALID_ARGUMENT names what is wrong.
 absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port);
 
-// Connects; `done` runs on `io` once, never inside this call. UNAVAILABLE names the address and the reason.
-void ConnectSocket(boost::asio::io_context& io, const std::string& host_port, std::chrono::milliseconds timeout,
+// Connects; `done` runs on `io` once, never inside this call. UNAVAILABLE names the address and the
+// reason.
+void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
+                   std::chrono::milliseconds timeout,
                    absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done);
 
-// A listening socket (port 0: any free one). ALREADY_EXISTS names the port when it is taken; INVALID_ARGUMENT,
-// NOT_FOUND: the address.
-absl::StatusOr<boost::asio::ip::tcp::acceptor> Listen(boost::asio::io_context& io, const std::string& host_port);
+// A listening socket (port 0: any free one). ALREADY_EXISTS names the port when it is taken;
+// INVALID_ARGUMENT, NOT_FOUND: the address.
+absl::StatusOr<boost::asio::ip::tcp::acceptor> Listen(boost::asio::io_context& io,
+                                                      const std::string& host_port);
 
 // No delay for small frames, and a family-neutral socket.
 StreamSocket Neutral(boost::asio::ip::tcp::socket socket);

@@ -26,7 +26,8 @@ std::string Encode(const WireRequest& request) {
 }
 
 absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
-  if (payload.size() != kRequestBytes) return InvalidArgument("a pull request has {} bytes", payload.size());
+  if (payload.size() != kRequestBytes)
+    return InvalidArgument("a pull request has {} bytes", payload.size());
   WireRequest request;
   std::memcpy(&request.request.transfer.value, payload.data(), 8);
   std::memcpy(&request.request.index, payload.data() + 8, 4);
@@ -79,15 +80,18 @@ std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done
       PendingPull& pull = found->second;
       const auto expected = static_cast<uint64_t>(pull.request.bytes);
       // The first look at a chunk: is it the next one, and does it fit?
-      if (done == 0 && (header.offset != pull.received || header.length > expected - pull.received)) {
-        End(header.id, Error(absl::StatusCode::kDataLoss, "{} sent {} bytes from {} of a shard of which {} of {} came",
+      if (done == 0 &&
+          (header.offset != pull.received || header.length > expected - pull.received)) {
+        End(header.id, Error(absl::StatusCode::kDataLoss,
+                             "{} sent {} bytes from {} of a shard of which {} of {} came",
                              endpoint_, header.length, header.offset, pull.received, expected));
       } else {
         if (pull.blob == nullptr) pull.blob = Blob::Make(expected);
         if (pull.blob != nullptr) {
           return {pull.blob->data() + header.offset + done, header.length - done};
         }
-        End(header.id, Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes to receive", expected));
+        End(header.id, Error(absl::StatusCode::kResourceExhausted,
+                             "no host memory for {} bytes to receive", expected));
       }
     }
     scratch_.resize(std::max<size_t>(scratch_.size(), kMaxControlBytes));
@@ -103,7 +107,8 @@ void ClientStream::OnFrame(const FrameHeader& header) {
   const auto found = pulls_.find(header.id);
   if (found == pulls_.end()) return;
   if (header.type == kError) {
-    End(header.id, DecodeStatus({scratch_.data(), std::min<size_t>(header.length, kMaxControlBytes)}));
+    End(header.id,
+        DecodeStatus({scratch_.data(), std::min<size_t>(header.length, kMaxControlBytes)}));
   } else if (header.type == kChunk) {
     OnChunk(header, found->second);
   }
@@ -114,15 +119,15 @@ void ClientStream::OnChunk(const FrameHeader& header, PendingPull& pull) {
   if ((header.flags & kLast) == 0) return;
   const auto expected = static_cast<uint64_t>(pull.request.bytes);
   if (pull.received != expected) {
-    return End(header.id, Error(absl::StatusCode::kDataLoss, "{} sent {} bytes of a shard of {}", endpoint_,
-                                pull.received, expected));
+    return End(header.id, Error(absl::StatusCode::kDataLoss, "{} sent {} bytes of a shard of {}",
+                                endpoint_, pull.received, expected));
   }
   End(header.id, absl::OkStatus());
 }
 
 void ClientStream::OnCorrupt(const FrameHeader& header) {
-  End(header.id, Error(absl::StatusCode::kDataLoss, "bytes from {} have another checksum than they were sent with",
-                       endpoint_));
+  End(header.id, Error(absl::StatusCode::kDataLoss,
+                       "bytes from {} have another checksum than they were sent with", endpoint_));
 }
 
 void ClientStream::End(uint64_t id, absl::Status status) {
@@ -141,7 +146,8 @@ void ClientStream::OnStreamClosed(absl::Status status) {
   unsent_.clear();
   const std::string why = status.ok() ? "it closed the connection" : Text(status);
   while (!pulls_.empty()) {
-    End(pulls_.begin()->first, Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_, why));
+    End(pulls_.begin()->first,
+        Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_, why));
   }
 }
 

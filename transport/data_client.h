@@ -27,8 +27,11 @@ struct PendingPull {
 class ClientStream final : public FrameStream {
  public:
   // `pulled` counts the bytes of complete shards.
-  ClientStream(StreamSocket socket, std::string endpoint, std::shared_ptr<std::atomic<uint64_t>> pulled)
-      : FrameStream(std::move(socket)), endpoint_(std::move(endpoint)), pulled_(std::move(pulled)) {}
+  ClientStream(StreamSocket socket, std::string endpoint,
+               std::shared_ptr<std::atomic<uint64_t>> pulled)
+      : FrameStream(std::move(socket)),
+        endpoint_(std::move(endpoint)),
+        pulled_(std::move(pulled)) {}
 
   void Pull(PendingPull pull);
 

@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <spdlog/spdlog.h>
 
 #include "transport/data_client.h"
 #include "transport/data_server.h"
@@ -73,9 +73,10 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
     peer.waiting.push_back(std::move(pull));
     if (peer.connecting) return;
     peer.connecting = true;
-    ConnectSocket(io_, endpoint, kConnectTimeout, [this, endpoint](absl::StatusOr<StreamSocket> socket) {
-      Connected(endpoint, std::move(socket));
-    });
+    ConnectSocket(io_, endpoint, kConnectTimeout,
+                  [this, endpoint](absl::StatusOr<StreamSocket> socket) {
+                    Connected(endpoint, std::move(socket));
+                  });
   }
 
   std::vector<std::pair<std::string, uint64_t>> PulledBytes() const {
@@ -129,7 +130,8 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
 
   // Declared first: destroyed last, after the sockets that use it.
   boost::asio::io_context io_{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
   const std::shared_ptr<LoopSide> loop_side_;
   const Incarnation incarnation_;
   tcp::acceptor acceptor_;
@@ -165,17 +167,21 @@ class AnswerOnce {
 };
 
 void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullRequest request) {
-  loop_side_->loop.Post("pull request", [side = loop_side_, request,
-                                         answer = AnswerOnce(weak_from_this(), stream, id)]() mutable {
-    if (!side->closed) side->on_pull(request, std::move(answer));
-  });
+  loop_side_->loop.Post(
+      "pull request",
+      [side = loop_side_, request, answer = AnswerOnce(weak_from_this(), stream, id)]() mutable {
+        if (!side->closed) side->on_pull(request, std::move(answer));
+      });
 }
 
 class TcpDataPlane final : public DataPlane {
  public:
-  TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io, Incarnation incarnation,
-               std::string endpoint)
-      : loop_side_(std::move(loop_side)), io_(std::move(io)), incarnation_(incarnation), endpoint_(std::move(endpoint)) {
+  TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io,
+               Incarnation incarnation, std::string endpoint)
+      : loop_side_(std::move(loop_side)),
+        io_(std::move(io)),
+        incarnation_(incarnation),
+        endpoint_(std::move(endpoint)) {
     thread_ = std::thread([io = io_.get()] {
       pthread_setname_np(pthread_self(), "fairway-data");
       io->Run();
@@ -189,21 +195,27 @@ class TcpDataPlane final : public DataPlane {
 
   std::string endpoint() const override { return endpoint_; }
 
-  void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request, int64_t bytes,
-            PullDone done) override {
+  void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
+            int64_t bytes, PullDone done) override {
     PendingPull pull;
     request.from = incarnation_;
     pull.request = {request, incarnation, bytes};
-    pull.done = [side = loop_side_, done = std::move(done)](absl::StatusOr<std::shared_ptr<Blob>> blob) mutable {
+    pull.done = [side = loop_side_,
+                 done = std::move(done)](absl::StatusOr<std::shared_ptr<Blob>> blob) mutable {
       EventLoop& loop = side->loop;
-      loop.Post("pull done", [side = std::move(side), done = std::move(done), blob = std::move(blob)]() mutable {
-        if (!side->closed) done(std::move(blob));
-      });
+      loop.Post("pull done",
+                [side = std::move(side), done = std::move(done), blob = std::move(blob)]() mutable {
+                  if (!side->closed) done(std::move(blob));
+                });
     };
-    io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable { io->Pull(endpoint, std::move(pull)); });
+    io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable {
+      io->Pull(endpoint, std::move(pull));
+    });
   }
 
-  std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override { return io_->PulledBytes(); }
+  std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override {
+    return io_->PulledBytes();
+  }
   uint64_t ServedBytes() const override { return io_->ServedBytes(); }
 
  private:
@@ -217,15 +229,17 @@ class TcpDataPlane final : public DataPlane {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
-    EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host, Incarnation incarnation,
+    EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
+    Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull) {
   auto loop_side = std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation);
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();
-  const std::string host =
-      advertise_host.find(':') != std::string::npos ? fmt::format("[{}]", advertise_host) : advertise_host;
+  const std::string host = advertise_host.find(':') != std::string::npos
+                               ? fmt::format("[{}]", advertise_host)
+                               : advertise_host;
   io->set_acceptor(std::move(acceptor));
   io->Accept();
   return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), incarnation,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pulling bulk bytes (docs/architecture.md, "Links"): the receiver asks the source's data port for
-// (transfer, index); the source answers when it has the bytes, or with the error. Executors and the controller
-// each run one.
+// (transfer, index); the source answers when it has the bytes, or with the error. Executors and the
+// controller each run one.
 #ifndef FAIRWAY_TRANSPORT_DATA_PLANE_H_
 #define FAIRWAY_TRANSPORT_DATA_PLANE_H_
 
@@ -34,7 +34,8 @@ struct PullRequest {
   Incarnation from{};  // of the puller; filled in by its plane
 };
 
-// Bytes move on the plane's own I/O thread, which owns no state of others; handlers run in the loop.
+// Bytes move on the plane's own I/O thread, which owns no state of others; handlers run in the
+// loop.
 class DataPlane {
  public:
   using Answer = absl::AnyInvocable<void(absl::StatusOr<DataView>)>;  // thread-safe, once
@@ -45,21 +46,24 @@ class DataPlane {
   // "host:port" that peers can reach.
   virtual std::string endpoint() const = 0;
 
-  // Asks `endpoint` for `request`. `bytes` is what the answer must measure; the block is allocated here, after the
-  // caller has reserved the memory. `done` runs in the loop, once. UNAVAILABLE: the peer cannot be reached or went
-  // away; ABORTED: it is another incarnation; DATA_LOSS: checksum or size differ; else the source's own error.
-  virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request, int64_t bytes,
-                    PullDone done) = 0;
+  // Asks `endpoint` for `request`. `bytes` is what the answer must measure; the block is allocated
+  // here, after the caller has reserved the memory. `done` runs in the loop, once. UNAVAILABLE: the
+  // peer cannot be reached or went away; ABORTED: it is another incarnation; DATA_LOSS: checksum or
+  // size differ; else the source's own error.
+  virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
+                    int64_t bytes, PullDone done) = 0;
 
   // Bytes pulled from each endpoint so far, for metrics.
   virtual std::vector<std::pair<std::string, uint64_t>> PulledBytes() const = 0;
   virtual uint64_t ServedBytes() const = 0;
 };
 
-// `on_pull` runs in the loop for every request from outside; it answers now or later through `answer`
-// (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what endpoint() says.
+// `on_pull` runs in the loop for every request from outside; it answers now or later through
+// `answer` (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what
+// endpoint() says.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
-    EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host, Incarnation incarnation,
+    EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
+    Incarnation incarnation,
     std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull);
 
 }  // namespace fairway

@@ -38,16 +38,23 @@ class Planes : public testing::Test {
     });
     sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
   }
-  std::unique_ptr<DataPlane> Make(Incarnation incarnation, std::function<void(PullRequest, Answer)> on_pull) {
-    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, std::move(on_pull));
+  std::unique_ptr<DataPlane> Make(Incarnation incarnation,
+                                  std::function<void(PullRequest, Answer)> on_pull) {
+    auto plane =
+        MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, std::move(on_pull));
     EXPECT_TRUE(plane.ok()) << plane.status();
     return *std::move(plane);
   }
-  void Pull(uint64_t transfer, int32_t index, int64_t bytes, Incarnation incarnation = Incarnation(7)) {
+  void Pull(uint64_t transfer, int32_t index, int64_t bytes,
+            Incarnation incarnation = Incarnation(7)) {
     sink_->Pull(source_endpoint(), incarnation, {TransferId(transfer), index}, bytes,
-                [this, transfer, index](auto blob) { got_.insert_or_assign({transfer, index}, std::move(blob)); });
+                [this, transfer, index](auto blob) {
+                  got_.insert_or_assign({transfer, index}, std::move(blob));
+                });
   }
-  std::string source_endpoint() const { return endpoint_.empty() ? source_->endpoint() : endpoint_; }
+  std::string source_endpoint() const {
+    return endpoint_.empty() ? source_->endpoint() : endpoint_;
+  }
   absl::Status PullStatus(int64_t bytes, Incarnation incarnation = Incarnation(7)) {
     got_.clear();
     Pull(1, 0, bytes, incarnation);
@@ -73,7 +80,8 @@ TEST_F(Planes, ThousandsOfSmallPullsEachGetTheirOwnBytes) {
     ASSERT_EQ((*blob)->view(), fmt::format("{:08}-{:08}", key.first, key.second));
   }
   EXPECT_EQ(source_->ServedBytes(), 5000u * 17);
-  EXPECT_THAT(sink_->PulledBytes(), testing::ElementsAre(testing::Pair(source_->endpoint(), 5000u * 17)));
+  EXPECT_THAT(sink_->PulledBytes(),
+              testing::ElementsAre(testing::Pair(source_->endpoint(), 5000u * 17)));
 }
 
 TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
@@ -89,8 +97,8 @@ TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
   std::vector<int32_t> order;
   const auto start = std::chrono::steady_clock::now();
   for (const int32_t index : {0, 1}) {
-    sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index}, index == 0 ? large->size() : 5,
-                [&, index](auto blob) {
+    sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index},
+                index == 0 ? large->size() : 5, [&, index](auto blob) {
                   order.push_back(index);
                   ASSERT_TRUE(blob.ok()) << blob.status();
                   EXPECT_EQ((*blob)->view() == (index == 0 ? large->view() : "small"), true);
@@ -128,7 +136,9 @@ TEST_F(Planes, AnswersOvertakeOneThatIsNotReady) {
 }
 
 TEST_F(Planes, PoisonKeepsItsCodeAndText) {
-  on_pull_ = [](PullRequest, Answer answer) { answer(absl::DataLossError("host a, device 3: gone")); };
+  on_pull_ = [](PullRequest, Answer answer) {
+    answer(absl::DataLossError("host a, device 3: gone"));
+  };
   EXPECT_EQ(PullStatus(4), absl::DataLossError("host a, device 3: gone"));
   // The connection lives on.
   on_pull_ = [](PullRequest, Answer answer) { answer(View("fine")); };
@@ -171,7 +181,8 @@ TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
   endpoint_ = source_->endpoint();
   source_ = nullptr;
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 10; }));
-  for (const auto& [key, blob] : got_) EXPECT_EQ(blob.status().code(), absl::StatusCode::kUnavailable);
+  for (const auto& [key, blob] : got_)
+    EXPECT_EQ(blob.status().code(), absl::StatusCode::kUnavailable);
   held[0](View("nobody listens"));  // harmless
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(got_.begin()->second.status()), HasSubstr(endpoint_));
@@ -184,7 +195,8 @@ TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {
   ASSERT_TRUE(RunUntil(loop_, [&] { return held.size() == 1; }));
   sink_ = nullptr;
   held.clear();
-  EXPECT_FALSE(RunUntil(loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
+  EXPECT_FALSE(RunUntil(
+      loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
 }
 
 // A source that sends given bytes to whoever connects.
@@ -203,7 +215,8 @@ class RawSource {
       const int peer = ::accept(fd_, nullptr, nullptr);
       char request[72];
       EXPECT_EQ(::recv(peer, request, 72, MSG_WAITALL), 72);
-      EXPECT_EQ(::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+      EXPECT_EQ(::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(bytes.size()));
       ::shutdown(peer, SHUT_WR);
       while (::recv(peer, request, 64, 0) > 0) {
       }
@@ -224,8 +237,13 @@ class RawSource {
 
 std::string Chunk(uint64_t id, uint64_t offset, bool last, const std::string& bytes) {
   std::string out(kFrameHeaderBytes, '\0');
-  EncodeFrameHeader({.type = data::kChunk, .flags = last ? data::kLast : uint16_t{0}, .id = id, .offset = offset,
-                     .length = static_cast<uint32_t>(bytes.size()), .crc = Crc32c(bytes)}, out.data());
+  EncodeFrameHeader({.type = data::kChunk,
+                     .flags = last ? data::kLast : uint16_t{0},
+                     .id = id,
+                     .offset = offset,
+                     .length = static_cast<uint32_t>(bytes.size()),
+                     .crc = Crc32c(bytes)},
+                    out.data());
   return out + bytes;
 }
 
@@ -247,7 +265,8 @@ TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
   EXPECT_EQ(after(Chunk(1, ~uint64_t{0}, false, "1234")).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(after(Chunk(9, 0, true, "12345678")).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(after(Chunk(1, 0, false, "1234")).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(after("garbage that is longer than a frame header").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(after("garbage that is longer than a frame header").code(),
+            absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

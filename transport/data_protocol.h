@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses a data connection: frames (frame.h) of these types. The puller numbers its requests; answers to
-// different requests may overtake and interleave, the chunks of one come in order.
+// What crosses a data connection: frames (frame.h) of these types. The puller numbers its requests;
+// answers to different requests may overtake and interleave, the chunks of one come in order.
 #ifndef FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
 #define FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
 

@@ -55,14 +55,17 @@ std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done
 }
 
 void ServerStream::OnFrame(const FrameHeader& header) {
-  if (header.type != kPull) return;  // a later version's; the puller gets no answer it would not understand
-  auto request = header.length > request_.size() ? InvalidArgument("a pull request of {} bytes", header.length)
-                                                 : DecodeRequest({request_.data(), header.length});
+  if (header.type != kPull)
+    return;  // a later version's; the puller gets no answer it would not understand
+  auto request = header.length > request_.size()
+                     ? InvalidArgument("a pull request of {} bytes", header.length)
+                     : DecodeRequest({request_.data(), header.length});
   expected_[header.id] = request.ok() ? request->bytes : 0;
   if (!request.ok()) return Answer(header.id, request.status());
   if (request->incarnation != incarnation_) {
-    return Answer(header.id, Error(absl::StatusCode::kAborted, "incarnation {} was asked, {} is here",
-                                   request->incarnation, incarnation_));
+    return Answer(header.id,
+                  Error(absl::StatusCode::kAborted, "incarnation {} was asked, {} is here",
+                        request->incarnation, incarnation_));
   }
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);
 }

@@ -17,16 +17,21 @@
 
 namespace fairway::data {
 
-// Sends answers in chunks, taking turns between the answers that are ready, so that a large shard does not hold small
-// ones up. Keeps an answer's owner until its last byte is written.
+// Sends answers in chunks, taking turns between the answers that are ready, so that a large shard
+// does not hold small ones up. Keeps an answer's owner until its last byte is written.
 class ServerStream final : public FrameStream {
  public:
-  // `on_pull` is called on the I/O thread for requests of the right incarnation; it answers by Answer, later.
+  // `on_pull` is called on the I/O thread for requests of the right incarnation; it answers by
+  // Answer, later.
   ServerStream(StreamSocket socket, Incarnation incarnation,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
-               std::function<void(ServerStream*)> on_end, std::shared_ptr<std::atomic<uint64_t>> served)
-      : FrameStream(std::move(socket)), incarnation_(incarnation), on_pull_(std::move(on_pull)),
-        on_end_(std::move(on_end)), served_(std::move(served)) {}
+               std::function<void(ServerStream*)> on_end,
+               std::shared_ptr<std::atomic<uint64_t>> served)
+      : FrameStream(std::move(socket)),
+        incarnation_(incarnation),
+        on_pull_(std::move(on_pull)),
+        on_end_(std::move(on_end)),
+        served_(std::move(served)) {}
 
   void Answer(uint64_t id, absl::StatusOr<DataView> answer);
 

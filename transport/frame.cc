@@ -51,10 +51,12 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(const char* in) {
   Take(in, header.crc);
   if (magic != kMagic) return InvalidArgument("not a Fairway link: magic {:#010x}", magic);
   if (version != kVersion) {
-    return InvalidArgument("the peer speaks link version {}, this process version {}", version, kVersion);
+    return InvalidArgument("the peer speaks link version {}, this process version {}", version,
+                           kVersion);
   }
   if (header.length > kMaxFrameBytes) {
-    return InvalidArgument("a frame of {} bytes is over the limit of {}", header.length, kMaxFrameBytes);
+    return InvalidArgument("a frame of {} bytes is over the limit of {}", header.length,
+                           kMaxFrameBytes);
   }
   return header;
 }

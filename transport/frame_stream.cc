@@ -20,7 +20,10 @@ constexpr std::chrono::seconds kLinger{2};
 }  // namespace
 
 FrameStream::FrameStream(StreamSocket socket)
-    : socket_(std::move(socket)), peer_(PeerName(socket_)), linger_(socket_.get_executor()), in_(kBufferBytes) {}
+    : socket_(std::move(socket)),
+      peer_(PeerName(socket_)),
+      linger_(socket_.get_executor()),
+      in_(kBufferBytes) {}
 
 void FrameStream::Start() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Read(); });
@@ -52,7 +55,8 @@ void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
   if (closed_) return;
   if (error) {
     if (finishing_) return Fail(absl::OkStatus());
-    if (error == boost::asio::error::eof && !in_payload_ && in_begin_ == in_end_) return Fail(absl::OkStatus());
+    if (error == boost::asio::error::eof && !in_payload_ && in_begin_ == in_end_)
+      return Fail(absl::OkStatus());
     if (error == boost::asio::error::eof) {
       return Fail(Error(absl::StatusCode::kUnavailable, "{} ended within a frame", peer_));
     }
@@ -85,7 +89,8 @@ void FrameStream::Parse() {
     }
     while (done_ < header_.length && in_begin_ < in_end_) {
       const std::span<char> into = Destination(header_, done_);
-      const size_t count = std::min({into.size(), in_end_ - in_begin_, size_t{header_.length} - done_});
+      const size_t count =
+          std::min({into.size(), in_end_ - in_begin_, size_t{header_.length} - done_});
       std::memcpy(into.data(), in_.data() + in_begin_, count);
       in_begin_ += count;
       TookPayload(into.first(count));
@@ -105,7 +110,8 @@ bool FrameStream::EndFrame() {
     OnFrame(header_);
   } else {
     OnCorrupt(header_);
-    Fail(Error(absl::StatusCode::kDataLoss, "a frame from {} has checksum {:#010x} instead of {:#010x}", peer_, crc_,
+    Fail(Error(absl::StatusCode::kDataLoss,
+               "a frame from {} has checksum {:#010x} instead of {:#010x}", peer_, crc_,
                header_.crc));
   }
   return !closed_;
@@ -128,7 +134,8 @@ void FrameStream::Write() {
   size_t bytes = 0;
   std::vector<size_t> cuts;  // end in small_ of what goes before batch_[i]
   OutFrame frame;
-  for (size_t frames = 0; frames < kBatchFrames && bytes < kBatchBytes && NextFrame(frame); ++frames) {
+  for (size_t frames = 0; frames < kBatchFrames && bytes < kBatchBytes && NextFrame(frame);
+       ++frames) {
     const std::string_view payload = frame.own.empty() ? frame.view : std::string_view(frame.own);
     frame.header.length = static_cast<uint32_t>(payload.size());
     frame.header.crc = Crc32c(payload);
@@ -145,10 +152,12 @@ void FrameStream::Write() {
     frame = OutFrame();
   }
   if (bytes == 0) return AfterLastWrite();
-  if (write_failed_) return Kick();  // drops what is queued; the reading side tells when the peer is gone
+  if (write_failed_)
+    return Kick();  // drops what is queued; the reading side tells when the peer is gone
   size_t from = 0;
   for (size_t i = 0; i < batch_.size(); ++i) {
-    const std::string_view payload = batch_[i].own.empty() ? batch_[i].view : std::string_view(batch_[i].own);
+    const std::string_view payload =
+        batch_[i].own.empty() ? batch_[i].view : std::string_view(batch_[i].own);
     buffers_.emplace_back(small_.data() + from, cuts[i] - from);
     buffers_.emplace_back(payload.data(), payload.size());
     from = cuts[i];
@@ -156,9 +165,9 @@ void FrameStream::Write() {
   if (from < small_.size()) buffers_.emplace_back(small_.data() + from, small_.size() - from);
   writing_ = true;
   batch_bytes_ = bytes;
-  boost::asio::async_write(socket_, buffers_, [self = shared_from_this()](const error_code& error, size_t) {
-    self->OnWritten(error);
-  });
+  boost::asio::async_write(
+      socket_, buffers_,
+      [self = shared_from_this()](const error_code& error, size_t) { self->OnWritten(error); });
 }
 
 void FrameStream::OnWritten(const error_code& error) {

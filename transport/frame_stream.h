@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over one connected stream socket: what control links and the data plane share. Included only by .cc files
-// and headers of this folder: it brings Asio.
+// Frames over one connected stream socket: what control links and the data plane share. Included
+// only by .cc files and headers of this folder: it brings Asio.
 #ifndef FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 #define FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 
@@ -20,11 +20,13 @@
 
 namespace fairway {
 
-// Lives on the thread of its io_context; kept alive by its own pending reads and writes. Derived classes say what to
-// send and where received bytes go, so that bulk data goes straight to its destination.
+// Lives on the thread of its io_context; kept alive by its own pending reads and writes. Derived
+// classes say what to send and where received bytes go, so that bulk data goes straight to its
+// destination.
 class FrameStream : public std::enable_shared_from_this<FrameStream> {
  public:
-  // A frame to send: `own` or `view` (alive as long as `owner`) is the payload. length and crc are filled in here.
+  // A frame to send: `own` or `view` (alive as long as `owner`) is the payload. length and crc are
+  // filled in here.
   struct OutFrame {
     FrameHeader header;
     std::string own;
@@ -39,10 +41,12 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
 
   // Begins to read. No virtual function is called inside this call.
   void Start();
-  // NextFrame has something. Writes in a later handler, so that the frames of one turn leave together.
+  // NextFrame has something. Writes in a later handler, so that the frames of one turn leave
+  // together.
   void Kick();
-  // Sends what NextFrame still gives, then closes; the peer's frames are read and dropped meanwhile, because
-  // closing with unread bytes would reset the connection and lose what was just sent. OnStreamClosed(OK) comes.
+  // Sends what NextFrame still gives, then closes; the peer's frames are read and dropped
+  // meanwhile, because closing with unread bytes would reset the connection and lose what was just
+  // sent. OnStreamClosed(OK) comes.
   void FinishAndClose();
   // Closes; no virtual function is called any more.
   void CloseNow();
@@ -79,8 +83,9 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   void Fail(absl::Status status);
 
   static constexpr size_t kBufferBytes = 64 << 10;
-  static constexpr size_t kDirectBytes = 16 << 10;  // a payload with more to come is read into its destination
-  static constexpr size_t kCopyBytes = 4 << 10;     // a payload up to this is copied behind its header
+  static constexpr size_t kDirectBytes =
+      16 << 10;  // a payload with more to come is read into its destination
+  static constexpr size_t kCopyBytes = 4 << 10;  // a payload up to this is copied behind its header
   static constexpr size_t kBatchBytes = 1 << 20;
   static constexpr size_t kBatchFrames = 512;
 
@@ -102,7 +107,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   uint32_t crc_ = 0;
 
   size_t batch_bytes_ = 0;
-  std::string small_;  // headers and small payloads of the batch being written
+  std::string small_;            // headers and small payloads of the batch being written
   std::vector<OutFrame> batch_;  // owners of the others
   std::vector<boost::asio::const_buffer> buffers_;
 };

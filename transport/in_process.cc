@@ -23,13 +23,14 @@ class InProcessLink final : public Link {
     if (joint_->ends[side_] != this) return;
     const size_t bytes = frame.payload.size();
     queued_ += bytes;
-    loop_.Post("in-process frame", [joint = joint_, side = side_, bytes, frame = std::move(frame)]() mutable {
-      if (InProcessLink* self = joint->ends[side]) self->queued_ -= bytes;
-      InProcessLink* other = joint->ends[1 - side];
-      if (other == nullptr || other->on_frame == nullptr) return;
-      auto f = other->on_frame;  // a copy: the callback may destroy the link
-      f(std::move(frame));
-    });
+    loop_.Post("in-process frame",
+               [joint = joint_, side = side_, bytes, frame = std::move(frame)]() mutable {
+                 if (InProcessLink* self = joint->ends[side]) self->queued_ -= bytes;
+                 InProcessLink* other = joint->ends[1 - side];
+                 if (other == nullptr || other->on_frame == nullptr) return;
+                 auto f = other->on_frame;  // a copy: the callback may destroy the link
+                 f(std::move(frame));
+               });
   }
   size_t queued_bytes() const override { return queued_; }
   void Close() override {
@@ -63,8 +64,8 @@ class InProcessLink final : public Link {
 
 }  // namespace
 
-std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> MakeLinkPair(EventLoop& loop,
-                                                                     std::pair<std::string, std::string> peers) {
+std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> MakeLinkPair(
+    EventLoop& loop, std::pair<std::string, std::string> peers) {
   auto joint = std::make_shared<Joint>();
   auto first = std::make_unique<InProcessLink>(loop, joint, 0, std::move(peers.first));
   auto second = std::make_unique<InProcessLink>(loop, joint, 1, std::move(peers.second));

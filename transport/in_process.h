@@ -11,8 +11,8 @@
 
 namespace fairway {
 
-// What one sends, the other receives in a later turn of the loop, in order. Destroying or closing one closes the
-// other with OK. `peers`: what peer() of the first and of the second says.
+// What one sends, the other receives in a later turn of the loop, in order. Destroying or closing
+// one closes the other with OK. `peers`: what peer() of the first and of the second says.
 std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> MakeLinkPair(
     EventLoop& loop, std::pair<std::string, std::string> peers = {"second", "first"});
 

@@ -65,7 +65,8 @@ class LinkStream final : public FrameStream {
   std::span<char> Destination(const FrameHeader& header, size_t done) override {
     // Grows as bytes arrive: a header alone must not cost its sender's claim in memory.
     if (done >= payload_.size()) {
-      payload_.resize(std::min<size_t>(header.length, std::max<size_t>(kFirstPiece, 2 * payload_.size())));
+      payload_.resize(
+          std::min<size_t>(header.length, std::max<size_t>(kFirstPiece, 2 * payload_.size())));
     }
     return {payload_.data() + done, payload_.size() - done};
   }
@@ -98,7 +99,8 @@ class LinkStream final : public FrameStream {
 
 class SocketLink final : public Link {
  public:
-  SocketLink(EventLoop& loop, StreamSocket socket) : stream_(std::make_shared<LinkStream>(loop, std::move(socket))) {
+  SocketLink(EventLoop& loop, StreamSocket socket)
+      : stream_(std::make_shared<LinkStream>(loop, std::move(socket))) {
     stream_->set_owner(this, alive_);
     stream_->Start();
   }
@@ -116,13 +118,15 @@ class SocketLink final : public Link {
 // Accepts until closed; kept alive by its pending accept.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
-  Acceptor(EventLoop& loop, tcp::acceptor acceptor, std::function<void(std::unique_ptr<Link>)> on_accept)
+  Acceptor(EventLoop& loop, tcp::acceptor acceptor,
+           std::function<void(std::unique_ptr<Link>)> on_accept)
       : loop_(loop), acceptor_(std::move(acceptor)), on_accept_(std::move(on_accept)) {
     error_code ignored;
     port_ = acceptor_.local_endpoint(ignored).port();
   }
   void Start() {
-    acceptor_.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
+    acceptor_.async_accept([self = shared_from_this()](const error_code& error,
+                                                       tcp::socket socket) {
       if (self->on_accept_ == nullptr || !self->acceptor_.is_open()) return;
       if (!error) {
         RunTimed("link accept", [&] {
@@ -165,17 +169,19 @@ class TcpServer final : public LinkServer {
 
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
                 absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done) {
-  ConnectSocket(loop.io_context(), host_port, timeout,
-                [&loop, done = std::move(done)](absl::StatusOr<StreamSocket> socket) mutable {
-                  if (!socket.ok()) return done(socket.status());
-                  RunTimed("link connected", [&] {
-                    done(std::unique_ptr<Link>(std::make_unique<SocketLink>(loop, *std::move(socket))));
-                  });
-                });
+  ConnectSocket(
+      loop.io_context(), host_port, timeout,
+      [&loop, done = std::move(done)](absl::StatusOr<StreamSocket> socket) mutable {
+        if (!socket.ok()) return done(socket.status());
+        RunTimed("link connected", [&] {
+          done(std::unique_ptr<Link>(std::make_unique<SocketLink>(loop, *std::move(socket))));
+        });
+      });
 }
 
-absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(EventLoop& loop, const std::string& host_port,
-                                                      std::function<void(std::unique_ptr<Link>)> on_accept) {
+absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
+    EventLoop& loop, const std::string& host_port,
+    std::function<void(std::unique_ptr<Link>)> on_accept) {
   FAIRWAY_ASSIGN_OR_RETURN(auto socket, Listen(loop.io_context(), host_port));
   auto acceptor = std::make_shared<Acceptor>(loop, std::move(socket), std::move(on_accept));
   acceptor->Start();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Framed links (docs/architecture.md, "Links"): the seam between processes for control messages.
 //
-// A frame is a fixed little-endian header {u32 magic, u8 version, u8 type, u16 flags, u64 id, u64 offset, u32 length,
-// u32 crc32c of the payload} and `length` bytes. Control frames carry one serialized protobuf message each.
+// A frame is a fixed little-endian header {u32 magic, u8 version, u8 type, u16 flags, u64 id, u64
+// offset, u32 length, u32 crc32c of the payload} and `length` bytes. Control frames carry one
+// serialized protobuf message each.
 #ifndef FAIRWAY_TRANSPORT_LINK_H_
 #define FAIRWAY_TRANSPORT_LINK_H_
 
@@ -40,13 +41,14 @@ class Link {
   virtual void Close() = 0;
   virtual std::string peer() const = 0;  // "127.0.0.1:4711", for messages
 
-  // Set both before control returns to the loop. `on_closed` comes once: OK after an orderly end, else the cause
-  // (bad magic, version, checksum, a frame over the limit, a reset).
+  // Set both before control returns to the loop. `on_closed` comes once: OK after an orderly end,
+  // else the cause (bad magic, version, checksum, a frame over the limit, a reset).
   std::function<void(Frame)> on_frame;
   std::function<void(absl::Status)> on_closed;
 };
 
-// Connects in the background; `done` runs in the loop. UNAVAILABLE with the address when nobody answers in `timeout`.
+// Connects in the background; `done` runs in the loop. UNAVAILABLE with the address when nobody
+// answers in `timeout`.
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
                 absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done);
 
@@ -58,8 +60,9 @@ class LinkServer {
 
 // Listens at "host:port" (port 0: any free one). `on_accept` runs in the loop.
 // ALREADY_EXISTS names the port when it is taken.
-absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(EventLoop& loop, const std::string& host_port,
-                                                      std::function<void(std::unique_ptr<Link>)> on_accept);
+absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
+    EventLoop& loop, const std::string& host_port,
+    std::function<void(std::unique_ptr<Link>)> on_accept);
 
 // Wraps an already connected stream socket (a socketpair to a child).
 std::unique_ptr<Link> AdoptSocket(EventLoop& loop, int fd);

@@ -62,11 +62,12 @@ class Links : public testing::TestWithParam<Kind> {
         at_b_.Watch(*b_);
       });
       ASSERT_TRUE(server.ok()) << server.status();
-      ConnectTcp(loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(10), [this](auto link) {
-        ASSERT_TRUE(link.ok()) << link.status();
-        a_ = *std::move(link);
-        at_a_.Watch(*a_);
-      });
+      ConnectTcp(loop_, fmt::format("127.0.0.1:{}", (*server)->port()), seconds(10),
+                 [this](auto link) {
+                   ASSERT_TRUE(link.ok()) << link.status();
+                   a_ = *std::move(link);
+                   at_a_.Watch(*a_);
+                 });
       ASSERT_TRUE(RunUntil(loop_, [this] { return a_ != nullptr && b_ != nullptr; }));
     }
     at_a_.Watch(*a_);
@@ -92,12 +93,14 @@ TEST_P(Links, FramesArriveWholeAndInOrder) {
   std::string large(3 << 20, 'x');
   large[1234567] = 'y';
   InLoop([&] {
-    for (int i = 0; i < 2000; ++i) a_->Send({static_cast<uint8_t>(i), 7, uint64_t(i), uint64_t(2 * i), std::to_string(i)});
+    for (int i = 0; i < 2000; ++i)
+      a_->Send({static_cast<uint8_t>(i), 7, uint64_t(i), uint64_t(2 * i), std::to_string(i)});
     a_->Send(Text(200, large));
     a_->Send(Text(201, ""));
     b_->Send(Text(1, "back"));
   });
-  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.frames.size() == 2002 && at_a_.frames.size() == 1; }));
+  ASSERT_TRUE(
+      RunUntil(loop_, [&] { return at_b_.frames.size() == 2002 && at_a_.frames.size() == 1; }));
   for (int i = 0; i < 2000; ++i) {
     const Frame& frame = at_b_.frames[i];
     ASSERT_EQ(frame.payload, std::to_string(i));
@@ -215,7 +218,9 @@ absl::Status AfterBytes(const std::string& bytes, bool end, size_t* frames = nul
 
 std::string Encoded(const std::string& payload) {
   std::string out(kFrameHeaderBytes, '\0');
-  EncodeFrameHeader({.type = 1, .length = static_cast<uint32_t>(payload.size()), .crc = Crc32c(payload)}, out.data());
+  EncodeFrameHeader(
+      {.type = 1, .length = static_cast<uint32_t>(payload.size()), .crc = Crc32c(payload)},
+      out.data());
   return out + payload;
 }
 

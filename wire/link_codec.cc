@@ -27,9 +27,10 @@ v1::Status ToProto(const absl::Status& status) {
 
 absl::Status StatusFromProto(const v1::Status& status) {
   if (status.code() == 0) return absl::OkStatus();
-  const bool known = status.code() > 0 && status.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal, "{}",
-               status.message());
+  const bool known =
+      status.code() > 0 && status.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal,
+               "{}", status.message());
 }
 
 void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {
@@ -50,7 +51,8 @@ void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {
 
 absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
   if (in.worker().empty()) return InvalidArgument("registration without a worker's name");
-  if (in.island().empty()) return InvalidArgument("registration of {} without an island", in.worker());
+  if (in.island().empty())
+    return InvalidArgument("registration of {} without an island", in.worker());
   FAIRWAY_RETURN_IF_ERROR(CheckText("the worker's name", in.worker(), kMaxName));
   FAIRWAY_RETURN_IF_ERROR(CheckText("the island's name", in.island(), kMaxName));
   FAIRWAY_RETURN_IF_ERROR(CheckText("the runtime's name", in.runtime(), kMaxName));
@@ -58,15 +60,19 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
   FAIRWAY_RETURN_IF_ERROR(CheckText("the device kind", in.device_kind(), kMaxName));
   FAIRWAY_RETURN_IF_ERROR(CheckText("the platform's version", in.platform_version(), kMaxText));
   FAIRWAY_RETURN_IF_ERROR(CheckText("the data endpoint", in.data_endpoint(), kMaxName));
-  if (in.incarnation() == 0) return InvalidArgument("registration of {} with incarnation 0", in.worker());
+  if (in.incarnation() == 0)
+    return InvalidArgument("registration of {} with incarnation 0", in.worker());
   if (in.num_devices() < 1 || in.num_devices() > kMaxDevicesPerExecutor) {
     return InvalidArgument("registration of {} with {} devices", in.worker(), in.num_devices());
   }
-  if (in.device_memory() < 0) return InvalidArgument("registration of {} with negative memory", in.worker());
+  if (in.device_memory() < 0)
+    return InvalidArgument("registration of {} with negative memory", in.worker());
   if (in.gang_inputs() != 0 && in.gang_inputs() != 1) {
-    return InvalidArgument("registration of {} with arrival rule {}", in.worker(), in.gang_inputs());
+    return InvalidArgument("registration of {} with arrival rule {}", in.worker(),
+                           in.gang_inputs());
   }
-  if (in.memory_kinds_size() > 16) return InvalidArgument("registration of {} with too many memories", in.worker());
+  if (in.memory_kinds_size() > 16)
+    return InvalidArgument("registration of {} with too many memories", in.worker());
   ExecutorSpec out;
   out.worker = in.worker();
   out.island = in.island();
@@ -95,9 +101,11 @@ Frame PackFrame(const google::protobuf::MessageLite& message) {
 }
 
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message) {
-  if (frame.type != kControlFrame) return InvalidArgument("a frame of type {} on a control link", frame.type);
+  if (frame.type != kControlFrame)
+    return InvalidArgument("a frame of type {} on a control link", frame.type);
   if (!message->ParseFromString(frame.payload)) {
-    return InvalidArgument("a frame of {} bytes is not a {}", frame.payload.size(), message->GetTypeName());
+    return InvalidArgument("a frame of {} bytes is not a {}", frame.payload.size(),
+                           message->GetTypeName());
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of graph/plan.h and core/device.h as the messages of proto/fairway/v1/link.proto, and back. What comes in
-// is checked: sizes that must agree, numbers that must be within bounds, enumerations. Bad input is INVALID_ARGUMENT
-// that names the message, never a crash. No state; any thread.
+// The values of graph/plan.h and core/device.h as the messages of proto/fairway/v1/link.proto, and
+// back. What comes in is checked: sizes that must agree, numbers that must be within bounds,
+// enumerations. Bad input is INVALID_ARGUMENT that names the message, never a crash. No state; any
+// thread.
 #ifndef FAIRWAY_WIRE_LINK_CODEC_H_
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <google/protobuf/stubs/logging.h>
+#include <gtest/gtest.h>
 
 namespace fairway {
 namespace {
@@ -31,7 +31,8 @@ PrepareLaunch SomeLaunch() {
   out.seq = 9;
   out.executable = ExecutableId(77);
   out.devices = {2, 0};
-  out.inputs = {{{GroupId(1), 0}, {GroupId(2), 1}, {GroupId(1), 3}}, {{GroupId(1), 1}, {GroupId(2), 0}, {GroupId(4), 4}}};
+  out.inputs = {{{GroupId(1), 0}, {GroupId(2), 1}, {GroupId(1), 3}},
+                {{GroupId(1), 1}, {GroupId(2), 0}, {GroupId(4), 4}}};
   out.outputs = {Part(10, 2), Part(11, 2)};
   return out;
 }
@@ -85,7 +86,8 @@ void ExpectSame(const GroupPart& a, const GroupPart& b) {
 
 TEST(Commands, InstallAndDrop) {
   std::string code("\0\1\2native", 9);
-  const auto back = RoundTrip(InstallExecutable{ExecutableId(3), std::make_shared<std::string>(code), "abc", {1, 2}});
+  const auto back = RoundTrip(
+      InstallExecutable{ExecutableId(3), std::make_shared<std::string>(code), "abc", {1, 2}});
   EXPECT_EQ(back.executable, ExecutableId(3));
   EXPECT_EQ(*back.code, code);
   EXPECT_EQ(back.checksum, "abc");
@@ -110,7 +112,8 @@ TEST(Commands, LaunchAndItsPreparation) {
   bare.outputs.clear();
   EXPECT_EQ(RoundTrip(bare).inputs, bare.inputs);
 
-  const Launch launch = RoundTrip(Launch{NodeId(5), LaunchId(~uint64_t{0}), true, {0, 2}, {{GroupId(10), 1}}});
+  const Launch launch =
+      RoundTrip(Launch{NodeId(5), LaunchId(~uint64_t{0}), true, {0, 2}, {{GroupId(10), 1}}});
   EXPECT_EQ(launch.launch_id, LaunchId(~uint64_t{0}));
   EXPECT_TRUE(launch.gang);
   EXPECT_THAT(launch.non_donatable, ElementsAre(0, 2));
@@ -132,7 +135,8 @@ TEST(Commands, Transfers) {
   }
   EXPECT_EQ(out.sources[3].bytes->view(), in.sources[3].bytes->view());
 
-  const PrepareSend send = RoundTrip(PrepareSend{TransferId(4), {{0, {GroupId(1), 2}}, {7, {GroupId(1), 3}}}});
+  const PrepareSend send =
+      RoundTrip(PrepareSend{TransferId(4), {{0, {GroupId(1), 2}}, {7, {GroupId(1), 3}}}});
   EXPECT_EQ(send.transfer, TransferId(4));
   ASSERT_EQ(send.items.size(), 2u);
   EXPECT_EQ(send.items[1].index, 7);
@@ -144,7 +148,8 @@ TEST(Commands, CancelAndFree) {
   const CancelNode cancel = RoundTrip(CancelNode{NodeId(8), absl::DataLossError("why \xff")});
   EXPECT_EQ(cancel.node, NodeId(8));
   EXPECT_EQ(cancel.cause, absl::DataLossError("why \xff"));
-  EXPECT_THAT(RoundTrip(FreeGroups{{GroupId(1), GroupId(9)}}).groups, ElementsAre(GroupId(1), GroupId(9)));
+  EXPECT_THAT(RoundTrip(FreeGroups{{GroupId(1), GroupId(9)}}).groups,
+              ElementsAre(GroupId(1), GroupId(9)));
 }
 
 std::string Refusal(const Command& good, const std::function<void(v1::Command&)>& spoil) {
@@ -161,36 +166,57 @@ TEST(BadCommands, AreRefused) {
   const auto prepare = [](v1::Command& c) { return c.mutable_prepare_launch(); };
   EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_node(0); }), HasSubstr("node 0"));
   EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_seq(0); }), HasSubstr("seq 0"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->clear_devices(); }), HasSubstr("no device"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_devices(0, -1); }), HasSubstr("device -1"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_devices(0, 4096); }), HasSubstr("4096"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->add_input_groups(1); }), HasSubstr("inputs"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_input_groups(1, 0); }), HasSubstr("group 0"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_input_shards(1, -4); }), HasSubstr("shard -4"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->mutable_outputs(0)->mutable_shards()->RemoveLast(); }),
-              HasSubstr("1 shards for 2 devices"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->clear_devices(); }),
+              HasSubstr("no device"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_devices(0, -1); }),
+              HasSubstr("device -1"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_devices(0, 4096); }),
+              HasSubstr("4096"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->add_input_groups(1); }),
+              HasSubstr("inputs"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_input_groups(1, 0); }),
+              HasSubstr("group 0"));
+  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->set_input_shards(1, -4); }),
+              HasSubstr("shard -4"));
+  EXPECT_THAT(
+      Refusal(launch,
+              [&](auto& c) { prepare(c)->mutable_outputs(0)->mutable_shards()->RemoveLast(); }),
+      HasSubstr("1 shards for 2 devices"));
   EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->mutable_outputs(0)->set_dtype(1234); }),
               HasSubstr("element type 1234"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) { prepare(c)->mutable_outputs(0)->mutable_shards(0)->set_dims(0, -1); }),
-              HasSubstr("bad command"));
-  EXPECT_THAT(Refusal(launch, [&](auto& c) {
-    for (int i = 0; i < 3; ++i) prepare(c)->mutable_outputs(0)->mutable_shards(0)->add_dims(int64_t{1} << 40);
-  }), HasSubstr("bad command"));
+  EXPECT_THAT(
+      Refusal(launch,
+              [&](auto& c) { prepare(c)->mutable_outputs(0)->mutable_shards(0)->set_dims(0, -1); }),
+      HasSubstr("bad command"));
+  EXPECT_THAT(
+      Refusal(launch,
+              [&](auto& c) {
+                for (int i = 0; i < 3; ++i)
+                  prepare(c)->mutable_outputs(0)->mutable_shards(0)->add_dims(int64_t{1} << 40);
+              }),
+      HasSubstr("bad command"));
 
   const Command receive = SomeReceive();
   const auto prep = [](v1::Command& c) { return c.mutable_prepare_receive(); };
-  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources()->RemoveLast(); }), HasSubstr("3 sources"));
-  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(0)->set_kind(9); }), HasSubstr("kind 9"));
-  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(1)->clear_endpoint(); }), HasSubstr("address"));
-  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(3)->set_bytes("short"); }), HasSubstr("5"));
-  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(2)->set_index(-1); }), HasSubstr("-1"));
+  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources()->RemoveLast(); }),
+              HasSubstr("3 sources"));
+  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(0)->set_kind(9); }),
+              HasSubstr("kind 9"));
+  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(1)->clear_endpoint(); }),
+              HasSubstr("address"));
+  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(3)->set_bytes("short"); }),
+              HasSubstr("5"));
+  EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(2)->set_index(-1); }),
+              HasSubstr("-1"));
 
-  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, {}, {}}, [](auto& c) { c.mutable_launch()->set_launch_id(0); }),
+  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, {}, {}},
+                      [](auto& c) { c.mutable_launch()->set_launch_id(0); }),
               HasSubstr("launch 0"));
   EXPECT_THAT(Refusal(CancelNode{NodeId(1), absl::AbortedError("x")},
                       [](auto& c) { c.mutable_cancel()->mutable_cause()->set_code(0); }),
               HasSubstr("cause"));
-  EXPECT_THAT(Refusal(EndSend{TransferId(1)}, [](auto& c) { c.Clear(); }), HasSubstr("does not know"));
+  EXPECT_THAT(Refusal(EndSend{TransferId(1)}, [](auto& c) { c.Clear(); }),
+              HasSubstr("does not know"));
 }
 
 TEST(Reports, RoundTripAndChecks) {
@@ -199,7 +225,8 @@ TEST(Reports, RoundTripAndChecks) {
   in.finished = {9, 12};
   in.failures = {{9, absl::DataLossError("gone")}};
   in.inlined = {{{GroupId(3), 1}, Blob::Copy("bytes")}, {{GroupId(3), 2}, Blob::Copy("")}};
-  in.installed = {{ExecutableId(5), absl::OkStatus()}, {ExecutableId(6), absl::InternalError("no")}};
+  in.installed = {{ExecutableId(5), absl::OkStatus()},
+                  {ExecutableId(6), absl::InternalError("no")}};
   v1::Report proto;
   ToProto(in, Incarnation(99), &proto);
   EXPECT_EQ(proto.incarnation(), 99u);

@@ -43,7 +43,9 @@ struct Encoder {
     to->set_checksum(in.checksum);
     for (const int32_t device : in.devices) to->add_devices(device);
   }
-  void operator()(const DropExecutable& in) { out->mutable_drop()->set_executable(in.executable.value); }
+  void operator()(const DropExecutable& in) {
+    out->mutable_drop()->set_executable(in.executable.value);
+  }
   void operator()(const PrepareLaunch& in) {
     v1::PrepareLaunch* to = out->mutable_prepare_launch();
     to->set_node(in.node.value);
@@ -127,18 +129,22 @@ absl::StatusOr<GroupPart> Take(const v1::GroupPart& in) {
   if (in.group() == 0) return InvalidArgument("a group without an id");
   out.group = GroupId(in.group());
   const auto dtype = DTypeFromNumber(in.dtype());
-  if (!dtype.has_value()) return InvalidArgument("group {} has element type {}", in.group(), in.dtype());
+  if (!dtype.has_value())
+    return InvalidArgument("group {} has element type {}", in.group(), in.dtype());
   out.dtype = *dtype;
-  if (in.memory_kind().size() > 256) return InvalidArgument("group {} has a long memory kind", in.group());
+  if (in.memory_kind().size() > 256)
+    return InvalidArgument("group {} has a long memory kind", in.group());
   out.memory_kind = in.memory_kind();
-  if (in.shards_size() > kMaxShards) return InvalidArgument("group {} has {} shards", in.group(), in.shards_size());
+  if (in.shards_size() > kMaxShards)
+    return InvalidArgument("group {} has {} shards", in.group(), in.shards_size());
   out.shards.reserve(in.shards_size());
   for (const v1::LocalShard& shard : in.shards()) {
     if (shard.shard() < 0 || shard.shard() >= kMaxShards) {
       return InvalidArgument("group {} has a shard {}", in.group(), shard.shard());
     }
     FAIRWAY_RETURN_IF_ERROR(CheckDevice(shard.device()));
-    if (shard.dims_size() > kMaxRank) return InvalidArgument("group {} has rank {}", in.group(), shard.dims_size());
+    if (shard.dims_size() > kMaxRank)
+      return InvalidArgument("group {} has rank {}", in.group(), shard.dims_size());
     LocalShard to{shard.shard(), shard.device(), {}};
     to.shape.dims.assign(shard.dims().begin(), shard.dims().end());
     FAIRWAY_RETURN_IF_ERROR(ByteSize(out.dtype, to.shape).status());
@@ -159,7 +165,8 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
 
 absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
   if (in.node() == 0 || in.seq() == 0 || in.executable() == 0) {
-    return InvalidArgument("launch of node {}, seq {}, executable {}", in.node(), in.seq(), in.executable());
+    return InvalidArgument("launch of node {}, seq {}, executable {}", in.node(), in.seq(),
+                           in.executable());
   }
   PrepareLaunch out;
   out.node = NodeId(in.node());
@@ -170,8 +177,8 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
   const size_t inputs = in.input_groups_size();
   if (positions == 0) return InvalidArgument("node {} runs on no device", in.node());
   if (inputs != static_cast<size_t>(in.input_shards_size()) || inputs % positions != 0) {
-    return InvalidArgument("node {} has {} groups and {} shards as inputs of {} devices", in.node(), inputs,
-                           in.input_shards_size(), positions);
+    return InvalidArgument("node {} has {} groups and {} shards as inputs of {} devices", in.node(),
+                           inputs, in.input_shards_size(), positions);
   }
   const size_t arguments = inputs / positions;
   out.inputs.resize(positions);
@@ -186,13 +193,14 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
       out.inputs[p].push_back(taken);
     }
   }
-  if (in.outputs_size() > kMaxOutputs) return InvalidArgument("node {} has {} outputs", in.node(), in.outputs_size());
+  if (in.outputs_size() > kMaxOutputs)
+    return InvalidArgument("node {} has {} outputs", in.node(), in.outputs_size());
   out.outputs.reserve(in.outputs_size());
   for (const v1::GroupPart& part : in.outputs()) {
     FAIRWAY_ASSIGN_OR_RETURN(GroupPart taken, Take(part));
     if (taken.shards.size() != positions) {
-      return InvalidArgument("node {}: group {} has {} shards for {} devices", in.node(), part.group(),
-                             taken.shards.size(), positions);
+      return InvalidArgument("node {}: group {} has {} shards for {} devices", in.node(),
+                             part.group(), taken.shards.size(), positions);
     }
     out.outputs.push_back(std::move(taken));
   }
@@ -209,7 +217,8 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
   out.gang = in.gang();
   out.non_donatable.assign(in.non_donatable().begin(), in.non_donatable().end());
   for (const int32_t argument : out.non_donatable) {
-    if (argument < 0) return InvalidArgument("node {}: argument {} is not to be donated", in.node(), argument);
+    if (argument < 0)
+      return InvalidArgument("node {}: argument {} is not to be donated", in.node(), argument);
   }
   for (const v1::ShardRef& ref : in.inline_shards()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef taken, Take(ref));
@@ -218,7 +227,8 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
   return out;
 }
 
-absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& part, size_t position) {
+absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& part,
+                                 size_t position) {
   ShardSource out;
   switch (in.kind()) {
     case v1::ShardSource::LOCAL: {
@@ -228,14 +238,16 @@ absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& par
     }
     case v1::ShardSource::PEER:
       out.kind = ShardSource::Kind::kPeer;
-      if (in.endpoint().empty() || in.incarnation() == 0) return InvalidArgument("a source without address");
+      if (in.endpoint().empty() || in.incarnation() == 0)
+        return InvalidArgument("a source without address");
       break;
     case v1::ShardSource::CONTROLLER:
       out.kind = ShardSource::Kind::kController;
       break;
     case v1::ShardSource::INLINE: {
       out.kind = ShardSource::Kind::kInline;
-      FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(part.dtype, part.shards[position].shape));
+      FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes,
+                               ByteSize(part.dtype, part.shards[position].shape));
       if (bytes != static_cast<int64_t>(in.bytes().size())) {
         return InvalidArgument("a shard of {} bytes comes with {}", bytes, in.bytes().size());
       }
@@ -255,15 +267,16 @@ absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& par
 }
 
 absl::StatusOr<Command> Take(const v1::PrepareReceive& in) {
-  if (in.node() == 0 || in.seq() == 0) return InvalidArgument("receive of node {}, seq {}", in.node(), in.seq());
+  if (in.node() == 0 || in.seq() == 0)
+    return InvalidArgument("receive of node {}, seq {}", in.node(), in.seq());
   PrepareReceive out;
   out.node = NodeId(in.node());
   out.seq = in.seq();
   out.transfer = TransferId(in.transfer());
   FAIRWAY_ASSIGN_OR_RETURN(out.out, Take(in.out()));
   if (static_cast<size_t>(in.sources_size()) != out.out.shards.size()) {
-    return InvalidArgument("node {} receives {} shards from {} sources", in.node(), out.out.shards.size(),
-                           in.sources_size());
+    return InvalidArgument("node {} receives {} shards from {} sources", in.node(),
+                           out.out.shards.size(), in.sources_size());
   }
   for (int i = 0; i < in.sources_size(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(ShardSource source, Take(in.sources(i), out.out, i));
@@ -277,7 +290,8 @@ absl::StatusOr<Command> Take(const v1::PrepareSend& in) {
   PrepareSend out;
   out.transfer = TransferId(in.transfer());
   for (const v1::PrepareSend::Item& item : in.items()) {
-    if (item.index() < 0) return InvalidArgument("transfer {} has an index {}", in.transfer(), item.index());
+    if (item.index() < 0)
+      return InvalidArgument("transfer {} has an index {}", in.transfer(), item.index());
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef ref, Take(item.shard()));
     out.items.push_back({item.index(), ref});
   }
@@ -302,7 +316,8 @@ absl::StatusOr<Command> Dispatch(v1::Command& in) {
       return EndSend{TransferId(in.end_send().transfer())};
     case v1::Command::kCancel: {
       absl::Status cause = StatusFromProto(in.cancel().cause());
-      if (cause.ok()) return InvalidArgument("cancel of node {} without a cause", in.cancel().node());
+      if (cause.ok())
+        return InvalidArgument("cancel of node {} without a cause", in.cancel().node());
       return CancelNode{NodeId(in.cancel().node()), std::move(cause)};
     }
     case v1::Command::kFree: {
@@ -366,7 +381,8 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& in) {
     out.inlined.push_back({ref, std::move(bytes)});
   }
   for (const v1::Report::Installed& installed : in.installed()) {
-    out.installed.push_back({ExecutableId(installed.executable()), StatusFromProto(installed.status())});
+    out.installed.push_back(
+        {ExecutableId(installed.executable()), StatusFromProto(installed.status())});
   }
   return out;
 }

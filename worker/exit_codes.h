@@ -19,14 +19,22 @@ enum ExitCode : int {
 
 constexpr std::string_view Meaning(int code) {
   switch (code) {
-    case kExitOk: return "stopped";
-    case kExitInternal: return "an internal error";
-    case kExitBadFlags: return "bad flags";
-    case kExitNoPlugin: return "the plugin cannot be loaded";
-    case kExitFenced: return "fenced by the controller";
-    case kExitPortTaken: return "the port is taken";
-    case kExitDrainTimeout: return "work in flight did not end in time";
-    default: return "";
+    case kExitOk:
+      return "stopped";
+    case kExitInternal:
+      return "an internal error";
+    case kExitBadFlags:
+      return "bad flags";
+    case kExitNoPlugin:
+      return "the plugin cannot be loaded";
+    case kExitFenced:
+      return "fenced by the controller";
+    case kExitPortTaken:
+      return "the port is taken";
+    case kExitDrainTimeout:
+      return "work in flight did not end in time";
+    default:
+      return "";
   }
 }
 

@@ -4,8 +4,9 @@
 
 namespace fairway {
 
-// Ends this process (code 0, by _exit) as soon as the other end of the inherited pipe or socket `fd` is gone, which the
-// kernel sees to also when the parent is killed. Its own thread, so that a busy event loop does not matter.
+// Ends this process (code 0, by _exit) as soon as the other end of the inherited pipe or socket
+// `fd` is gone, which the kernel sees to also when the parent is killed. Its own thread, so that a
+// busy event loop does not matter.
 void ExitWithParent(int fd);
 
 }  // namespace fairway

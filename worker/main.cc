@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fairway-worker: the supervisor of one executor on this host. --role says which of its processes this is; users start
-// the supervisor only. Exit codes: worker/exit_codes.h.
+// fairway-worker: the supervisor of one executor on this host. --role says which of its processes
+// this is; users start the supervisor only. Exit codes: worker/exit_codes.h.
 #include <unistd.h>
 
 #include <climits>
@@ -47,24 +47,32 @@ struct Flags {
 };
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
-  Config config("fairway-worker", "Runs one executor: its devices, buffers and transfers, for a Fairway controller.");
-  config.Flag("role", &flags.role, "Which process this is: supervisor, executor or compiler. Users start supervisors");
+  Config config("fairway-worker",
+                "Runs one executor: its devices, buffers and transfers, for a Fairway controller.");
+  config.Flag("role", &flags.role,
+              "Which process this is: supervisor, executor or compiler. Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
-  config.Flag("name", &flags.name, "Name of this worker, unique in the cluster; default: <host>-<island>");
+  config.Flag("name", &flags.name,
+              "Name of this worker, unique in the cluster; default: <host>-<island>");
   config.Flag("island", &flags.island, "Name of the island that its devices belong to");
   config.Flag("devices", &flags.devices, "Devices to expose");
-  config.BytesFlag("device-memory", &flags.device_memory, "Memory per device, e.g. 2GiB; 0: no limit");
-  config.Flag("runtime", &flags.runtime, "What drives the devices: pjrt, or fake (for tests; it has no compiler)");
+  config.BytesFlag("device-memory", &flags.device_memory,
+                   "Memory per device, e.g. 2GiB; 0: no limit");
+  config.Flag("runtime", &flags.runtime,
+              "What drives the devices: pjrt, or fake (for tests; it has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
   config.Flag("data-bind", &flags.data_bind,
-              "host:port of the data port; port 0: any free one. The default is reachable from this host only");
-  config.Flag("advertise-host", &flags.advertise_host, "Host under which peers reach the data port");
+              "host:port of the data port; port 0: any free one. The default is reachable from "
+              "this host only");
+  config.Flag("advertise-host", &flags.advertise_host,
+              "Host under which peers reach the data port");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
   config.Flag("compile-limit", &flags.compile_limit, "Longest time for one compilation");
-  config.Flag("life-fd", &flags.life_fd, "Inherited descriptor; its end of file ends this process. -1: none");
+  config.Flag("life-fd", &flags.life_fd,
+              "Inherited descriptor; its end of file ends this process. -1: none");
   if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;
   return std::nullopt;
 }
@@ -119,7 +127,8 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
   if (flags.data_bind.starts_with("127.") || flags.data_bind.starts_with("localhost")) {
-    spdlog::info("the data port is bound to {}: reachable from this host only (--data-bind)", flags.data_bind);
+    spdlog::info("the data port is bound to {}: reachable from this host only (--data-bind)",
+                 flags.data_bind);
   }
   SupervisorConfig config;
   config.controller = flags.controller;
@@ -134,7 +143,8 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   Supervisor supervisor(loop, std::move(config));
   boost::asio::signal_set signals(loop.io_context(), SIGTERM, SIGINT);
   signals.async_wait([&](const boost::system::error_code& error, int number) {
-    if (!error) supervisor.Drain(number == SIGTERM ? "SIGTERM" : "SIGINT", std::chrono::milliseconds(0));
+    if (!error)
+      supervisor.Drain(number == SIGTERM ? "SIGTERM" : "SIGINT", std::chrono::milliseconds(0));
   });
   if (absl::Status status = supervisor.Start(); !status.ok()) {
     spdlog::error("{}", Text(status));
@@ -179,7 +189,8 @@ int Main(int argc, char** argv) {
     return BadFlag(fmt::format("--runtime is '{}', not pjrt or fake", flags.runtime));
   }
   if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
-    return BadFlag(fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
+    return BadFlag(
+        fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
   }
   if (flags.name.empty()) {
     char host[256] = "worker";
@@ -191,10 +202,12 @@ int Main(int argc, char** argv) {
   pjrt.kind = flags.plugin_kind;
   pjrt.num_devices = flags.devices;
   if (flags.runtime == "pjrt") {
-    if (flags.plugin.empty()) return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
+    if (flags.plugin.empty())
+      return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
     if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
   }
-  InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name}, flags.log_level);
+  InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
+              flags.log_level);
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
   if (flags.role == "compiler") {
     TuneAllocatorForPjrt();

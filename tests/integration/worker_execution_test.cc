@@ -35,25 +35,30 @@ std::vector<float> ToFloats(std::string_view bytes) {
 class Talk {
  public:
   Talk(PlayedController& controller, const std::string& name)
-      : controller_(controller), executor_(controller.WaitForExecutor(name)),
+      : controller_(controller),
+        executor_(controller.WaitForExecutor(name)),
         supervisor_(controller.WaitForSupervisor(name)) {}
 
   SeenExecutor& executor() { return *executor_; }
   SeenSupervisor& supervisor() { return *supervisor_; }
   bool ok() const { return executor_ != nullptr && supervisor_ != nullptr; }
 
-  ExecutableId Install(const std::string& program, const v1::CompileOptions& options, std::vector<int32_t> devices = {}) {
+  ExecutableId Install(const std::string& program, const v1::CompileOptions& options,
+                       std::vector<int32_t> devices = {}) {
     const v1::LinkCompileResponse response = controller_.Compile(*supervisor_, program, options);
     EXPECT_EQ(response.status().code(), 0) << response.status().message();
     return InstallCode(response.code(), response.checksum(), std::move(devices));
   }
-  ExecutableId InstallCode(const std::string& code, const std::string& checksum, std::vector<int32_t> devices = {}) {
+  ExecutableId InstallCode(const std::string& code, const std::string& checksum,
+                           std::vector<int32_t> devices = {}) {
     const ExecutableId id(++next_);
-    executor_->Send(InstallExecutable{id, std::make_shared<std::string>(code), checksum, std::move(devices)});
+    executor_->Send(
+        InstallExecutable{id, std::make_shared<std::string>(code), checksum, std::move(devices)});
     return id;
   }
   absl::Status WaitInstalled(ExecutableId id) {
-    if (!controller_.Until([&] { return executor_->Installed(id) != nullptr; })) return absl::DeadlineExceededError("x");
+    if (!controller_.Until([&] { return executor_->Installed(id) != nullptr; }))
+      return absl::DeadlineExceededError("x");
     return executor_->Installed(id)->status;
   }
 
@@ -61,7 +66,8 @@ class Talk {
     GroupPart part;
     part.group = GroupId(++next_);
     part.dtype = dtype;
-    for (size_t i = 0; i < devices.size(); ++i) part.shards.push_back({static_cast<int32_t>(i), devices[i], shape});
+    for (size_t i = 0; i < devices.size(); ++i)
+      part.shards.push_back({static_cast<int32_t>(i), devices[i], shape});
     return part;
   }
   // Sends a receive of `part` from `sources`; its seq.
@@ -99,8 +105,9 @@ class Talk {
     }
     return Receive(part, std::move(sources), transfer);
   }
-  uint64_t Run(ExecutableId executable, const std::vector<int32_t>& devices, const std::vector<GroupPart>& inputs,
-               const std::vector<GroupPart>& outputs, bool launch = true) {
+  uint64_t Run(ExecutableId executable, const std::vector<int32_t>& devices,
+               const std::vector<GroupPart>& inputs, const std::vector<GroupPart>& outputs,
+               bool launch = true) {
     PrepareLaunch prepare;
     prepare.node = NodeId(++next_);
     prepare.seq = ++seq_;
@@ -122,7 +129,8 @@ class Talk {
     launch.launch_id = LaunchId(++launch_);
     launch.gang = gang;
     for (const GroupPart& part : outputs) {
-      if (part.shards[0].shape.num_elements() <= 1024) launch.inline_shards.push_back({part.group, part.shards[0].shard});
+      if (part.shards[0].shape.num_elements() <= 1024)
+        launch.inline_shards.push_back({part.group, part.shards[0].shard});
     }
     executor_->Send(launch);
   }
@@ -130,12 +138,14 @@ class Talk {
     if (!controller_.Until([&] { return executor_->Finished(seq) || executor_->closed; })) {
       return absl::DeadlineExceededError("waited a minute in a test");
     }
-    return executor_->closed ? absl::UnavailableError("the executor went away") : executor_->Failure(seq);
+    return executor_->closed ? absl::UnavailableError("the executor went away")
+                             : executor_->Failure(seq);
   }
   TransferId Offer(const GroupPart& part) {
     PrepareSend send;
     send.transfer = TransferId(++next_);
-    for (const LocalShard& shard : part.shards) send.items.push_back({shard.shard, {part.group, shard.shard}});
+    for (const LocalShard& shard : part.shards)
+      send.items.push_back({shard.shard, {part.group, shard.shard}});
     executor_->Send(send);
     return send.transfer;
   }
@@ -154,8 +164,9 @@ class Talk {
 class WorkerExecution : public testing::Test {
  protected:
   std::unique_ptr<WorkerProcess> StartWorker(const std::string& name, int devices) {
-    return std::make_unique<WorkerProcess>(std::vector<std::string>{
-        "--controller=" + controller_.address(), "--name=" + name, "--island=i0", fmt::format("--devices={}", devices)});
+    return std::make_unique<WorkerProcess>(
+        std::vector<std::string>{"--controller=" + controller_.address(), "--name=" + name,
+                                 "--island=i0", fmt::format("--devices={}", devices)});
   }
   PlayedController controller_;
 };
@@ -194,7 +205,8 @@ TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
 
   executor.Send(FreeGroups{{x.group, y.group, sum.group}});
   executor.Send(DropExecutable{add});
-  ASSERT_TRUE(controller_.Until([&] { return executor.heartbeat.buffers() == 0 && executor.heartbeat.executables() == 0; }));
+  ASSERT_TRUE(controller_.Until(
+      [&] { return executor.heartbeat.buffers() == 0 && executor.heartbeat.executables() == 0; }));
   EXPECT_EQ(executor.heartbeat.device_bytes(1), 0);
 }
 
@@ -226,7 +238,8 @@ TEST_F(WorkerExecution, GangsRunInOrderAThousandTimes) {
   EXPECT_EQ(talk.Wait(last), absl::OkStatus());
   ASSERT_NE(talk.executor().Inlined({x.group, 0}), nullptr);
   EXPECT_THAT(ToFloats(talk.executor().Inlined({x.group, 0})->view()), testing::ElementsAre(0));
-  ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.gangs_launched() == kGangs; }));
+  ASSERT_TRUE(
+      controller_.Until([&] { return talk.executor().heartbeat.gangs_launched() == kGangs; }));
 }
 
 TEST_F(WorkerExecution, GangsGiveTheRightSum) {
@@ -237,7 +250,8 @@ TEST_F(WorkerExecution, GangsGiveTheRightSum) {
   const ExecutableId psum = talk.Install(Psum(4), Spmd(4), devices);
   const GroupPart x = talk.Part(Shape{{1}}, devices);
   const GroupPart sum = talk.Part(Shape{}, devices);
-  ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1}), Floats({20}), Floats({300}), Floats({4000})})), absl::OkStatus());
+  ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1}), Floats({20}), Floats({300}), Floats({4000})})),
+            absl::OkStatus());
   ASSERT_EQ(talk.Wait(talk.Run(psum, devices, {x}, {sum})), absl::OkStatus());
   const TransferId transfer = talk.Offer(sum);
   for (int i = 0; i < 4; ++i) {
@@ -278,7 +292,8 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   auto fetched = controller_.Fetch(b.executor(), b.Offer(far), 0, bytes.size());
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   EXPECT_TRUE((*fetched)->view() == bytes);
-  ASSERT_TRUE(controller_.Until([&] { return a.executor().heartbeat.served_bytes() == bytes.size(); }));
+  ASSERT_TRUE(
+      controller_.Until([&] { return a.executor().heartbeat.served_bytes() == bytes.size(); }));
   EXPECT_EQ(a.executor().heartbeat.fetches_served(), 0u);
   ASSERT_EQ(b.executor().heartbeat.pulled_size(), 1);
   EXPECT_EQ(b.executor().heartbeat.pulled(0).endpoint(), a.executor().spec.data_endpoint);
@@ -287,11 +302,13 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   // Another incarnation is refused; a dead one is unreachable.
   ShardSource stale = peer;
   stale.incarnation = Incarnation(peer.incarnation.value + 1);
-  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {stale}, transfer)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {stale}, transfer)).code(),
+            absl::StatusCode::kAborted);
   const uint64_t waiting = b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, TransferId(1001));
   ::kill(static_cast<pid_t>(a.executor().registration.pid()), SIGKILL);
   EXPECT_EQ(b.Wait(waiting).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, transfer)).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {peer}, transfer)).code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
@@ -300,7 +317,8 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
   ASSERT_TRUE(talk.ok());
   SeenExecutor& executor = talk.executor();
   // Programs that do not compile keep the compiler's text.
-  const auto bad = controller_.Compile(talk.supervisor(), "module @m { this is no program }", OneDevice());
+  const auto bad =
+      controller_.Compile(talk.supervisor(), "module @m { this is no program }", OneDevice());
   EXPECT_EQ(bad.status().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
   EXPECT_FALSE(bad.status().message().empty());
   // Damaged code.
@@ -308,14 +326,16 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
   ASSERT_EQ(good.status().code(), 0);
   std::string flipped = good.code();
   flipped[flipped.size() / 2] ^= 1;
-  EXPECT_EQ(talk.WaitInstalled(talk.InstallCode(flipped, good.checksum())).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(talk.WaitInstalled(talk.InstallCode(flipped, good.checksum())).code(),
+            absl::StatusCode::kDataLoss);
   const ExecutableId add = talk.InstallCode(good.code(), good.checksum());
   EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
   // A launch of code that is not here, with inputs that are not here, of the wrong shape.
   const GroupPart x = talk.Part(Shape{{4}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
   const GroupPart out = talk.Part(Shape{{4}}, {0});
-  EXPECT_THAT(std::string(talk.Wait(talk.Run(ExecutableId(999), {0}, {x, x}, {out})).message()), HasSubstr("999"));
+  EXPECT_THAT(std::string(talk.Wait(talk.Run(ExecutableId(999), {0}, {x, x}, {out})).message()),
+              HasSubstr("999"));
   const GroupPart missing = talk.Part(Shape{{4}}, {0});
   EXPECT_FALSE(talk.Wait(talk.Run(add, {0}, {x, missing}, {talk.Part(Shape{{4}}, {0})})).ok());
   const GroupPart small = talk.Part(Shape{{2}}, {0});
@@ -391,7 +411,8 @@ TEST_F(WorkerExecution, TermLetsLaunchesInFlightEndAndReports) {
   const uint64_t seq = talk.Run(loop, {0}, {x}, {talk.Part(Shape{{256, 256}}, {0})});
   ASSERT_TRUE(controller_.Until([&] { return talk.executor().heartbeat.launches() == 1; }));
   worker->Signal(SIGTERM);
-  ASSERT_TRUE(controller_.Until([&] { return worker->Ended().has_value() && talk.executor().closed; }));
+  ASSERT_TRUE(
+      controller_.Until([&] { return worker->Ended().has_value() && talk.executor().closed; }));
   EXPECT_TRUE(WIFEXITED(*worker->Ended()));
   EXPECT_EQ(WEXITSTATUS(*worker->Ended()), 0);
   EXPECT_TRUE(talk.executor().Finished(seq));

@@ -54,7 +54,8 @@ std::vector<pid_t> ProcessesWith(const std::string& marker) {
 
 WorkerProcess::WorkerProcess(const std::vector<std::string>& flags) {
   static int counter = 0;
-  log_path_ = testing::TempDir() + "/worker_" + std::to_string(::getpid()) + "_" + std::to_string(++counter) + ".log";
+  log_path_ = testing::TempDir() + "/worker_" + std::to_string(::getpid()) + "_" +
+              std::to_string(++counter) + ".log";
   int life[2];
   EXPECT_EQ(::pipe2(life, O_CLOEXEC), 0);
   std::vector<std::string> argv = {FAIRWAY_WORKER_BINARY, "--life-fd=3"};
@@ -64,7 +65,8 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& flags) {
   pointers.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log_path_.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log_path_.c_str(),
+                                   O_CREAT | O_WRONLY | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&files, life[0], 3);
   posix_spawn_file_actions_addclosefrom_np(&files, 4);
   EXPECT_EQ(::posix_spawn(&pid_, pointers[0], &files, nullptr, pointers.data(), environ), 0);
@@ -135,7 +137,9 @@ std::shared_ptr<const Blob> SeenExecutor::Inlined(ShardRef ref) const {
   return nullptr;
 }
 
-void SeenSupervisor::Send(const v1::FromController& message) const { link->Send(PackFrame(message)); }
+void SeenSupervisor::Send(const v1::FromController& message) const {
+  link->Send(PackFrame(message));
+}
 
 struct PlayedController::NewPeer {
   std::unique_ptr<Link> link;
@@ -147,12 +151,14 @@ PlayedController::PlayedController(int port) {
   auto data = MakeTcpDataPlane(*loop_, "127.0.0.1:0", "127.0.0.1", incarnation_,
                                [this](PullRequest request, DataPlane::Answer answer) {
                                  const auto it = uploads.find({request.transfer, request.index});
-                                 if (it == uploads.end()) return answer(absl::NotFoundError("no such upload"));
+                                 if (it == uploads.end())
+                                   return answer(absl::NotFoundError("no such upload"));
                                  answer(DataView{it->second->view(), it->second});
                                });
   EXPECT_TRUE(data.ok()) << data.status();
   data_ = *std::move(data);
-  auto server = ListenTcp(*loop_, fmt::format("127.0.0.1:{}", port), [this](auto link) { Accept(std::move(link)); });
+  auto server = ListenTcp(*loop_, fmt::format("127.0.0.1:{}", port),
+                          [this](auto link) { Accept(std::move(link)); });
   EXPECT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
 }
@@ -167,7 +173,9 @@ PlayedController::~PlayedController() {
 
 std::string PlayedController::address() const { return fmt::format("127.0.0.1:{}", port()); }
 
-bool PlayedController::Until(std::function<bool()> holds) { return RunUntil(*loop_, std::move(holds)); }
+bool PlayedController::Until(std::function<bool()> holds) {
+  return RunUntil(*loop_, std::move(holds));
+}
 
 void PlayedController::Accept(std::unique_ptr<Link> link) {
   auto peer = std::make_unique<NewPeer>();
@@ -196,7 +204,9 @@ void PlayedController::OnFirst(NewPeer& peer, Frame frame) {
     auto spec = ExecutorSpecFromProto(executor.registration.spec());
     ASSERT_TRUE(spec.ok()) << spec.status();
     executor.spec = *std::move(spec);
-    executor.link->on_frame = [this, &executor](Frame f) { OnExecutorFrame(executor, std::move(f)); };
+    executor.link->on_frame = [this, &executor](Frame f) {
+      OnExecutorFrame(executor, std::move(f));
+    };
     executor.link->on_closed = [&executor](absl::Status how) {
       executor.closed = true;
       executor.how = std::move(how);
@@ -217,7 +227,9 @@ void PlayedController::OnFirst(NewPeer& peer, Frame frame) {
   SeenSupervisor& supervisor = *seen;
   supervisor.link = std::move(peer.link);
   supervisor.registration = message.register_worker();
-  supervisor.link->on_frame = [this, &supervisor](Frame f) { OnSupervisorFrame(supervisor, std::move(f)); };
+  supervisor.link->on_frame = [this, &supervisor](Frame f) {
+    OnSupervisorFrame(supervisor, std::move(f));
+  };
   supervisor.link->on_closed = [&supervisor](absl::Status) { supervisor.closed = true; };
   supervisors.push_back(std::move(seen));
   v1::WorkerRegistered* registered = reply.mutable_worker_registered();
@@ -275,7 +287,8 @@ SeenExecutor* PlayedController::WaitForExecutor(const std::string& worker, size_
   Until([&] {
     size_t seen = 0;
     for (const auto& executor : executors) {
-      if (executor->spec.worker == worker && ++seen == count && executor->heartbeats > 0) found = executor.get();
+      if (executor->spec.worker == worker && ++seen == count && executor->heartbeats > 0)
+        found = executor.get();
     }
     return found != nullptr;
   });
@@ -310,12 +323,14 @@ v1::LinkCompileResponse PlayedController::Compile(SeenSupervisor& at, const std:
   return at.compiled[id];
 }
 
-absl::StatusOr<std::shared_ptr<Blob>> PlayedController::Fetch(const SeenExecutor& from, TransferId transfer,
-                                                              int32_t index, int64_t bytes) {
+absl::StatusOr<std::shared_ptr<Blob>> PlayedController::Fetch(const SeenExecutor& from,
+                                                              TransferId transfer, int32_t index,
+                                                              int64_t bytes) {
   std::optional<absl::StatusOr<std::shared_ptr<Blob>>> got;
   data_->Pull(from.spec.data_endpoint, from.spec.incarnation, {transfer, index}, bytes,
               [&](absl::StatusOr<std::shared_ptr<Blob>> blob) { got = std::move(blob); });
-  if (!Until([&] { return got.has_value(); })) return absl::DeadlineExceededError("waited a minute in a test");
+  if (!Until([&] { return got.has_value(); }))
+    return absl::DeadlineExceededError("waited a minute in a test");
   return *std::move(got);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of fairway-worker: real worker processes, and a controller played by the test over real links.
+// For tests of fairway-worker: real worker processes, and a controller played by the test over real
+// links.
 #ifndef FAIRWAY_TESTS_INTEGRATION_WORKER_HARNESS_H_
 #define FAIRWAY_TESTS_INTEGRATION_WORKER_HARNESS_H_
 
@@ -81,7 +82,8 @@ struct SeenSupervisor {
   void Send(const v1::FromController& message) const;
 };
 
-// Answers registrations and heartbeats, remembers the rest. Everything happens inside RunUntil on the test's thread.
+// Answers registrations and heartbeats, remembers the rest. Everything happens inside RunUntil on
+// the test's thread.
 class PlayedController {
  public:
   explicit PlayedController(int port = 0);
@@ -99,10 +101,11 @@ class PlayedController {
   SeenExecutor* WaitForExecutor(const std::string& worker, size_t count = 1);
   SeenSupervisor* WaitForSupervisor(const std::string& worker, size_t count = 1);
   // Compiles at that worker.
-  v1::LinkCompileResponse Compile(SeenSupervisor& at, const std::string& program, const v1::CompileOptions& options);
+  v1::LinkCompileResponse Compile(SeenSupervisor& at, const std::string& program,
+                                  const v1::CompileOptions& options);
   // Pulls a shard from an executor.
-  absl::StatusOr<std::shared_ptr<Blob>> Fetch(const SeenExecutor& from, TransferId transfer, int32_t index,
-                                              int64_t bytes);
+  absl::StatusOr<std::shared_ptr<Blob>> Fetch(const SeenExecutor& from, TransferId transfer,
+                                              int32_t index, int64_t bytes);
 
   // Shards that executors may pull from this controller.
   std::map<std::pair<TransferId, int32_t>, std::shared_ptr<const Blob>> uploads;

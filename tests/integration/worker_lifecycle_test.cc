@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a worker's processes: registering, dying, hanging, being fenced, drained and orphaned.
+// The life of a worker's processes: registering, dying, hanging, being fenced, drained and
+// orphaned.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,9 +22,10 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<std::string> Flags(const std::string& controller, const std::string& name, int devices = 2) {
-  return {"--controller=" + controller, "--name=" + name, "--island=i0", fmt::format("--devices={}", devices),
-          "--device-memory=1MiB"};
+std::vector<std::string> Flags(const std::string& controller, const std::string& name,
+                               int devices = 2) {
+  return {"--controller=" + controller, "--name=" + name, "--island=i0",
+          fmt::format("--devices={}", devices), "--device-memory=1MiB"};
 }
 
 // A name that no other process has in its command line.
@@ -65,7 +67,8 @@ TEST_F(WorkerLifecycle, RegistersWithWhatItIs) {
   EXPECT_NE(executor->registration.pid(), worker.pid());
   EXPECT_EQ(executor->heartbeat.device_bytes_size(), 4);
   const int beats = executor->heartbeats;
-  EXPECT_TRUE(controller_.Until([&] { return executor->heartbeats >= beats + 3 && supervisor->heartbeats >= 3; }));
+  EXPECT_TRUE(controller_.Until(
+      [&] { return executor->heartbeats >= beats + 3 && supervisor->heartbeats >= 3; }));
 }
 
 TEST_F(WorkerLifecycle, AKilledExecutorIsExplainedAndComesBackAsANewIncarnation) {

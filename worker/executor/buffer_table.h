@@ -13,7 +13,8 @@
 
 namespace fairway {
 
-// Loop-confined. A shard counts from the moment it is expected: its producer holds the memory from then on.
+// Loop-confined. A shard counts from the moment it is expected: its producer holds the memory from
+// then on.
 class BufferTable {
  public:
   explicit BufferTable(int num_devices) : bytes_(num_devices, 0) {}

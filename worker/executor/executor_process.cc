@@ -39,8 +39,12 @@ std::string HostName() {
 }  // namespace
 
 ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime)
-    : loop_(loop), config_(std::move(config)), runtime_(runtime), blocking_("fairway-block", kBlockingThreads),
-      launches_(runtime, runtime->info().num_devices), backoff_(kFirstBackoff) {}
+    : loop_(loop),
+      config_(std::move(config)),
+      runtime_(runtime),
+      blocking_("fairway-block", kBlockingThreads),
+      launches_(runtime, runtime->info().num_devices),
+      backoff_(kFirstBackoff) {}
 
 ExecutorProcess::~ExecutorProcess() = default;
 
@@ -66,12 +70,14 @@ void ExecutorProcess::Exit(int code, std::string why) {
 
 void ExecutorProcess::Connect() {
   if (draining_) return;
-  ConnectTcp(loop_, config_.controller, kConnectTimeout, [this](absl::StatusOr<std::unique_ptr<Link>> link) {
-    if (link.ok()) return OnConnected(*std::move(link));
-    if (!connect_failure_logged_) spdlog::warn("{}; trying again until it works", Text(link.status()));
-    connect_failure_logged_ = true;
-    RetryConnect();
-  });
+  ConnectTcp(loop_, config_.controller, kConnectTimeout,
+             [this](absl::StatusOr<std::unique_ptr<Link>> link) {
+               if (link.ok()) return OnConnected(*std::move(link));
+               if (!connect_failure_logged_)
+                 spdlog::warn("{}; trying again until it works", Text(link.status()));
+               connect_failure_logged_ = true;
+               RetryConnect();
+             });
 }
 
 void ExecutorProcess::RetryConnect() {
@@ -88,7 +94,8 @@ void ExecutorProcess::OnConnected(std::unique_ptr<Link> link) {
     EndLink(status.ok() ? "the controller closed the link" : Text(status));
   };
   if (absl::Status status = Register(); !status.ok()) {
-    Exit(status.code() == absl::StatusCode::kAlreadyExists ? kExitPortTaken : kExitInternal, Text(status));
+    Exit(status.code() == absl::StatusCode::kAlreadyExists ? kExitPortTaken : kExitInternal,
+         Text(status));
   }
 }
 
@@ -97,11 +104,13 @@ absl::Status ExecutorProcess::Register() {
   registered_ = false;
   const Incarnation incarnation(RandomNonZero());
   FAIRWAY_ASSIGN_OR_RETURN(
-      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_}, incarnation, config_.data_bind,
-                                      AdvertisedHost(), [this](Report report) { SendReport(report); }));
+      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_}, incarnation,
+                                      config_.data_bind, AdvertisedHost(),
+                                      [this](Report report) { SendReport(report); }));
   if (config_.life_fd >= 0) {
     // The supervisor reports deaths by it. A socket with room for many; it does not block.
-    [[maybe_unused]] const auto written = ::write(config_.life_fd, &incarnation.value, sizeof incarnation.value);
+    [[maybe_unused]] const auto written =
+        ::write(config_.life_fd, &incarnation.value, sizeof incarnation.value);
   }
   const RuntimeInfo& info = runtime_->info();
   ExecutorSpec spec;
@@ -143,7 +152,8 @@ std::string ExecutorProcess::Absolute(const std::string& controller_endpoint) co
 
 void ExecutorProcess::OnFrame(Frame frame) {
   v1::FromController message;
-  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return EndLink(Text(status));
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return EndLink(Text(status));
   heard_ = Clock::now();
   switch (message.message_case()) {
     case v1::FromController::kCommands:
@@ -160,11 +170,14 @@ void ExecutorProcess::OnFrame(Frame frame) {
 }
 
 void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
-  if (registered_ || session_ == nullptr) return EndLink("the controller registered this executor twice");
+  if (registered_ || session_ == nullptr)
+    return EndLink("the controller registered this executor twice");
   registered_ = true;
   backoff_ = kFirstBackoff;
-  session_->SetController(Absolute(registered.data_endpoint()), Incarnation(registered.controller_incarnation()));
-  heartbeat_interval_ = milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
+  session_->SetController(Absolute(registered.data_endpoint()),
+                          Incarnation(registered.controller_incarnation()));
+  heartbeat_interval_ =
+      milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
   deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
   heartbeats_ = 0;
   spdlog::info("registered at {} as executor {}: {} {} devices, data port {}", config_.controller,
@@ -195,7 +208,8 @@ void ExecutorProcess::SendReport(const Report& report) {
 void ExecutorProcess::Heartbeat(uint64_t registration) {
   if (registration != registration_ || link_ == nullptr || session_ == nullptr) return;
   const auto now = Clock::now();
-  // If this process was stopped itself, what the controller said meanwhile is still to be read: a fence, perhaps.
+  // If this process was stopped itself, what the controller said meanwhile is still to be read: a
+  // fence, perhaps.
   if (heartbeats_ > 0 && now - beat_ > heartbeat_interval_ + deadline_ / 2) heard_ = now;
   beat_ = now;
   if (now - heard_ > deadline_) {
@@ -218,7 +232,8 @@ void ExecutorProcess::Heartbeat(uint64_t registration) {
   to->set_buffers(counters.buffers);
   to->set_executables(counters.executables);
   link_->Send(PackFrame(message));
-  loop_.PostAfter(heartbeat_interval_, "heartbeat", [this, registration] { Heartbeat(registration); });
+  loop_.PostAfter(heartbeat_interval_, "heartbeat",
+                  [this, registration] { Heartbeat(registration); });
 }
 
 void ExecutorProcess::EndLink(std::string why) {
@@ -249,7 +264,8 @@ void ExecutorProcess::Drain() {
   if (draining_) return;
   draining_ = true;
   drain_until_ = Clock::now() + config_.drain_limit;
-  spdlog::info("stopping: {} launches in flight", session_ == nullptr ? 0 : session_->launches_in_flight());
+  spdlog::info("stopping: {} launches in flight",
+               session_ == nullptr ? 0 : session_->launches_in_flight());
   CheckDrained();
 }
 
@@ -257,8 +273,9 @@ void ExecutorProcess::CheckDrained() {
   if (link_ == nullptr && session_ == nullptr) return Exit(kExitOk, "drained");
   if (session_ != nullptr && session_->launches_in_flight() > 0) {
     if (Clock::now() > drain_until_) {
-      return Exit(kExitDrainTimeout, fmt::format("{} launches did not end within {} ms",
-                                                 session_->launches_in_flight(), config_.drain_limit.count()));
+      return Exit(kExitDrainTimeout,
+                  fmt::format("{} launches did not end within {} ms",
+                              session_->launches_in_flight(), config_.drain_limit.count()));
     }
     loop_.PostAfter(kLookAgain, "draining", [this] { CheckDrained(); });
     return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor process: its event loop, the link to the controller, and one ExecutorSession at a time.
+// The executor process: its event loop, the link to the controller, and one ExecutorSession at a
+// time.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
 
@@ -25,14 +26,16 @@ struct ExecutorConfig {
   std::string island;
   int64_t device_memory = 0;  // bytes per device; 0: no limit
   std::string data_bind = "127.0.0.1:0";
-  std::string advertise_host;  // empty: that of data_bind, or the host's name when that is any address
-  // Socket to the supervisor, or -1: end of file ends this process; the incarnation of every registration goes out
-  // on it, 8 bytes each.
+  std::string
+      advertise_host;  // empty: that of data_bind, or the host's name when that is any address
+  // Socket to the supervisor, or -1: end of file ends this process; the incarnation of every
+  // registration goes out on it, 8 bytes each.
   int life_fd = -1;
   std::chrono::milliseconds drain_limit{10000};
 };
 
-// Registers at the controller, again and again, until the process is to end. Loop-confined; made before Run.
+// Registers at the controller, again and again, until the process is to end. Loop-confined; made
+// before Run.
 class ExecutorProcess {
  public:
   ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime);
@@ -88,8 +91,8 @@ class ExecutorProcess {
   std::optional<int> exit_code_;
 };
 
-// The whole of the process but the runtime: signals (SIGTERM drains, SIGINT is the supervisor's business), the life
-// pipe, the loop. Leaves by _exit, because plugin threads may be busy for long.
+// The whole of the process but the runtime: signals (SIGTERM drains, SIGINT is the supervisor's
+// business), the life pipe, the loop. Leaves by _exit, because plugin threads may be busy for long.
 [[noreturn]] void RunExecutor(const ExecutorConfig& config, Runtime* runtime);
 
 }  // namespace fairway

@@ -16,7 +16,8 @@ constexpr int64_t kPlaceInLoop = 256 << 10;
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
 
-// Wraps a handler so that it is posted, from any thread, and dropped when the session has gone by then.
+// Wraps a handler so that it is posted, from any thread, and dropped when the session has gone by
+// then.
 template <typename F>
 class Posted {
  public:
@@ -24,7 +25,8 @@ class Posted {
       : loop_(loop), name_(name), alive_(std::move(alive)), f_(std::move(f)) {}
   template <typename... Args>
   void operator()(Args... args) {
-    loop_->Post(name_, [alive = std::move(alive_), f = std::move(f_), ... args = std::move(args)]() mutable {
+    loop_->Post(name_, [alive = std::move(alive_), f = std::move(f_),
+                        ... args = std::move(args)]() mutable {
       if (alive.lock() != nullptr) f(std::move(args)...);
     });
   }
@@ -48,21 +50,26 @@ auto ExecutorSession::Poster(std::string_view name, F f) {
   return Posted<F>(context_.loop, name, alive_, std::move(f));
 }
 
-absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(Context context, Incarnation incarnation,
-                                                                       const std::string& data_bind,
-                                                                       const std::string& advertise_host,
-                                                                       std::function<void(Report)> send) {
-  std::unique_ptr<ExecutorSession> session(new ExecutorSession(context, incarnation, std::move(send)));
+absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
+    Context context, Incarnation incarnation, const std::string& data_bind,
+    const std::string& advertise_host, std::function<void(Report)> send) {
+  std::unique_ptr<ExecutorSession> session(
+      new ExecutorSession(context, incarnation, std::move(send)));
   FAIRWAY_ASSIGN_OR_RETURN(
-      session->plane_, MakeTcpDataPlane(*context.loop, data_bind, advertise_host, incarnation,
-                                        [s = session.get()](PullRequest request, DataPlane::Answer answer) {
-                                          s->OnPull(request, std::move(answer));
-                                        }));
+      session->plane_,
+      MakeTcpDataPlane(*context.loop, data_bind, advertise_host, incarnation,
+                       [s = session.get()](PullRequest request, DataPlane::Answer answer) {
+                         s->OnPull(request, std::move(answer));
+                       }));
   return session;
 }
 
-ExecutorSession::ExecutorSession(Context context, Incarnation incarnation, std::function<void(Report)> send)
-    : context_(context), incarnation_(incarnation), send_(std::move(send)), core_(this),
+ExecutorSession::ExecutorSession(Context context, Incarnation incarnation,
+                                 std::function<void(Report)> send)
+    : context_(context),
+      incarnation_(incarnation),
+      send_(std::move(send)),
+      core_(this),
       buffers_(context.runtime->info().num_devices) {}
 
 ExecutorSession::~ExecutorSession() { End(); }
@@ -118,17 +125,19 @@ void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
 void ExecutorSession::Load(const InstallExecutable& install) {
   auto executable = std::make_shared<Executable>();
   executables_[install.executable] = executable;
-  auto loaded = Poster("code loaded", [this, executable, id = install.executable](
-                                          absl::StatusOr<std::shared_ptr<LoadedExecutable>> result) {
-    executable->loading = false;
-    executable->status = result.status();
-    if (result.ok()) executable->loaded = *std::move(result);
-    if (ended_) return;
-    core_.InstallDone(id, executable->status);
-    Dispatch();
-  });
-  context_.blocking->Run([runtime = context_.runtime, code = install.code, checksum = install.checksum,
-                          devices = Ints(install.devices), loaded = std::move(loaded)]() mutable {
+  auto loaded =
+      Poster("code loaded", [this, executable, id = install.executable](
+                                absl::StatusOr<std::shared_ptr<LoadedExecutable>> result) {
+        executable->loading = false;
+        executable->status = result.status();
+        if (result.ok()) executable->loaded = *std::move(result);
+        if (ended_) return;
+        core_.InstallDone(id, executable->status);
+        Dispatch();
+      });
+  context_.blocking->Run([runtime = context_.runtime, code = install.code,
+                          checksum = install.checksum, devices = Ints(install.devices),
+                          loaded = std::move(loaded)]() mutable {
     // Native code with a flipped byte loads without complaint.
     if (code == nullptr || Sha256Hex(*code) != checksum) {
       return loaded(absl::StatusOr<std::shared_ptr<LoadedExecutable>>(
@@ -146,7 +155,8 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   Launched launched{node.node, node.outputs, launch.inline_shards};
   for (const GroupPart& part : node.outputs) {
     for (const LocalShard& shard : part.shards) {
-      buffers_.Expect({part.group, shard.shard}, shard.device, ByteSize(part.dtype, shard.shape).value_or(0));
+      buffers_.Expect({part.group, shard.shard}, shard.device,
+                      ByteSize(part.dtype, shard.shape).value_or(0));
     }
   }
   Queued queued;
@@ -157,8 +167,8 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   absl::Status problem;
   const auto executable = executables_.find(node.executable);
   if (executable == executables_.end()) {
-    problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not installed here", node.node,
-                    node.executable);
+    problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not installed here",
+                    node.node, node.executable);
   } else {
     queued.executable = executable->second;
   }
@@ -167,17 +177,19 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
     for (const ShardRef ref : row) {
       to.push_back(buffers_.Find(ref));
       if (to.back() == nullptr && problem.ok()) {
-        problem = Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}", node.node,
-                        ref.shard, ref.group);
+        problem = Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
+                        node.node, ref.shard, ref.group);
       }
     }
   }
   ++in_flight_;
   ++launches_;
   if (queued.gang) ++gangs_launched_;
-  auto end = Poster("launch ended", [this, launched = std::move(launched)](absl::StatusOr<LaunchResult> result) mutable {
-    OnLaunchEnd(std::move(launched), std::move(result));
-  });
+  auto end =
+      Poster("launch ended",
+             [this, launched = std::move(launched)](absl::StatusOr<LaunchResult> result) mutable {
+               OnLaunchEnd(std::move(launched), std::move(result));
+             });
   if (!problem.ok()) return end(absl::StatusOr<LaunchResult>(problem));
   queued.job.done = std::move(end);
   (queued.gang ? gangs_ : singles_).push_back(std::move(queued));
@@ -212,7 +224,8 @@ void ExecutorSession::Dispatch() {
 void ExecutorSession::OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result) {
   --in_flight_;
   if (ended_) return;
-  if (result.ok() && result->outputs.size() > 0 && result->outputs[0].size() != launched.outputs.size()) {
+  if (result.ok() && result->outputs.size() > 0 &&
+      result->outputs[0].size() != launched.outputs.size()) {
     result = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
                    result->outputs[0].size(), launched.outputs.size());
   }
@@ -236,7 +249,8 @@ void ExecutorSession::ReadInline(Launched launched) {
   // The last read to end posts the lot.
   struct Collector {
     std::atomic<size_t> open{1};
-    std::vector<Report::Inlined> inlined;  // an entry without bytes could not be read; a fetch will tell why
+    std::vector<Report::Inlined>
+        inlined;  // an entry without bytes could not be read; a fetch will tell why
     absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
     void Arrive() {
       if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) done(std::move(inlined));
@@ -244,11 +258,12 @@ void ExecutorSession::ReadInline(Launched launched) {
   };
   if (launched.inline_shards.empty()) return core_.LaunchDone(launched.node, absl::OkStatus(), {});
   auto collector = std::make_shared<Collector>();
-  collector->done = Poster("inline outputs", [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-    if (ended_) return;
-    std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
-    core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
-  });
+  collector->done =
+      Poster("inline outputs", [this, node = launched.node](std::vector<Report::Inlined> inlined) {
+        if (ended_) return;
+        std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
+        core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
+      });
   collector->inlined.resize(launched.inline_shards.size());
   for (size_t i = 0; i < launched.inline_shards.size(); ++i) {
     const ShardRef ref = launched.inline_shards[i];
@@ -269,36 +284,41 @@ void ExecutorSession::ReadInline(Launched launched) {
 void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
   const LocalShard& shard = node.out.shards[position];
   const ShardSource& source = node.sources[position];
-  Arrival arrival{node.node,      position,        {node.out.group, shard.shard}, node.out.dtype,
-                  shard.shape,    shard.device,    node.out.memory_kind,          0};
+  Arrival arrival{node.node,   position,     {node.out.group, shard.shard}, node.out.dtype,
+                  shard.shape, shard.device, node.out.memory_kind,          0};
   arrival.bytes = ByteSize(arrival.dtype, arrival.shape).value_or(0);
   buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
   const auto fail = [&](absl::Status why) {
-    PostHere("receive failed", [this, arrival, why = std::move(why)] { Arrived(arrival, nullptr, why); });
+    PostHere("receive failed",
+             [this, arrival, why = std::move(why)] { Arrived(arrival, nullptr, why); });
   };
   switch (source.kind) {
     case ShardSource::Kind::kLocal: {
       auto from = buffers_.Find(source.shard);
       if (from == nullptr) {
-        return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}", source.shard.shard,
-                          source.shard.group));
+        return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                          source.shard.shard, source.shard.group));
       }
-      auto placed = Poster("local copy", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
-        Placed(arrival, std::move(buffer));
-      });
-      context_.blocking->Run([runtime = context_.runtime, from, device = arrival.device, kind = arrival.memory_kind,
-                              placed = std::move(placed)]() mutable {
+      auto placed = Poster("local copy",
+                           [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+                             Placed(arrival, std::move(buffer));
+                           });
+      context_.blocking->Run([runtime = context_.runtime, from, device = arrival.device,
+                              kind = arrival.memory_kind, placed = std::move(placed)]() mutable {
         auto copy = runtime->CopyToDevice(*from, device, kind);
-        placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy)) : copy.status());
+        placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
+                         : copy.status());
       });
       return;
     }
     case ShardSource::Kind::kPeer:
     case ShardSource::Kind::kController: {
       const bool peer = source.kind == ShardSource::Kind::kPeer;
-      plane_->Pull(peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
-                   {node.transfer, source.index}, arrival.bytes,
-                   [this, alive = std::weak_ptr<bool>(alive_), arrival](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+      plane_->Pull(peer ? source.endpoint : controller_endpoint_,
+                   peer ? source.incarnation : controller_, {node.transfer, source.index},
+                   arrival.bytes,
+                   [this, alive = std::weak_ptr<bool>(alive_),
+                    arrival](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
                      if (alive.lock() == nullptr || ended_) return;
                      if (!bytes.ok()) return Arrived(arrival, nullptr, bytes.status());
                      Place(arrival, *std::move(bytes));
@@ -307,8 +327,11 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
     }
     case ShardSource::Kind::kInline: {
       auto copy = source.bytes == nullptr ? nullptr : Blob::Copy(source.bytes->view());
-      if (copy == nullptr) return fail(absl::ResourceExhaustedError("no host memory for an inline shard"));
-      PostHere("inline upload", [this, arrival, copy = std::move(copy)]() mutable { Place(arrival, std::move(copy)); });
+      if (copy == nullptr)
+        return fail(absl::ResourceExhaustedError("no host memory for an inline shard"));
+      PostHere("inline upload", [this, arrival, copy = std::move(copy)]() mutable {
+        Place(arrival, std::move(copy));
+      });
       return;
     }
   }
@@ -323,15 +346,18 @@ void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
     return std::shared_ptr<DeviceBuffer>(*std::move(buffer));
   };
   if (arrival.bytes <= kPlaceInLoop) return Placed(arrival, make(arrival, std::move(bytes)));
-  auto placed = Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
-    Placed(arrival, std::move(buffer));
-  });
-  context_.blocking->Run([make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
-    placed(make(arrival, std::move(bytes)));
-  });
+  auto placed =
+      Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+        Placed(arrival, std::move(buffer));
+      });
+  context_.blocking->Run(
+      [make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
+        placed(make(arrival, std::move(bytes)));
+      });
 }
 
-void ExecutorSession::Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+void ExecutorSession::Placed(Arrival arrival,
+                             absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
   if (ended_) return;
   if (!buffer.ok()) return Arrived(arrival, nullptr, buffer.status());
   auto& b = **buffer;
@@ -365,25 +391,27 @@ void ExecutorSession::Serve(uint64_t pull, ShardRef shard) {
   if (waiting.empty()) return;
   auto buffer = buffers_.Find(shard);
   if (buffer == nullptr) {
-    waiting.mapped().answer(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}", shard.shard,
-                                  shard.group));
-    return;
+    waiting.mapped().answer(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                                  shard.shard, shard.group));
+    return PostHere("serve failed", [this, pull] { core_.ServeDone(pull); });
   }
   const bool fetch = waiting.mapped().from == controller_;
   // Answers from the thread that has the bytes; the loop only hears of it.
-  auto served = Poster("served", [this, fetch](bool ok) {
+  auto served = Poster("served", [this, pull, fetch](bool ok) {
     if (fetch && ok) ++fetches_served_;
+    core_.ServeDone(pull);
   });
-  context_.runtime->Read(*buffer, [buffer, answer = std::move(waiting.mapped().answer),
-                                   served = std::move(served)](absl::StatusOr<HostView> view) mutable {
-    const bool ok = view.ok();
-    if (ok) {
-      answer(DataView{view->bytes, view->owner});
-    } else {
-      answer(view.status());
-    }
-    served(ok);
-  });
+  context_.runtime->Read(*buffer,
+                         [buffer, answer = std::move(waiting.mapped().answer),
+                          served = std::move(served)](absl::StatusOr<HostView> view) mutable {
+                           const bool ok = view.ok();
+                           if (ok) {
+                             answer(DataView{view->bytes, view->owner});
+                           } else {
+                             answer(view.status());
+                           }
+                           served(ok);
+                         });
 }
 
 void ExecutorSession::RefusePull(uint64_t pull, absl::Status why) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One registration of an executor at a controller: its core, buffers, executables and data plane. Ends with the link;
-// the next registration has a new one over the same runtime.
+// One registration of an executor at a controller: its core, buffers, executables and data plane.
+// Ends with the link; the next registration has a new one over the same runtime.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
@@ -23,7 +23,8 @@
 
 namespace fairway {
 
-// Loop-confined. Does what the core decides; the threads of others get closures and post their results back.
+// Loop-confined. Does what the core decides; the threads of others get closures and post their
+// results back.
 class ExecutorSession final : public ExecutorActions {
  public:
   struct Context {
@@ -44,9 +45,10 @@ class ExecutorSession final : public ExecutorActions {
     size_t executables = 0;
   };
 
-  // Opens the data port at `data_bind`. `send` gets what is to be reported, once per turn of the loop at most.
-  // Errors: those of the data plane (ALREADY_EXISTS: the port is taken).
-  static absl::StatusOr<std::unique_ptr<ExecutorSession>> Open(Context context, Incarnation incarnation,
+  // Opens the data port at `data_bind`. `send` gets what is to be reported, once per turn of the
+  // loop at most. Errors: those of the data plane (ALREADY_EXISTS: the port is taken).
+  static absl::StatusOr<std::unique_ptr<ExecutorSession>> Open(Context context,
+                                                               Incarnation incarnation,
                                                                const std::string& data_bind,
                                                                const std::string& advertise_host,
                                                                std::function<void(Report)> send);
@@ -61,7 +63,8 @@ class ExecutorSession final : public ExecutorActions {
 
   // Launches whose end has not been seen. The session may be destroyed when there is none.
   size_t launches_in_flight() const { return in_flight_; }
-  // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported any more.
+  // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported
+  // any more.
   void End();
 
   Counters counters() const;
@@ -128,7 +131,8 @@ class ExecutorSession final : public ExecutorActions {
   // Makes a device buffer of received bytes.
   void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
   void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
-  void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer, const absl::Status& status);
+  void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
+               const absl::Status& status);
 
   const Context context_;
   const Incarnation incarnation_;
@@ -141,7 +145,8 @@ class ExecutorSession final : public ExecutorActions {
   std::string controller_endpoint_;
   Incarnation controller_;
   std::map<ExecutableId, std::shared_ptr<Executable>> executables_;
-  // Gangs wait here in launch order behind one whose code is being loaded; single programs wait each for itself.
+  // Gangs wait here in launch order behind one whose code is being loaded; single programs wait
+  // each for itself.
   std::deque<Queued> gangs_;
   std::deque<Queued> singles_;
   uint64_t next_pull_ = 1;

@@ -8,7 +8,8 @@
 namespace fairway {
 namespace {
 
-// Outputs come from the call, the end of the execution from a callback, in either order; the later one reports.
+// Outputs come from the call, the end of the execution from a callback, in either order; the later
+// one reports.
 struct Pending {
   std::atomic<int> open{2};
   LaunchResult result;
@@ -54,7 +55,8 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
 
 }  // namespace
 
-LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices) : runtime_(runtime), gangs_("fairway-gangs", 1) {
+LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices)
+    : runtime_(runtime), gangs_("fairway-gangs", 1) {
   for (int i = 0; i < num_devices; ++i) {
     singles_.push_back(std::make_unique<BlockingPool>("fairway-dev" + std::to_string(i), 1));
   }
@@ -63,15 +65,20 @@ LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices) : runtime_(runtime
 LaunchQueues::~LaunchQueues() = default;
 
 void LaunchQueues::LaunchGang(LaunchJob job) {
-  gangs_.Run([runtime = runtime_, job = std::move(job)]() mutable { RunLaunch(*runtime, std::move(job)); });
+  gangs_.Run([runtime = runtime_, job = std::move(job)]() mutable {
+    RunLaunch(*runtime, std::move(job));
+  });
 }
 
 void LaunchQueues::LaunchSingle(LaunchJob job) {
   const size_t device = job.devices.empty() ? 0 : job.devices[0];
   if (device >= singles_.size()) {
-    return job.done(InvalidArgument("no local device {}: this executor has {}", device, singles_.size()));
+    return job.done(
+        InvalidArgument("no local device {}: this executor has {}", device, singles_.size()));
   }
-  singles_[device]->Run([runtime = runtime_, job = std::move(job)]() mutable { RunLaunch(*runtime, std::move(job)); });
+  singles_[device]->Run([runtime = runtime_, job = std::move(job)]() mutable {
+    RunLaunch(*runtime, std::move(job));
+  });
 }
 
 }  // namespace fairway

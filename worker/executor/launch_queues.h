@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that call Runtime::Launch: one for gangs, in the order given, and one per device for single-device
-// programs, because a cheap program runs inside the call (docs/architecture.md, "Threads and processes").
+// The threads that call Runtime::Launch: one for gangs, in the order given, and one per device for
+// single-device programs, because a cheap program runs inside the call (docs/architecture.md,
+// "Threads and processes").
 #ifndef FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 #define FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 

@@ -4,9 +4,9 @@
 #include <csignal>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <spdlog/spdlog.h>
 
 #include "worker/executor/executor_process.h"
 #include "worker/life.h"
@@ -26,7 +26,8 @@ void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
   });
   process.Start();
   const int code = process.Run();
-  // Launch threads may be inside the plugin for long, and its own threads do not end in order: leave at once.
+  // Launch threads may be inside the plugin for long, and its own threads do not end in order:
+  // leave at once.
   spdlog::default_logger()->flush();
   ::_exit(code);
 }

@@ -67,8 +67,8 @@ void CopyLog(int fd, Log& log) {
   ::close(fd);
 }
 
-absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv, const std::vector<std::string>& env, int log_fd,
-                            int life_fd) {
+absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv,
+                            const std::vector<std::string>& env, int log_fd, int life_fd) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -85,12 +85,13 @@ absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv, const std::vec
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, argv[0].c_str(), &files, &attributes, Pointers(argv).data(), Pointers(env).data());
+  const int error = posix_spawn(&pid, argv[0].c_str(), &files, &attributes, Pointers(argv).data(),
+                                Pointers(env).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) {
-    return Error(absl::StatusCode::kUnavailable, "cannot start {}: {}", argv[0], std::strerror(error));
+    return Error(absl::StatusCode::kUnavailable, "cannot start {}: {}", argv[0],
+                 std::strerror(error));
   }
   return pid;
 }
@@ -100,7 +101,8 @@ absl::StatusOr<pid_t> Start(const std::vector<std::string>& argv, const std::vec
 std::string Cause(const ProcessEnd& end) {
   if (end.signal != 0) {
     const char* name = sigabbrev_np(end.signal);
-    return name != nullptr ? fmt::format("killed by SIG{}", name) : fmt::format("killed by signal {}", end.signal);
+    return name != nullptr ? fmt::format("killed by SIG{}", name)
+                           : fmt::format("killed by signal {}", end.signal);
   }
   const std::string_view meaning = Meaning(end.exit_code);
   return meaning.empty() ? fmt::format("exited with code {}", end.exit_code)
@@ -112,12 +114,13 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
 
   // Reads incarnations; the end of file is the end of the process.
   void ReadLife() {
-    boost::asio::async_read(life, boost::asio::buffer(&incoming, sizeof incoming),
-                            [self = shared_from_this()](const boost::system::error_code& error, size_t) {
-                              if (error) return self->Reap();
-                              self->end.incarnation = self->incoming;
-                              self->ReadLife();
-                            });
+    boost::asio::async_read(
+        life, boost::asio::buffer(&incoming, sizeof incoming),
+        [self = shared_from_this()](const boost::system::error_code& error, size_t) {
+          if (error) return self->Reap();
+          self->end.incarnation = self->incoming;
+          self->ReadLife();
+        });
   }
 
   void Reap() {
@@ -156,10 +159,9 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
   std::function<void(ProcessEnd)> on_end;
 };
 
-absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(EventLoop& loop,
-                                                                    const std::vector<std::string>& argv,
-                                                                    const std::vector<std::string>& env,
-                                                                    std::function<void(ProcessEnd)> on_end) {
+absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
+    EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
+    std::function<void(ProcessEnd)> on_end) {
   int life[2];
   int log[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) != 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor process as its supervisor sees it: started, watched, its log passed on, its end explained.
+// An executor process as its supervisor sees it: started, watched, its log passed on, its end
+// explained.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_EXECUTOR_CHILD_H_
 #define FAIRWAY_WORKER_SUPERVISOR_EXECUTOR_CHILD_H_
 
@@ -19,7 +20,7 @@ namespace fairway {
 // How a process ended.
 struct ProcessEnd {
   pid_t pid = 0;
-  int signal = 0;     // one of the two; both 0: exited with 0
+  int signal = 0;  // one of the two; both 0: exited with 0
   int exit_code = 0;
   uint64_t incarnation = 0;             // of its latest registration; 0: none yet
   std::vector<std::string> last_lines;  // of its log, oldest first, at most 50
@@ -28,18 +29,18 @@ struct ProcessEnd {
 // "killed by SIGKILL", "exited with code 3 (the plugin cannot be loaded)".
 std::string Cause(const ProcessEnd& end);
 
-// Loop-confined. The child finds its end of a socket at descriptor kLifeFd: it is to end when that gives end of file, and
-// writes the incarnation of each registration on it (8 bytes, native order).
+// Loop-confined. The child finds its end of a socket at descriptor kLifeFd: it is to end when that
+// gives end of file, and writes the incarnation of each registration on it (8 bytes, native order).
 class ExecutorChild {
  public:
   static constexpr int kLifeFd = 3;
   static constexpr size_t kLastLines = 50;
 
-  // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when the process has
-  // been reaped and its log read. UNAVAILABLE: it cannot be started.
-  static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(EventLoop& loop, const std::vector<std::string>& argv,
-                                                              const std::vector<std::string>& env,
-                                                              std::function<void(ProcessEnd)> on_end);
+  // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when
+  // the process has been reaped and its log read. UNAVAILABLE: it cannot be started.
+  static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(
+      EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
+      std::function<void(ProcessEnd)> on_end);
   // Kills it if it still runs; `on_end` does not come.
   ~ExecutorChild();
 

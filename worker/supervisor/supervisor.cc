@@ -40,7 +40,10 @@ std::string HostName() {
 }  // namespace
 
 Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
-    : loop_(loop), config_(std::move(config)), incarnation_(RandomNonZero()), restart_(config_.first_restart),
+    : loop_(loop),
+      config_(std::move(config)),
+      incarnation_(RandomNonZero()),
+      restart_(config_.first_restart),
       backoff_(kFirstBackoff) {}
 
 Supervisor::~Supervisor() = default;
@@ -82,9 +85,8 @@ void Supervisor::Exit(int code, std::string why) {
 
 void Supervisor::StartExecutor() {
   if (stopping_ || exit_code_.has_value()) return;
-  auto child = ExecutorChild::Spawn(loop_, config_.executor_argv, config_.child_env, [this](ProcessEnd end) {
-    OnExecutorEnd(end);
-  });
+  auto child = ExecutorChild::Spawn(loop_, config_.executor_argv, config_.child_env,
+                                    [this](ProcessEnd end) { OnExecutorEnd(end); });
   if (!child.ok()) {
     spdlog::error("{}; trying again in {} ms", Text(child.status()), restart_.count());
     loop_.PostAfter(restart_, "start executor", [this] { StartExecutor(); });
@@ -122,10 +124,12 @@ void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
 
   if (stopping_) {
     const bool late = end.exit_code == kExitDrainTimeout || !kill_reason_.empty();
-    return Exit(late ? kExitDrainTimeout : kExitOk, late ? "work in flight did not end in time" : "drained");
+    return Exit(late ? kExitDrainTimeout : kExitOk,
+                late ? "work in flight did not end in time" : "drained");
   }
   if (hopeless) return Exit(end.exit_code, fmt::format("the executor {}", cause));
-  spdlog::error("executor (pid {}) {}; starting it again in {} ms", end.pid, cause, restart_in.count());
+  spdlog::error("executor (pid {}) {}; starting it again in {} ms", end.pid, cause,
+                restart_in.count());
   loop_.PostAfter(restart_in, "start executor", [this] { StartExecutor(); });
   restart_ = std::min(2 * restart_, config_.last_restart);
 }
@@ -148,12 +152,14 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
 
 void Supervisor::Connect() {
   if (exit_code_.has_value()) return;
-  ConnectTcp(loop_, config_.controller, kConnectTimeout, [this](absl::StatusOr<std::unique_ptr<Link>> link) {
-    if (link.ok()) return OnConnected(*std::move(link));
-    if (!connect_failure_logged_) spdlog::warn("{}; trying again until it works", Text(link.status()));
-    connect_failure_logged_ = true;
-    RetryConnect();
-  });
+  ConnectTcp(loop_, config_.controller, kConnectTimeout,
+             [this](absl::StatusOr<std::unique_ptr<Link>> link) {
+               if (link.ok()) return OnConnected(*std::move(link));
+               if (!connect_failure_logged_)
+                 spdlog::warn("{}; trying again until it works", Text(link.status()));
+               connect_failure_logged_ = true;
+               RetryConnect();
+             });
 }
 
 void Supervisor::RetryConnect() {
@@ -195,7 +201,8 @@ void Supervisor::EndLink(std::string why) {
 
 void Supervisor::OnFrame(Frame frame) {
   v1::FromController message;
-  if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return EndLink(Text(status));
+  if (absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return EndLink(Text(status));
   heard_ = Clock::now();
   switch (message.message_case()) {
     case v1::FromController::kWorkerRegistered:
@@ -219,10 +226,12 @@ void Supervisor::OnFrame(Frame frame) {
 void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
   registered_ = true;
   backoff_ = kFirstBackoff;
-  heartbeat_interval_ = milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
+  heartbeat_interval_ =
+      milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
   deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
   heartbeats_ = 0;
-  spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island, config_.controller);
+  spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island,
+               config_.controller);
   SendDeaths();
   Heartbeat(registration_);
 }
@@ -230,7 +239,8 @@ void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
 void Supervisor::Heartbeat(uint64_t registration) {
   if (registration != registration_ || link_ == nullptr) return;
   const auto now = Clock::now();
-  // If this process was stopped itself, what the controller said meanwhile is still to be read: a fence, perhaps.
+  // If this process was stopped itself, what the controller said meanwhile is still to be read: a
+  // fence, perhaps.
   if (heartbeats_ > 0 && now - beat_ > heartbeat_interval_ + deadline_ / 2) heard_ = now;
   beat_ = now;
   if (now - heard_ > deadline_) {
@@ -239,7 +249,8 @@ void Supervisor::Heartbeat(uint64_t registration) {
   v1::ToController message;
   message.mutable_heartbeat()->set_sequence(++heartbeats_);
   link_->Send(PackFrame(message));
-  loop_.PostAfter(heartbeat_interval_, "heartbeat", [this, registration] { Heartbeat(registration); });
+  loop_.PostAfter(heartbeat_interval_, "heartbeat",
+                  [this, registration] { Heartbeat(registration); });
 }
 
 void Supervisor::SendDeaths() {
@@ -260,7 +271,8 @@ void Supervisor::OnKill(const v1::KillExecutor& kill) {
 }
 
 void Supervisor::OnCompile(v1::LinkCompileRequest request) {
-  const auto answer = [this, id = request.id(), registration = registration_](absl::StatusOr<CompileResult> result) {
+  const auto answer = [this, id = request.id(),
+                       registration = registration_](absl::StatusOr<CompileResult> result) {
     if (registration != registration_ || link_ == nullptr) return;
     v1::ToController message;
     v1::LinkCompileResponse* to = message.mutable_compile_response();
@@ -275,10 +287,11 @@ void Supervisor::OnCompile(v1::LinkCompileRequest request) {
   };
   if (compiler_ == nullptr) return answer(absl::UnimplementedError("this worker has no compiler"));
   const milliseconds limit =
-      request.deadline_ms() > 0 ? std::min(milliseconds(request.deadline_ms()), config_.compile_limit)
-                                : config_.compile_limit;
-  compiler_->Compile(std::move(*request.mutable_program()), std::move(*request.mutable_options()), limit,
-                     [this, answer](absl::StatusOr<CompileResult> result) {
+      request.deadline_ms() > 0
+          ? std::min(milliseconds(request.deadline_ms()), config_.compile_limit)
+          : config_.compile_limit;
+  compiler_->Compile(std::move(*request.mutable_program()), std::move(*request.mutable_options()),
+                     limit, [this, answer](absl::StatusOr<CompileResult> result) {
                        // On a thread of the compiler's.
                        loop_.Post("compiled", [answer, result = std::move(result)]() mutable {
                          answer(std::move(result));

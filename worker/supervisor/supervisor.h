@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's daemon: starts and watches the executor and the compile helper, never loads the plugin itself, and keeps
-// the supervisor link of proto/fairway/v1/link.proto.
+// The worker's daemon: starts and watches the executor and the compile helper, never loads the
+// plugin itself, and keeps the supervisor link of proto/fairway/v1/link.proto.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 #define FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 
@@ -30,7 +30,8 @@ struct SupervisorConfig {
   std::chrono::milliseconds drain_limit{10000};
   std::chrono::milliseconds first_restart{50};  // then twice as long each time
   std::chrono::milliseconds last_restart{10000};
-  std::chrono::milliseconds stable_after{20000};  // an executor that lived so long restarts the series
+  std::chrono::milliseconds stable_after{
+      20000};  // an executor that lived so long restarts the series
   std::chrono::milliseconds compile_limit{600000};
 };
 
