@@ -53,7 +53,7 @@ class PjrtRuntime final : public Runtime {
 
   // A buffer whose bytes come later; programs of one device may be launched on it before. `fulfil`
   // is called once, on any thread: with a block of the right size, or with the error that takes its
-  // place. UNIMPLEMENTED: sub-byte elements.
+  // place. Dropping it uncalled is CANCELLED. UNIMPLEMENTED: sub-byte elements.
   struct Incoming {
     std::unique_ptr<DeviceBuffer> buffer;
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
@@ -68,7 +68,14 @@ class PjrtRuntime final : public Runtime {
   friend std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<pjrt::Client> client);
   explicit PjrtRuntime(std::shared_ptr<pjrt::Client> client);
 
+  struct IncomingView {
+    std::unique_ptr<DeviceBuffer> buffer;
+    absl::AnyInvocable<void(absl::StatusOr<HostView>)> fulfil;
+  };
+
   absl::Status CheckPlace(int device) const;
+  absl::StatusOr<IncomingView> ExpectView(DType dtype, const Shape& shape, int device,
+                                          std::string_view memory_kind);
   // A copy on the buffer's own device and memory, which PJRT has no call for.
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Duplicate(DeviceBuffer& buffer);
   // By way of another memory of the device.

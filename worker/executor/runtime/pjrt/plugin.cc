@@ -2,6 +2,7 @@
 #include "worker/executor/runtime/pjrt/plugin.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <map>
 #include <mutex>
@@ -50,6 +51,9 @@ absl::Status ReadAttributes(Plugin& plugin) {
 }
 
 absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
+  // XLA's own log tells of every client and every compilation; errors are enough unless somebody
+  // asks.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*replace=*/0);
   for (const std::string& library : config.preload) {
     FAIRWAY_RETURN_IF_ERROR(Open(library, RTLD_NOW | RTLD_GLOBAL).status());
   }

@@ -311,6 +311,38 @@ TEST_F(TrapsTest, ALateInputIsWaitedForByAProgramOfOneDevice) {
             (Floats{11, 22, 33, 44}));
 }
 
+TEST_F(TrapsTest, BytesThatAreGivenUpPoison) {
+  Open(1);
+  auto add = Load(test::DonatingAdd("4xf32"), test::OneDevice());
+  auto other = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto incoming = runtime_->Expect(DType::kF32, Shape{{4}}, 0, "").value();
+  auto running = test::Start(*runtime_, Request(add.get(), {{incoming.buffer.get(), other.get()}}));
+  ASSERT_TRUE(running.ok()) << running.status();
+  incoming.fulfil = nullptr;
+  EXPECT_EQ(running->done.Get().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(TrapsTest, DestroyingABufferDonatedToAWaitingProgramDoesNotBlock) {
+  Open(1);
+  auto add = Load(test::DonatingAdd("4xf32"), test::OneDevice());
+  auto other = Put<float>({1, 2, 3, 4}, DType::kF32, {4});
+  auto incoming = runtime_->Expect(DType::kF32, Shape{{4}}, 0, "").value();
+  auto running = test::Start(*runtime_, Request(add.get(), {{incoming.buffer.get(), other.get()}}));
+  ASSERT_TRUE(running.ok()) << running.status();
+  incoming.buffer.reset();
+  other.reset();
+  incoming.fulfil(BlobOf(Floats{1, 1, 1, 1}));
+  EXPECT_TRUE(running->done.Get().ok());
+  EXPECT_EQ(ReadAll<float>(*runtime_, *running->result.outputs[0][0]).value(),
+            (Floats{2, 3, 4, 5}));
+}
+
+TEST_F(TrapsTest, ABufferWithoutBytesIsRefused) {
+  Open(1);
+  EXPECT_EQ(runtime_->FromHost(Blob::Make(0), DType::kToken, Shape{}, 0, "").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(TrapsTest, AGangWithAnInputNotReadyIsRefused) {
   Open(2);
   auto psum = Load(test::Psum(2), test::Spmd(2));
