@@ -295,9 +295,11 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   ASSERT_TRUE(
       controller_.Until([&] { return a.executor().heartbeat.served_bytes() == bytes.size(); }));
   EXPECT_EQ(a.executor().heartbeat.fetches_served(), 0u);
-  ASSERT_EQ(b.executor().heartbeat.pulled_size(), 1);
+  ASSERT_TRUE(controller_.Until([&] {
+    const v1::Heartbeat& beat = b.executor().heartbeat;
+    return beat.pulled_size() == 1 && beat.pulled(0).bytes() == bytes.size();
+  }));
   EXPECT_EQ(b.executor().heartbeat.pulled(0).endpoint(), a.executor().spec.data_endpoint);
-  EXPECT_EQ(b.executor().heartbeat.pulled(0).bytes(), bytes.size());
 
   // Another incarnation is refused; a dead one is unreachable.
   ShardSource stale = peer;

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// The doing side of an executor over the fake runtime, whose launches end when the test says so.
+#include "worker/executor/executor_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "async/run_until.h"
+#include "worker/compiler/checksum.h"
+#include "worker/executor/runtime/fake/fake_runtime.h"
+
+namespace fairway {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+FakeProgram::Value Floats(int64_t count) { return {DType::kF32, Shape{{count}}, false, {}}; }
+
+std::string Program(const std::string& op, std::vector<int> devices, int inputs, int outputs) {
+  FakeProgram program;
+  program.op = op;
+  program.name = op;
+  program.devices = std::move(devices);
+  program.inputs.assign(inputs, Floats(2));
+  program.outputs.assign(outputs, Floats(2));
+  return program.ToText();
+}
+
+GroupPart Part(uint64_t group, const std::vector<int32_t>& devices) {
+  GroupPart part;
+  part.group = GroupId(group);
+  part.dtype = DType::kF32;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    part.shards.push_back({static_cast<int32_t>(i), devices[i], Shape{{2}}});
+  }
+  return part;
+}
+
+std::vector<float> Values(std::string_view bytes) {
+  std::vector<float> out(bytes.size() / 4);
+  std::memcpy(out.data(), bytes.data(), 4 * out.size());
+  return out;
+}
+
+class ExecutorSessionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto session = ExecutorSession::Open({&loop_, &runtime_, &blocking_, &launches_},
+                                         Incarnation(5), "127.0.0.1:0", "127.0.0.1",
+                                         [this](Report report) { Take(std::move(report)); });
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+  void Take(Report report) {
+    through_ = report.finished_through;
+    for (const uint64_t seq : report.finished) finished_.push_back(seq);
+    for (auto& failure : report.failures) failures_[failure.seq] = failure.status;
+    for (auto& inlined : report.inlined) inlined_.push_back(std::move(inlined));
+    for (auto& installed : report.installed) installed_[installed.executable] = installed.status;
+  }
+  // Commands are given in the loop, as frames are.
+  void Command(fairway::Command command) {
+    loop_.Post("command", [this, command = std::move(command)]() mutable {
+      session_->OnCommand(std::move(command));
+    });
+  }
+  bool Until(std::function<bool()> holds) { return RunUntil(loop_, std::move(holds)); }
+  void Install(uint64_t id, const std::string& code) {
+    Command(InstallExecutable{
+        ExecutableId(id), std::make_shared<std::string>(code), Sha256Hex(code), {}});
+  }
+  // Two floats on each device of `part`.
+  void Put(const GroupPart& part, float value) {
+    PrepareReceive receive;
+    receive.node = NodeId(++node_);
+    receive.seq = ++seq_;
+    receive.out = part;
+    const std::vector<float> values = {value, value + 1};
+    for (size_t i = 0; i < part.shards.size(); ++i) {
+      ShardSource source;
+      source.kind = ShardSource::Kind::kInline;
+      source.bytes = Blob::Copy({reinterpret_cast<const char*>(values.data()), 8});
+      receive.sources.push_back(source);
+    }
+    Command(receive);
+    const uint64_t seq = seq_;
+    ASSERT_TRUE(Until([this, seq] { return Finished(seq); }));
+  }
+  bool Finished(uint64_t seq) const {
+    return seq <= through_ || std::find(finished_.begin(), finished_.end(), seq) != finished_.end();
+  }
+  // Prepares and launches; its seq.
+  uint64_t Run(uint64_t executable, const std::vector<int32_t>& devices,
+               const std::vector<GroupPart>& inputs, const std::vector<GroupPart>& outputs) {
+    PrepareLaunch prepare;
+    prepare.node = NodeId(++node_);
+    prepare.seq = ++seq_;
+    prepare.executable = ExecutableId(executable);
+    prepare.devices = devices;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      auto& row = prepare.inputs.emplace_back();
+      for (const GroupPart& part : inputs) row.push_back({part.group, part.shards[d].shard});
+    }
+    prepare.outputs = outputs;
+    Launch launch;
+    launch.node = prepare.node;
+    launch.launch_id = LaunchId(++launch_);
+    launch.gang = devices.size() > 1;
+    for (const GroupPart& part : outputs) launch.inline_shards.push_back({part.group, 0});
+    Command(std::move(prepare));
+    Command(std::move(launch));
+    return seq_;
+  }
+
+  EventLoop loop_;
+  FakeRuntime runtime_{4, true};
+  BlockingPool blocking_{"test", 2};
+  LaunchQueues launches_{&runtime_, 4};
+  std::unique_ptr<ExecutorSession> session_;
+  uint64_t node_ = 0, seq_ = 0, launch_ = 0;
+  uint64_t through_ = 0;
+  std::vector<uint64_t> finished_;
+  std::map<uint64_t, absl::Status> failures_;
+  std::vector<Report::Inlined> inlined_;
+  std::map<ExecutableId, absl::Status> installed_;
+};
+
+TEST_F(ExecutorSessionTest, LaunchesWaitForTheirCodeAndGangsKeepTheirOrder) {
+  const GroupPart x = Part(1, {0, 1});
+  const GroupPart z = Part(2, {3});
+  Put(x, 1);
+  Put(z, 1);
+  Install(7, Program("allreduce", {0, 1}, 1, 1));
+  Install(8, Program("add", {3}, 1, 1));
+  ASSERT_TRUE(Until([&] { return installed_.size() == 2; }));
+  // Loading now waits until the pool is free again.
+  std::promise<void> go;
+  const std::shared_future<void> free = go.get_future().share();
+  for (int i = 0; i < 2; ++i) blocking_.Run([free] { free.wait(); });
+  Install(9, Program("identity", {0, 1}, 1, 1));
+  const uint64_t first = Run(9, {0, 1}, {x}, {Part(3, {0, 1})});
+  const uint64_t second = Run(7, {0, 1}, {x}, {Part(4, {0, 1})});
+  const uint64_t single = Run(8, {3}, {z}, {Part(5, {3})});
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(single);
+  }));
+  EXPECT_FALSE(Finished(first));
+  EXPECT_FALSE(Finished(second));
+  go.set_value();
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(first) && Finished(second);
+  }));
+  std::vector<uint64_t> ids;
+  for (const auto& launch : runtime_.launches()) ids.push_back(launch.launch_id);
+  EXPECT_THAT(ids, ElementsAre(3, 1, 2));
+  EXPECT_THAT(runtime_.violations(), IsEmpty());
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+TEST_F(ExecutorSessionTest, DamagedCodeFailsItsLaunches) {
+  const GroupPart x = Part(1, {0});
+  Put(x, 1);
+  Command(InstallExecutable{
+      ExecutableId(7), std::make_shared<std::string>(Program("add", {0}, 1, 1)), "feed", {}});
+  const uint64_t seq = Run(7, {0}, {x}, {Part(2, {0})});
+  ASSERT_TRUE(Until([&] { return Finished(seq); }));
+  EXPECT_EQ(installed_[ExecutableId(7)].code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(failures_[seq].code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(runtime_.launches(), IsEmpty());
+}
+
+TEST_F(ExecutorSessionTest, OutputsComeInlineWhenTheLaunchEnds) {
+  const GroupPart x = Part(1, {2});
+  const GroupPart y = Part(2, {2});
+  Put(x, 1);
+  Install(7, Program("add", {2}, 2, 1));
+  const uint64_t seq = Run(7, {2}, {x, x}, {y});
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 1; }));
+  EXPECT_EQ(session_->launches_in_flight(), 1u);
+  EXPECT_FALSE(Finished(seq));
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(0, 0, 16, 0));
+  runtime_.EndAll();
+  ASSERT_TRUE(Until([&] { return Finished(seq); }));
+  ASSERT_EQ(inlined_.size(), 1u);
+  EXPECT_THAT(Values(inlined_[0].bytes->view()), ElementsAre(2, 4));
+  EXPECT_THAT(failures_, IsEmpty());
+  EXPECT_EQ(session_->launches_in_flight(), 0u);
+}
+
+TEST_F(ExecutorSessionTest, WhatIsFreedInFlightLeavesNothing) {
+  const GroupPart x = Part(1, {0});
+  const GroupPart y = Part(2, {0});
+  Put(x, 1);
+  Install(7, Program("add", {0}, 2, 1));
+  const uint64_t seq = Run(7, {0}, {x, x}, {y});
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 1; }));
+  Command(FreeGroups{{x.group, y.group}});
+  ASSERT_TRUE(Until([&] { return session_->counters().buffers == 0; }));
+  runtime_.EndAll();
+  ASSERT_TRUE(Until([&] { return Finished(seq); }));
+  EXPECT_EQ(session_->counters().buffers, 0u);
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(0, 0, 0, 0));
+  EXPECT_TRUE(Until([&] { return runtime_.live_buffers() == 0; }));
+}
+
+TEST_F(ExecutorSessionTest, AFailedLaunchPoisonsItsOutputsAndFreesTheirMemory) {
+  const GroupPart x = Part(1, {0});
+  const GroupPart y = Part(2, {0});
+  Put(x, 1);
+  Install(7, Program("add", {0}, 2, 1));
+  runtime_.FailNext(absl::InternalError("device on fire"));
+  const uint64_t seq = Run(7, {0}, {x, x}, {y});
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(seq);
+  }));
+  EXPECT_EQ(failures_[seq].message(), "device on fire");
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(8, 0, 0, 0));
+  EXPECT_THAT(inlined_, IsEmpty());
+}
+
+TEST_F(ExecutorSessionTest, EndingWithLaunchesInFlightLeavesNothing) {
+  const GroupPart x = Part(1, {0, 1});
+  const GroupPart y = Part(2, {0, 1});
+  Put(x, 1);
+  Install(7, Program("allreduce", {0, 1}, 1, 1));
+  Run(7, {0, 1}, {x}, {y});
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 1; }));
+  session_->End();
+  EXPECT_EQ(session_->launches_in_flight(), 1u);
+  EXPECT_EQ(session_->counters().buffers, 0u);
+  const size_t reports = finished_.size();
+  runtime_.EndAll();
+  ASSERT_TRUE(Until([&] { return session_->launches_in_flight() == 0; }));
+  session_ = nullptr;
+  EXPECT_TRUE(Until([&] { return runtime_.live_buffers() == 0; }));
+  EXPECT_EQ(finished_.size(), reports);
+}
+
+TEST_F(ExecutorSessionTest, DestroyedInTheMiddleOfEverything) {
+  const GroupPart x = Part(1, {0});
+  Put(x, 1);
+  Install(7, Program("add", {0}, 2, 1));
+  Run(7, {0}, {x, x}, {Part(2, {0})});
+  PrepareReceive receive;
+  receive.node = NodeId(++node_);
+  receive.seq = ++seq_;
+  receive.out = Part(3, {0});
+  receive.sources.resize(1);
+  receive.sources[0].kind = ShardSource::Kind::kPeer;
+  receive.sources[0].endpoint = session_->data_endpoint();
+  receive.sources[0].incarnation = Incarnation(5);
+  Command(receive);
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 1; }));
+  session_ = nullptr;
+  runtime_.EndAll();
+  RunUntil(
+      loop_, [] { return false; }, std::chrono::milliseconds(50));
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace fairway
