@@ -47,10 +47,11 @@ function(fairway_library name)
   endif()
 endfunction()
 
-# fairway_test(<name> SRCS ... DEPS ... [LABELS unit|sim|integration|...] [TIMEOUT s])
+# fairway_test(<name> SRCS ... DEPS ... [LABELS unit|sim|integration|...] [TIMEOUT s]
+#              [ENVIRONMENT NAME=value...])
 # Targets tests-<label> and tests-in-<top folder> build all tests of a kind or of a part.
 function(fairway_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -74,8 +75,13 @@ function(fairway_test name)
     endif()
     add_dependencies(tests-${group} ${name})
   endforeach()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_ENVIRONMENT)
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+      PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+      PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  endif()
 endfunction()
 
 # fairway_proto_library(<name> ROOT <dir> [GRPC] PROTOS ...): protos are named relative to ROOT.
