@@ -208,7 +208,7 @@ HttpAnswer Controller::OnHttp(std::string_view path) {
 }
 
 void Controller::OnIslands(size_t up) {
-  spdlog::info("{} islands are up", up);
+  spdlog::info("islands up: {}", up);
   if (!ending_) grpc_->SetServing(up > 0);
   Notify(fmt::format(R"({{"event":"islands","up":{}}})", up));
 }

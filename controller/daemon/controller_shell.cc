@@ -18,10 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A process's death is known with its cause within this time of the first sign of it: the hub's
-// wait for the supervisor and the way of the news.
-constexpr milliseconds kCauseWait{1500};
-
 Incarnation RandomIncarnation() {
   std::random_device device;
   uint64_t value = 0;
@@ -38,11 +34,6 @@ std::string HostName() {
 std::string HostPort(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
                                              : fmt::format("[{}]:{}", host, port);
-}
-
-// What a peer says when it cannot reach another process, or finds its successor there.
-bool IsUnreachable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsAborted(status);
 }
 
 uint64_t InlineBytes(const Command& command) {
@@ -108,7 +99,6 @@ void ControllerShell::Tick() {
     if (!*alive) return;
     hub_->Tick();
     const auto now = Clock::now();
-    ReleaseHeld(now);
     cluster_->Tick(std::chrono::duration_cast<milliseconds>(now - started_).count());
     WatchIslands();
     Tick();
@@ -135,7 +125,7 @@ void ControllerShell::WatchIslands() {
                  FormatDuration(options_.island_timeout));
     cluster_->IslandGivenUp(
         island.id,
-        Error(absl::StatusCode::kUnavailable, "{} did not come back within {}{}{}", island.name,
+        Error(absl::StatusCode::kUnavailable, "it did not come back within {}{}{}",
               FormatDuration(options_.island_timeout), last_error.empty() ? "" : ": ", last_error));
   }
   if (up == islands_up_) return;
@@ -156,45 +146,12 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 }
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
-  held_reports_.erase(executor);
   cluster_->ExecutorLost(executor, cause);
-  ReleaseHeld(Clock::time_point::max());
   WatchIslands();
 }
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
-  const auto held = held_reports_.find(executor);
-  const bool unreachable =
-      std::any_of(report.failures.begin(), report.failures.end(),
-                  [](const Report::Failure& f) { return IsUnreachable(f.status); });
-  if (held == held_reports_.end() && !unreachable) {
-    return cluster_->OnReport(executor, incarnation, std::move(report));
-  }
-  HeldReports& queue = held_reports_[executor];
-  if (queue.reports.empty()) queue.due = Clock::now() + kCauseWait;
-  queue.reports.push_back({incarnation, std::move(report)});
-}
-
-void ControllerShell::ReleaseHeld(Clock::time_point due_until) {
-  std::map<ExecutorId, HeldReports> reports;
-  for (auto it = held_reports_.begin(); it != held_reports_.end();) {
-    if (it->second.due <= due_until) {
-      reports.insert(held_reports_.extract(it++));
-    } else {
-      ++it;
-    }
-  }
-  for (auto& [executor, queue] : reports) {
-    for (HeldReport& held : queue.reports)
-      cluster_->OnReport(executor, held.incarnation, std::move(held.report));
-  }
-  std::vector<HeldPull> pulls;
-  const auto due =
-      std::stable_partition(held_pulls_.begin(), held_pulls_.end(),
-                            [&](const HeldPull& pull) { return pull.due > due_until; });
-  pulls.assign(std::make_move_iterator(due), std::make_move_iterator(held_pulls_.end()));
-  held_pulls_.erase(due, held_pulls_.end());
-  for (HeldPull& pull : pulls) cluster_->FetchArrived(pull.transfer, pull.error);
+  cluster_->OnReport(executor, incarnation, std::move(report));
 }
 
 // ---- ClusterActions ----
@@ -228,10 +185,10 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   ++executor_fetches_[executor];
   const ExecutorSpec* const spec = hub_->Spec(executor);
   if (spec == nullptr || !hub_->Connected(executor)) {
-    // Its loss is on its way to the core, with the cause.
-    held_pulls_.push_back({transfer,
-                           Error(absl::StatusCode::kUnavailable, "the executor is not connected"),
-                           Clock::now() + kCauseWait});
+    // Its loss is on its way to the core, with the cause; the core waits for that.
+    loop_.Post("pull from a lost executor", [this, alive = alive_, transfer] {
+      if (*alive) cluster_->FetchArrived(transfer, absl::UnavailableError("it is not connected"));
+    });
     return;
   }
   PullRequest request;
@@ -240,11 +197,8 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
                     [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
                       if (!*alive) return;
-                      if (blob.ok())
-                        return cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
-                      if (!IsUnreachable(blob.status()))
-                        return cluster_->FetchArrived(transfer, blob.status());
-                      held_pulls_.push_back({transfer, blob.status(), Clock::now() + kCauseWait});
+                      if (!blob.ok()) return cluster_->FetchArrived(transfer, blob.status());
+                      cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
                     });
 }
 

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -96,24 +95,6 @@ class ControllerShell final : public ClusterActions,
   void WatchIslands();
   void Serve(PullRequest request, DataPlane::Answer answer);
 
-  // When a process dies, others may report "cannot reach it" before its own death is known with its
-  // cause. Such failures are held back, in order, until a loss was declared or kCauseWait has
-  // passed.
-  struct HeldReport {
-    Incarnation incarnation;
-    Report report;
-  };
-  struct HeldPull {
-    TransferId transfer;
-    absl::Status error;
-    Clock::time_point due;
-  };
-  struct HeldReports {
-    Clock::time_point due;
-    std::deque<HeldReport> reports;
-  };
-  void ReleaseHeld(Clock::time_point due_until);
-
   EventLoop& loop_;
   const ControllerOptions options_;
   const Incarnation incarnation_;
@@ -132,8 +113,6 @@ class ControllerShell final : public ClusterActions,
   std::function<void(size_t)> on_islands_;
 
   std::map<TransferId, std::vector<BytesRef>> uploads_;
-  std::map<ExecutorId, HeldReports> held_reports_;
-  std::vector<HeldPull> held_pulls_;
   std::map<IslandId, Clock::time_point> down_since_;
   std::set<IslandId> given_up_;
   size_t islands_up_ = 0;

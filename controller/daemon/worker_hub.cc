@@ -26,18 +26,16 @@ std::string LineText(const std::string& line) {
   return fmt::format("{}: {}", json.value("level", "info"), json["msg"].get<std::string>());
 }
 
-// What the supervisor says of an executor's end, with the end of its log unless it ended well.
-std::string Account(const v1::ExecutorDied& died) {
-  std::string what = died.cause().empty() ? "it ended" : died.cause();
-  if (died.signal() == 0 && died.exit_code() == 0) return what;
+// The end of the log of an executor that did not end well, to follow the cause in a message.
+std::string LogText(const v1::ExecutorDied& died) {
+  if (died.signal() == 0 && died.exit_code() == 0) return {};
   std::deque<std::string> lines;
   for (const std::string& line : died.last_lines()) {
     if (std::string text = LineText(line); !text.empty()) lines.push_back(std::move(text));
     if (lines.size() > kMaxLogLines) lines.pop_front();
   }
-  if (!lines.empty()) what += "; the last lines of its log:";
-  for (const std::string& line : lines) what += "\n  " + line;
-  return what;
+  if (lines.empty()) return {};
+  return fmt::format("; the last lines of its log:\n  {}", fmt::join(lines, "\n  "));
 }
 
 double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
@@ -362,25 +360,27 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
 }
 
 void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
-  const std::string what = Account(died);
+  const std::string how = died.cause().empty() ? "it ended" : died.cause();
   Executor* const executor = FindExecutor(peer.worker);
   if (executor == nullptr || executor->state == Executor::State::kLost ||
       executor->spec.incarnation.value != died.incarnation()) {
-    spdlog::warn("executor of worker {} ended: {}", peer.worker, what);
+    spdlog::warn("executor of worker {} ended: {}{}", peer.worker, how, LogText(died));
     return;
   }
   if (const auto it = peers_.find(executor->peer); it != peers_.end()) Finish(*it->second);
-  DeclareLost(*executor, what);
+  DeclareLost(*executor, how, LogText(died));
 }
 
-void WorkerHub::DeclareLost(Executor& executor, const std::string& what) {
+void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log) {
   executor.state = Executor::State::kLost;
   executor.batch.Clear();
   executor.batch_bytes = 0;
-  const absl::Status cause = Error(
-      absl::StatusCode::kDataLoss, "the executor of worker {} ({}, host {}, pid {}) was lost: {}",
-      executor.spec.worker, executor.spec.island, executor.host, executor.pid, what);
-  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn, "{}", Text(cause));
+  // The core says which executor; here is how.
+  const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
+                                   executor.host, executor.pid, log);
+  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
+              "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
+              executor.spec.island, Text(cause));
   events_->OnExecutorLost(executor.id, cause);
 }
 

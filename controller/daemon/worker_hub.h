@@ -30,7 +30,7 @@ class WorkerHubEvents {
   virtual ~WorkerHubEvents() = default;
   // An executor asks to be registered; an error refuses it.
   virtual absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) = 0;
-  // DATA_LOSS: the text names worker, island, host, what happened and the last lines of its log.
+  // DATA_LOSS: how it was lost, its host and process, and the last lines of its log.
   virtual void OnExecutorLost(ExecutorId executor, const absl::Status& cause) = 0;
   virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
 };
@@ -109,7 +109,7 @@ class WorkerHub {
   void ExecutorLinkEnded(Peer& peer, const std::string& how);
   void SupervisorEnded(Peer& peer);
   // Tells the owner, once per incarnation.
-  void DeclareLost(Executor& executor, const std::string& what);
+  void DeclareLost(Executor& executor, const std::string& how, const std::string& log = {});
   void Flush(Executor& executor);
   Executor* FindExecutor(const std::string& worker);
 

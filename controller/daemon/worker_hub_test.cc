@@ -238,9 +238,8 @@ TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {
   Died(*supervisor, 11, "killed by signal 9");
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_EQ(lost_[0].second,
-            "the executor of worker w0 (island0, host h, pid 100) was lost: killed by signal 9; "
-            "the last lines of its "
-            "log:\n  a log line\n  error: out of \"luck\"");
+            "killed by signal 9 (host h, pid 100); the last lines of its log:\n"
+            "  a log line\n  error: out of \"luck\"");
   Advance(milliseconds(3000));
   EXPECT_THAT(lost_, SizeIs(1));
 }

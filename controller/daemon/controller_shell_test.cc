@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shell with the real core, real links and real data planes on loopback, and executors played
+// by the test.
+#include "controller/daemon/controller_shell.h"
+
+#include <deque>
+#include <map>
+#include <optional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kFloats = 64 << 10;  // of an array too large for inline uploads and results
+
+std::shared_ptr<Blob> Pattern(int64_t bytes) {
+  auto blob = Blob::Make(static_cast<size_t>(bytes));
+  for (int64_t i = 0; i < bytes; ++i) blob->data()[i] = static_cast<char>(i * 7);
+  return blob;
+}
+
+class ControllerShellTest : public ::testing::Test {
+ protected:
+  // An executor as the controller sees it: keeps what it receives, and serves one blob.
+  struct FakeExecutor {
+    std::string worker;
+    uint64_t incarnation = 0;
+    std::unique_ptr<DataPlane> plane;
+    std::unique_ptr<Link> link;
+    std::optional<v1::Registered> registered;
+    std::deque<Command> commands;
+    std::shared_ptr<Blob> serves;
+    uint64_t finished = 0;
+    bool closed = false;
+  };
+
+  void Start(ControllerOptions options = {}) {
+    auto shell = ControllerShell::Start(loop_, options);
+    ASSERT_TRUE(shell.ok()) << shell.status();
+    shell_ = *std::move(shell);
+    shell_->set_answers(
+        {.watched = [this](SessionId, uint64_t token,
+                           absl::Status status) { watched_[token] = std::move(status); },
+         .fetched = [this](
+                        SessionId, uint64_t token,
+                        absl::StatusOr<BytesRef> bytes) { fetched_[token] = std::move(bytes); }});
+  }
+
+  // Turns the loop until `condition`; fails after 20 s.
+  template <typename Condition>
+  ::testing::AssertionResult Until(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end)
+        return ::testing::AssertionFailure() << "waited 20 s in vain";
+      loop_.PostAfter(milliseconds(1), "stop", [this] { loop_.Stop(); });
+      loop_.Run();
+    }
+    return ::testing::AssertionSuccess();
+  }
+
+  std::unique_ptr<Link> Connect() {
+    std::unique_ptr<Link> link;
+    ConnectTcp(loop_, fmt::format("127.0.0.1:{}", shell_->link_port()), milliseconds(5000),
+               [&](absl::StatusOr<std::unique_ptr<Link>> result) {
+                 ASSERT_TRUE(result.ok()) << result.status();
+                 link = *std::move(result);
+                 link->on_frame = [](Frame) {};
+                 link->on_closed = [](absl::Status) {};
+               });
+    EXPECT_TRUE(Until([&] { return link != nullptr; }));
+    return link;
+  }
+
+  std::unique_ptr<FakeExecutor> AddExecutor(const std::string& worker, const std::string& island,
+                                            uint64_t incarnation) {
+    auto executor = std::make_unique<FakeExecutor>();
+    FakeExecutor& e = *executor;
+    e.worker = worker;
+    e.incarnation = incarnation;
+    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", Incarnation(incarnation),
+                                  [&e](PullRequest, DataPlane::Answer answer) {
+                                    if (e.serves != nullptr)
+                                      answer(DataView{e.serves->view(), e.serves});
+                                  });
+    EXPECT_TRUE(plane.ok());
+    e.plane = *std::move(plane);
+    e.link = Connect();
+    e.link->on_closed = [&e](absl::Status) { e.closed = true; };
+    e.link->on_frame = [&e](Frame frame) {
+      v1::FromController message;
+      ASSERT_TRUE(UnpackFrame(frame, &message).ok());
+      if (message.has_registered()) e.registered = message.registered();
+      for (v1::Command& command : *message.mutable_commands()->mutable_commands()) {
+        auto parsed = CommandFromProto(command);
+        ASSERT_TRUE(parsed.ok()) << parsed.status();
+        e.commands.push_back(*std::move(parsed));
+      }
+    };
+    v1::ToController message;
+    auto* const registration = message.mutable_register_executor();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_host("h");
+    registration->set_pid(100);
+    ExecutorSpec spec;
+    spec.worker = worker;
+    spec.island = island;
+    spec.incarnation = Incarnation(incarnation);
+    spec.runtime = "fake";
+    spec.platform_name = "cpu";
+    spec.memory_kinds = {"device"};
+    spec.num_devices = 1;
+    spec.data_endpoint = e.plane->endpoint();
+    ToProto(spec, registration->mutable_spec());
+    e.link->Send(PackFrame(message));
+    EXPECT_TRUE(Until([&] { return e.registered.has_value(); }));
+    return executor;
+  }
+
+  std::unique_ptr<Link> AddSupervisor(const std::string& worker, const std::string& island) {
+    auto link = Connect();
+    v1::ToController message;
+    auto* const registration = message.mutable_register_worker();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_worker(worker);
+    registration->set_island(island);
+    registration->set_host("h");
+    registration->set_pid(99);
+    link->Send(PackFrame(message));
+    EXPECT_TRUE(Until([&] { return shell_->Snapshot().supervisors.contains(worker); }));
+    return link;
+  }
+
+  // The next command of that kind, past others.
+  template <typename Kind>
+  Kind Await(FakeExecutor& executor) {
+    Kind out;
+    EXPECT_TRUE(Until([&] {
+      while (!executor.commands.empty()) {
+        Command command = std::move(executor.commands.front());
+        executor.commands.pop_front();
+        if (auto* const found = std::get_if<Kind>(&command)) {
+          out = std::move(*found);
+          return true;
+        }
+      }
+      return false;
+    }));
+    return out;
+  }
+
+  void Finish(FakeExecutor& executor, uint64_t seq, absl::Status status = absl::OkStatus()) {
+    Report report;
+    executor.finished = std::max(executor.finished, seq);
+    report.finished_through = executor.finished;
+    if (!status.ok()) report.failures.push_back({seq, std::move(status)});
+    v1::ToController message;
+    ToProto(report, Incarnation(executor.incarnation), message.mutable_report());
+    executor.link->Send(PackFrame(message));
+  }
+
+  // An array of kFloats on the session's device `device`, of bytes given at once.
+  uint64_t Put(SessionId session, int device, std::shared_ptr<Blob> bytes) {
+    const ArraySpec spec{DType::kF32, Shape{{static_cast<int64_t>(bytes->size()) / 4}},
+                         Sharding::SingleDevice(device)};
+    const auto put = shell_->cluster().Put(session, 0, spec, {0});
+    EXPECT_TRUE(put.ok()) << put.status();
+    shell_->cluster().ProvideUpload(put->upload, 0, BytesRef(std::move(bytes)));
+    return put->handle;
+  }
+
+  // The same, received by the executor.
+  uint64_t PutAndReceive(SessionId session, int device, FakeExecutor& executor) {
+    const uint64_t handle = Put(session, device, Pattern(kFloats * 4));
+    Finish(executor, Await<PrepareReceive>(executor).seq);
+    shell_->cluster().Watch(session, 1000 + handle, {handle});
+    EXPECT_TRUE(Until([&] { return watched_.contains(1000 + handle); }));
+    EXPECT_TRUE(watched_[1000 + handle].ok()) << watched_[1000 + handle];
+    return handle;
+  }
+
+  EventLoop loop_;
+  std::unique_ptr<ControllerShell> shell_;
+  std::map<uint64_t, absl::Status> watched_;
+  std::map<uint64_t, absl::StatusOr<BytesRef>> fetched_;
+};
+
+TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
+  Start();
+  const auto executor = AddExecutor("w0", "island0", 11);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  const auto bytes = Pattern(kFloats * 4);
+  Put(session, 0, bytes);
+  const auto receive = Await<PrepareReceive>(*executor);
+  ASSERT_EQ(receive.sources.size(), 1);
+  ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kController);
+
+  const std::string endpoint = "127.0.0.1" + executor->registered->data_endpoint();
+  const Incarnation controller(executor->registered->controller_incarnation());
+  const auto pull = [&] {
+    std::optional<absl::StatusOr<std::shared_ptr<Blob>>> result;
+    PullRequest request;
+    request.transfer = receive.transfer;
+    request.index = receive.sources[0].index;
+    executor->plane->Pull(
+        endpoint, controller, request, kFloats * 4,
+        [&](absl::StatusOr<std::shared_ptr<Blob>> blob) { result = std::move(blob); });
+    EXPECT_TRUE(Until([&] { return result.has_value(); }));
+    return *std::move(result);
+  };
+  const auto blob = pull();
+  ASSERT_TRUE(blob.ok()) << blob.status();
+  EXPECT_EQ((*blob)->view(), bytes->view());
+  EXPECT_TRUE(Until([&] { return shell_->Snapshot().uploaded_bytes == kFloats * 4; }));
+
+  Finish(*executor, receive.seq);
+  EXPECT_TRUE(Until([&] { return shell_->Snapshot().counts.nodes == 0; }));
+  EXPECT_EQ(pull().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
+  Start();
+  const auto executor = AddExecutor("w0", "island0", 11);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  Put(session, 0, Pattern(64));
+  const auto receive = Await<PrepareReceive>(*executor);
+  ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kInline);
+  EXPECT_EQ(receive.sources[0].bytes->view(), Pattern(64)->view());
+  EXPECT_EQ(shell_->Snapshot().uploaded_bytes, 64);
+}
+
+TEST_F(ControllerShellTest, PullsFetchesFromTheExecutor) {
+  Start();
+  const auto executor = AddExecutor("w0", "island0", 11);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  const uint64_t array = PutAndReceive(session, 0, *executor);
+  executor->serves = Pattern(kFloats * 4);
+  shell_->cluster().Fetch(session, 7, array);
+  ASSERT_TRUE(Until([&] { return fetched_.contains(7); }));
+  ASSERT_TRUE(fetched_[7].ok()) << fetched_[7].status();
+  EXPECT_EQ((*fetched_[7])->view(), executor->serves->view());
+  const ControllerSnapshot snapshot = shell_->Snapshot();
+  EXPECT_EQ(snapshot.fetched_bytes, kFloats * 4);
+  EXPECT_EQ(snapshot.executor_fetches.at(ExecutorId(1)), 1);
+  EXPECT_EQ(snapshot.counts.executor_fetches, 1);
+}
+
+TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCannotBeReached) {
+  Start();
+  const auto supervisor = AddSupervisor("w0", "island0");
+  auto executor = AddExecutor("w0", "island0", 11);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  const uint64_t array = PutAndReceive(session, 0, *executor);
+  executor->plane.reset();  // its data port is gone at once; the news of its death is not here yet
+  shell_->cluster().Fetch(session, 7, array);
+  Await<PrepareSend>(*executor);
+  const auto asked = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Until([&] { return std::chrono::steady_clock::now() > asked + milliseconds(100); }));
+  EXPECT_FALSE(fetched_.contains(7));
+  v1::ToController message;
+  message.mutable_executor_died()->set_incarnation(11);
+  message.mutable_executor_died()->set_signal(9);
+  message.mutable_executor_died()->set_cause("killed by SIGKILL");
+  supervisor->Send(PackFrame(message));
+  ASSERT_TRUE(Until([&] { return fetched_.contains(7); }));
+  EXPECT_EQ(fetched_[7].status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Text(fetched_[7].status()), HasSubstr("killed by SIGKILL"));
+}
+
+TEST_F(ControllerShellTest, APeerThatCannotReachADyingExecutorDoesNotHideTheCause) {
+  Start();
+  const auto supervisor = AddSupervisor("w0", "island0");
+  const auto source = AddExecutor("w0", "island0", 11);
+  const auto peer = AddExecutor("w1", "island1", 21);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  const uint64_t array = PutAndReceive(session, 0, *source);
+  const auto copy = shell_->cluster().Copy(session, {array}, std::vector<int32_t>{1}, std::nullopt,
+                                           CopySemantics::kAlwaysCopy, {0});
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  const auto receive = Await<PrepareReceive>(*peer);
+  ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kPeer);
+  shell_->cluster().Watch(session, 8, {copy->front()});
+  Finish(*peer, receive.seq, absl::UnavailableError("peer went away"));
+  const auto reported = std::chrono::steady_clock::now();
+  EXPECT_TRUE(
+      Until([&] { return std::chrono::steady_clock::now() > reported + milliseconds(100); }));
+  EXPECT_FALSE(watched_.contains(8));
+  v1::ToController message;
+  message.mutable_executor_died()->set_incarnation(11);
+  message.mutable_executor_died()->set_cause("killed by SIGKILL");
+  supervisor->Send(PackFrame(message));
+  ASSERT_TRUE(Until([&] { return watched_.contains(8); }));
+  EXPECT_THAT(Text(watched_[8]), HasSubstr("killed by SIGKILL"));
+}
+
+TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
+  ControllerOptions options;
+  options.island_timeout = milliseconds(300);
+  Start(options);
+  auto executor = AddExecutor("w0", "island0", 11);
+  const auto other = AddExecutor("w1", "island1", 21);
+  std::vector<size_t> up;
+  shell_->set_on_islands([&](size_t islands) { up.push_back(islands); });
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  executor->link.reset();
+  EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
+  const uint64_t array = Put(session, 0, Pattern(64));  // waits for the island
+  shell_->cluster().Watch(session, 9, {array});
+  ASSERT_TRUE(Until([&] { return watched_.contains(9); }));
+  EXPECT_EQ(watched_[9].code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(watched_[9]),
+              AllOf(HasSubstr("island0"), HasSubstr("did not come back within 300ms"),
+                    HasSubstr("its process ended")));
+  // It may come back all the same, and be given up once more.
+  executor = AddExecutor("w0", "island0", 12);
+  EXPECT_TRUE(Until([&] { return shell_->islands_up() == 2; }));
+  EXPECT_THAT(up, ElementsAre(1, 2));
+  executor->link.reset();
+  EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
+  shell_->cluster().Watch(session, 10, {Put(session, 0, Pattern(64))});
+  EXPECT_TRUE(Until([&] { return watched_.contains(10); }));
+}
+
+TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
+  Start();
+  const auto executor = AddExecutor("w0", "island0", 11);
+  std::vector<absl::Status> results;
+  const auto done = [&](absl::StatusOr<CompiledCode> result) {
+    results.push_back(result.status());
+  };
+  shell_->Compile(shell_->cluster().Islands()[0].id, "program", {}, done);
+  shell_->Compile(IslandId(99), "program", {}, done);
+  ASSERT_TRUE(Until([&] { return results.size() == 2; }));
+  EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(results[1].code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ControllerShellTest, NamesFlagAndPortThatAreTaken) {
+  Start();
+  EventLoop other;
+  ControllerOptions options;
+  options.link_port = shell_->link_port();
+  auto status = ControllerShell::Start(other, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Text(status), HasSubstr(fmt::format("--link-port={}", shell_->link_port())));
+  options.link_port = 0;
+  options.data_port = shell_->data_port();
+  status = ControllerShell::Start(other, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Text(status), HasSubstr(fmt::format("--data-port={}", shell_->data_port())));
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/grpc_server.h"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Calls `method` with one message of these bytes; the bytes of the first answer.
+absl::StatusOr<std::string> Call(int port, const std::string& method, const std::string& request) {
+  const auto channel =
+      grpc::CreateChannel(fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials());
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  grpc::CompletionQueue queue;
+  void* tag = nullptr;
+  bool ok = false;
+  auto call = stub.PrepareCall(&context, method, &queue);
+  const auto step = [&] { return queue.Next(&tag, &ok) && ok; };
+  call->StartCall(nullptr);
+  step();
+  const grpc::Slice slice(request);
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  step();
+  call->WritesDone(nullptr);
+  step();
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  const bool answered = step();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  step();
+  if (!answered || !status.ok()) {
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  }
+  grpc::Slice out;
+  answer.DumpToSingleSlice(&out);
+  return std::string(reinterpret_cast<const char*>(out.begin()), out.size());
+}
+
+TEST(GrpcServerTest, TellsItsHealth) {
+  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto health = [&] { return *Call((*server)->port(), "/grpc.health.v1.Health/Check", ""); };
+  (*server)->SetServing(false);
+  EXPECT_EQ(health(), "\x08\x02");  // status: NOT_SERVING
+  (*server)->SetServing(true);
+  EXPECT_EQ(health(), "\x08\x01");  // status: SERVING
+  (*server)->Shutdown(std::chrono::milliseconds(100));
+}
+
+TEST(GrpcServerTest, ListsItsServicesByReflection) {
+  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  // list_services = 7
+  const auto answer =
+      Call((*server)->port(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+           "\x3a\x01*");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_THAT(*answer, HasSubstr("grpc.health.v1.Health"));
+  (*server)->Shutdown(std::chrono::milliseconds(100));
+}
+
+TEST(GrpcServerTest, ASecondServerOnAPortIsRefused) {
+  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto second = GrpcServer::Start("127.0.0.1", (*server)->port(), {});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Text(second.status()), fmt::format("port {} is taken", (*server)->port()));
+  EXPECT_FALSE(GrpcServer::Start("no-address", 0, {}).ok());
+  (*server)->Shutdown(std::chrono::milliseconds(100));
+}
+
+}  // namespace
+}  // namespace fairway
