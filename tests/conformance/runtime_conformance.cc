@@ -290,5 +290,46 @@ TEST_P(RuntimeConformance, LateInputsInParallelThreads) {
   EXPECT_EQ(sums, (Floats{kRounds, kRounds, kRounds, kRounds}));
 }
 
+TEST_P(RuntimeConformance, GangsBesideProgramsOfOneDevice) {
+  auto add = Load(Program::kDonatingAdd, test::Portable());
+  auto psum = Load(Program::kPsum, test::Spmd(kDevices));
+  constexpr int kAdds = 1000, kGangs = 200;
+  Floats sums(kDevices, 0);
+  std::vector<std::thread> threads;
+  for (int device = 0; device < kDevices; ++device) {
+    threads.emplace_back([&, device] {
+      auto one = Put({1, 1, 1, 1}, device);
+      auto x = Put({0, 0, 0, 0}, device);
+      for (int i = 0; i < kAdds; ++i) {
+        LaunchRequest request;
+        request.executable = add.get();
+        request.devices = {device};
+        request.inputs = {{x.get(), one.get()}};
+        request.launch_id = 1;
+        auto result = runtime().Launch(request, [](absl::Status) {});
+        if (!result.ok()) return;
+        x = std::move(result->outputs[0][0]);
+      }
+      sums[device] = Read(*x).value_or(Floats{-1})[0];
+    });
+  }
+  std::vector<std::unique_ptr<DeviceBuffer>> shards;
+  std::vector<std::vector<DeviceBuffer*>> inputs;
+  for (int d : kAll) {
+    shards.push_back(Put({static_cast<float>(1 << d)}, d));
+    inputs.push_back({shards.back().get()});
+  }
+  int right = 0;
+  for (int i = 0; i < kGangs; ++i) {
+    auto result = test::Run(runtime(), Request(psum.get(), inputs, kAll));
+    if (!result.ok()) break;
+    for (auto& outputs : result->outputs)
+      right += Read(*outputs[0]).value_or(Floats{0}) == Floats{15};
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, kGangs * kDevices);
+  EXPECT_EQ(sums, Floats(kDevices, kAdds));
+}
+
 }  // namespace
 }  // namespace fairway::conformance

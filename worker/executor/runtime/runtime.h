@@ -21,11 +21,11 @@
 namespace fairway {
 
 struct RuntimeInfo {
-  std::string name;              // "pjrt" or "fake"
-  std::string platform_name;     // "cpu", "cuda": decides JAX's lowering rules
-  std::string platform_version;  // text of the plugin
-  int num_devices = 0;           // exposed to sessions; local ordinals 0 .. num_devices-1
-  std::string device_kind;       // "cpu"
+  std::string name;                       // "pjrt" or "fake"
+  std::string platform_name;              // "cpu", "cuda": decides JAX's lowering rules
+  std::string platform_version;           // text of the plugin
+  int num_devices = 0;                    // exposed to sessions; local ordinals 0 .. num_devices-1
+  std::string device_kind;                // "cpu"
   std::vector<std::string> memory_kinds;  // the first is the default
   ArrivalRule gang_inputs = ArrivalRule::kReady;
   bool has_compiler = false;
@@ -33,17 +33,19 @@ struct RuntimeInfo {
   std::string stablehlo_minimum;
 };
 
-// Bytes of one shard on one device; possibly still being computed. Destroying it while work that reads
-// it is in flight is allowed. Thread-safe.
+// Bytes of one shard on one device; possibly still being computed. Destroying it while work that
+// reads it is in flight is allowed. Thread-safe.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
-  // Calls `done` once, on any thread and perhaps before it returns: when the bytes are there, or with the
-  // error of whatever should have made them. `done` must not block and must not call the runtime.
+  // Calls `done` once, on any thread and perhaps before it returns: when the bytes are there, or
+  // with the error of whatever should have made them. `done` must not block and must not call the
+  // runtime.
   virtual void OnReady(absl::AnyInvocable<void(absl::Status)> done) = 0;
 };
 
-// Compiled code, loaded for the runtime's devices. Thread-safe. Destroying it with launches in flight is allowed.
+// Compiled code, loaded for the runtime's devices. Thread-safe. Destroying it with launches in
+// flight is allowed.
 class LoadedExecutable {
  public:
   virtual ~LoadedExecutable() = default;
@@ -55,8 +57,9 @@ struct LaunchRequest {
   std::vector<int> devices;
   // inputs[d][a]: argument `a` on devices[d]. A buffer may be listed for several arguments.
   std::vector<std::vector<DeviceBuffer*>> inputs;
-  // Arguments that must survive although the executable would take them over (it aliases them to outputs).
-  // All others that it aliases are consumed: their DeviceBuffers stay valid objects but hold no bytes.
+  // Arguments that must survive although the executable would take them over (it aliases them to
+  // outputs). All others that it aliases are consumed: their DeviceBuffers stay valid objects but
+  // hold no bytes.
   std::vector<int> non_donatable;
   // Place in the island's order, >= 1. The pjrt runtime passes 1 + (launch_id mod (2^31 - 1)).
   uint64_t launch_id = 0;
@@ -79,34 +82,38 @@ class Runtime {
 
   virtual const RuntimeInfo& info() const = 0;
 
-  // Loads serialized code (the `executable` of a compiler's answer, already verified against its checksum).
-  // `devices`: local ordinals that replace the assignment compiled in; empty keeps it.
+  // Loads serialized code (the `executable` of a compiler's answer, already verified against its
+  // checksum). `devices`: local ordinals that replace the assignment compiled in; empty keeps it.
   // Blocks (0.1 to 100 ms). INVALID_ARGUMENT: not code for this runtime, or devices that it lacks.
-  virtual absl::StatusOr<std::shared_ptr<LoadedExecutable>> Load(std::string_view code,
-                                                                 const std::vector<int>& devices) = 0;
+  virtual absl::StatusOr<std::shared_ptr<LoadedExecutable>> Load(
+      std::string_view code, const std::vector<int>& devices) = 0;
 
-  // Makes a buffer of `bytes` on local device `device`. Takes the block over: on CPU the buffer aliases it
-  // (blocks are 64-byte aligned) and a donating program may write into it; elsewhere it is copied.
-  // INVALID_ARGUMENT: no such device or memory, or the size is not that of dtype[shape].
-  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(std::shared_ptr<Blob> bytes, DType dtype,
-                                                                 const Shape& shape, int device,
+  // Makes a buffer of `bytes` on local device `device`. Takes the block over: on CPU the buffer
+  // aliases it (blocks are 64-byte aligned) and a donating program may write into it; elsewhere it
+  // is copied. INVALID_ARGUMENT: no such device or memory, or the size is not that of dtype[shape].
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(std::shared_ptr<Blob> bytes,
+                                                                 DType dtype, const Shape& shape,
+                                                                 int device,
                                                                  std::string_view memory_kind) = 0;
 
-  // Gives the bytes of `buffer`, once they are computed, to `done`: on any thread, perhaps before it returns.
-  // No copy on CPU when the device layout is dense. FAILED_PRECONDITION: donated; else the producer's error.
+  // Gives the bytes of `buffer`, once they are computed, to `done`: on any thread, perhaps before
+  // it returns. No copy on CPU when the device layout is dense. FAILED_PRECONDITION: donated; else
+  // the producer's error.
   virtual void Read(DeviceBuffer& buffer,
                     absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) = 0;
 
-  // A new buffer with the bytes of `buffer` on `device` (may be the same device; always a real copy).
-  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(DeviceBuffer& buffer, int device,
-                                                                     std::string_view memory_kind) = 0;
+  // A new buffer with the bytes of `buffer` on `device` (may be the same device; always a real
+  // copy).
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(
+      DeviceBuffer& buffer, int device, std::string_view memory_kind) = 0;
 
-  // Starts one execution on all of request.devices and returns its outputs, not yet computed. `done` is called
-  // once, on any thread, perhaps before Launch returns: OK when every device has finished, else the error of the lowest device in request order.
-  // Several devices (a gang): the caller serialises such calls in launch-id order from one thread, with all inputs
-  // ready. One device: calls for different devices may overlap; a cheap program runs inside the call.
-  // On a non-OK return `done` is not called and nothing ran.
-  // INVALID_ARGUMENT: argument count, a missing or donated buffer, dtype or shape unlike the executable's.
+  // Starts one execution on all of request.devices and returns its outputs, not yet computed.
+  // `done` is called once, on any thread, perhaps before Launch returns: OK when every device has
+  // finished, else the error of the lowest device in request order. Several devices (a gang): the
+  // caller serialises such calls in launch-id order from one thread, with all inputs ready. One
+  // device: calls for different devices may overlap; a cheap program runs inside the call. On a
+  // non-OK return `done` is not called and nothing ran. INVALID_ARGUMENT: argument count, a missing
+  // or donated buffer, dtype or shape unlike the executable's.
   virtual absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                               absl::AnyInvocable<void(absl::Status)> done) = 0;
 };
