@@ -23,12 +23,13 @@ std::shared_ptr<DeviceBuffer> BufferTable::Find(ShardRef ref) const {
   return it == entries_.end() ? nullptr : it->second.buffer;
 }
 
-void BufferTable::Drop(ShardRef ref) {
+BufferTable::Dropped BufferTable::Drop(ShardRef ref) {
   const auto it = entries_.find(ref);
-  if (it == entries_.end()) return;
-  const Entry& entry = it->second;
-  if (static_cast<size_t>(entry.device) < bytes_.size()) bytes_[entry.device] -= entry.bytes;
+  if (it == entries_.end()) return {};
+  Entry entry = std::move(it->second);
   entries_.erase(it);
+  if (static_cast<size_t>(entry.device) < bytes_.size()) bytes_[entry.device] -= entry.bytes;
+  return {std::move(entry.buffer), entry.bytes};
 }
 
 }  // namespace fairway

@@ -25,8 +25,13 @@ class BufferTable {
   bool Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer);
   // nullptr: unknown, or not here yet.
   std::shared_ptr<DeviceBuffer> Find(ShardRef ref) const;
-  // Unknown shards are ignored.
-  void Drop(ShardRef ref);
+  // Its buffer and bytes; nothing for unknown shards. Destroying a large buffer takes long: not for
+  // the loop.
+  struct Dropped {
+    std::shared_ptr<DeviceBuffer> buffer;
+    int64_t bytes = 0;
+  };
+  Dropped Drop(ShardRef ref);
 
   size_t size() const { return entries_.size(); }
   // Per device.

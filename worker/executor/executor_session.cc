@@ -13,6 +13,8 @@ namespace {
 
 // Smaller blocks are handed to the runtime in the loop, larger ones by the blocking pool.
 constexpr int64_t kPlaceInLoop = 256 << 10;
+// Larger buffers are destroyed by the blocking pool.
+constexpr int64_t kDropInLoop = 1 << 20;
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
 
@@ -117,7 +119,15 @@ void ExecutorSession::ReportWanted() {
 }
 
 void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
-  for (const ShardRef ref : shards) buffers_.Drop(ref);
+  std::vector<std::shared_ptr<DeviceBuffer>> large;
+  for (const ShardRef ref : shards) {
+    auto dropped = buffers_.Drop(ref);
+    if (dropped.bytes >= kDropInLoop && dropped.buffer != nullptr)
+      large.push_back(std::move(dropped.buffer));
+  }
+  // Giving 64 MiB back to the system takes 20 ms and more.
+  if (!large.empty())
+    context_.blocking->Run([large = std::move(large)]() mutable { large.clear(); });
 }
 
 // ---- Code ----
