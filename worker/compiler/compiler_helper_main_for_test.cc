@@ -3,10 +3,13 @@
 // misbehaves.
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "worker/compiler/checksum.h"
+#include "worker/compiler/compiler_process.h"
 #include "worker/compiler/run_compiler_process.h"
 
 namespace fairway {
@@ -30,7 +33,20 @@ class UnrulyCompiler final : public Compiler {
 }  // namespace
 }  // namespace fairway
 
+// A supervisor with a helper that hangs; tells the helper's process id and waits to be killed.
+int Supervise(const char* self) {
+  fairway::CompilerProcess::Options options;
+  options.argv = {self, "unruly"};
+  auto process = fairway::CompilerProcess::Start(std::move(options));
+  if (!process.ok()) return 1;
+  (*process)->Compile("hang", {}, std::chrono::milliseconds(0), [](auto) {});
+  std::printf("%d\n", (*process)->pid());
+  std::fflush(stdout);
+  while (true) pause();
+}
+
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "supervise") == 0) return Supervise(argv[0]);
   if (argc == 2 && std::strcmp(argv[1], "unruly") == 0) {
     fairway::UnrulyCompiler compiler;
     return fairway::ServeCompiler(fairway::kCompileLinkFd, fairway::kCompileLinkFd, &compiler);

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/compiler_process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
 
 #include "worker/compiler/checksum.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
@@ -126,6 +133,39 @@ TEST(CompilerProcessTest, DestructionCancelsAndLeavesNoChild) {
   EXPECT_EQ(hanging.Get().status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(queued.Get().status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(kill(pid, 0), -1);
+}
+
+// Gone, or dead and not yet waited for by whoever adopted it.
+bool IsDead(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(stat, line)) return true;
+  const size_t name_end = line.rfind(')');
+  return line.substr(name_end + 2, 1) == "Z";
+}
+
+TEST(CompilerProcessTest, AHelperEndsWithItsSupervisorEvenWhileCompiling) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  std::string program = FAIRWAY_TEST_HELPER, argument = "supervise";
+  char* argv[] = {program.data(), argument.data(), nullptr};
+  char* env[] = {nullptr};
+  pid_t supervisor = 0;
+  ASSERT_EQ(posix_spawn(&supervisor, program.c_str(), &files, nullptr, argv, env), 0);
+  posix_spawn_file_actions_destroy(&files);
+  close(ends[1]);
+  char text[32] = {};
+  ASSERT_GT(read(ends[0], text, sizeof(text) - 1), 0);
+  close(ends[0]);
+  const int helper = std::atoi(text);
+  ASSERT_GT(helper, 0);
+  EXPECT_FALSE(IsDead(helper));
+  ASSERT_EQ(kill(supervisor, SIGKILL), 0);
+  ASSERT_EQ(waitpid(supervisor, nullptr, 0), supervisor);
+  EXPECT_TRUE(test::Eventually([&] { return IsDead(helper); }));
 }
 
 TEST(CompilerProcessTest, AMissingProgramIsUnavailable) {
