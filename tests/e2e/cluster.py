@@ -71,12 +71,10 @@ class Process:
     def signal(self, number):
         os.kill(self.pid, number)
 
-    def loads(self, library):
-        """Whether it has mapped a file whose path contains `library`."""
-        try:
-            return library in pathlib.Path(f"/proc/{self.pid}/maps").read_text()
-        except OSError:
-            return False
+    def flag(self, name):
+        """The value of --name=value on its command line, or None."""
+        prefix = f"--{name}="
+        return next((a[len(prefix):] for a in self.arguments if a.startswith(prefix)), None)
 
 
 class Cluster:
@@ -153,9 +151,9 @@ class Cluster:
         return sorted(found, key=lambda process: process.pid)
 
     def executors(self):
-        """The executor children, one per island, in the order of the islands."""
-        found = [p for p in self.processes() if "executor" in p.arguments[1:2]]
-        return sorted(found, key=lambda process: _number_of_worker(process.arguments))
+        """The executor children, one per island, in the order of the islands' names."""
+        found = [p for p in self.processes() if p.flag("role") == "executor"]
+        return sorted(found, key=lambda process: process.flag("island"))
 
     def status(self):
         return json.loads(self.cli("status", "--controller", self.address, "-o", "json").stdout)
@@ -185,10 +183,6 @@ class Cluster:
             [sys.executable, "-u", *map(str, arguments)], env=self.jax_environment(), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
-
-
-def _number_of_worker(arguments):
-    return [int(n) for n in re.findall(r"\d+", " ".join(arguments[1:]))]
 
 
 def run_python(*arguments, env, check=True, timeout=240):

@@ -57,13 +57,16 @@ def test_a_thousand_executions_are_accepted_while_the_executor_stands_still(new_
     cluster = new_cluster(environment={"FAIRWAY_EXECUTOR_DEADLINE": "5m"})
     script = start(cluster, PROGRAMS / "while_stopped.py")
     script.read_until("READY")
-    executor = cluster.executors()[0]
-    executor.signal(signal.SIGSTOP)
+    executors = cluster.executors()
+    assert len(executors) == 2
+    for executor in executors:
+        executor.signal(signal.SIGSTOP)
     try:
         script.go_on()
         submitted = float(script.read_until("SUBMITTED").split()[1])
     finally:
-        executor.signal(signal.SIGCONT)
+        for executor in executors:
+            executor.signal(signal.SIGCONT)
     print(f"1,000 executions submitted in {submitted:.3f} s")
     assert submitted < 30
     script.go_on()
