@@ -6,6 +6,18 @@
 
 #include "pjrt_c_api.h"
 
+// The plugin is not instrumented: ThreadSanitizer cannot see that it orders registration before
+// callback.
+#if defined(__SANITIZE_THREAD__)
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#define FAIRWAY_TSAN_ACQUIRE(address) __tsan_acquire(address)
+#define FAIRWAY_TSAN_RELEASE(address) __tsan_release(address)
+#else
+#define FAIRWAY_TSAN_ACQUIRE(address)
+#define FAIRWAY_TSAN_RELEASE(address)
+#endif
+
 namespace fairway::pjrt {
 namespace {
 
@@ -29,6 +41,7 @@ struct Waiter {
 };
 
 void OnEvent(PJRT_Error* error, void* user_arg) {
+  FAIRWAY_TSAN_ACQUIRE(user_arg);
   std::unique_ptr<Waiter> waiter(static_cast<Waiter*>(user_arg));
   absl::Status status = Consume(waiter->api, error);
   DestroyEvent(waiter->api, waiter->event);
@@ -77,6 +90,7 @@ void WhenReady(const PJRT_Api* api, PJRT_Event* event,
   args->event = event;
   args->callback = &OnEvent;
   args->user_arg = waiter;
+  FAIRWAY_TSAN_RELEASE(waiter);
   absl::Status status = Call(api, api->PJRT_Event_OnReady, args);
   if (status.ok()) return;
   std::unique_ptr<Waiter> refused(waiter);
