@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string_view>
+#include <utility>
 
 namespace fairway {
 
@@ -31,9 +33,17 @@ class Blob {
     return blob;
   }
 
+  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives it back, on the thread that
+  // drops the last reference.
+  static std::shared_ptr<Blob> Adopt(char* data, size_t size, std::function<void()> release) {
+    auto blob = std::shared_ptr<Blob>(new Blob(data, size));
+    blob->release_ = std::move(release);
+    return blob;
+  }
+
   Blob(const Blob&) = delete;
   Blob& operator=(const Blob&) = delete;
-  ~Blob() { std::free(data_); }
+  ~Blob() { release_ != nullptr ? release_() : std::free(data_); }
 
   char* data() { return data_; }
   const char* data() const { return data_; }
@@ -44,6 +54,7 @@ class Blob {
   Blob(char* data, size_t size) : data_(data), size_(size) {}
   char* const data_;
   const size_t size_;
+  std::function<void()> release_;  // empty: free
 };
 
 }  // namespace fairway

@@ -51,15 +51,30 @@ class CompileService {
   void Compile(const std::string& program, v1::CompileOptions options, IslandId island,
                const std::vector<DeviceId>& devices, Done done);
 
+  // The code of `id` for other devices of an island of the same platform, defined in the cluster; for portable code, which
+  // runs on any one device. NOT_FOUND: not made by this service. INVALID_ARGUMENT: another number of devices.
+  // UNIMPLEMENTED: the island's platform is another one.
+  absl::StatusOr<ExecutableId> Place(ExecutableId id, IslandId island, const std::vector<DeviceId>& devices);
+
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
   uint64_t cache_hits() const { return cache_hits_; }
 
  private:
+  struct Waiter;
   struct Entry;
+
+  // What must be equal for code to be shared. UNAVAILABLE: no executor of the island is up.
+  absl::StatusOr<std::string> PlatformOf(IslandId island) const;
+  void Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices, const Done& done);
+  absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island, const std::vector<DeviceId>& devices);
+  void Compiled(const std::string& key, absl::StatusOr<CompiledCode> result);
+
   Cluster* const cluster_;
   CompileBackend* const backend_;
   std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
+  std::map<ExecutableId, std::shared_ptr<Entry>> entry_of_;
+  std::shared_ptr<bool> alive_;  // answers that come after the service's end find it gone
   uint64_t next_id_ = 1;
   uint64_t compilations_ = 0;
   uint64_t cache_hits_ = 0;

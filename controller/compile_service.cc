@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/compile_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <openssl/evp.h>
+
+#include "wire/ifrt_sharding.h"
+
+namespace fairway {
+namespace {
+
+// SHA-256, raw: a key, not for people.
+std::string Digest(std::string_view bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr);
+  return std::string(reinterpret_cast<const char*>(digest), size);
+}
+
+// One code for every placement: devices 0..n-1, none when portable.
+v1::CompileOptions Normalized(v1::CompileOptions options) {
+  options.clear_devices();
+  const int64_t count = options.num_replicas() * options.num_partitions();
+  for (int64_t i = 0; !options.portable() && i < count; ++i) options.add_devices(static_cast<int32_t>(i));
+  return options;
+}
+
+Shape DimsOf(const google::protobuf::RepeatedField<int64_t>& dims) { return Shape{{dims.begin(), dims.end()}}; }
+
+// INTERNAL: the metadata contradicts itself.
+absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices) {
+  ValueType out;
+  const auto dtype = DTypeFromNumber(spec.dtype());
+  if (!dtype.has_value())
+    return Error(absl::StatusCode::kInternal, "the compiler answered element type {}", spec.dtype());
+  out.dtype = *dtype;
+  out.global = DimsOf(spec.global_dims());
+  out.shard = DimsOf(spec.shard_dims());
+  out.memory_kind = spec.memory_kind();
+  out.donated = spec.donated();
+  xla::OpSharding sharding;
+  if (!sharding.ParseFromString(spec.op_sharding()))
+    return Error(absl::StatusCode::kInternal, "the compiler answered a sharding that does not parse");
+  FAIRWAY_ASSIGN_OR_RETURN(TileAssignment tiles, TilesFromOpSharding(sharding, num_devices));
+  if (tiles.kind == TileAssignment::Kind::kTiled) {
+    out.tiles = std::move(tiles.tiles);
+    out.tile_of = std::move(tiles.tile_of);
+  }
+  bool fits = out.shard.rank() == out.global.rank() && (out.tiles.empty() || out.tiles.size() == out.global.dims.size());
+  for (int d = 0; fits && d < out.global.rank(); ++d) {
+    const int64_t pieces = out.tiles.empty() ? 1 : out.tiles[d];
+    fits = out.shard.dims[d] == (out.global.dims[d] + pieces - 1) / pieces;
+  }
+  if (!fits)
+    return Error(absl::StatusCode::kInternal, "the compiler answered shards of {} for an array of {}",
+                 ToString(out.dtype, out.shard), ToString(out.dtype, out.global));
+  return out;
+}
+
+}  // namespace
+
+struct CompileService::Waiter {
+  IslandId island;
+  std::vector<DeviceId> devices;
+  Done done;
+};
+
+struct CompileService::Entry : std::enable_shared_from_this<Entry> {
+  std::string platform;
+  bool ready = false;
+  std::shared_ptr<const std::string> code;
+  std::string checksum;
+  std::shared_ptr<const v1::ExecutableMetadata> metadata;
+  std::map<std::vector<DeviceId>, ExecutableId> placed;
+  std::vector<Waiter> waiting;  // until it is ready
+};
+
+CompileService::CompileService(Cluster* cluster, CompileBackend* backend)
+    : cluster_(cluster), backend_(backend), alive_(std::make_shared<bool>(true)) {}
+
+CompileService::~CompileService() { *alive_ = false; }
+
+absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
+  for (const ExecutorStatus& executor : cluster_->Executors()) {
+    if (executor.island == island && executor.up)
+      return fmt::format("{}/{}/{}/{}", executor.spec.runtime, executor.spec.platform_name,
+                         executor.spec.platform_version, executor.spec.device_kind);
+  }
+  return Error(absl::StatusCode::kUnavailable, "no worker of island {} is connected", island);
+}
+
+void CompileService::Compile(const std::string& program, v1::CompileOptions options, IslandId island,
+                             const std::vector<DeviceId>& devices, Done done) {
+  const absl::StatusOr<std::string> platform = PlatformOf(island);
+  if (!platform.ok()) return done(platform.status());
+  if (options.num_replicas() != 1)
+    return done(Error(absl::StatusCode::kUnimplemented,
+                      "a program of {} replicas is not served; use partitions (jit with a sharding, or shard_map)",
+                      options.num_replicas()));
+  options = Normalized(std::move(options));
+  const std::string key = Digest(program) + Digest(options.SerializeAsString()) + *platform;
+  std::shared_ptr<Entry>& entry = entries_[key];
+  if (entry != nullptr) {
+    ++cache_hits_;
+    if (entry->ready) return Answer(*entry, island, devices, done);
+    entry->waiting.push_back({island, devices, std::move(done)});
+    return;
+  }
+  entry = std::make_shared<Entry>();
+  entry->platform = *platform;
+  entry->waiting.push_back({island, devices, std::move(done)});
+  ++compilations_;
+  backend_->Compile(island, program, std::move(options),
+                    [this, key, alive = alive_](absl::StatusOr<CompiledCode> result) {
+                      if (*alive) Compiled(key, std::move(result));
+                    });
+}
+
+void CompileService::Compiled(const std::string& key, absl::StatusOr<CompiledCode> result) {
+  const auto it = entries_.find(key);
+  const std::shared_ptr<Entry> entry = it->second;
+  std::vector<Waiter> waiting = std::move(entry->waiting);
+  entry->waiting.clear();
+  if (!result.ok()) {
+    entries_.erase(it);  // the next one tries again
+    for (const Waiter& waiter : waiting) waiter.done(result.status());
+    return;
+  }
+  entry->ready = true;
+  entry->code = std::make_shared<const std::string>(std::move(result->code));
+  entry->checksum = std::move(result->checksum);
+  entry->metadata = std::make_shared<const v1::ExecutableMetadata>(std::move(result->metadata));
+  for (const Waiter& waiter : waiting) Answer(*entry, waiter.island, waiter.devices, waiter.done);
+}
+
+void CompileService::Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices, const Done& done) {
+  const absl::StatusOr<ExecutableId> id = Define(entry, island, devices);
+  if (!id.ok()) return done(id.status());
+  done(CompiledProgram{*id, entry.metadata});
+}
+
+absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId island,
+                                                    const std::vector<DeviceId>& devices) {
+  const int count = static_cast<int>(devices.size());
+  if (count != std::max(1, entry.metadata->num_devices()))
+    return InvalidArgument("a program compiled for {} devices cannot run on {}", entry.metadata->num_devices(), count);
+  ExecutableId& id = entry.placed[devices];
+  if (id && cluster_->HasExecutable(id)) return id;
+  ExecutableSpec spec;
+  spec.name = entry.metadata->name();
+  spec.island = island;
+  spec.devices = devices;
+  for (const v1::ValueSpec& value : entry.metadata->parameters()) {
+    FAIRWAY_ASSIGN_OR_RETURN(spec.parameters.emplace_back(), ValueTypeOf(value, count));
+  }
+  for (const v1::ValueSpec& value : entry.metadata->outputs()) {
+    FAIRWAY_ASSIGN_OR_RETURN(spec.outputs.emplace_back(), ValueTypeOf(value, count));
+  }
+  spec.temp_bytes = entry.metadata->memory().temp();
+  spec.code = entry.code;
+  spec.checksum = entry.checksum;
+  if (!id) id = ExecutableId(next_id_++);
+  spec.id = id;
+  cluster_->DefineExecutable(std::move(spec));
+  entry_of_[id] = entry.shared_from_this();
+  return id;
+}
+
+absl::StatusOr<ExecutableId> CompileService::Place(ExecutableId id, IslandId island,
+                                                   const std::vector<DeviceId>& devices) {
+  const auto it = entry_of_.find(id);
+  if (it == entry_of_.end()) return Error(absl::StatusCode::kNotFound, "executable {} is unknown", id);
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string platform, PlatformOf(island));
+  if (platform != it->second->platform)
+    return Error(absl::StatusCode::kUnimplemented, "code compiled for {} cannot run on an island of {}",
+                 it->second->platform, platform);
+  return Define(*it->second, island, devices);
+}
+
+}  // namespace fairway

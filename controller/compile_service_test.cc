@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/compile_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/ifrt/test_cluster.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::CompileOptions Options(int partitions) {
+  v1::CompileOptions options;
+  options.set_num_replicas(1);
+  options.set_num_partitions(partitions);
+  options.add_devices(99);  // ignored
+  return options;
+}
+
+class CompileServiceTest : public testing::Test {
+ protected:
+  CompileServiceTest() {
+    session_ = cluster_.cluster().OpenSession("t").value();
+    devices_ = cluster_.cluster().Devices(session_);
+  }
+  void Compile(const std::string& program, int first, int count, bool portable = false) {
+    v1::CompileOptions options = Options(count);
+    options.set_portable(portable);
+    std::vector<DeviceId> devices;
+    for (int i = first; i < first + count; ++i) devices.push_back(devices_[i].device);
+    cluster_.compiler().Compile(program, options, devices_[first].island_id, devices,
+                                [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  }
+  TestCluster cluster_;
+  SessionId session_;
+  std::vector<VirtualDevice> devices_;
+  std::vector<absl::StatusOr<CompiledProgram>> results_;
+};
+
+TEST_F(CompileServiceTest, RequestsInFlightAreJoinedAndLaterOnesCached) {
+  Compile("p", 0, 2);
+  Compile("p", 0, 2);
+  EXPECT_EQ(cluster_.open_compilations(), 1u);
+  cluster_.AnswerCompile(TestCode(1, 1, 2));
+  Compile("p", 0, 2);
+  ASSERT_EQ(results_.size(), 3u);
+  for (const auto& result : results_) EXPECT_EQ(result.value().id, results_[0].value().id);
+  EXPECT_TRUE(cluster_.cluster().HasExecutable(results_[0]->id));
+  EXPECT_EQ(cluster_.compiler().compilations(), 1u);
+  EXPECT_EQ(cluster_.compiler().cache_hits(), 2u);
+}
+
+TEST_F(CompileServiceTest, OneCompilationServesEveryPlacement) {
+  Compile("p", 0, 2);
+  EXPECT_THAT(cluster_.last_options().devices(), testing::ElementsAre(0, 1));
+  cluster_.AnswerCompile(TestCode(1, 1, 2));
+  Compile("p", 2, 2);  // the other island
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_NE(results_[0]->id, results_[1].value().id);
+  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {2, 3}).ok());
+  EXPECT_FALSE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {0, 1}).ok());
+}
+
+TEST_F(CompileServiceTest, OtherProgramsAndOptionsAreCompiledAnew) {
+  Compile("p", 0, 1);
+  Compile("q", 0, 1);
+  Compile("p", 0, 2);
+  EXPECT_EQ(cluster_.open_compilations(), 3u);
+}
+
+TEST_F(CompileServiceTest, FailuresReachAllWhoWaitAndAreNotKept) {
+  Compile("p", 0, 1);
+  Compile("p", 0, 1);
+  cluster_.AnswerCompile(absl::InvalidArgumentError("line 1"));
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_EQ(results_[1].status().code(), absl::StatusCode::kInvalidArgument);
+  Compile("p", 0, 1);
+  EXPECT_EQ(cluster_.open_compilations(), 1u);
+}
+
+TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
+  Compile("p", 0, 1, /*portable=*/true);
+  EXPECT_EQ(cluster_.last_options().devices_size(), 0);
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  const ExecutableId id = results_.at(0).value().id;
+  const ExecutableId placed = cluster_.compiler().Place(id, devices_[3].island_id, {devices_[3].device}).value();
+  EXPECT_NE(placed, id);
+  EXPECT_EQ(cluster_.compiler().Place(placed, devices_[0].island_id, {devices_[0].device}).value(), id);
+  EXPECT_EQ(cluster_.compiler().Place(ExecutableId(4711), devices_[0].island_id, {}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
+  Compile("p", 0, 2);
+  CompiledCode code = TestCode(1, 1, 2);
+  code.metadata.mutable_parameters(0)->set_shard_dims(0, 3);
+  cluster_.AnswerCompile(code);
+  EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Text(results_[0].status()), HasSubstr("f32[3]"));
+}
+
+TEST_F(CompileServiceTest, AnIslandWithoutWorkersIsUnavailable) {
+  cluster_.cluster().ExecutorLost(cluster_.a, absl::UnavailableError("gone"));
+  Compile("p", 0, 1);
+  EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CompileServiceTest, ReplicasAreRefused) {
+  v1::CompileOptions options = Options(1);
+  options.set_num_replicas(2);
+  cluster_.compiler().Compile("p", options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
+                              [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/describe.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "wire/ifrt_values.h"
+
+namespace fairway {
+namespace {
+
+// FNV-1a; clients only compare it.
+uint64_t PlatformId(std::string_view name) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+}  // namespace
+
+void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devices,
+                     xla::ifrt::proxy::InitResponse* response) {
+  response->set_session_id(session_id);
+  response->set_process_index(0);
+  response->set_runtime_type("fairway");
+  if (!devices.empty()) {
+    response->set_platform_name(devices[0].platform_name);
+    response->set_platform_version("fairway; " + devices[0].platform_version);
+    response->set_platform_id(PlatformId(devices[0].platform_name));
+  }
+  AttributesToProto({{"supports_executable_serialization", false}}, response->mutable_client_attributes());
+  std::map<std::string, int32_t> kind_ids;
+  int32_t next_memory = 0;
+  for (const VirtualDevice& device : devices) {
+    auto* d = response->add_all_devices();
+    d->set_id(device.id);
+    d->set_local_device_id(device.id);
+    d->set_local_hardware_id(device.id);
+    d->set_platform_name(device.platform_name);
+    d->set_device_kind(device.device_kind);
+    const std::string text = fmt::format("{}Device(id={}, island={})", device.platform_name, device.id, device.island);
+    d->set_debug_string(text);
+    d->set_to_string(text);
+    AttributesToProto({{"slice_index", int64_t{device.slice_index}}, {"island", device.island}},
+                      d->mutable_attributes());
+    response->add_primary_device_ids(device.id);
+    response->add_addressable_device_ids(device.id);
+    for (const std::string& kind : device.memory_kinds) {
+      auto* memory = response->add_memories();
+      const int32_t id = next_memory++;
+      memory->set_id(id);
+      memory->set_memory_space_kind(kind);
+      memory->set_kind_id(kind_ids.emplace(kind, static_cast<int32_t>(kind_ids.size())).first->second);
+      memory->add_device_ids(device.id);
+      memory->set_debug_string(fmt::format("{} of {}", kind, text));
+      memory->set_to_string(memory->debug_string());
+      if (!d->has_default_memory_id()) d->set_default_memory_id(id);
+      d->add_memory_ids(id);
+    }
+  }
+}
+
+absl::Status DefaultLayout(const xla::ifrt::proxy::GetDefaultLayoutRequest& request,
+                           const std::vector<VirtualDevice>& devices,
+                           xla::ifrt::proxy::GetDefaultLayoutResponse* response) {
+  FAIRWAY_RETURN_IF_ERROR(DTypeFromProto(request.dtype()).status());
+  if (request.device_id() < 0 || request.device_id() >= static_cast<int64_t>(devices.size()))
+    return InvalidArgument("there is no device {}", request.device_id());
+  const auto& kinds = devices[request.device_id()].memory_kinds;
+  if (!request.memory_kind().empty() && std::find(kinds.begin(), kinds.end(), request.memory_kind()) == kinds.end())
+    return InvalidArgument("device {} has no memory of kind \"{}\"", request.device_id(),
+                           ValidUtf8(request.memory_kind()));
+  if (request.dims_size() > kMaxRank) return InvalidArgument("a shape of rank {}", request.dims_size());
+  response->set_serialized_pjrt_layout(DenseLayoutText(request.dims_size()));
+  return absl::OkStatus();
+}
+
+absl::Status DefaultDeviceAssignment(const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request,
+                                     int num_devices, xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response) {
+  const uint64_t replicas = request.num_replicas(), partitions = request.num_partitions();
+  const auto limit = static_cast<uint64_t>(num_devices);
+  if (replicas < 1 || partitions < 1 || replicas > limit || partitions > limit || replicas * partitions > limit)
+    return InvalidArgument("{} replicas x {} partitions on {} devices", replicas, partitions, num_devices);
+  auto* assignment = response->mutable_device_assignment();
+  assignment->set_replica_count(static_cast<int32_t>(replicas));
+  assignment->set_computation_count(static_cast<int32_t>(partitions));
+  for (uint64_t p = 0; p < partitions; ++p) {
+    auto* computation = assignment->add_computation_devices();
+    for (uint64_t r = 0; r < replicas; ++r)
+      computation->add_replica_device_ids(static_cast<int64_t>(r * partitions + p));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/door.h"
+
+#include <utility>
+
+namespace fairway {
+
+IfrtDoor::IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOptions options)
+    : cluster_(cluster), compiler_(compiler), options_(options) {}
+
+IfrtDoor::~IfrtDoor() = default;
+
+absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tenant, IfrtShell* shell) {
+  if (sessions_.contains(id)) return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
+  FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->OpenSession(tenant));
+  auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
+  IfrtSession* raw = made.get();
+  sessions_.emplace(id, std::move(made));
+  by_session_.emplace(session, raw);
+  return raw;
+}
+
+void IfrtDoor::Close(uint64_t id) {
+  const auto it = sessions_.find(id);
+  if (it == sessions_.end()) return;
+  const SessionId session = it->second->session();
+  by_session_.erase(session);
+  sessions_.erase(it);
+  cluster_->CloseSession(session);
+}
+
+IfrtSession* IfrtDoor::Find(uint64_t id) {
+  const auto it = sessions_.find(id);
+  return it == sessions_.end() ? nullptr : it->second.get();
+}
+
+void IfrtDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  const auto it = by_session_.find(session);
+  if (it != by_session_.end()) it->second->OnWatched(token, std::move(status));
+}
+
+void IfrtDoor::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  const auto it = by_session_.find(session);
+  if (it != by_session_.end()) it->second->OnFetched(token, std::move(bytes));
+}
+
+}  // namespace fairway

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The IFRT front door: the sessions of all JAX clients over one cluster. Knows no gRPC.
+#ifndef FAIRWAY_CONTROLLER_IFRT_DOOR_H_
+#define FAIRWAY_CONTROLLER_IFRT_DOOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/ifrt/session.h"
+
+namespace fairway {
+
+// Loop-confined. Outlived by the cluster and the compile service.
+class IfrtDoor {
+ public:
+  IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOptions options = {});
+  ~IfrtDoor();
+  IfrtDoor(const IfrtDoor&) = delete;
+  IfrtDoor& operator=(const IfrtDoor&) = delete;
+
+  // `id`: random, made by the shell. UNAVAILABLE: no island is up. ALREADY_EXISTS: that id is taken.
+  absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell);
+  // Frees all that the session owned. Unknown ids are ignored.
+  void Close(uint64_t id);
+  // nullptr: there is no such session.
+  IfrtSession* Find(uint64_t id);
+
+  // To be called by the cluster's actions, for sessions of this door.
+  void OnWatched(SessionId session, uint64_t token, absl::Status status);
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
+
+  size_t num_sessions() const { return sessions_.size(); }
+
+ private:
+  Cluster* const cluster_;
+  CompileService* const compiler_;
+  const IfrtSessionOptions options_;
+  std::map<uint64_t, std::unique_ptr<IfrtSession>> sessions_;  // by the client's number
+  std::map<SessionId, IfrtSession*> by_session_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_DOOR_H_

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/grpc_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <sys/random.h>
+
+#include <grpcpp/grpcpp.h>
+
+#include "controller/ifrt/session_stream.h"
+#include "controller/ifrt/upload_buffer.h"
+#include "controller/ifrt/version.h"
+#include "ifrt/service.grpc.pb.h"
+#include "wire/ifrt_values.h"
+
+namespace fairway {
+namespace {
+
+namespace proxy = xla::ifrt::proxy;
+
+constexpr int kMaxReceiveBytes = 512 << 20;
+constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr char kSessionKey[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
+constexpr char kStoreKey[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
+
+// "ipv4:127.0.0.1:4711" without the port, which differs between connections of one client.
+std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+template <typename Proto>
+std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, const char* key) {
+  const auto it = context.client_metadata().find(key);
+  Proto proto;
+  if (it == context.client_metadata().end() ||
+      !proto.ParseFromArray(it->second.data(), static_cast<int>(it->second.size())))
+    return std::nullopt;
+  return proto;
+}
+
+grpc::Status NoSuchSession() { return {grpc::StatusCode::NOT_FOUND, "there is no such session"}; }
+
+// Receives one host buffer. Deletes itself in OnDone.
+class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest> {
+ public:
+  using Deliver = std::function<void(absl::StatusOr<std::shared_ptr<const Blob>>)>;
+
+  StoreCall(std::unique_ptr<UploadBuffer> buffer, Deliver deliver)
+      : buffer_(std::move(buffer)), deliver_(std::move(deliver)) {
+    StartRead(&chunk_);
+  }
+  explicit StoreCall(const grpc::Status& refusal) { Finish(refusal); }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      buffer_->Append(chunk_.data());
+      return StartRead(&chunk_);
+    }
+    deliver_(buffer_->Finish());
+    Finish(grpc::Status::OK);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  std::unique_ptr<UploadBuffer> buffer_;
+  Deliver deliver_;
+  proxy::GrpcHostBufferStoreRequest chunk_;
+};
+
+// Sends one host buffer. Lives until OnDone and as long as the store refers to it.
+class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>,
+                         public std::enable_shared_from_this<LookupCall> {
+ public:
+  void KeepAlive() { self_ = shared_from_this(); }
+
+  void Deliver(absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+    {
+      const std::lock_guard lock(mu_);
+      if (decided_) return;
+      decided_ = true;
+    }
+    if (!bytes.ok()) return Finish(ToGrpc(bytes.status()));
+    bytes_ = *std::move(bytes);
+    WriteNext();  // at least one message, also for an empty buffer
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok || offset_ >= bytes_->size()) return Finish(ok ? grpc::Status::OK : grpc::Status::CANCELLED);
+    WriteNext();
+  }
+  void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  void WriteNext() {
+    const std::string_view rest = bytes_->view().substr(offset_, kChunkBytes);
+    offset_ += rest.size();
+    chunk_.set_data(rest.data(), rest.size());
+    StartWrite(&chunk_);
+  }
+
+  std::shared_ptr<LookupCall> self_;
+  std::mutex mu_;
+  bool decided_ = false;  // guarded by mu_: bytes, error or end
+  std::shared_ptr<const Blob> bytes_;
+  size_t offset_ = 0;
+  proxy::GrpcHostBufferLookupResponse chunk_;
+};
+
+}  // namespace
+
+class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackService {
+ public:
+  Impl(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options)
+      : loop_(loop),
+        door_(door),
+        options_(std::move(options)),
+        budget_(std::make_shared<UploadBudget>(options_.upload_memory_bytes)),
+        pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
+        streams_(std::make_shared<Streams>()) {}
+
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
+                                       const proxy::GrpcGetVersionRequest* request,
+                                       proxy::GrpcGetVersionResponse* response) override {
+    auto* reactor = context->DefaultReactor();
+    const auto version = ChooseVersion(request->min_version(), request->max_version());
+    if (version.ok()) *response->mutable_version() = *version;
+    reactor->Finish(ToGrpc(version.status()));
+    return reactor;
+  }
+
+  grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse>* IfrtSession(
+      grpc::CallbackServerContext* context) override {
+    uint64_t id = 0;
+    while (id == 0) {
+      if (getrandom(&id, sizeof(id), 0) != sizeof(id)) id = 0;
+    }
+    const auto metadata = FromMetadata<proxy::GrpcIfrtSessionMetadata>(*context, kSessionKey);
+    std::string tenant = "default";
+    if (metadata.has_value()) {
+      const auto data = AttributesFromProto(metadata->initialization_data());
+      if (const auto it = data.find("tenant"); it != data.end()) {
+        if (const auto* text = std::get_if<std::string>(&it->second)) tenant = ValidUtf8(*text);
+      }
+    }
+    SessionStream::Context stream_context;
+    stream_context.loop = loop_;
+    stream_context.door = door_;
+    stream_context.pool = pool_;
+    stream_context.on_end = [streams = streams_](uint64_t ended) { streams->Remove(ended); };
+    auto stream = std::make_shared<SessionStream>(id, std::move(tenant), std::move(stream_context));
+    const bool open = streams_->Add(id, HostOf(context->peer()), stream);
+    absl::Status refusal;
+    if (!open) refusal = absl::UnavailableError("the controller is shutting down");
+    if (!metadata.has_value()) {
+      refusal = InvalidArgument("the call carries no readable {}", kSessionKey);
+    } else if (refusal.ok()) {
+      refusal = ChooseVersion(metadata->version(), metadata->version()).status();
+    }
+    if (refusal.ok()) {
+      stream->Start();
+    } else {
+      stream->Refuse(ToGrpc(refusal));
+    }
+    return stream.get();
+  }
+
+  grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
+      grpc::CallbackServerContext* context, proxy::GrpcHostBufferStoreResponse*) override {
+    const auto metadata = FromMetadata<proxy::GrpcHostBufferStoreMetadata>(*context, kStoreKey);
+    if (!metadata.has_value())
+      return new StoreCall({grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
+    if (!streams_->Owns(metadata->session_id(), HostOf(context->peer()))) return new StoreCall(NoSuchSession());
+    const uint64_t id = metadata->session_id(), handle = metadata->handle();
+    return new StoreCall(
+        std::make_unique<UploadBuffer>(metadata->buffer_size(), budget_, options_.spool_directory),
+        [loop = loop_, door = door_, id, handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+          loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
+            fairway::IfrtSession* session = door->Find(id);
+            if (session != nullptr) session->host_buffers().Store(handle, bytes);
+          });
+        });
+  }
+
+  grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
+      grpc::CallbackServerContext* context, const proxy::GrpcHostBufferLookupRequest* request) override {
+    auto call = std::make_shared<LookupCall>();
+    call->KeepAlive();
+    const uint64_t id = request->session_id(), handle = request->handle();
+    const bool owned = streams_->Owns(id, HostOf(context->peer()));
+    loop_->Post("ifrt lookup", [door = door_, id, handle, owned, call] {
+      fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
+      if (session == nullptr) return call->Deliver(absl::NotFoundError("there is no such session"));
+      session->host_buffers().Lookup(
+          handle, [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) { call->Deliver(std::move(bytes)); });
+    });
+    return call.get();
+  }
+
+  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,
+                                             const proxy::GrpcHostBufferDeleteRequest* request,
+                                             proxy::GrpcHostBufferDeleteResponse*) override {
+    auto* reactor = context->DefaultReactor();
+    const uint64_t id = request->session_id(), handle = request->handle();
+    const bool owned = streams_->Owns(id, HostOf(context->peer()));
+    loop_->Post("ifrt delete", [door = door_, id, handle, owned, reactor] {
+      fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
+      reactor->Finish(session == nullptr ? NoSuchSession() : ToGrpc(session->host_buffers().Delete(handle)));
+    });
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* HostBufferReadFromDisk(grpc::CallbackServerContext* context,
+                                                   const proxy::GrpcHostBufferReadFromDiskRequest*,
+                                                   proxy::GrpcHostBufferReadFromDiskResponse*) override {
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish({grpc::StatusCode::UNIMPLEMENTED, "HostBufferReadFromDisk is not served by Fairway"});
+    return reactor;
+  }
+
+  void Shutdown() { streams_->EndAll(); }
+  size_t num_streams() const { return streams_->size(); }
+
+ private:
+  // The open streams, and from which host each came. Thread-safe.
+  class Streams {
+   public:
+    bool Add(uint64_t id, std::string host, std::weak_ptr<SessionStream> stream) {
+      const std::lock_guard lock(mu_);
+      streams_[id] = {std::move(host), std::move(stream)};
+      return !ended_;
+    }
+    void Remove(uint64_t id) {
+      const std::lock_guard lock(mu_);
+      streams_.erase(id);
+    }
+    bool Owns(uint64_t id, const std::string& host) const {
+      const std::lock_guard lock(mu_);
+      const auto it = streams_.find(id);
+      return it != streams_.end() && it->second.host == host;
+    }
+    void EndAll() {
+      std::vector<std::shared_ptr<SessionStream>> open;
+      {
+        const std::lock_guard lock(mu_);
+        ended_ = true;
+        for (const auto& [id, entry] : streams_) {
+          if (auto stream = entry.stream.lock()) open.push_back(std::move(stream));
+        }
+      }
+      for (const auto& stream : open)
+        stream->End({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+    }
+    size_t size() const {
+      const std::lock_guard lock(mu_);
+      return streams_.size();
+    }
+
+   private:
+    struct Entry {
+      std::string host;
+      std::weak_ptr<SessionStream> stream;
+    };
+    mutable std::mutex mu_;
+    std::map<uint64_t, Entry> streams_;  // guarded by mu_
+    bool ended_ = false;                 // guarded by mu_
+  };
+
+  EventLoop* const loop_;
+  IfrtDoor* const door_;
+  const IfrtGrpcOptions options_;
+  const std::shared_ptr<UploadBudget> budget_;
+  const std::shared_ptr<BlockingPool> pool_;
+  const std::shared_ptr<Streams> streams_;
+};
+
+IfrtGrpcService::IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options)
+    : impl_(std::make_unique<Impl>(loop, door, std::move(options))) {}
+IfrtGrpcService::~IfrtGrpcService() = default;
+
+void IfrtGrpcService::Register(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  builder->RegisterService(impl_.get());
+}
+
+void IfrtGrpcService::Shutdown() { impl_->Shutdown(); }
+size_t IfrtGrpcService::num_streams() const { return impl_->num_streams(); }
+
+}  // namespace fairway

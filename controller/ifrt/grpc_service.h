@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC shell of the IFRT front door: xla.ifrt.proxy.GrpcIfrtService.
+//
+// gRPC's threads gather and send bytes; everything else is posted to the event loop.
+#ifndef FAIRWAY_CONTROLLER_IFRT_GRPC_SERVICE_H_
+#define FAIRWAY_CONTROLLER_IFRT_GRPC_SERVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "async/event_loop.h"
+#include "controller/ifrt/door.h"
+
+namespace grpc {
+class ServerBuilder;
+}
+
+namespace fairway {
+
+struct IfrtGrpcOptions {
+  int64_t upload_memory_bytes = int64_t{4} << 30;  // host memory for uploads; above it they go to unlinked files
+  std::string spool_directory = "/tmp";
+  int copy_threads = 2;
+};
+
+// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is destroyed.
+class IfrtGrpcService {
+ public:
+  IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options = {});
+  ~IfrtGrpcService();
+  IfrtGrpcService(const IfrtGrpcService&) = delete;
+  IfrtGrpcService& operator=(const IfrtGrpcService&) = delete;
+
+  // Adds the service, and lifts the receive limit: programs of tens of megabytes come as one message.
+  void Register(grpc::ServerBuilder* builder);
+
+  // Ends all streams with UNAVAILABLE, so that the server's own shutdown need not wait. New ones are refused.
+  void Shutdown();
+
+  size_t num_streams() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_GRPC_SERVICE_H_

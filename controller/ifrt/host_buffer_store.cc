@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/host_buffer_store.h"
+
+#include <utility>
+
+namespace fairway {
+
+HostBufferStore::~HostBufferStore() {
+  for (auto& [handle, slot] : slots_) {
+    for (const Ready& reader : slot.readers) reader(absl::CancelledError("the session has ended"));
+  }
+}
+
+void HostBufferStore::Store(uint64_t handle, Bytes bytes) {
+  Slot& slot = slots_[handle];
+  if (slot.taker != nullptr) {
+    const Ready taker = std::move(slot.taker);
+    slots_.erase(handle);
+    return taker(std::move(bytes));
+  }
+  const std::vector<Ready> readers = std::exchange(slot.readers, {});
+  slot.bytes = std::move(bytes);
+  const Bytes copy = *slot.bytes;
+  for (const Ready& reader : readers) reader(copy);
+}
+
+void HostBufferStore::Take(uint64_t handle, Ready ready) {
+  const auto it = slots_.find(handle);
+  if (it == slots_.end() || !it->second.bytes.has_value()) {
+    slots_[handle].taker = std::move(ready);
+    return;
+  }
+  Bytes bytes = *std::move(it->second.bytes);
+  slots_.erase(it);
+  ready(std::move(bytes));
+}
+
+void HostBufferStore::Expect(uint64_t handle) { slots_[handle]; }
+
+void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
+  if (slots_.contains(handle)) Store(handle, std::move(bytes));
+}
+
+void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
+  const auto it = slots_.find(handle);
+  if (it == slots_.end()) return ready(Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle));
+  if (!it->second.bytes.has_value()) {
+    it->second.readers.push_back(std::move(ready));
+    return;
+  }
+  const Bytes copy = *it->second.bytes;
+  ready(copy);
+}
+
+absl::Status HostBufferStore::Delete(uint64_t handle) {
+  const auto it = slots_.find(handle);
+  if (it == slots_.end()) return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
+  const std::vector<Ready> readers = std::exchange(it->second.readers, {});
+  slots_.erase(it);
+  for (const Ready& reader : readers) reader(absl::CancelledError("the host buffer was deleted"));
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/host_buffer_store.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+std::string Show(const HostBufferStore::Bytes& bytes) {
+  return bytes.ok() ? std::string((*bytes)->view()) : absl::StatusCodeToString(bytes.status().code());
+}
+
+class HostBufferStoreTest : public testing::Test {
+ protected:
+  HostBufferStore::Ready Note(std::string name) {
+    return [this, name](HostBufferStore::Bytes bytes) { log_ += name + "=" + Show(bytes) + " "; };
+  }
+  std::string log_;
+  HostBufferStore store_;
+};
+
+TEST_F(HostBufferStoreTest, TheTakerMayComeBeforeOrAfterTheBytes) {
+  store_.Take(1, Note("before"));
+  store_.Store(1, Blob::Copy("a"));
+  store_.Store(2, Blob::Copy("b"));
+  store_.Take(2, Note("after"));
+  EXPECT_EQ(log_, "before=a after=b ");
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(HostBufferStoreTest, ReadersWaitForWhatIsExpectedAndDoNotConsume) {
+  store_.Expect(1);
+  store_.Lookup(1, Note("early"));
+  store_.Store(1, Blob::Copy("a"));
+  store_.Lookup(1, Note("late"));
+  EXPECT_EQ(log_, "early=a late=a ");
+  EXPECT_TRUE(store_.Delete(1).ok());
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(HostBufferStoreTest, ErrorsTakeThePlaceOfBytes) {
+  store_.Expect(1);
+  store_.Store(1, absl::DataLossError("worker died"));
+  store_.Lookup(1, Note("reader"));
+  EXPECT_EQ(log_, "reader=DATA_LOSS ");
+}
+
+TEST_F(HostBufferStoreTest, UnknownHandlesAreNotFound) {
+  store_.Lookup(7, Note("reader"));
+  EXPECT_EQ(log_, "reader=NOT_FOUND ");
+  EXPECT_EQ(store_.Delete(7).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(HostBufferStoreTest, WaitingReadersAreCancelledByDeletionAndByTheEnd) {
+  {
+    HostBufferStore store;
+    store.Expect(1);
+    store.Lookup(1, Note("deleted"));
+    EXPECT_TRUE(store.Delete(1).ok());
+    store.Expect(2);
+    store.Lookup(2, Note("ended"));
+  }
+  EXPECT_EQ(log_, "deleted=CANCELLED ended=CANCELLED ");
+}
+
+}  // namespace
+}  // namespace fairway

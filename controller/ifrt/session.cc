@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatch, answers, futures.
+#include "controller/ifrt/session.h"
+
+#include <utility>
+
+#include "controller/ifrt/describe.h"
+#include "wire/ifrt_values.h"
+
+namespace fairway {
+namespace {
+
+using xla::ifrt::proxy::IfrtRequest;
+
+// Apart from the cluster's own server-made handles only for readers of logs: the tables are different ones.
+constexpr uint64_t kFirstFuture = kFirstServerHandle << 1;
+
+absl::Status NotServed(const IfrtRequest& request) {
+  const auto* field = IfrtRequest::descriptor()->FindFieldByNumber(request.request_case());
+  if (field == nullptr) return Error(absl::StatusCode::kUnimplemented, "a request of a kind that Fairway does not know");
+  return Error(absl::StatusCode::kUnimplemented, "{} is not served by Fairway", field->name());
+}
+
+std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
+  return {field.begin(), field.end()};
+}
+
+}  // namespace
+
+IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler, IfrtShell* shell,
+                         IfrtSessionOptions options)
+    : id_(id),
+      session_(session),
+      cluster_(cluster),
+      compiler_(compiler),
+      shell_(shell),
+      options_(options),
+      destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
+      next_future_(kFirstFuture),
+      alive_(std::make_shared<bool>(true)) {}
+
+IfrtSession::~IfrtSession() { *alive_ = false; }
+
+template <typename Fill>
+void IfrtSession::AnswerWith(Call call, Fill fill) {
+  auto response = std::make_unique<Response>();
+  const absl::Status status = fill(*response);
+  Answer(std::move(call), status, std::move(response));
+}
+
+void IfrtSession::Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response) {
+  auto* metadata = response->mutable_response_metadata();
+  metadata->set_op_id(call.op_id);
+  call.context.reset();
+  if (!status.ok()) {
+    // A response beside a status would make the client overlook the status.
+    response->clear_response();
+    StatusToProto(status, metadata->mutable_status());
+  } else if (call.counted) {
+    metadata->set_seq_num(next_seq_num_++);
+    metadata->mutable_destroyed_user_context_ids()->Assign(destroyed_contexts_->begin(), destroyed_contexts_->end());
+    destroyed_contexts_->clear();
+  }
+  shell_->Send(std::move(response));
+}
+
+bool IfrtSession::MayRead() const {
+  const Cluster::Backlog backlog = cluster_->SessionBacklog(session_);
+  return backlog.nodes <= options_.max_queued_nodes || backlog.waits_for_memory;
+}
+
+void IfrtSession::Handle(const Request& request) {
+  Call call{request.request_metadata().op_id(), true,
+            UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
+  const auto with = [&](auto fill) {  // `fill` may use `call`
+    auto response = std::make_unique<Response>();
+    const absl::Status status = fill(*response);
+    Answer(std::move(call), status, std::move(response));
+  };
+  switch (request.request_case()) {
+    case Request::kInitRequest:
+      return with([&](Response& r) {
+        DescribeDevices(id_, devices(), r.mutable_init_response());
+        return absl::OkStatus();
+      });
+    case Request::kGetDefaultLayoutRequest:
+      return with([&](Response& r) {
+        return DefaultLayout(request.get_default_layout_request(), devices(),
+                             r.mutable_get_default_layout_response());
+      });
+    case Request::kGetDefaultDeviceAssignmentRequest:
+      return with([&](Response& r) {
+        return DefaultDeviceAssignment(request.get_default_device_assignment_request(),
+                                       static_cast<int>(devices().size()),
+                                       r.mutable_get_default_device_assignment_response());
+      });
+    case Request::kMakeArrayFromHostBufferRequest:
+      return with([&](Response& r) { return MakeArray(request.make_array_from_host_buffer_request(), call, r); });
+    case Request::kMakeArraysFromHostBufferShardsRequest:
+      return with(
+          [&](Response& r) { return MakeShards(request.make_arrays_from_host_buffer_shards_request(), call, r); });
+    case Request::kMakeErrorArraysRequest:
+      return with([&](Response& r) { return MakeErrors(request.make_error_arrays_request(), call, r); });
+    case Request::kAssembleArrayFromSingleDeviceArraysRequest:
+      return with(
+          [&](Response& r) { return Assemble(request.assemble_array_from_single_device_arrays_request(), call, r); });
+    case Request::kDisassembleIntoSingleDeviceArraysRequest:
+      return with(
+          [&](Response& r) { return Disassemble(request.disassemble_into_single_device_arrays_request(), call, r); });
+    case Request::kCopyArraysRequest:
+      return with([&](Response& r) { return CopyArrays(request.copy_arrays_request(), call, r); });
+    case Request::kReshardArraysRequest:
+      return with([&](Response& r) { return Reshard(request.reshard_arrays_request(), call, r); });
+    case Request::kFullyReplicatedShardRequest:
+      return with([&](Response& r) { return ReplicatedShard(request.fully_replicated_shard_request(), call, r); });
+    case Request::kRemapArraysRequest:
+      return with([&](Response&) {
+        return Poison(ToVector(request.remap_arrays_request().result_handles()), NotServed(request));
+      });
+    case Request::kBitcastArraysRequest:
+      return with([&](Response&) {
+        return Poison(ToVector(request.bitcast_arrays_request().result_handles()), NotServed(request));
+      });
+    case Request::kCopyToHostBufferRequest:
+      return with([&](Response& r) { return CopyToHost(request.copy_to_host_buffer_request(), r); });
+    case Request::kDeleteArrayRequest:
+      call.counted = false;
+      return with([&](Response& r) { return DeleteArrays(request.delete_array_request(), r); });
+    case Request::kDestructArrayRequest:
+      call.counted = false;
+      return with([&](Response& r) { return DestructArrays(request.destruct_array_request(), r); });
+    case Request::kIsArrayDeletedRequest:
+      return with([&](Response& r) {
+        const auto deleted = cluster_->IsDeleted(session_, request.is_array_deleted_request().array_handle());
+        if (deleted.ok()) r.mutable_is_array_deleted_response()->set_deleted(*deleted);
+        return deleted.status();
+      });
+    case Request::kCheckValueReadyRequest:
+      return CheckValueReady(std::move(call), request.check_value_ready_request());
+    case Request::kCheckFutureRequest:
+      return AskFuture(std::move(call), request.check_future_request().future_handle(), false);
+    case Request::kLoadedExecutableFetchExecuteResultRequest:
+      return AskFuture(std::move(call), request.loaded_executable_fetch_execute_result_request().result_status_handle(),
+                       true);
+    case Request::kCompileRequest:
+      return Compile(std::move(call), request.compile_request());
+    case Request::kLoadedExecutableMetadataRequest:
+      return with([&](Response& r) {
+        return Metadata(request.loaded_executable_metadata_request().loaded_executable_handle(), r);
+      });
+    case Request::kLoadedExecutableExecuteRequest:
+      return with([&](Response& r) { return Execute(request.loaded_executable_execute_request(), call, r); });
+    case Request::kLoadedExecutableCostAnalysisRequest:
+      return with([&](Response& r) {
+        return CostAnalysis(request.loaded_executable_cost_analysis_request().loaded_executable_handle(), r);
+      });
+    case Request::kLoadedExecutableHumanReadableProgramTextRequest:
+      return with([&](Response& r) {
+        return ProgramText(
+            request.loaded_executable_human_readable_program_text_request().loaded_executable_handle(), r);
+      });
+    case Request::kLoadedExecutableDestructRequest:
+      return with([&](Response& r) {
+        return DestructExecutable(request.loaded_executable_destruct_request().loaded_executable_handle(), r);
+      });
+    default:
+      return with([&](Response&) { return NotServed(request); });
+  }
+}
+
+uint64_t IfrtSession::MakeFuture(Future future) {
+  const uint64_t handle = next_future_++;
+  futures_.emplace(handle, std::move(future));
+  return handle;
+}
+
+void IfrtSession::FutureEnded(uint64_t handle, absl::Status status) {
+  const auto it = futures_.find(handle);
+  if (it == futures_.end()) return;
+  it->second.status = std::move(status);
+  if (!it->second.waiter.has_value()) return;
+  Future future = std::move(it->second);
+  futures_.erase(it);
+  AnswerFuture(*std::move(future.waiter), future);
+}
+
+void IfrtSession::AskFuture(Call call, uint64_t handle, bool of_execution) {
+  const auto it = futures_.find(handle);
+  if (it == futures_.end() || it->second.of_execution != of_execution || it->second.waiter.has_value()) {
+    return AnswerWith(std::move(call), [&](Response&) {
+      return Error(absl::StatusCode::kNotFound, "there is no future {}, or it was asked for already", handle);
+    });
+  }
+  if (it->second.of_deletion) call.counted = false;
+  if (!it->second.status.has_value()) {
+    it->second.waiter = std::move(call);
+    return;
+  }
+  const Future future = std::move(it->second);
+  futures_.erase(it);
+  AnswerFuture(std::move(call), future);
+}
+
+void IfrtSession::AnswerFuture(Call call, const Future& future) {
+  AnswerWith(std::move(call), [&](Response& r) {
+    if (future.of_execution) {
+      r.mutable_loaded_executable_fetch_execute_result_response();
+    } else {
+      r.mutable_check_future_response();
+    }
+    return *future.status;
+  });
+}
+
+uint64_t IfrtSession::WatchToken(std::function<void(absl::Status)> done) {
+  const uint64_t token = next_token_++;
+  watches_.emplace(token, std::move(done));
+  return token;
+}
+
+void IfrtSession::OnWatched(uint64_t token, absl::Status status) {
+  auto watch = watches_.extract(token);
+  if (!watch.empty()) watch.mapped()(std::move(status));
+}
+
+void IfrtSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  auto fetch = fetches_.extract(token);
+  if (!fetch.empty()) fetch.mapped()(std::move(bytes));
+}
+
+void IfrtSession::CheckValueReady(Call call, const xla::ifrt::proxy::CheckValueReadyRequest& request) {
+  const uint64_t token = WatchToken([this, call = std::move(call)](absl::Status status) {
+    AnswerWith(call, [&](Response& r) {
+      r.mutable_check_value_ready_response();
+      return status;
+    });
+  });
+  cluster_->Watch(session_, token, ToVector(request.value_handles()));
+}
+
+absl::Status IfrtSession::FirstError(const std::vector<uint64_t>& handles) const {
+  if (errors_.empty()) return absl::OkStatus();
+  for (const uint64_t handle : handles) {
+    const auto it = errors_.find(handle);
+    if (it != errors_.end()) return it->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::Poison(const std::vector<uint64_t>& handles, absl::Status status) {
+  if (status.ok()) return status;
+  for (const uint64_t handle : handles) {
+    // A handle that is in use keeps its array.
+    if (handle != 0 && cluster_->MakeError(session_, handle, ArraySpec{}, status).ok()) errors_[handle] = status;
+  }
+  return status;
+}
+
+void IfrtSession::Hold(const Call& call, const std::vector<uint64_t>& handles) {
+  if (call.context == nullptr) return;
+  for (const uint64_t handle : handles) contexts_[handle] = call.context;
+}
+
+}  // namespace fairway

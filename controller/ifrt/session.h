@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// One client's conversation over the IFRT proxy protocol: requests in, answers out.
+//
+// Knows no gRPC, thread or clock. Requests are handled in order; answers carry the request's op_id and may overtake each
+// other. Only fetches and readiness answers wait for a device.
+#ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_H_
+#define FAIRWAY_CONTROLLER_IFRT_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/ifrt/host_buffer_store.h"
+#include "controller/ifrt/strided.h"
+#include "controller/ifrt/user_context.h"
+#include "ifrt/messages.pb.h"
+
+namespace fairway {
+
+// The doing side of a session. Calls must not re-enter the session.
+class IfrtShell {
+ public:
+  virtual ~IfrtShell() = default;
+  virtual void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) = 0;
+  // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
+  virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
+};
+
+struct IfrtSessionOptions {
+  size_t max_queued_nodes = 100000;       // above this many unfinished executions reading may stop (rule B3)
+  int64_t off_loop_bytes = 256 << 10;     // larger strided copies leave the loop
+};
+
+// Loop-confined. Owned by IfrtDoor.
+class IfrtSession {
+ public:
+  using Request = xla::ifrt::proxy::IfrtRequest;
+  using Response = xla::ifrt::proxy::IfrtResponse;
+
+  // `id`: the unguessable number that the client names on its side channel. `session` is open in `cluster`; its end
+  // is the owner's business.
+  IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler, IfrtShell* shell,
+              IfrtSessionOptions options);
+  ~IfrtSession();
+  IfrtSession(const IfrtSession&) = delete;
+  IfrtSession& operator=(const IfrtSession&) = delete;
+
+  void Handle(const Request& request);
+
+  // The cluster's answers to Watch, WatchNode and Fetch; called from inside its operations.
+  void OnWatched(uint64_t token, absl::Status status);
+  void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
+
+  // Whether to go on reading requests: not while more than max_queued_nodes wait for device time.
+  bool MayRead() const;
+
+  uint64_t id() const { return id_; }
+  SessionId session() const { return session_; }
+  HostBufferStore& host_buffers() { return host_buffers_; }
+
+ private:
+  // A request that was not answered yet.
+  struct Call {
+    uint64_t op_id = 0;
+    bool counted = true;  // its answer has a seq_num
+    std::shared_ptr<UserContext> context;
+  };
+  // Asked once by CheckFuture or FetchExecuteResult.
+  struct Future {
+    bool of_execution = false;
+    bool of_deletion = false;
+    std::optional<absl::Status> status;  // once it is known
+    std::optional<Call> waiter;
+  };
+  struct Loaded {
+    ExecutableId id;
+    std::shared_ptr<const v1::ExecutableMetadata> metadata;
+    std::vector<int32_t> devices;  // virtual
+    bool portable = false;
+    std::map<int32_t, uint64_t> placed;  // portable: handles in the cluster for other devices
+  };
+
+  // session.cc
+  void Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response);
+  template <typename Fill>
+  void AnswerWith(Call call, Fill fill);
+  uint64_t MakeFuture(Future future);
+  void FutureEnded(uint64_t handle, absl::Status status);
+  void AskFuture(Call call, uint64_t handle, bool of_execution);
+  void AnswerFuture(Call call, const Future& future);
+  uint64_t WatchToken(std::function<void(absl::Status)> done);
+  void CheckValueReady(Call call, const xla::ifrt::proxy::CheckValueReadyRequest& request);
+
+  // The error of the first of these arrays that the door itself made an error of.
+  absl::Status FirstError(const std::vector<uint64_t>& handles) const;
+  // Result handles get the error; `status` is returned.
+  absl::Status Poison(const std::vector<uint64_t>& handles, absl::Status status);
+  void Hold(const Call& call, const std::vector<uint64_t>& handles);
+
+  // session_arrays.cc: OK and a filled response, or the error.
+  absl::Status MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request, const Call& call,
+                         Response& response);
+  absl::Status MakeShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request, const Call& call,
+                          Response& response);
+  absl::Status MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request, const Call& call,
+                          Response& response);
+  absl::Status Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request, const Call& call,
+                        Response& response);
+  absl::Status Disassemble(const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request,
+                           const Call& call, Response& response);
+  absl::Status CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request, const Call& call, Response& response);
+  absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call, Response& response);
+  absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request, const Call& call,
+                               Response& response);
+  absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request, Response& response);
+  absl::Status DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request, Response& response);
+  absl::Status DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request, Response& response);
+  void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
+
+  // session_executables.cc
+  void Compile(Call call, const xla::ifrt::proxy::CompileRequest& request);
+  absl::Status FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices, bool portable,
+                            Response& response);
+  absl::Status Metadata(uint64_t handle, Response& response);
+  absl::Status Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request, const Call& call,
+                       Response& response);
+  absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle, const std::vector<int32_t>& devices);
+  absl::Status CostAnalysis(uint64_t handle, Response& response);
+  absl::Status ProgramText(uint64_t handle, Response& response);
+  absl::Status DestructExecutable(uint64_t handle, Response& response);
+  absl::StatusOr<Loaded*> FindLoaded(uint64_t handle);
+
+  const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
+
+  const uint64_t id_;
+  const SessionId session_;
+  Cluster* const cluster_;
+  CompileService* const compiler_;
+  IfrtShell* const shell_;
+  const IfrtSessionOptions options_;
+
+  HostBufferStore host_buffers_;
+  std::map<uint64_t, Future> futures_;
+  std::map<uint64_t, Loaded> loaded_;
+  std::unordered_map<uint64_t, absl::Status> errors_;  // of handles that got an error here
+  std::unordered_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
+  std::shared_ptr<UserContext::Destroyed> destroyed_contexts_;
+  std::unordered_map<uint64_t, std::function<void(absl::Status)>> watches_;              // by token
+  std::unordered_map<uint64_t, std::function<void(absl::StatusOr<BytesRef>)>> fetches_;  // by token
+  uint64_t next_token_ = 1;
+  uint64_t next_future_;
+  int64_t next_seq_num_ = 0;
+  std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_SESSION_H_

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests about compiled programs.
+#include <algorithm>
+#include <utility>
+
+#include "controller/ifrt/compile_request.h"
+#include "controller/ifrt/session.h"
+#include "wire/ifrt_sharding.h"
+#include "wire/ifrt_values.h"
+
+namespace fairway {
+namespace {
+
+using xla::ifrt::proxy::LoadedExecutableMetadataResponse;
+
+std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
+  return {field.begin(), field.end()};
+}
+
+void AddLayout(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::LayoutList* list) {
+  xla::LayoutProto* layout = list->add_layouts();
+  if (value.minor_to_major_size() == value.shard_dims_size()) {
+    *layout->mutable_minor_to_major() = value.minor_to_major();
+  } else {
+    DenseLayoutToProto(value.shard_dims_size(), layout);
+  }
+}
+
+void AddSharding(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::ShardingList* list) {
+  // Bytes that did not parse were refused when the program was defined.
+  (void)list->add_shardings()->ParseFromString(value.op_sharding());
+}
+
+void SetMemoryStats(const v1::MemoryStats& stats, xla::CompiledMemoryStatsProto* proto) {
+  proto->set_generated_code_size_in_bytes(stats.generated_code());
+  proto->set_argument_size_in_bytes(stats.argument());
+  proto->set_output_size_in_bytes(stats.output());
+  proto->set_alias_size_in_bytes(stats.alias());
+  proto->set_temp_size_in_bytes(stats.temp());
+  proto->set_peak_memory_in_bytes(stats.peak());
+}
+
+}  // namespace
+
+absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
+  const auto it = loaded_.find(handle);
+  if (it == loaded_.end()) return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
+  return &it->second;
+}
+
+void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& request) {
+  const auto fail = [&](const absl::Status& status) { Answer(std::move(call), status, std::make_unique<Response>()); };
+  const absl::StatusOr<ParsedCompile> parsed = ParseCompile(request, static_cast<int>(devices().size()));
+  if (!parsed.ok()) return fail(parsed.status());
+  const absl::StatusOr<IslandId> island = cluster_->IslandOf(session_, parsed->devices);
+  if (!island.ok()) return fail(island.status());
+  std::vector<DeviceId> physical;
+  for (const int32_t device : parsed->devices) physical.push_back(devices()[device].device);
+  compiler_->Compile(request.program().data(), parsed->options, *island, physical,
+                     [this, alive = alive_, call = std::move(call), devices = parsed->devices,
+                      portable = parsed->options.portable()](absl::StatusOr<CompiledProgram> program) {
+                       if (!*alive) return;
+                       auto response = std::make_unique<Response>();
+                       absl::Status status = program.status();
+                       if (status.ok()) status = FillCompiled(*program, devices, portable, *response);
+                       Answer(call, status, std::move(response));
+                     });
+}
+
+absl::Status IfrtSession::FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices,
+                                       bool portable, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, cluster_->BindExecutable(session_, 0, program.id, devices));
+  Loaded& loaded = loaded_[handle];
+  loaded.id = program.id;
+  loaded.metadata = program.metadata;
+  loaded.devices = devices;
+  loaded.portable = portable;
+  auto* out = response.mutable_compile_response();
+  out->set_loaded_executable_handle(handle);
+  out->set_name(ValidUtf8(program.metadata->name()));
+  out->set_num_devices(static_cast<int32_t>(devices.size()));
+  if (!portable) out->mutable_device_ids()->Assign(devices.begin(), devices.end());
+  out->mutable_addressable_device_ids()->Assign(devices.begin(), devices.end());
+  out->set_fingerprint_value(program.metadata->fingerprint());
+  Future ready;
+  ready.status = absl::OkStatus();
+  out->set_ready_future_handle(MakeFuture(std::move(ready)));
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::Metadata(uint64_t handle, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  const v1::ExecutableMetadata& metadata = *loaded->metadata;
+  auto* out = response.mutable_loaded_executable_metadata_response();
+  // XLA gives no shardings for code of one device, and the client expects none.
+  const bool sharded = loaded->devices.size() > 1;
+  auto* donated = out->mutable_donated_input_indices();
+  auto* parameter_layouts = out->mutable_parameter_layouts_list();
+  auto* output_layouts = out->mutable_output_layouts_list();
+  if (sharded) {
+    out->mutable_parameter_shardings();
+    out->mutable_output_shardings();
+  }
+  for (int i = 0; i < metadata.parameters_size(); ++i) {
+    const v1::ValueSpec& value = metadata.parameters(i);
+    AddLayout(value, parameter_layouts);
+    if (sharded) AddSharding(value, out->mutable_parameter_shardings());
+    if (value.donated()) donated->add_donated_input_indices(i);
+  }
+  const std::vector<std::string>& kinds = devices()[loaded->devices[0]].memory_kinds;
+  auto* output_kinds = out->mutable_output_memory_kinds()->add_memory_kind_lists();
+  for (const v1::ValueSpec& value : metadata.outputs()) {
+    AddLayout(value, output_layouts);
+    if (sharded) AddSharding(value, out->mutable_output_shardings());
+    output_kinds->add_memory_kinds(value.memory_kind().empty() && !kinds.empty() ? kinds[0] : value.memory_kind());
+  }
+  SetMemoryStats(metadata.memory(), out->mutable_compiled_memory_stats());
+  out->set_size_of_generated_code_in_bytes(metadata.memory().generated_code());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle, const std::vector<int32_t>& devices) {
+  if (devices.empty() || devices == loaded.devices) return handle;
+  if (!loaded.portable)
+    return InvalidArgument("{} was compiled for other devices than those named by this execution",
+                           loaded.metadata->name());
+  FAIRWAY_ASSIGN_OR_RETURN(const IslandId island, cluster_->IslandOf(session_, devices));
+  if (devices.size() != 1)
+    return InvalidArgument("{} runs on one device, {} were named", loaded.metadata->name(), devices.size());
+  const auto known = loaded.placed.find(devices[0]);
+  if (known != loaded.placed.end()) return known->second;
+  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableId id,
+                           compiler_->Place(loaded.id, island, {this->devices()[devices[0]].device}));
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t placed, cluster_->BindExecutable(session_, 0, id, devices));
+  loaded.placed[devices[0]] = placed;
+  return placed;
+}
+
+absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request, const Call& call,
+                                  Response& response) {
+  const std::vector<uint64_t> out = ToVector(request.result_array_handle());
+  const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
+    FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(request.loaded_executable_handle()));
+    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                             HandleFor(*loaded, request.loaded_executable_handle(),
+                                       {request.device_ids().begin(), request.device_ids().end()}));
+    ExecuteOptions options;
+    options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
+                                 request.execute_options().non_donatable_input_indices().end());
+    return cluster_->Execute(session_, handle, ToVector(request.args_handles()), options, out);
+  };
+  absl::StatusOr<ExecuteResult> result = execute();
+  const bool fill_status = request.execute_options().fill_status();
+  const uint64_t asked_status = request.result_status_handle();
+  if (!result.ok()) {
+    (void)Poison(out, result.status());
+    for (const uint64_t handle : out) errors_[handle] = result.status();
+    if (asked_status != 0) futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
+    return result.status();
+  }
+  auto* executed = response.mutable_loaded_executable_execute_response();
+  if (out.empty()) {
+    for (size_t i = 0; i < result->handles.size(); ++i) {
+      const ArraySpec& spec = result->specs[i];
+      auto* output = executed->add_outputs();
+      DTypeToProto(spec.dtype, output->mutable_dtype());
+      ShapeToProto(spec.shape, output->mutable_shape());
+      FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
+      output->set_array_handle(result->handles[i]);
+    }
+  }
+  Hold(call, result->handles);
+  if (fill_status) {
+    uint64_t status_handle = asked_status;
+    Future future;
+    future.of_execution = true;
+    if (status_handle == 0) {
+      status_handle = MakeFuture(std::move(future));
+      executed->set_status_handle(status_handle);
+    } else {
+      futures_[status_handle] = std::move(future);
+    }
+    const uint64_t token = WatchToken(
+        [this, status_handle](absl::Status status) { FutureEnded(status_handle, std::move(status)); });
+    cluster_->WatchNode(session_, token, result->node);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::CostAnalysis(uint64_t handle, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  std::map<std::string, AttributeValue> attributes;
+  for (const auto& [name, value] : loaded->metadata->cost()) attributes[name] = static_cast<float>(value);
+  AttributesToProto(attributes, response.mutable_loaded_executable_cost_analysis_response()->mutable_attributes());
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::ProgramText(uint64_t handle, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  auto* out = response.mutable_loaded_executable_human_readable_program_text_response();
+  if (loaded->metadata->program_text().empty()) {
+    StatusToProto(Error(absl::StatusCode::kUnimplemented, "the plugin gives no text of this program"),
+                  out->mutable_status());
+  } else {
+    out->set_human_readable_program_text(ValidUtf8(loaded->metadata->program_text()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::DestructExecutable(uint64_t handle, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  for (const auto& [device, placed] : loaded->placed) (void)cluster_->ReleaseExecutable(session_, placed);
+  loaded_.erase(handle);
+  response.mutable_loaded_executable_destruct_response();
+  return cluster_->ReleaseExecutable(session_, handle);
+}
+
+}  // namespace fairway

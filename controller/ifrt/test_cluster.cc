@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/test_cluster.h"
+
+#include <cstring>
+
+namespace fairway {
+namespace {
+
+constexpr Incarnation kIncarnation{7};
+
+ExecutorSpec Worker(const std::string& name, const std::string& island) {
+  ExecutorSpec spec;
+  spec.worker = name;
+  spec.island = island;
+  spec.incarnation = kIncarnation;
+  spec.runtime = "fake";
+  spec.platform_name = "cpu";
+  spec.platform_version = "fake 1";
+  spec.device_kind = "cpu";
+  spec.memory_kinds = {"device", "pinned_host"};
+  spec.num_devices = 2;
+  spec.data_endpoint = name + ":1";
+  return spec;
+}
+
+BytesRef Zeros(int64_t bytes) {
+  auto blob = Blob::Make(static_cast<size_t>(bytes));
+  std::memset(blob->data(), 0, blob->size());
+  return blob;
+}
+
+}  // namespace
+
+TestCluster::TestCluster() : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
+  a = cluster_.ExecutorUp(Worker("wa", "ia")).value();
+  b = cluster_.ExecutorUp(Worker("wb", "ib")).value();
+}
+
+Report TestCluster::Ended(ExecutorId, uint64_t seq) {
+  Report report;
+  report.finished = {seq};
+  if (!fail_next.ok()) report.failures.push_back({seq, std::exchange(fail_next, absl::OkStatus())});
+  return report;
+}
+
+void TestCluster::Send(ExecutorId executor, Command command) {
+  if (const auto* c = std::get_if<InstallExecutable>(&command)) {
+    log.push_back(fmt::format("e{} install x{}", executor, c->executable));
+    work_.push_back({executor, [id = c->executable] {
+                       Report report;
+                       report.installed.push_back({id, absl::OkStatus()});
+                       return report;
+                     }});
+  } else if (const auto* c = std::get_if<PrepareReceive>(&command)) {
+    On(executor, *c);
+  } else if (const auto* c = std::get_if<PrepareLaunch>(&command)) {
+    log.push_back(fmt::format("e{} prepare x{} on {} devices", executor, c->executable, c->devices.size()));
+    prepared_[{executor, c->node}] = *c;
+  } else if (const auto* c = std::get_if<Launch>(&command)) {
+    On(executor, *c);
+  } else if (const auto* c = std::get_if<PrepareSend>(&command)) {
+    for (const auto& item : c->items) sends_[{c->transfer, item.index}] = item.shard;
+  } else if (const auto* c = std::get_if<FreeGroups>(&command)) {
+    log.push_back(fmt::format("e{} free {} groups", executor, c->groups.size()));
+  }
+}
+
+BytesRef TestCluster::Source(const PrepareReceive& command, size_t i) const {
+  const ShardSource& source = command.sources[i];
+  switch (source.kind) {
+    case ShardSource::Kind::kInline:
+      return source.bytes;
+    case ShardSource::Kind::kLocal:
+      return bytes_.at(source.shard);
+    case ShardSource::Kind::kPeer:
+      return bytes_.at(sends_.at({command.transfer, source.index}));
+    case ShardSource::Kind::kController:
+      return offered_.at(command.transfer).at(source.index);
+  }
+  return nullptr;
+}
+
+void TestCluster::On(ExecutorId executor, const PrepareReceive& command) {
+  log.push_back(fmt::format("e{} receive {} shards", executor, command.out.shards.size()));
+  work_.push_back({executor, [this, executor, command] {
+                     for (size_t i = 0; i < command.sources.size(); ++i)
+                       bytes_[{command.out.group, command.out.shards[i].shard}] = Source(command, i);
+                     return Ended(executor, command.seq);
+                   }});
+}
+
+void TestCluster::On(ExecutorId executor, const Launch& launch) {
+  log.push_back(fmt::format("e{} launch", executor));
+  work_.push_back({executor, [this, executor, launch] {
+                     const PrepareLaunch& command = prepared_.at({executor, launch.node});
+                     for (size_t o = 0; o < command.outputs.size(); ++o) {
+                       const GroupPart& part = command.outputs[o];
+                       for (size_t p = 0; p < part.shards.size(); ++p) {
+                         const int64_t size = ByteSize(part.dtype, part.shards[p].shape).value();
+                         BytesRef value = o < command.inputs[p].size() ? bytes_.at(command.inputs[p][o]) : nullptr;
+                         if (value == nullptr || static_cast<int64_t>(value->size()) != size) value = Zeros(size);
+                         bytes_[{part.group, part.shards[p].shard}] = value;
+                       }
+                     }
+                     Report report = Ended(executor, command.seq);
+                     for (const ShardRef& ref : launch.inline_shards) report.inlined.push_back({ref, bytes_.at(ref)});
+                     return report;
+                   }});
+}
+
+void TestCluster::RunAll() {
+  while (!work_.empty()) {
+    const Work work = std::move(work_.front());
+    work_.pop_front();
+    cluster_.OnReport(work.executor, kIncarnation, work.run());
+  }
+}
+
+void TestCluster::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {
+  offered_[transfer] = std::move(blobs);
+}
+void TestCluster::WithdrawUpload(TransferId transfer) { offered_.erase(transfer); }
+
+void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t) {
+  log.push_back(fmt::format("pull from e{}", executor));
+  work_.push_back({executor, [this, transfer, index] {
+                     cluster_.FetchArrived(transfer, bytes_.at(sends_.at({transfer, index})));
+                     return Report();
+                   }});
+}
+
+void TestCluster::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  door_.OnWatched(session, token, std::move(status));
+}
+void TestCluster::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  door_.OnFetched(session, token, std::move(bytes));
+}
+
+void TestCluster::Compile(IslandId, std::string, v1::CompileOptions options,
+                          std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  last_options_ = std::move(options);
+  compilations_.push_back(std::move(done));
+}
+
+void TestCluster::AnswerCompile(absl::StatusOr<CompiledCode> result) {
+  const auto done = std::move(compilations_.front());
+  compilations_.pop_front();
+  done(std::move(result));
+}
+
+CompiledCode TestCode(int num_arguments, int num_results, int num_devices, std::vector<int> donated) {
+  CompiledCode out;
+  out.code = "code";
+  out.checksum = "sum";
+  out.metadata.set_name("jit_f");
+  out.metadata.set_num_devices(num_devices);
+  out.metadata.set_fingerprint("print");
+  const auto fill = [&](v1::ValueSpec* value) {
+    value->set_dtype(static_cast<int32_t>(DType::kF32));
+    value->add_global_dims(8);
+    value->add_shard_dims(8 / num_devices);
+    value->add_minor_to_major(0);
+    if (num_devices > 1) {
+      // OpSharding: type OTHER (field 1), tile_assignment_dimensions (3), iota_reshape_dims (9), both packed.
+      value->set_op_sharding(std::string("\x08\x03\x1a\x01", 4) + static_cast<char>(num_devices) +
+                             std::string("\x4a\x01", 2) + static_cast<char>(num_devices));
+    }
+  };
+  for (int i = 0; i < num_arguments; ++i) fill(out.metadata.add_parameters());
+  for (int i = 0; i < num_results; ++i) fill(out.metadata.add_outputs());
+  for (const int i : donated) out.metadata.mutable_parameters(i)->set_donated(true);
+  out.metadata.mutable_memory()->set_temp(64);
+  out.metadata.mutable_memory()->set_generated_code(4);
+  (*out.metadata.mutable_cost())["flops"] = 8;
+  out.metadata.set_program_text("HloModule jit_f");
+  return out;
+}
+
+}  // namespace fairway

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a real Cluster of two islands (ia: devices 0, 1; ib: devices 2, 3) whose executors are played by the test. What
+// they are told is recorded; a node ends when the test says so, or at once.
+#ifndef FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
+#define FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/ifrt/door.h"
+
+namespace fairway {
+
+class TestCluster : public ClusterActions, public CompileBackend {
+ public:
+  TestCluster();
+
+  Cluster& cluster() { return cluster_; }
+  CompileService& compiler() { return compiler_; }
+  IfrtDoor& door() { return door_; }
+
+  // Ends what the executors were told so far: installs, uploads, copies and launches, with what follows from that,
+  // until nothing is open. An output of a launch has the bytes of the argument with the same number, or zeros.
+  void RunAll();
+  // The next node that ends fails with this.
+  absl::Status fail_next;
+
+  // Answers the oldest compilation.
+  void AnswerCompile(absl::StatusOr<CompiledCode> result);
+  size_t open_compilations() const { return compilations_.size(); }
+  const v1::CompileOptions& last_options() const { return last_options_; }
+
+  ExecutorId a, b;
+  std::vector<std::string> log;  // one line per action, in order
+
+  // ClusterActions
+  void Send(ExecutorId executor, Command command) override;
+  void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) override;
+  void WithdrawUpload(TransferId transfer) override;
+  void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
+  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+
+  // CompileBackend
+  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+               std::function<void(absl::StatusOr<CompiledCode>)> done) override;
+
+ private:
+  struct Work {
+    ExecutorId executor;
+    std::function<Report()> run;
+  };
+  void On(ExecutorId executor, const PrepareReceive& command);
+  void On(ExecutorId executor, const PrepareLaunch& command);
+  void On(ExecutorId executor, const Launch& command);
+  Report Ended(ExecutorId executor, uint64_t seq);
+  BytesRef Source(const PrepareReceive& command, size_t i) const;
+
+  std::deque<Work> work_;
+  std::map<std::pair<ExecutorId, NodeId>, PrepareLaunch> prepared_;
+  std::map<ShardRef, BytesRef> bytes_;                        // on the "devices"
+  std::map<TransferId, std::vector<BytesRef>> offered_;       // by the controller
+  std::map<std::pair<TransferId, int32_t>, ShardRef> sends_;  // by executors
+  std::deque<std::function<void(absl::StatusOr<CompiledCode>)>> compilations_;
+  v1::CompileOptions last_options_;
+  Cluster cluster_;
+  CompileService compiler_;
+  IfrtDoor door_;
+};
+
+// Code over `num_devices` devices with f32[8] arguments and results, cut in `num_devices` pieces.
+CompiledCode TestCode(int num_arguments, int num_results, int num_devices, std::vector<int> donated = {});
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the bytes of one host buffer gather while a client sends them (rule B3): in memory as long as the process's
+// budget lasts, else in an unlinked file. Receiving never fails; what goes wrong is told at the end.
+#ifndef FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
+#define FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/blob.h"
+#include "base/status.h"
+
+namespace fairway {
+
+// Bytes of host memory that uploads may use, over all sessions. Thread-safe.
+class UploadBudget {
+ public:
+  explicit UploadBudget(int64_t limit) : limit_(limit) {}
+  bool Reserve(int64_t bytes);
+  void Release(int64_t bytes) { used_ -= bytes; }
+  int64_t used() const { return used_; }
+
+ private:
+  const int64_t limit_;
+  std::atomic<int64_t> used_ = 0;
+};
+
+// One upload. Used by one thread at a time.
+class UploadBuffer {
+ public:
+  // `declared`: the size that the client announced; a hint, allocated only as bytes arrive.
+  // `spool_directory`: for the file above the budget.
+  UploadBuffer(int64_t declared, std::shared_ptr<UploadBudget> budget, std::string spool_directory);
+  ~UploadBuffer();
+  UploadBuffer(const UploadBuffer&) = delete;
+  UploadBuffer& operator=(const UploadBuffer&) = delete;
+
+  void Append(std::string_view bytes);
+  // Call once, last. DATA_LOSS: fewer or more bytes came than were announced. RESOURCE_EXHAUSTED: neither
+  // memory nor disk took them.
+  absl::StatusOr<std::shared_ptr<const Blob>> Finish();
+
+  bool spooled() const { return file_ >= 0; }
+
+ private:
+  bool Grow(int64_t needed);
+  void Spool();
+  void WriteFile(std::string_view bytes);
+  void DropMemory();
+
+  const int64_t declared_;
+  const std::shared_ptr<UploadBudget> budget_;
+  const std::string spool_directory_;
+  char* data_ = nullptr;
+  int64_t capacity_ = 0;  // of data_; all of it reserved in the budget
+  int64_t size_ = 0;
+  int file_ = -1;
+  absl::Status failure_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
