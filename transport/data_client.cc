@@ -86,7 +86,7 @@ std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done
                              "{} sent {} bytes from {} of a shard of which {} of {} came",
                              endpoint_, header.length, header.offset, pull.received, expected));
       } else {
-        if (pull.blob == nullptr) pull.blob = Blob::Make(expected);
+        if (pull.blob == nullptr) pull.blob = blocks_->Take(expected);
         if (pull.blob != nullptr) {
           return {pull.blob->data() + header.offset + done, header.length - done};
         }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/block_pool.h"
 #include "transport/data_protocol.h"
 #include "transport/frame_stream.h"
 
@@ -26,12 +27,13 @@ struct PendingPull {
 // Fails all its pulls when it ends; the pool makes a new one then.
 class ClientStream final : public FrameStream {
  public:
-  // `pulled` counts the bytes of complete shards.
+  // `pulled` counts the bytes of complete shards; blocks to receive into come from `blocks`.
   ClientStream(StreamSocket socket, std::string endpoint,
-               std::shared_ptr<std::atomic<uint64_t>> pulled)
+               std::shared_ptr<std::atomic<uint64_t>> pulled, std::shared_ptr<BlockPool> blocks)
       : FrameStream(std::move(socket)),
         endpoint_(std::move(endpoint)),
-        pulled_(std::move(pulled)) {}
+        pulled_(std::move(pulled)),
+        blocks_(std::move(blocks)) {}
 
   void Pull(PendingPull pull);
 
@@ -49,6 +51,7 @@ class ClientStream final : public FrameStream {
 
   const std::string endpoint_;
   const std::shared_ptr<std::atomic<uint64_t>> pulled_;
+  const std::shared_ptr<BlockPool> blocks_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;

@@ -28,6 +28,7 @@ using data::PendingPull;
 using data::ServerStream;
 
 constexpr std::chrono::seconds kConnectTimeout{5};
+constexpr size_t kKeptBlocks = size_t{256} << 20;  // bytes
 
 using OnPull = std::function<void(PullRequest, DataPlane::Answer)>;
 
@@ -110,7 +111,8 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       for (PendingPull& pull : waiting) pull.done(socket.status());
       return;
     }
-    peer.stream = std::make_shared<ClientStream>(*std::move(socket), endpoint, peer.pulled);
+    peer.stream =
+        std::make_shared<ClientStream>(*std::move(socket), endpoint, peer.pulled, blocks_);
     peer.stream->Start();
     for (PendingPull& pull : waiting) peer.stream->Pull(std::move(pull));
   }
@@ -139,6 +141,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   std::map<std::string, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
   const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
+  const std::shared_ptr<BlockPool> blocks_ = BlockPool::Make(kKeptBlocks);
   mutable std::mutex counters_mutex_;
   std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
 };

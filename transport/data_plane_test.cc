@@ -95,19 +95,22 @@ TEST_F(Planes, LargeShardsArriveIntactAndSmallOnesAreNotHeldUp) {
     answer(View("small"));
   };
   std::vector<int32_t> order;
-  const auto start = std::chrono::steady_clock::now();
-  for (const int32_t index : {0, 1}) {
-    sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index},
-                index == 0 ? large->size() : 5, [&, index](auto blob) {
-                  order.push_back(index);
-                  ASSERT_TRUE(blob.ok()) << blob.status();
-                  EXPECT_EQ((*blob)->view() == (index == 0 ? large->view() : "small"), true);
-                });
+  for (int round = 0; round < 3; ++round) {
+    order.clear();
+    const auto start = std::chrono::steady_clock::now();
+    for (const int32_t index : {0, 1}) {
+      sink_->Pull(source_->endpoint(), Incarnation(7), {TransferId(1), index},
+                  index == 0 ? large->size() : 5, [&, index](auto blob) {
+                    order.push_back(index);
+                    ASSERT_TRUE(blob.ok()) << blob.status();
+                    EXPECT_TRUE((*blob)->view() == (index == 0 ? large->view() : "small"));
+                  });
+    }
+    ASSERT_TRUE(RunUntil(loop_, [&] { return order.size() == 2; }));
+    EXPECT_THAT(order, testing::ElementsAre(1, 0));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::cout << "64 MiB in " << took.count() * 1e3 << " ms\n";
   }
-  ASSERT_TRUE(RunUntil(loop_, [&] { return order.size() == 2; }));
-  EXPECT_THAT(order, testing::ElementsAre(1, 0));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::cout << "64 MiB in " << took.count() * 1e3 << " ms\n";
 }
 
 TEST_F(Planes, AnEmptyShardIsAnAnswer) {

@@ -53,6 +53,10 @@ std::vector<pid_t> ProcessesWith(const std::string& marker) {
 }
 
 WorkerProcess::WorkerProcess(const std::vector<std::string>& flags) {
+  if (std::getenv("FAIRWAY_PJRT_PLUGIN") == nullptr) {
+    std::cerr << "FAIRWAY_PJRT_PLUGIN must name the plugin that the workers load (ctest sets it)\n";
+    std::_Exit(1);
+  }
   static int counter = 0;
   log_path_ = testing::TempDir() + "/worker_" + std::to_string(::getpid()) + "_" +
               std::to_string(++counter) + ".log";
