@@ -36,7 +36,18 @@ class Accounts:
     def __init__(self, cluster):
         self.cluster = cluster
         self.counts = self._counts()
-        self.processes = descriptors_and_threads(cluster.processes())
+        self.processes = self._settled_processes()
+
+    def _settled_processes(self):
+        """Compilers may still be starting when a cluster is ready: what 20 looks in a row show."""
+        seen = []
+
+        def settled():
+            seen.append(descriptors_and_threads(self.cluster.processes()))
+            return len(seen) >= 20 and all(look == seen[-1] for look in seen[-20:])
+
+        wait_for(settled, "the cluster's processes to settle", 30)
+        return seen[-1]
 
     def _counts(self):
         metrics = self.cluster.metrics()
