@@ -33,7 +33,8 @@ class Slots;
 // as
 //   non-donatable, and is consumed all the same.
 // - `done` may be called before Launch returns.
-// - A block given to FromHost may be released on a thread of the plugin: its release must not call PJRT.
+// - A block given to FromHost may be released on a thread of the plugin: its release must not call
+// PJRT.
 class PjrtRuntime final : public Runtime {
  public:
   // Waits up to 10 s for callbacks under way; buffers and executables may outlive it, and keep the
