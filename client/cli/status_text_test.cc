@@ -17,6 +17,7 @@ v1::GetStatusResponse Example() {
   status.set_host("host-a");
   status.set_controller_pid(42);
   status.set_uptime_ms(61000);
+  status.set_http_address("127.0.0.1:29001");
   auto* island = status.add_islands();
   island->set_name("island0");
   island->set_up(true);
@@ -39,6 +40,7 @@ v1::GetStatusResponse Example() {
 TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
   const std::string text = StatusText(Example());
   EXPECT_THAT(text, HasSubstr("controller 0.1.0 on host-a (pid 42), up for 1 min 1 s\n"));
+  EXPECT_THAT(text, HasSubstr("metrics http://127.0.0.1:29001/metrics\n"));
   EXPECT_THAT(text, HasSubstr("island0 up: "));
   EXPECT_THAT(text, HasSubstr("w0           down  2 cpu devices, memory 2.0 MiB of 8.0 MiB\n"));
   EXPECT_THAT(text, HasSubstr("lost: killed by signal 9\n"));
@@ -55,7 +57,7 @@ TEST(StatusTextTest, JsonHasAllFieldsAndNumbersAsNumbers) {
   EXPECT_EQ(json["executors"][0]["up"], false);
   EXPECT_EQ(json["counts"]["sessions"], 3);
   EXPECT_EQ(json["counts"]["arrays"], 0);
-  EXPECT_EQ(json["http_address"], "");
+  EXPECT_EQ(json["log_dir"], "");
 }
 
 TEST(StatusTextTest, Bytes) {

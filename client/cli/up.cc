@@ -21,6 +21,7 @@ namespace fairway {
 namespace {
 
 constexpr int kDefaultPort = 29000;
+constexpr int kDefaultHttpPort = 29001;
 constexpr int kExitFailed = 1;
 constexpr int kExitPortInUse = 5;
 
@@ -107,6 +108,9 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     options.devices = flags.devices;
     options.port = *port;
     options.http_port = flags.http_port;
+    if (flags.http_port == 0 && attempt == 1) {
+      options.http_port = FreePort(flags.bind, kDefaultHttpPort).value_or(0);
+    }
     options.device_memory = flags.device_memory;
     absl::Status status = MakeStateDirectory(options.state_directory);
     const std::string directory = options.state_directory;
@@ -188,7 +192,7 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("port", &flags.port,
               "Where clients connect; 0: 29000 if that is free, else any free port");
   config.Flag("http-port", &flags.http_port,
-              "Port of health, metrics and status pages; 0: any free port");
+              "Port of health checks and metrics; 0: 29001 if that is free, else any free port");
   config.BytesFlag("device-memory", &flags.device_memory,
                    "Memory of each device, e.g. 512MiB; 0: no limit");
   config.Flag("detach", &flags.detach,
