@@ -256,26 +256,24 @@ void ExecutorSession::OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult
 }
 
 void ExecutorSession::ReadInline(Launched launched) {
-  // The last read to end posts the lot.
+  // An entry without bytes could not be read; a fetch will tell why.
   struct Collector {
     std::atomic<size_t> open{1};
-    std::vector<Report::Inlined>
-        inlined;  // an entry without bytes could not be read; a fetch will tell why
-    absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
-    void Arrive() {
-      if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) done(std::move(inlined));
-    }
+    std::vector<Report::Inlined> inlined;
+    absl::AnyInvocable<void()> last;
   };
-  if (launched.inline_shards.empty()) return core_.LaunchDone(launched.node, absl::OkStatus(), {});
+  const size_t count = launched.inline_shards.size();
   auto collector = std::make_shared<Collector>();
-  collector->done =
-      Poster("inline outputs", [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-        if (ended_) return;
-        std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
-        core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
-      });
-  collector->inlined.resize(launched.inline_shards.size());
-  for (size_t i = 0; i < launched.inline_shards.size(); ++i) {
+  collector->inlined.resize(count);
+  const auto end = [this, node = launched.node, collector] {
+    if (ended_) return;
+    auto inlined = std::move(collector->inlined);
+    std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
+    core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
+  };
+  // Called by the last read that ends after this function; it breaks the cycle as well.
+  collector->last = Poster("inline outputs", end);
+  for (size_t i = 0; i < count; ++i) {
     const ShardRef ref = launched.inline_shards[i];
     collector->inlined[i].shard = ref;
     auto buffer = buffers_.Find(ref);
@@ -283,10 +281,16 @@ void ExecutorSession::ReadInline(Launched launched) {
     collector->open.fetch_add(1, std::memory_order_relaxed);
     context_.runtime->Read(*buffer, [collector, buffer, i](absl::StatusOr<HostView> view) {
       if (view.ok()) collector->inlined[i].bytes = Blob::Copy(view->bytes);
-      collector->Arrive();
+      if (collector->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        std::exchange(collector->last, nullptr)();
+      }
     });
   }
-  collector->Arrive();
+  // As a rule all have ended by now.
+  if (collector->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    collector->last = nullptr;
+    end();
+  }
 }
 
 // ---- Receiving ----
