@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// For golden tests: a session as a dialogue of text. Requests are IfrtRequest in protobuf text form; op_id is the number of
+// the request, unless given. An answer is one line:
+//   "3 #2 check_future_response { }"   request 3, seq_num 2, its response
+//   "3 NOT_FOUND: there is no ..."     request 3, an error: the response is unset
+// Shorthands in requests: @one(DEVICE), @all(DEVICE...), @cut(DEVICE...) stand for the sharding field of an array on one
+// device, replicated, cut along its first dimension; @program(N DEVICE...) for program and compile_options of N
+// partitions; @f32(DIM...) for dtype and shape fields.
+#ifndef FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
+#define FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/ifrt/test_cluster.h"
+
+namespace fairway {
+
+class Dialogue : public testing::Test, public IfrtShell {
+ protected:
+  static constexpr uint64_t kId = 77;
+
+  Dialogue();
+  // Everything that the client owned is gone, and the cluster's rules hold.
+  void TearDown() override;
+
+  // The lines answered to this request at once, and those that came in between.
+  std::string Ask(const std::string& request);
+  // The lines that came since.
+  std::string Take();
+  // Lets the executors do what they were told; the lines that follow.
+  std::string Run();
+
+  // f32[n] `handle` on `device`, with `bytes` (4n of them), there.
+  void Put(uint64_t handle, int device, const std::string& bytes);
+  // An executable over these devices, compiled; its handle.
+  uint64_t Compiled(const std::string& devices, int arguments, int results, std::vector<int> donated = {});
+  // The bytes of a host buffer, or the error; "waits" while neither is there.
+  std::string Lookup(uint64_t handle);
+
+  TestCluster cluster_;
+  IfrtSession* session_ = nullptr;
+
+ private:
+  // IfrtShell
+  void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
+
+  uint64_t next_op_ = 1;
+  std::vector<std::string> lines_;
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_

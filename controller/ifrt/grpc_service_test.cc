@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service over real gRPC on loopback, as jaxlib's client uses it.
+#include "controller/ifrt/grpc_service.h"
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "controller/ifrt/test_cluster.h"
+#include "ifrt/service.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+namespace proxy = xla::ifrt::proxy;
+using proxy::GrpcIfrtService;
+using ::testing::HasSubstr;
+
+class GrpcServiceTest : public testing::Test {
+ protected:
+  GrpcServiceTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    service_.Register(&builder);
+    server_ = builder.BuildAndStart();
+    loop_thread_ = std::thread([this] { loop_.Run(); });
+    Pump();
+    stub_ = Connect(port);
+    port_ = port;
+  }
+  ~GrpcServiceTest() override {
+    service_.Shutdown();
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    loop_.Stop();
+    loop_thread_.join();
+  }
+  static std::unique_ptr<GrpcIfrtService::Stub> Connect(int port) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(-1);
+    return GrpcIfrtService::NewStub(grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", port),
+                                                              grpc::InsecureChannelCredentials(), arguments));
+  }
+  // The executors do what they are told, every millisecond.
+  void Pump() {
+    loop_.PostAfter(std::chrono::milliseconds(1), "pump", [this] {
+      cluster_.RunAll();
+      Pump();
+    });
+  }
+  size_t Sessions() {
+    std::promise<size_t> result;
+    loop_.Post("count", [&] { result.set_value(cluster_.door().num_sessions()); });
+    return result.get_future().get();
+  }
+
+  // A client's stream.
+  struct Session {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReaderWriter<proxy::IfrtRequest, proxy::IfrtResponse>> stream;
+    uint64_t id = 0;
+    uint64_t next_op = 1;
+
+    proxy::IfrtResponse Ask(const std::string& text) {
+      proxy::IfrtRequest request;
+      EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+      return Ask(std::move(request));
+    }
+    proxy::IfrtResponse Ask(proxy::IfrtRequest request) {
+      request.mutable_request_metadata()->set_op_id(next_op++);
+      EXPECT_TRUE(stream->Write(request));
+      proxy::IfrtResponse response;
+      EXPECT_TRUE(stream->Read(&response));
+      return response;
+    }
+  };
+  std::unique_ptr<Session> Open(int protocol = 25, int serdes = 3) {
+    auto session = std::make_unique<Session>();
+    proxy::GrpcIfrtSessionMetadata metadata;
+    metadata.mutable_version()->set_protocol_version(protocol);
+    metadata.mutable_version()->set_ifrt_serdes_version_number(serdes);
+    session->context.AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata.SerializeAsString());
+    session->stream = stub_->IfrtSession(&session->context);
+    if (protocol == 25) session->id = session->Ask("init_request {}").init_response().session_id();
+    return session;
+  }
+  grpc::Status Store(uint64_t session, uint64_t handle, int64_t announced, const std::vector<std::string>& chunks) {
+    grpc::ClientContext context;
+    proxy::GrpcHostBufferStoreMetadata metadata;
+    metadata.set_session_id(session);
+    metadata.set_handle(handle);
+    metadata.set_buffer_size(announced);
+    context.AddMetadata("ifrt-proxy-grpc-host-buffer-store-metadata-bin", metadata.SerializeAsString());
+    proxy::GrpcHostBufferStoreResponse response;
+    const auto writer = stub_->HostBufferStore(&context, &response);
+    for (const std::string& chunk : chunks) {
+      proxy::GrpcHostBufferStoreRequest request;
+      request.set_data(chunk);
+      writer->Write(request);
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  // The bytes and the number of messages they came in.
+  std::pair<std::string, int> Lookup(uint64_t session, uint64_t handle, grpc::Status* status) {
+    grpc::ClientContext context;
+    proxy::GrpcHostBufferLookupRequest request;
+    request.set_session_id(session);
+    request.set_handle(handle);
+    const auto reader = stub_->HostBufferLookup(&context, request);
+    std::pair<std::string, int> out;
+    for (proxy::GrpcHostBufferLookupResponse chunk; reader->Read(&chunk); ++out.second) out.first += chunk.data();
+    *status = reader->Finish();
+    return out;
+  }
+
+  EventLoop loop_;
+  TestCluster cluster_;
+  IfrtGrpcService service_{&loop_, &cluster_.door()};
+  std::unique_ptr<grpc::Server> server_;
+  std::thread loop_thread_;
+  std::unique_ptr<GrpcIfrtService::Stub> stub_;
+  int port_ = 0;
+};
+
+constexpr char kMake[] =
+    "make_array_from_host_buffer_request { dtype { kind: KIND_U8 } shape { dims: %DIM% } sharding { serialized_sharding { "
+    "type_name: \"xla::ifrt::SingleDeviceSharding\" } } host_buffer_handle: 5 array_handle: 5 }";
+std::string Make(size_t bytes) {
+  std::string text = kMake;
+  return text.replace(text.find("%DIM%"), 5, std::to_string(bytes));
+}
+
+TEST_F(GrpcServiceTest, VersionsAreNegotiated) {
+  grpc::ClientContext context;
+  proxy::GrpcGetVersionRequest request;
+  proxy::GrpcGetVersionResponse response;
+  request.mutable_min_version()->set_protocol_version(16);
+  request.mutable_max_version()->set_protocol_version(25);
+  request.mutable_max_version()->set_ifrt_serdes_version_number(3);
+  ASSERT_TRUE(stub_->GetVersion(&context, request, &response).ok());
+  EXPECT_EQ(response.version().protocol_version(), 25);
+  EXPECT_EQ(response.version().ifrt_serdes_version_number(), 3);
+
+  grpc::ClientContext old_context;
+  request.mutable_max_version()->set_protocol_version(14);
+  const grpc::Status status = stub_->GetVersion(&old_context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("pip install"));
+}
+
+TEST_F(GrpcServiceTest, BytesGoThereAndBackInChunks) {
+  const auto session = Open();
+  const std::string chunk(1 << 20, 'x');
+  const std::string bytes = chunk + chunk + "end";
+  ASSERT_TRUE(Store(session->id, 5, bytes.size(), {chunk, chunk, "end"}).ok());
+  EXPECT_TRUE(session->Ask(Make(bytes.size())).has_make_array_from_host_buffer_response());
+  EXPECT_TRUE(session->Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }")
+                  .has_copy_to_host_buffer_response());
+  grpc::Status status;
+  const auto [back, messages] = Lookup(session->id, 6, &status);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(back, bytes);
+  EXPECT_EQ(messages, 3);
+
+  grpc::ClientContext context, again;
+  proxy::GrpcHostBufferDeleteRequest request;
+  proxy::GrpcHostBufferDeleteResponse response;
+  request.set_session_id(session->id);
+  request.set_handle(6);
+  EXPECT_TRUE(stub_->HostBufferDelete(&context, request, &response).ok());
+  EXPECT_EQ(stub_->HostBufferDelete(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcServiceTest, AnEmptyBufferComesInOneMessage) {
+  const auto session = Open();
+  ASSERT_TRUE(Store(session->id, 5, 0, {}).ok());
+  session->Ask(Make(0));
+  session->Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }");
+  grpc::Status status;
+  EXPECT_EQ(Lookup(session->id, 6, &status), (std::pair<std::string, int>("", 1)));
+  EXPECT_TRUE(status.ok());
+}
+
+TEST_F(GrpcServiceTest, AStoreNeverFailsItsArrayDoes) {
+  const auto session = Open();
+  EXPECT_TRUE(Store(session->id, 5, int64_t{1} << 60, {"abc"}).ok());
+  EXPECT_TRUE(session->Ask(Make(3)).has_make_array_from_host_buffer_response());
+  const auto answer = session->Ask("check_value_ready_request { value_handles: 5 }");
+  EXPECT_EQ(answer.response_metadata().status().code(), tensorflow::error::DATA_LOSS);
+}
+
+TEST_F(GrpcServiceTest, OtherSessionsBuffersAreOutOfReach) {
+  const auto session = Open();
+  EXPECT_EQ(Store(session->id + 1, 5, 3, {"abc"}).error_code(), grpc::StatusCode::NOT_FOUND);
+  grpc::Status status;
+  Lookup(session->id + 1, 5, &status);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  const auto other = Open();
+  EXPECT_NE(other->id, session->id);
+}
+
+TEST_F(GrpcServiceTest, LargeProgramsComeAsOneMessage) {
+  const auto session = Open();
+  proxy::IfrtRequest request;
+  request.mutable_compile_request()->mutable_program()->set_data(std::string(20 << 20, 'p'));
+  EXPECT_EQ(session->Ask(std::move(request)).response_metadata().status().code(), tensorflow::error::UNIMPLEMENTED);
+}
+
+TEST_F(GrpcServiceTest, WrongVersionsOfAStreamAreRefused) {
+  const auto session = Open(14, 0);
+  proxy::IfrtResponse response;
+  EXPECT_FALSE(session->stream->Read(&response));
+  EXPECT_EQ(session->stream->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(GrpcServiceTest, ReadFromDiskIsNotServed) {
+  grpc::ClientContext context;
+  proxy::GrpcHostBufferReadFromDiskRequest request;
+  proxy::GrpcHostBufferReadFromDiskResponse response;
+  EXPECT_EQ(stub_->HostBufferReadFromDisk(&context, request, &response).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(GrpcServiceTest, AClientsEndFreesItsSession) {
+  auto session = Open();
+  auto other = Open();
+  EXPECT_EQ(Sessions(), 2u);
+  session->stream->WritesDone();
+  EXPECT_TRUE(session->stream->Finish().ok());
+  other->context.TryCancel();
+  other->stream->Finish();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while ((Sessions() > 0 || service_.num_streams() > 0) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  EXPECT_EQ(Sessions(), 0u);
+  EXPECT_EQ(service_.num_streams(), 0u);
+}
+
+TEST_F(GrpcServiceTest, ShutdownEndsStreamsWithUnavailable) {
+  const auto session = Open();
+  service_.Shutdown();
+  proxy::IfrtResponse response;
+  EXPECT_FALSE(session->stream->Read(&response));
+  EXPECT_EQ(session->stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace fairway
