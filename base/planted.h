@@ -37,6 +37,11 @@ enum class Bug {
   kServeBeforeReady,        // executor: a pull is answered before the shard is computed
   kReportEarly,             // executor: a launch is reported when it starts
   kWatermarkSkips,          // executor: the watermark passes an unfinished node
+  kForgetEndedSend,         // executor: a pull that comes after its transfer's end waits for ever
+  kMixAttempts,             // executor: a receive that was taken back ends the one that was prepared anew
+  kFreeAtLoss,              // group: losing an executor frees what a launched gang still reads on another
+  kLeaveTakenBack,          // memory: a receive that is taken back leaves what it had received
+  kWaitForEver,             // memory: what can never fit beside the rest is not failed
 };
 
 inline constexpr std::array kAllBugs = {
@@ -65,6 +70,11 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kServeBeforeReady, std::string_view("serve_before_ready")},
     std::pair{Bug::kReportEarly, std::string_view("report_early")},
     std::pair{Bug::kWatermarkSkips, std::string_view("watermark_skips")},
+    std::pair{Bug::kForgetEndedSend, std::string_view("forget_ended_send")},
+    std::pair{Bug::kMixAttempts, std::string_view("mix_attempts")},
+    std::pair{Bug::kFreeAtLoss, std::string_view("free_at_loss")},
+    std::pair{Bug::kLeaveTakenBack, std::string_view("leave_taken_back")},
+    std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

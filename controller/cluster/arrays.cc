@@ -190,7 +190,12 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(SessionId session_id, const 
       }
       s.HoldView(copy);
       for (Node* node : made) s.Enqueue(*node);
-      if (semantics == CopySemantics::kDonateInput && !made.empty()) s.MarkDeleted(source->shards);
+      if (semantics == CopySemantics::kDonateInput) {
+        // What stays where it is now belongs to the copy as well; the source is deleted as soon as one of its shards is.
+        std::vector<ShardRef> moved;
+        for (const Node* node : made) moved.insert(moved.end(), node->sources.begin(), node->sources.end());
+        s.MarkDeleted(moved);
+      }
       session->arrays.emplace(handle, std::move(copy));
       handles.push_back(handle);
     } else {

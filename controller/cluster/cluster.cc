@@ -149,14 +149,14 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
     if (array.ok() && status.ok()) status = s.CheckUsable((*array)->shards, handle);
     if (!status.ok()) {
       ++s.watches[id].open;
-      s.WatchEnded(id, position, status);
+      s.WatchEnded(id, position, status, NodeId());
     } else {
       for (const GroupId group_id : s.GroupsOf((*array)->shards)) {
         Group* group = s.FindGroup(group_id);
         if (group->state == GroupState::kReady) continue;
         ++s.watches[id].open;
         if (group->state == GroupState::kFailed) {
-          s.WatchEnded(id, position, group->error);
+          s.WatchEnded(id, position, group->error, group->cause);
         } else {
           group->watchers.push_back({id, position});
         }
@@ -164,7 +164,7 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
     }
     ++position;
   }
-  s.WatchEnded(id, SIZE_MAX, absl::OkStatus());
+  s.WatchEnded(id, SIZE_MAX, absl::OkStatus(), NodeId());
 }
 
 void Cluster::WatchNode(SessionId session, uint64_t token, NodeId id) {
@@ -185,26 +185,22 @@ void Cluster::Tick(int64_t now_ms) {
     if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
   }
   for (const NodeId id : overdue) s.Fail(*s.FindNode(id), s.FindNode(id)->deferred, id);
+  std::optional<std::set<NodeId>> live;
   for (auto& [id, island] : s.islands) {
     const auto head = s.IslandUp(island) ? s.admission.Head(id) : std::nullopt;
     if (!head) {
       island.stuck_since = -1;
       continue;
     }
-    const bool busy = std::any_of(s.nodes.begin(), s.nodes.end(), [&](const auto& entry) {
-      const Node& node = *entry.second;
-      if (node.id == head->node) return false;
-      if (node.island == id && (node.state == NodeState::kPrepared || node.state == NodeState::kLaunched)) return true;
-      return node.island != id && std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId read) {
-               return s.FindGroup(read)->island == id;
-             });
-    });
+    if (!live) live = s.LiveNodes();
+    const bool busy = s.AnotherWillFree(id, *live);
     if (busy || island.stuck_node != head->node || island.stuck_since < 0) {
       island.stuck_node = head->node;
       island.stuck_since = now_ms;
     } else if (now_ms - island.stuck_since >= s.options.admission_grace_ms) {
       island.stuck_since = -1;
       s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
+      live.reset();
     }
   }
   s.Settle();

@@ -159,7 +159,7 @@ class Cluster {
   // ---- Executors ----------------------------------------------------------------------------------------------
 
   // An executor registered. Its name keeps its id and devices over restarts. The shell reports an earlier incarnation
-  // as lost first.
+  // as lost first. Sends nothing, because the shell does not know the id yet: what waits goes with the next event or Tick.
   // ALREADY_EXISTS: a live executor has that name already. INVALID_ARGUMENT: the number of devices or
   // the island differs from before, or the runtimes of one island differ.
   absl::StatusOr<ExecutorId> ExecutorUp(const ExecutorSpec& spec);
@@ -267,6 +267,8 @@ class Cluster {
   std::vector<DeviceUsage> Usage() const;
   // How often each move of a node's state machine was made, "kQueued -> kPrepared"; for coverage.
   std::map<std::string, uint64_t> Transitions() const;
+  // One line per unfinished node, for reports on what waits.
+  std::vector<std::string> Unfinished() const;
   // Checks the rules that hold between any two events; the text names the first that does not.
   absl::Status CheckInvariants() const;
 

@@ -118,9 +118,8 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
-  const ExecutorId id = known->id;
-  s.Settle();
-  return id;
+  for (const NodeId node_id : std::set<NodeId>(std::exchange(s.parked, {}))) s.Submit(*s.FindNode(node_id));
+  return known->id;
 }
 
 void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
@@ -145,6 +144,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   }
   std::vector<NodeId> open;
   for (const auto& [node_id, node] : s.nodes) open.push_back(node_id);
+  std::set<NodeId> again;  // prepared ones to be taken back
   for (const NodeId node_id : open) {
     Node* node = s.FindNode(node_id);
     if (node == nullptr) continue;
@@ -158,11 +158,15 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
       continue;
     }
     if (s.FailIfPoisoned(*node)) continue;
-    if (touches && node->state == NodeState::kPrepared) {
-      s.Unprepare(*node, loss);
-      s.admission.Enqueue(node->id, node->island, s.Needs(*node));
+    const bool from = s.ReceivesFrom(*node, id);
+    if ((touches || from) && node->state == NodeState::kPrepared) {
+      again.insert(node_id);
+    } else if (from && node->state == NodeState::kQueued && s.admission.Remove(node_id, node->island)) {
+      s.parked.insert(node_id);
+      s.to_pump.insert(node->island);
     }
   }
+  s.TakeBack(again, loss);
   // Forgetting what nobody refers to any more.
   std::vector<GroupId> failed;
   for (const auto& [group_id, group] : s.groups) {
@@ -256,8 +260,12 @@ void Cluster::State::Pump(Island& island) {
   while (true) {
     for (const NodeId id : admission.Admit(island.id)) Prepare(*FindNode(id));
     const auto head = admission.Head(island.id);
-    if (!head || !head->hopeless) break;
-    Fail(*FindNode(head->node), Exhausted(*head), head->node);
+    if (!head) break;
+    if (head->hopeless) {
+      Fail(*FindNode(head->node), Exhausted(*head), head->node);
+    } else if (!MakeRoom(*FindNode(head->node))) {
+      break;
+    }
   }
   for (const Grant& grant : island.sequencer.Step()) {
     if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);
@@ -274,12 +282,13 @@ void Cluster::State::Settle() {
       const std::vector<NodeId> waiters = std::exchange(group->waiters, {});
       const std::vector<Group::Watcher> watchers = std::exchange(group->watchers, {});
       const absl::Status error = group->error;
+      const NodeId cause = group->cause;
       for (const NodeId waiter : waiters) {
         if (Node* node = FindNode(waiter)) InputSettled(*node);
       }
       for (const Group::Watcher& watcher : watchers) {
         if (Planted(Bug::kLoseWatch) && !error.ok()) continue;
-        WatchEnded(watcher.watch, watcher.position, error);
+        WatchEnded(watcher.watch, watcher.position, error, cause);
       }
       if (Group* still = FindGroup(id)) Collect(*still);
     } else if (!ended_inputs.empty()) {

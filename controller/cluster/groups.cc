@@ -94,7 +94,8 @@ void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId c
   group.cause = cause;
   group.producer = NodeId();
   group.inlined.clear();
-  ReleaseBytes(group);
+  // Launched work on surviving executors may still read its shards there.
+  if (group.readers == 0 || Planted(Bug::kFreeAtLoss)) ReleaseBytes(group);
   if (!was_settled) settled.push_back(group.id);
 }
 
@@ -119,7 +120,7 @@ void Cluster::State::ReleaseBytes(Group& group) {
 void Cluster::State::Collect(Group& group) {
   const bool read = group.readers > 0 && !(Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0);
   if (read || group.producer) return;
-  if (group.handle_refs == 0 || group.all_deleted()) {
+  if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();
     ReleaseBytes(group);
   }
@@ -155,16 +156,17 @@ BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
 
 uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
   const uint64_t id = next_watch++;
-  watches[id] = PendingWatch{session, token, 0, SIZE_MAX, absl::OkStatus()};
+  watches[id] = PendingWatch{session, token, 0, SIZE_MAX, NodeId(), absl::OkStatus()};
   return id;
 }
 
-void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status) {
+void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status, NodeId cause) {
   const auto it = watches.find(id);
   if (it == watches.end()) return;
   PendingWatch& watch = it->second;
-  if (!status.ok() && position < watch.failed_at) {
+  if (!status.ok() && std::pair(position, cause) < std::pair(watch.failed_at, watch.failed_by)) {
     watch.failed_at = position;
+    watch.failed_by = cause;
     watch.failure = status;
   }
   if (--watch.open > 0) return;

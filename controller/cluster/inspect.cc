@@ -5,6 +5,9 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
+namespace {
+constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched", "done"};
+}  // namespace
 
 Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   const auto it = state_->sessions.find(id);
@@ -60,17 +63,37 @@ std::vector<DeviceUsage> Cluster::Usage() const {
 }
 
 std::map<std::string, uint64_t> Cluster::Transitions() const {
-  constexpr std::array kNames = {"waiting", "queued", "prepared", "launched", "done"};
   std::map<std::string, uint64_t> out;
   for (int from = 0; from < 5; ++from) {
     for (int to = 0; to < 5; ++to) {
       const std::pair move{static_cast<NodeState>(from), static_cast<NodeState>(to)};
       if (!CanMove(move.first, move.second)) continue;
       const auto it = state_->transitions.find(move);
-      out[fmt::format("{} -> {}", kNames[from], kNames[to])] = it == state_->transitions.end() ? 0 : it->second;
+      out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] = it == state_->transitions.end() ? 0 : it->second;
     }
   }
   return out;
+}
+
+std::vector<std::string> Cluster::Unfinished() const {
+  std::vector<std::string> lines;
+  for (const auto& [id, node] : state_->nodes) {
+    std::string line = fmt::format("node {} ({}, session {}, island {}) is {}", id, node->name, node->session,
+                                   node->island, kStateNames[static_cast<int>(node->state)]);
+    for (const GroupId group : node->reads) {
+      if (const NodeId producer = state_->groups.at(group)->producer) line += fmt::format(", after node {}", producer);
+    }
+    for (const Participant& p : node->participants) {
+      if (!p.done) line += fmt::format(", on executor {}", p.executor);
+    }
+    if (node->open_blobs > 0) line += ", for the client's bytes";
+    if (node->open_installs > 0) line += ", for its code";
+    if (state_->parked.contains(id)) line += ", for its sources' executors";
+    if (!node->deferred.ok()) line += fmt::format(", after {}", Describe(node->deferred));
+    for (const Reservation& r : node->reservations) line += fmt::format(", {} bytes on {}", r.total(), r.device);
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 absl::Status Cluster::CheckInvariants() const {

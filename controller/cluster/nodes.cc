@@ -72,11 +72,29 @@ void Cluster::State::Enqueue(Node& node) {
   }
   if (node.open_blobs > 0) return;
   Move(node, NodeState::kQueued);
-  if (node.kind != NodeKind::kFetch) {
+  if (node.kind != NodeKind::kFetch) Submit(node);
+  if (node.unsettled_inputs == 0) ended_inputs.push_back(node.id);
+}
+
+bool Cluster::State::SourcesUp(const Node& node) const {
+  return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
+    return executors.at(groups.at(ref.group)->places[ref.shard].executor).up;
+  });
+}
+
+bool Cluster::State::ReceivesFrom(const Node& node, ExecutorId executor) const {
+  return std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
+    return groups.at(ref.group)->places[ref.shard].executor == executor;
+  });
+}
+
+void Cluster::State::Submit(Node& node) {
+  if (SourcesUp(node)) {
     admission.Enqueue(node.id, node.island, Needs(node));
     to_pump.insert(node.island);
+  } else {
+    parked.insert(node.id);
   }
-  if (node.unsettled_inputs == 0) ended_inputs.push_back(node.id);
 }
 
 void Cluster::State::CreditDonations(Node& node) {
@@ -219,14 +237,15 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
       if (!group.charged) continue;
       group.charged = false;
       for (const Place& place : group.places) {
+        int64_t credit = 0;
         for (Reservation& r : node.reservations) {
           if (r.device != place.device) continue;
-          const int64_t credit = std::min(r.credit, Rounded(place.bytes));
+          credit = std::min(r.credit, Rounded(place.bytes));
           r.credit -= credit;
-          admission.Release(place.device, Rounded(place.bytes) - credit);
-          to_pump.insert(group.island);
         }
+        admission.Release(place.device, Rounded(place.bytes) - credit);
       }
+      to_pump.insert(group.island);
     }
   }
   std::vector<std::pair<int64_t, GroupId>> small;
@@ -272,7 +291,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   for (const Participant& p : node.participants) {
     if (result.ok()) result = p.status;
   }
-  if (node.kind == NodeKind::kReceive && result.code() == absl::StatusCode::kUnavailable) {
+  if (node.kind == NodeKind::kReceive && PeerGone(result)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
     return;
   }
@@ -290,7 +309,10 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   }
   if (node.kind != NodeKind::kLaunch) EndTransfer(node);
   Move(node, NodeState::kQueued);
-  for (const GroupId id : node.outputs) FindGroup(id)->declared = false;
+  // A receive may have ended on some of them: what it left there is freed with the group.
+  if (node.kind == NodeKind::kLaunch) {
+    for (const GroupId id : node.outputs) FindGroup(id)->declared = false;
+  }
   for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
   for (auto& [id, executor] : executors) {
     if (node.executable == nullptr) break;
@@ -300,8 +322,31 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   node.participants.clear();
   node.open_participants = 0;
   node.open_installs = 0;
+  ++node.attempt;
+  node.deferred = absl::OkStatus();
+  node.deferred_since = -1;
   islands.at(node.island).stuck_since = -1;
   to_pump.insert(node.island);
+}
+
+void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause) {
+  std::set<GroupId> unmade;
+  for (const auto& [id, node] : nodes) {
+    const bool chained =
+        node->kind == NodeKind::kReceive && node->state == NodeState::kPrepared &&
+        std::any_of(node->reads.begin(), node->reads.end(), [&](GroupId g) { return unmade.contains(g); });
+    if (chained) taken.insert(id);
+    if (taken.contains(id)) unmade.insert(node->outputs.begin(), node->outputs.end());
+  }
+  // Readers before what they read. A receive may have ended on some of its executors: what it left there is freed.
+  for (auto id = taken.rbegin(); id != taken.rend(); ++id) {
+    Node& node = *FindNode(*id);
+    Unprepare(node, cause);
+    for (const GroupId group : node.outputs) {
+      if (!Planted(Bug::kLeaveTakenBack)) ReleaseBytes(*FindGroup(group));
+    }
+    Submit(node);
+  }
 }
 
 bool Cluster::State::FailIfPoisoned(Node& node) {
@@ -324,6 +369,7 @@ void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) 
     Unprepare(node, status);
   } else if (node.state == NodeState::kQueued && node.kind != NodeKind::kFetch) {
     admission.Remove(node.id, node.island);
+    parked.erase(node.id);
     to_pump.insert(node.island);
   }
   Conclude(node, status, cause);

@@ -84,6 +84,11 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 
+// What a pull says when the peer went away, or is a later incarnation than the one that was asked.
+inline bool PeerGone(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted;
+}
+
 struct Participant {
   ExecutorId executor;
   uint64_t seq = 0;
@@ -113,6 +118,7 @@ struct Node {
   std::vector<Participant> participants;
   int unsettled_inputs = 0;
   int open_participants = 0;
+  uint64_t attempt = 0;  // how often it was taken back
   absl::Status failure;  // of an executor that was lost in the middle
   // A pull that failed because the peer went away: the loss of its executor, if that is the cause, is told first.
   absl::Status deferred;
@@ -194,6 +200,7 @@ struct PendingWatch {
   uint64_t token = 0;
   size_t open = 0;
   size_t failed_at = SIZE_MAX;
+  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
   absl::Status failure;
 };
 
@@ -222,6 +229,7 @@ struct Cluster::State {
   std::deque<GroupId> settled;
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
   std::set<IslandId> to_pump;
+  std::set<NodeId> parked;  // queued receives that wait until the executors of their sources are back
   std::set<ExecutorId> with_frees;
   std::vector<ExecutorId> device_owner = {ExecutorId()};  // by DeviceId
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
@@ -258,10 +266,15 @@ struct Cluster::State {
   // OK, or why the shards cannot be used: deleted.
   absl::Status CheckUsable(const std::vector<ShardRef>& shards, uint64_t handle) const;
   uint64_t AddWatch(SessionId session, uint64_t token);
-  void WatchEnded(uint64_t watch, size_t position, const absl::Status& status);
+  void WatchEnded(uint64_t watch, size_t position, const absl::Status& status, NodeId cause);
 
   // ---- nodes (nodes.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
+  // Puts a queued node into its island's queue, or parks it.
+  void Submit(Node& node);
+  // Whether a receive's sources lie on executors that are up.
+  bool SourcesUp(const Node& node) const;
+  bool ReceivesFrom(const Node& node, ExecutorId executor) const;
   // Registers its readers and puts it into the queue of its island; to be called last.
   void Enqueue(Node& node);
   void Move(Node& node, NodeState to);
@@ -276,6 +289,15 @@ struct Cluster::State {
   void MaybeArrived(Node& node);
   void DoLaunch(Node& node, LaunchId launch_id);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
+  // Takes prepared nodes back and queues them again, with the receives that read what they were to make.
+  void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
+  // Takes younger nodes that have not begun back, so that `node` fits. Returns whether it does.
+  bool MakeRoom(const Node& node);
+  // Whether the node's end may free memory there.
+  bool HoldsMemoryOf(const Node& node, IslandId island) const;
+  bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
+  // The nodes that will end without anything being freed by clients: all others wait for memory, directly or not.
+  std::set<NodeId> LiveNodes() const;
   // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.

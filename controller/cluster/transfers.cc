@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md, "Links"). A transfer's id
-// is its node's.
+// is its node's and the number of times it was taken back, so that late pulls of one attempt do not meet another.
 #include <map>
 #include <utility>
 
@@ -8,6 +8,14 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
+namespace {
+
+constexpr int kAttemptShift = 48;
+
+TransferId TransferOf(const Node& node) { return TransferId(node.id.value + (node.attempt << kAttemptShift)); }
+NodeId NodeOf(TransferId transfer) { return NodeId(transfer.value & ((uint64_t{1} << kAttemptShift) - 1)); }
+
+}  // namespace
 
 void Cluster::State::PrepareSends(Node& node) {
   const Group& out = *FindGroup(node.outputs[0]);
@@ -17,14 +25,14 @@ void Cluster::State::PrepareSends(Node& node) {
     const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
     if (source == out.places[i].executor) continue;
     PrepareSend& send = sends[source];
-    send.transfer = TransferId(node.id.value);
+    send.transfer = TransferOf(node);
     send.items.push_back({static_cast<int32_t>(i), from});
   }
   for (auto& [id, send] : sends) SendTo(executors.at(id), std::move(send));
   if (!node.is_upload) return;
   for (size_t i = 0; i < out.places.size(); ++i) {
     if (out.places[i].bytes > options.inline_upload_bytes) {
-      actions->OfferUpload(TransferId(node.id.value), node.blobs);
+      actions->OfferUpload(TransferOf(node), node.blobs);
       return;
     }
   }
@@ -37,7 +45,7 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
   PrepareReceive command;
   command.node = node.id;
   command.seq = part.seq;
-  command.transfer = TransferId(node.id.value);
+  command.transfer = TransferOf(node);
   command.out = {out.id, out.dtype, out.memory_kind, {}};
   std::map<int32_t, int32_t> first_with_blob;
   for (size_t i = 0; i < out.places.size(); ++i) {
@@ -78,7 +86,7 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
 }
 
 void Cluster::State::EndTransfer(const Node& node) {
-  const TransferId transfer(node.id.value);
+  const TransferId transfer = TransferOf(node);
   if (node.kind == NodeKind::kFetch) {
     SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor), EndSend{transfer});
     return;
@@ -152,16 +160,16 @@ void Cluster::State::StartFetch(Node& node) {
   Move(node, NodeState::kPrepared);
   ++executor_fetches;
   node.pulling = true;
-  const TransferId transfer(node.id.value);
+  const TransferId transfer = TransferOf(node);
   SendTo(executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
   actions->PullToHost(transfer, place.executor, 0, place.bytes);
 }
 
 void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
   State& s = *state_;
-  Node* node = s.FindNode(NodeId(transfer.value));
-  if (node == nullptr || !node->pulling) return;
-  if (bytes.status().code() == absl::StatusCode::kUnavailable) {
+  Node* node = s.FindNode(NodeOf(transfer));
+  if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
+  if (PeerGone(bytes.status())) {
     node->deferred = Annotate(bytes.status(), "fetch from " + s.Where(*node));
     return;
   }

@@ -84,7 +84,8 @@ void ExecutorCore::On(PrepareReceive command) {
   node.started = true;
   node.command = std::move(command);
   const size_t count = node.open;
-  if (count == 0) Finish(id, absl::OkStatus());
+  if (count == 0) return Finish(id, absl::OkStatus());
+  if (stale_receives_.contains(id)) return;
   for (size_t position = 0; position < count; ++position) ReceiveOrWait(id, position);
 }
 
@@ -100,14 +101,30 @@ void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
       return;
     }
     if (shard->second.state == ShardState::kFailed) {
-      ReceiveDone(id, position, shard->second.error);
+      ReceiveEnded(id, position, shard->second.error);
       return;
     }
   }
+  ++it->second.at_work;
   actions_->StartReceive(command, position);
 }
 
 void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) {
+  const auto it = nodes_.find(id);
+  if (const auto stale = stale_receives_.find(id); stale != stale_receives_.end()) {
+    if (--stale->second > 0) return;
+    stale_receives_.erase(stale);
+    const auto* command = it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
+    const size_t count = command == nullptr ? 0 : command->sources.size();
+    for (size_t i = 0; i < count; ++i) ReceiveOrWait(id, i);
+    return;
+  }
+  if (it == nodes_.end()) return;
+  --it->second.at_work;
+  ReceiveEnded(id, position, status);
+}
+
+void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& status) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) return;
   Node& node = it->second;
@@ -160,6 +177,7 @@ void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref)
 }
 
 void ExecutorCore::On(PrepareSend command) {
+  ended_sends_.erase(command.transfer);
   auto& items = sends_[command.transfer];
   for (const PrepareSend::Item& item : command.items) items[item.index] = item.shard;
   const auto early = early_pulls_.find(command.transfer);
@@ -173,6 +191,10 @@ void ExecutorCore::On(PrepareSend command) {
 void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
   const auto send = sends_.find(transfer);
   if (send == sends_.end()) {
+    if (ended_sends_.contains(transfer) && !Planted(Bug::kForgetEndedSend)) {
+      actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
+      return;
+    }
     if (num_early_pulls_ >= kMaxWaitingPulls) {
       actions_->RefusePull(pull, Error(absl::StatusCode::kResourceExhausted,
                                        "{} pulls wait for transfers that are not known here", num_early_pulls_));
@@ -227,6 +249,13 @@ void ExecutorCore::On(EndSend command) {
     for (const uint64_t pull : refused) actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
   }
   sends_.erase(send);
+  ended_sends_[command.transfer] = ++num_ends_;
+  ends_in_order_.emplace_back(command.transfer, num_ends_);
+  if (ends_in_order_.size() <= kRememberedSends) return;
+  const auto [oldest, number] = ends_in_order_.front();
+  ends_in_order_.pop_front();
+  const auto remembered = ended_sends_.find(oldest);
+  if (remembered != ended_sends_.end() && remembered->second == number) ended_sends_.erase(remembered);
 }
 
 void ExecutorCore::On(CancelNode command) {
@@ -248,6 +277,7 @@ void ExecutorCore::On(CancelNode command) {
     FinishSeq(launch->seq, absl::OkStatus());
   } else {
     const auto& receive = std::get<PrepareReceive>(node.command);
+    if (node.at_work > 0 && !Planted(Bug::kMixAttempts)) stale_receives_[command.node] += node.at_work;
     forget(receive.out);
     for (const ShardSource& source : receive.sources) {
       const auto waiting = waiters_.find(source.shard);
@@ -312,6 +342,9 @@ void ExecutorCore::Reset() {
   early_pulls_.clear();
   num_early_pulls_ = 0;
   serving_.clear();
+  ended_sends_.clear();
+  ends_in_order_.clear();
+  stale_receives_.clear();
   ended_above_.clear();
   ended_through_ = 0;
   report_ = {};

@@ -6,6 +6,7 @@
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -33,7 +34,7 @@ class ExecutorActions {
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
   // Bring one shard here: from another device of this executor, a peer or the controller. Store it under its ShardRef,
-  // then Core::ReceiveDone.
+  // then Core::ReceiveDone: once for every call, also when the shard was dropped meanwhile.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
 
   // Answer pull `pull` with the bytes of `shard`, which is here and ready; then Core::ServeDone.
@@ -84,6 +85,7 @@ class ExecutorCore {
   size_t num_pulls() const;
 
   static constexpr size_t kMaxWaitingPulls = 4096;
+  static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
 
  private:
   //   kDeclared -> kReady | kFailed
@@ -96,6 +98,7 @@ class ExecutorCore {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
     size_t open = 0;        // receives that have not ended
+    size_t at_work = 0;    // of those, StartReceive was called for
     absl::Status failure;   // of the lowest position that failed
     size_t failed_at = 0;
   };
@@ -123,6 +126,7 @@ class ExecutorCore {
   // Serves, refuses, starts or lets wait, as the shard's state says.
   void ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref);
   void ReceiveOrWait(NodeId id, size_t position);
+  void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Finish(NodeId id, const absl::Status& status);
   void FinishSeq(uint64_t seq, const absl::Status& status);
 
@@ -130,6 +134,12 @@ class ExecutorCore {
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, std::map<int32_t, ShardRef>> sends_;
+  std::map<TransferId, uint64_t> ended_sends_;  // with the number of their latest end
+  std::deque<std::pair<TransferId, uint64_t>> ends_in_order_;
+  uint64_t num_ends_ = 0;
+  // Receives of a cancelled node that are still at work. Prepared anew, it begins when they have
+  // ended, because their ends cannot be told from its own.
+  std::map<NodeId, size_t> stale_receives_;
   std::map<ShardRef, std::vector<Waiter>> waiters_;
   std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>> early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for memory (rule B2). Nodes are admitted in program order, so that the oldest that waits depends only on nodes
+// that hold their memory. A node that comes late (its bytes came late, an executor was away) finds that younger ones,
+// perhaps its own dependants, were admitted before it: those that have not begun make room again.
+#include <algorithm>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+bool Cluster::State::MakeRoom(const Node& node) {
+  std::map<DeviceId, int64_t> missing;
+  for (const MemoryNeed& need : Needs(node)) {
+    const int64_t limit = admission.limit(need.device);
+    const int64_t lacks = need.bytes - (limit - admission.used(need.device));
+    if (limit != 0 && lacks > 0) missing[need.device] = lacks;
+  }
+  std::set<NodeId> victims;
+  for (auto it = nodes.rbegin(); it != nodes.rend() && it->first > node.id && !missing.empty(); ++it) {
+    const Node& younger = *it->second;
+    if (younger.island != node.island || younger.state != NodeState::kPrepared) continue;
+    for (const Reservation& r : younger.reservations) {
+      const auto lacks = missing.find(r.device);
+      if (lacks == missing.end() || r.total() == 0) continue;
+      victims.insert(younger.id);
+      if ((lacks->second -= r.total()) <= 0) missing.erase(lacks);
+    }
+  }
+  if (!missing.empty()) return false;
+  TakeBack(std::move(victims), absl::AbortedError("an older node needs the memory"));
+  return true;
+}
+
+bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island) const {
+  if (node.island == island) return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
+  return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId g) { return groups.at(g)->island == island; });
+}
+
+bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
+  if (Planted(Bug::kWaitForEver)) return true;
+  return std::any_of(live.begin(), live.end(), [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
+}
+
+std::set<NodeId> Cluster::State::LiveNodes() const {
+  std::set<NodeId> live;
+  std::set<IslandId> moving;  // islands whose queue moves
+  for (size_t before = SIZE_MAX; before != live.size() + moving.size();) {
+    before = live.size() + moving.size();
+    for (const auto& [id, island] : islands) {
+      if (moving.contains(id) || !IslandUp(island)) continue;
+      if (!admission.Head(id) || AnotherWillFree(id, live)) moving.insert(id);
+    }
+    for (const auto& [id, node] : nodes) {
+      const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
+        const NodeId producer = groups.at(g)->producer;
+        return !producer || live.contains(producer);
+      });
+      const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;
+      const bool admitted = !in_queue || parked.contains(id) || moving.contains(node->island);
+      const bool begins = node->state != NodeState::kWaiting && fed && admitted;
+      if (begins || node->state == NodeState::kLaunched) live.insert(id);
+    }
+  }
+  return live;
+}
+
+}  // namespace fairway

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues of the executor's core: what it asks of its shell and reports, line by line.
+#include "worker/executor/executor_core.h"
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Lines = std::vector<std::string>;
+
+std::string Name(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
+
+class Recorder : public ExecutorActions {
+ public:
+  void Load(const InstallExecutable& install) override { Add("load x{}", install.executable); }
+  void Unload(ExecutableId executable) override { Add("unload x{}", executable); }
+  void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
+    Add("launch n{} id {}", node.node, launch.launch_id);
+  }
+  void StartReceive(const PrepareReceive& node, size_t position) override {
+    Add("receive n{}[{}]", node.node, position);
+  }
+  void Serve(uint64_t pull, ShardRef shard) override { Add("serve p{} {}", pull, Name(shard)); }
+  void RefusePull(uint64_t pull, absl::Status why) override { Add("refuse p{}: {}", pull, Describe(why)); }
+  void Drop(const std::vector<ShardRef>& shards) override {
+    Lines names;
+    for (const ShardRef& ref : shards) names.push_back(Name(ref));
+    Add("drop {}", fmt::join(names, " "));
+  }
+  void ReportWanted() override { wanted = true; }
+  Lines Take() { return std::exchange(lines, {}); }
+
+  Lines lines;
+  bool wanted = false;
+
+ private:
+  template <typename... Args>
+  void Add(fmt::format_string<Args...> text, Args&&... args) {
+    lines.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+};
+
+std::string Text(const Report& report) {
+  std::string text = fmt::format("through {} also {}", report.finished_through, report.finished);
+  for (const Report::Failure& f : report.failures) text += fmt::format(" failed {}: {}", f.seq, Describe(f.status));
+  for (const Report::Inlined& i : report.inlined) text += fmt::format(" inline {}", Name(i.shard));
+  for (const Report::Installed& i : report.installed) text += fmt::format(" x{}: {}", i.executable, Describe(i.status));
+  return text;
+}
+
+GroupPart Part(uint64_t group, std::vector<int32_t> shards) {
+  GroupPart part{GroupId(group), DType::kF32, "", {}};
+  for (const int32_t shard : shards) part.shards.push_back({shard, shard, Shape{{4}}});
+  return part;
+}
+
+class ExecutorCoreTest : public ::testing::Test {
+ protected:
+  // One device, reading shard 0 of `inputs` and making shard 0 of `outputs`.
+  void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs, std::vector<uint64_t> outputs) {
+    PrepareLaunch command;
+    command.node = NodeId(node);
+    command.seq = seq;
+    command.executable = ExecutableId(1);
+    command.devices = {0};
+    command.inputs.resize(1);
+    for (const uint64_t group : inputs) command.inputs[0].push_back({GroupId(group), 0});
+    for (const uint64_t group : outputs) command.outputs.push_back(Part(group, {0}));
+    core.OnCommand(command);
+  }
+  void Launch(uint64_t node, uint64_t id) {
+    fairway::Launch command;
+    command.node = NodeId(node);
+    command.launch_id = LaunchId(id);
+    core.OnCommand(command);
+  }
+  void Receive(uint64_t node, uint64_t seq, uint64_t group, std::vector<ShardSource> sources) {
+    PrepareReceive command;
+    command.node = NodeId(node);
+    command.seq = seq;
+    command.transfer = TransferId(node);
+    std::vector<int32_t> shards;
+    for (size_t i = 0; i < sources.size(); ++i) shards.push_back(static_cast<int32_t>(i));
+    command.out = Part(group, shards);
+    command.sources = std::move(sources);
+    core.OnCommand(command);
+  }
+  void Send(uint64_t transfer, int32_t index, uint64_t group) {
+    core.OnCommand(PrepareSend{TransferId(transfer), {{index, {GroupId(group), 0}}}});
+  }
+  void Cancel(uint64_t node) { core.OnCommand(CancelNode{NodeId(node), absl::UnknownError("poison")}); }
+  void Free(std::vector<uint64_t> groups) {
+    FreeGroups command;
+    for (const uint64_t group : groups) command.groups.push_back(GroupId(group));
+    core.OnCommand(command);
+  }
+  static ShardSource Peer() {
+    ShardSource source;
+    source.kind = ShardSource::Kind::kPeer;
+    return source;
+  }
+  static ShardSource Local(uint64_t group) {
+    ShardSource source;
+    source.kind = ShardSource::Kind::kLocal;
+    source.shard = {GroupId(group), 0};
+    return source;
+  }
+  // Shard 0 of `group` is here: received by node 100 + group, whose report is taken.
+  void Have(uint64_t group, uint64_t seq) {
+    Receive(100 + group, seq, group, {Peer()});
+    core.ReceiveDone(NodeId(100 + group), 0, absl::OkStatus());
+    core.TakeReport();
+    actions.Take();
+  }
+  std::string Reported() { return Text(core.TakeReport()); }
+
+  Recorder actions;
+  ExecutorCore core{&actions};
+};
+
+TEST_F(ExecutorCoreTest, ALaunchRunsOnCommandAndIsReportedWhenItEnds) {
+  Have(1, 1);
+  Prepare(2, 2, {1}, {2});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  Launch(2, 7);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 7"));
+  EXPECT_EQ(Reported(), "through 1 also []");
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {{{GroupId(2), 0}, Blob::Copy("abcd")}});
+  EXPECT_EQ(Reported(), "through 2 also [] inline 2:0");
+  EXPECT_EQ(core.highest_launch_id(), 7u);
+  Free({1, 2});
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 1:0", "drop 2:0"));
+  EXPECT_EQ(core.num_shards() + core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, ALaunchWithoutItsInputDoesNotRun) {
+  Prepare(2, 1, {1}, {2});
+  Launch(2, 1);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_THAT(Reported(), AllOf(HasSubstr("through 1"), HasSubstr("failed 1: INTERNAL: node 2: input 1:0 is not here")));
+}
+
+TEST_F(ExecutorCoreTest, ALaunchWhoseInputFailedDoesNotRun) {
+  Receive(1, 1, 1, {Peer()});
+  core.ReceiveDone(NodeId(1), 0, absl::UnknownError("no bytes"));
+  Prepare(2, 2, {1}, {2});
+  actions.Take();
+  Launch(2, 1);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_THAT(Reported(), HasSubstr("failed 2: INTERNAL"));
+}
+
+TEST_F(ExecutorCoreTest, APullBeforeItsTransferIsKnownWaits) {
+  Have(1, 1);
+  core.OnPull(5, TransferId(9), 3);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_EQ(core.num_pulls(), 1u);
+  Send(9, 3, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("serve p5 1:0"));
+  core.ServeDone(5);
+  EXPECT_EQ(core.num_pulls(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, APullOfAShardThatIsNotYetComputedWaits) {
+  Prepare(2, 1, {}, {2});
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  Launch(2, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("serve p5 2:0"));
+}
+
+TEST_F(ExecutorCoreTest, APullOfAFailedShardGetsTheError) {
+  Prepare(2, 1, {}, {2});
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  Launch(2, 1);
+  actions.Take();
+  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: UNKNOWN: boom"));
+  core.OnPull(6, TransferId(9), 0);
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p6: UNKNOWN: boom"));
+  EXPECT_EQ(Reported(), "through 1 also [] failed 1: UNKNOWN: boom");
+}
+
+TEST_F(ExecutorCoreTest, APullOfANumberThatTheTransferLacksIsRefused) {
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 1);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("transfer 9 has no shard 1")));
+}
+
+TEST_F(ExecutorCoreTest, ThePullsOfAnEndedTransferAreRefusedAlsoWhenTheyComeLate) {
+  Prepare(2, 1, {}, {2});
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  core.OnCommand(EndSend{TransferId(9)});
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: CANCELLED: the transfer was ended"));
+  core.OnPull(6, TransferId(9), 0);
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p6: CANCELLED: the transfer was ended"));
+  EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, APeerThatGoesAwayIsForgotten) {
+  Prepare(2, 1, {}, {2});
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  core.OnPull(6, TransferId(10), 0);
+  core.PullGone(5);
+  core.PullGone(6);
+  Launch(2, 1);
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  Send(10, 0, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+}
+
+TEST_F(ExecutorCoreTest, ALocalCopyStartsWhenItsSourceIsThere) {
+  Prepare(2, 1, {}, {2});
+  Receive(3, 2, 3, {Local(2)});
+  Launch(2, 1);
+  actions.Take();
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]"));
+  core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
+  EXPECT_EQ(Reported(), "through 2 also []");
+}
+
+TEST_F(ExecutorCoreTest, ALocalCopyOfAFailedSourceFailsWithItsError) {
+  Prepare(2, 1, {}, {2});
+  Receive(3, 2, 3, {Local(2)});
+  Launch(2, 1);
+  actions.Take();
+  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_EQ(Reported(), "through 2 also [] failed 2: UNKNOWN: boom failed 1: UNKNOWN: boom");
+}
+
+TEST_F(ExecutorCoreTest, ACancelledNodeWhoseLocalCopyWaitedDoesNothingMore) {
+  Prepare(2, 1, {}, {2});
+  Receive(3, 2, 3, {Local(2)});
+  Cancel(3);
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 3:0"));
+  Launch(2, 1);
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, CancellingANodeRefusesThePullsOfItsOutputs) {
+  Prepare(2, 1, {}, {2});
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  Cancel(2);
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: UNKNOWN: poison", "drop 2:0"));
+  EXPECT_EQ(Reported(), "through 1 also []");
+  EXPECT_EQ(core.num_shards(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, ANodePreparedAnewWaitsForTheReceivesOfItsFirstLife) {
+  Receive(3, 1, 3, {Peer(), Peer()});
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "receive n3[1]"));
+  core.ReceiveDone(NodeId(3), 1, absl::OkStatus());
+  Cancel(3);
+  Receive(3, 2, 3, {Peer(), Peer()});
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 3:0 3:1"));
+  core.ReceiveDone(NodeId(3), 0, absl::CancelledError("of the first life"));
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "receive n3[1]"));
+  core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
+  core.ReceiveDone(NodeId(3), 1, absl::OkStatus());
+  EXPECT_EQ(Reported(), "through 2 also []");
+}
+
+TEST_F(ExecutorCoreTest, TheErrorOfTheLowestFailedPieceIsReported) {
+  Receive(3, 1, 3, {Peer(), Peer(), Peer()});
+  core.ReceiveDone(NodeId(3), 2, absl::UnknownError("two"));
+  core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
+  core.ReceiveDone(NodeId(3), 1, absl::UnknownError("one"));
+  EXPECT_EQ(Reported(), "through 1 also [] failed 1: UNKNOWN: one");
+}
+
+TEST_F(ExecutorCoreTest, ANodePreparedTwiceIsRefusedAndTheFirstGoesOn) {
+  Prepare(2, 1, {}, {2});
+  Prepare(2, 2, {}, {2});
+  EXPECT_THAT(Reported(), AllOf(HasSubstr("also [2]"), HasSubstr("failed 2: INTERNAL: node 2: it was prepared twice")));
+  Launch(2, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+}
+
+TEST_F(ExecutorCoreTest, ANodeLaunchedTwiceFails) {
+  Prepare(2, 1, {}, {2});
+  Launch(2, 1);
+  Launch(2, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 1: INTERNAL: node 2: it was launched twice"));
+}
+
+TEST_F(ExecutorCoreTest, CommandsForUnknownNodesAreIgnored) {
+  Launch(2, 1);
+  Cancel(2);
+  Free({3});
+  core.OnCommand(EndSend{TransferId(4)});
+  core.LaunchDone(NodeId(5), absl::OkStatus(), {});
+  core.ReceiveDone(NodeId(5), 0, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), ElementsAre("drop "));
+  EXPECT_EQ(Reported(), "through 0 also []");
+}
+
+TEST_F(ExecutorCoreTest, FreeingAReceiveAtWorkDropsItAndItsEndIsStillReported) {
+  Receive(3, 1, 3, {Peer()});
+  Free({3});
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n3[0]", "drop 3:0"));
+  core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
+  EXPECT_EQ(Reported(), "through 1 also []");
+  EXPECT_EQ(core.num_shards() + core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, WhatTheClientGaveUpBeforeTheEndDoesNotTravelInline) {
+  Prepare(2, 1, {}, {2});
+  Launch(2, 1);
+  Free({2});
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {{{GroupId(2), 0}, Blob::Copy("abcd")}});
+  EXPECT_EQ(Reported(), "through 1 also []");
+}
+
+TEST_F(ExecutorCoreTest, TheWatermarkStopsAtTheFirstUnfinishedAndTheRestIsListed) {
+  for (uint64_t n = 1; n <= 5; ++n) Prepare(n, n, {}, {n});
+  for (uint64_t n = 1; n <= 5; ++n) Launch(n, n);
+  core.LaunchDone(NodeId(4), absl::OkStatus(), {});
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 0 also [2, 4]");
+  EXPECT_EQ(Reported(), "through 0 also []");  // each once
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 2 also []");
+  core.LaunchDone(NodeId(5), absl::OkStatus(), {});
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 5 also []");
+}
+
+TEST_F(ExecutorCoreTest, InstallationsAreReported) {
+  core.OnCommand(InstallExecutable{ExecutableId(1), nullptr, "", {}});
+  EXPECT_THAT(actions.Take(), ElementsAre("load x1"));
+  core.InstallDone(ExecutableId(1), absl::OkStatus());
+  core.InstallDone(ExecutableId(2), absl::DataLossError("damaged"));
+  EXPECT_TRUE(actions.wanted);
+  EXPECT_EQ(Reported(), "through 0 also [] x1: OK x2: DATA_LOSS: damaged");
+  core.OnCommand(DropExecutable{ExecutableId(1)});
+  EXPECT_THAT(actions.Take(), ElementsAre("unload x1"));
+}
+
+TEST_F(ExecutorCoreTest, ResetForgetsAllButTheLaunchIds) {
+  Have(1, 1);
+  Prepare(2, 2, {1}, {2});
+  Launch(2, 41);
+  Send(9, 0, 2);
+  core.OnPull(5, TransferId(9), 0);
+  core.OnPull(6, TransferId(10), 0);
+  actions.Take();
+  core.Reset();
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 1:0 2:0"));
+  EXPECT_EQ(core.num_shards() + core.num_nodes() + core.num_sends() + core.num_pulls(), 0u);
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 0 also []");
+  EXPECT_EQ(core.highest_launch_id(), 41u);
+  Prepare(2, 1, {}, {2});
+  Launch(2, 42);
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 1 also []");
+}
+
+TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
+  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxWaitingPulls; ++pull) core.OnPull(pull, TransferId(pull), 0);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  core.OnPull(9999, TransferId(9999), 0);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("refuse p9999: RESOURCE_EXHAUSTED")));
+}
+
+}  // namespace
+}  // namespace fairway
