@@ -330,6 +330,20 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   EXPECT_TRUE(Until([&] { return watched_.contains(10); }));
 }
 
+TEST_F(ControllerShellTest, WhatWaitsForAnIslandIsSentToItsNextIncarnation) {
+  Start();
+  auto executor = AddExecutor("w0", "island0", 11);
+  const SessionId session = *shell_->cluster().OpenSession("t");
+  executor->link.reset();
+  EXPECT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
+  const uint64_t array = Put(session, 0, Pattern(64));
+  shell_->cluster().Watch(session, 11, {array});
+  executor = AddExecutor("w0", "island0", 12);
+  Finish(*executor, Await<PrepareReceive>(*executor).seq);
+  ASSERT_TRUE(Until([&] { return watched_.contains(11); }));
+  EXPECT_TRUE(watched_[11].ok()) << watched_[11];
+}
+
 TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);

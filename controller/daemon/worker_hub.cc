@@ -204,7 +204,10 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
     }
     DeclareLost(*old, old->link_cause.empty() ? "it registered anew" : old->link_cause);
   }
+  std::vector<std::pair<ExecutorId, Command>> early;
+  early_ = &early;
   const auto id = events_->OnExecutorUp(*spec);
+  early_ = nullptr;
   if (!id.ok()) return FencePeer(peer, Text(id.status()));
 
   auto& executor = executors_[*id];
@@ -231,6 +234,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
   Reply(peer, reply);
+  for (auto& [to, command] : early) Send(to, std::move(command));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
                spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
 }
@@ -434,7 +438,10 @@ void WorkerHub::Tick() {
 
 void WorkerHub::Send(ExecutorId id, Command command) {
   const auto it = executors_.find(id);
-  if (it == executors_.end() || it->second->state != Executor::State::kUp) return;
+  if (it == executors_.end() || it->second->state != Executor::State::kUp) {
+    if (early_ != nullptr) early_->emplace_back(id, std::move(command));
+    return;
+  }
   Executor& executor = *it->second;
   v1::Command message;
   ToProto(command, &message);

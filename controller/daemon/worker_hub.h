@@ -129,6 +129,8 @@ class WorkerHub {
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
   Clock::time_point last_tick_;
   bool stopping_ = false;  // losses are expected
+  // While the owner registers an executor: what it sends to it already.
+  std::vector<std::pair<ExecutorId, Command>>* early_ = nullptr;
 };
 
 }  // namespace fairway
