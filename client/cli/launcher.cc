@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -32,6 +33,18 @@ constexpr int kExitPortInUse = 5;          // fairway-controller's
 
 milliseconds Backoff(int restarts) {
   return milliseconds(std::min(100 << std::min(restarts, 6), 5000));
+}
+
+// The message of the first error among log lines; without one, the last line.
+std::string FirstError(const std::string& lines) {
+  std::istringstream in(lines);
+  std::string line;
+  while (std::getline(in, line)) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_object() && record.value("level", "") == "error")
+      return record.value("msg", line);
+  }
+  return line.empty() ? "its log is empty" : line;
 }
 
 // Processes whose parent is `parent`.
@@ -232,9 +245,9 @@ absl::Status Launcher::ReapChildren() {
 }
 
 absl::Status Launcher::Died(const Child& child) const {
-  const std::string tail = TailOfFile(LogOf(child.name), 5);
-  return Error(absl::StatusCode::kUnavailable, "{} ended with {}; the end of {}:\n{}", child.name,
-               DescribeExit(child.exit_status), LogOf(child.name), tail);
+  return Error(absl::StatusCode::kUnavailable, "{} ended with {}: {} (log: {})", child.name,
+               DescribeExit(child.exit_status), FirstError(TailOfFile(LogOf(child.name), 20)),
+               LogOf(child.name));
 }
 
 absl::Status Launcher::OnControllerExit() {
@@ -246,10 +259,8 @@ absl::Status Launcher::OnControllerExit() {
   }
   if (!ready_once_) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kExitPortInUse) {
-      const std::string line = TailOfFile(LogOf("controller"), 1);
-      const auto record = nlohmann::json::parse(line, nullptr, false);
       return Error(absl::StatusCode::kAlreadyExists, "{}",
-                   record.is_object() ? record.value("msg", line) : line);
+                   FirstError(TailOfFile(LogOf("controller"), 20)));
     }
     return Died(controller_);
   }

@@ -69,6 +69,16 @@ def test_bad_values_are_one_line():
     assert "--output must be" in one_line(run("fairway", "status", "-o", "xml").stderr)
 
 
+def test_a_plugin_that_cannot_be_loaded_is_one_line_that_says_so(tmp_path):
+    plugin = tmp_path / "plugin.so"
+    plugin.write_text("no library")
+    for flags in ([], ["--detach"]):
+        done = run("fairway", "up", f"--plugin={plugin}", *flags, XDG_STATE_HOME=str(tmp_path))
+        assert done.returncode == 1
+        line = one_line(done.stderr)
+        assert "w0 ended with exit code 3" in line and "cannot load" in line and str(plugin) in line
+
+
 # ---- looking ----
 
 
