@@ -98,6 +98,11 @@ std::vector<std::string> Cluster::Unfinished() const {
 
 absl::Status Cluster::CheckInvariants() const {
   const State& s = *state_;
+  for (const auto& [move, count] : s.transitions) {
+    if (!CanMove(move.first, move.second))
+      return Error(absl::StatusCode::kInternal, "a node went from {} to {}", kStateNames[static_cast<int>(move.first)],
+                   kStateNames[static_cast<int>(move.second)]);
+  }
   std::map<GroupId, int> handle_refs;
   std::map<GroupId, int> readers;
   std::map<DeviceId, int64_t> used;

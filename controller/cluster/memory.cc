@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for memory (rule B2). Nodes are admitted in program order, so that the oldest that waits depends only on nodes
-// that hold their memory. A node that comes late (its bytes came late, an executor was away) finds that younger ones,
-// perhaps its own dependants, were admitted before it: those that have not begun make room again.
+// Waiting for memory (rule B2). Nodes are admitted in program order, so that the oldest that waits
+// depends only on nodes that hold their memory. A node that comes late (its bytes came late, an
+// executor was away) finds that younger ones, perhaps its own dependants, were admitted before it:
+// those that have not begun make room again.
 #include <algorithm>
 
 #include "base/planted.h"
@@ -17,7 +18,8 @@ bool Cluster::State::MakeRoom(const Node& node) {
     if (limit != 0 && lacks > 0) missing[need.device] = lacks;
   }
   std::set<NodeId> victims;
-  for (auto it = nodes.rbegin(); it != nodes.rend() && it->first > node.id && !missing.empty(); ++it) {
+  for (auto it = nodes.rbegin(); it != nodes.rend() && it->first > node.id && !missing.empty();
+       ++it) {
     const Node& younger = *it->second;
     if (younger.island != node.island || younger.state != NodeState::kPrepared) continue;
     for (const Reservation& r : younger.reservations) {
@@ -33,13 +35,16 @@ bool Cluster::State::MakeRoom(const Node& node) {
 }
 
 bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island) const {
-  if (node.island == island) return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
-  return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId g) { return groups.at(g)->island == island; });
+  if (node.island == island)
+    return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
+  return std::any_of(node.reads.begin(), node.reads.end(),
+                     [&](GroupId g) { return groups.at(g)->island == island; });
 }
 
 bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
-  if (Planted(Bug::kWaitForEver)) return true;
-  return std::any_of(live.begin(), live.end(), [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
+  if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
+  return std::any_of(live.begin(), live.end(),
+                     [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
 }
 
 std::set<NodeId> Cluster::State::LiveNodes() const {

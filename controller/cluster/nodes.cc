@@ -200,7 +200,10 @@ void Cluster::State::InputSettled(Node& node) {
 
 void Cluster::State::InputsEnded(Node& node) {
   if (FailIfPoisoned(node)) return;
-  if (node.kind == NodeKind::kFetch) {
+  if (!node.deferred.ok() && !PeerGone(node.deferred)) {
+    const absl::Status error = node.deferred;
+    Fail(node, error, node.id);
+  } else if (node.kind == NodeKind::kFetch) {
     StartFetch(node);
   } else if (node.kind == NodeKind::kLaunch && node.state == NodeState::kPrepared) {
     MaybeArrived(node);
@@ -291,7 +294,8 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   for (const Participant& p : node.participants) {
     if (result.ok()) result = p.status;
   }
-  if (node.kind == NodeKind::kReceive && PeerGone(result)) {
+  // The failure of a source that the controller has yet to hear of is told by its producer, as the first cause.
+  if (node.kind == NodeKind::kReceive && !result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
     return;
   }

@@ -120,7 +120,8 @@ struct Node {
   int open_participants = 0;
   uint64_t attempt = 0;  // how often it was taken back
   absl::Status failure;  // of an executor that was lost in the middle
-  // A pull that failed because the peer went away: the loss of its executor, if that is the cause, is told first.
+  // A receive that failed because the peer went away, or before its inputs were known to have ended: if the cause is
+  // the loss of an executor or the failure of an input, that is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
   std::vector<uint64_t> watches;  // tokens of WatchNode

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues of the controller's core when executors go away, bytes come late and memory is
+// short.
+#include "controller/cluster/cluster_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(ClusterTest, ACopyThatDonatesMovesWhatMovesAndKeepsTheRestUsable) {
+  Start();
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  End(a, 1);
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{0, 2}, std::nullopt,
+                        CopySemantics::kDonateInput, {2})
+                  .ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  EXPECT_FALSE(*cluster.IsDeleted(session, 2));
+  End(b, 2);
+}
+
+// Island ia with a second executor, whose device comes third in a new session.
+class TwoExecutorsTest : public ClusterTest {
+ protected:
+  void StartTwo(int64_t memory = 0) {
+    a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
+    c = cluster.ExecutorUp(Worker("wc", "ia", 1, memory)).value();
+    b = cluster.ExecutorUp(Worker("wd", "ib", 1, memory)).value();
+    session = cluster.OpenSession("t").value();
+    actions.Take();
+  }
+  void PutOnTwo(uint64_t handle) {
+    const auto put = cluster.Put(session, handle,
+                                 {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 2})}, {0, 0});
+    cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+    actions.Take();
+  }
+  void Return(const std::string& worker, const std::string& island, int devices,
+              int64_t memory = 0) {
+    ExecutorSpec again = Worker(worker, island, devices, memory);
+    again.incarnation = Incarnation(7);
+    ASSERT_TRUE(cluster.ExecutorUp(again).ok());
+    cluster.Tick(0);
+  }
+  ExecutorId c;
+};
+
+TEST_F(TwoExecutorsTest, AGangThatLostAnExecutorKeepsItsInputsOnTheOthersUntilItEndsThere) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Installed(c, 1);
+  actions.Take();
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(a, 2, absl::UnknownError("a peer is gone"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [2, 1]"));
+}
+
+TEST_F(TwoExecutorsTest, AReceiveThatIsTakenBackLeavesNothingWhereItHadEnded) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- cancel n1", "withdraw t1", "e1 <- free [1]"));
+  Return("wc", "ia", 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n1 g1 from [inline 16B]",
+                                          "e2 <- receive n1 g1 from [inline 16B]"));
+}
+
+TEST_F(TwoExecutorsTest, ACopyFromAnExecutorThatIsAwayWaitsForItsReturn) {
+  StartTwo();
+  PutReady(1, 0);
+  const uint64_t g = Define(2, {0}, {}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {3})
+                  .ok());
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- install x2", HasSubstr("prepare n2"), "e1 <- send t3 [#0=2:0]",
+                          "e3 <- receive n3 g3 from [wa:1#0]"));
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e3 <- cancel n3", "e3 <- free [3]"));
+  ASSERT_TRUE(cluster
+                  .Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {4})
+                  .ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  Return("wa", "ia", 2);
+  EXPECT_THAT(
+      actions.Take(),
+      ElementsAre(
+          "e1 <- install x2", HasSubstr("prepare n2"),
+          "e1 <- send t281474976710659 [#0=2:0]",  // its second attempt has a transfer of its own
+          "e3 <- receive n3 g3 from [wa:1#0]", "e1 <- send t4 [#0=2:0]",
+          "e3 <- receive n4 g4 from [wa:1#0]"));
+}
+
+TEST_F(TwoExecutorsTest, APullThatMeetsALaterIncarnationLeavesItToTheLossToTellTheCause) {
+  StartTwo();
+  PutReady(1, 0);
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {2})
+                  .ok());
+  cluster.Watch(session, 1, {2});
+  End(b, 2, absl::AbortedError("another incarnation"));
+  actions.Take();
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr("s1 watched 1: DATA_LOSS: island ia")));
+}
+
+TEST_F(ClusterTest, DonatingTheLastPieceOfAGroupGivesTheMemoryOfTheOthersBack) {
+  Start(1024);
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  End(a, 1);
+  ASSERT_TRUE(cluster.Disassemble(session, 1, CopySemantics::kReuseInput, {2, 3}).ok());
+  ASSERT_TRUE(cluster.Delete(session, {3}).ok());
+  const uint64_t f = Define(1, {0}, {F32({4}, true)}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {4}).ok());
+  Installed(a, 1);
+  End(a, 2);
+  EXPECT_EQ(cluster.Usage()[0].used, 64);
+  EXPECT_EQ(cluster.Usage()[1].used, 0);
+}
+
+TEST_F(ClusterTest, OfSeveralFailedPiecesTheLowestNodesErrorIsTold) {
+  Start();
+  const uint64_t f = Define(1, {0}, {}, {F32({4})});
+  const uint64_t g = Define(2, {1}, {}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {2}).ok());
+  const ArraySpec both{DType::kF32, Shape{{8}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()};
+  ASSERT_TRUE(cluster.Assemble(session, both, {1, 2}, CopySemantics::kReuseInput, 3).ok());
+  cluster.Watch(session, 1, {3});
+  Installed(a, 1);
+  Installed(a, 2);
+  actions.Take();
+  End(a, 2, absl::UnknownError("second"));
+  End(a, 1, absl::UnknownError("first"));
+  EXPECT_THAT(
+      actions.Take(),
+      ::testing::Contains(HasSubstr("s1 watched 1: UNKNOWN: f1 on island ia (worker wa): first")));
+}
+
+TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) {
+  Start(1024);
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t f = Define(1, {0}, {F32({128})}, {F32({1})}, 512);
+  ASSERT_TRUE(
+      cluster.Execute(session, f, {1}, {}, {2}).ok());  // holds 576 and waits for the upload's 512
+  actions.Take();
+  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- cancel n2", "e1 <- receive n1 g1 from [inline 512B]"));
+  cluster.Watch(session, 1, {2});
+  End(a, 1);
+  cluster.Tick(0);
+  cluster.Tick(2000);  // 512 + 576 do not fit together, whatever ends
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("withdraw t1", HasSubstr("s1 watched 1: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, WhatDependsOnTheWaitingNodeIsNoReasonToWaitLonger) {
+  Start(1024);
+  PutReady(1, 0, 128);  // 512
+  const auto put =
+      cluster.Put(session, 2, {DType::kF32, Shape{{180}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t f = Define(1, {0}, {F32({180})}, {F32({1})});
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+  cluster.ProvideUpload(
+      put->upload, 0,
+      BytesRef(Blob::Make(720)));  // does not fit beside the first, with or without n3
+  cluster.Watch(session, 1, {3});
+  actions.Take();
+  cluster.Tick(0);
+  cluster.Tick(2000);
+  EXPECT_THAT(actions.Take(),
+              ElementsAre(HasSubstr("cancel n3"), HasSubstr("s1 watched 1: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, TheFailureOfASourceIsToldByItsProducerAlsoWhenTheReceiverIsHeardFirst) {
+  Start();
+  const uint64_t f = Define(1, {0}, {}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {2})
+                  .ok());
+  Installed(a, 1);
+  cluster.Watch(session, 1, {2});
+  actions.Take();
+  End(b, 2, absl::UnknownError("refused: boom"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(a, 1, absl::UnknownError("boom"));
+  EXPECT_THAT(actions.Take(),
+              ::testing::Contains("s1 watched 1: UNKNOWN: f1 on island ia (worker wa): boom"));
+}
+
+TEST_F(ClusterTest, AReceiveThatFailsByItselfSaysSoOnceItsInputsAreFine) {
+  Start();
+  const uint64_t f = Define(1, {0}, {}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {2})
+                  .ok());
+  Installed(a, 1);
+  cluster.Watch(session, 1, {2});
+  End(b, 2, absl::UnknownError("no host memory"));
+  actions.Take();
+  End(a, 1);
+  EXPECT_THAT(
+      actions.Take(),
+      ::testing::Contains(HasSubstr("copy of f32[4] to island ib (worker wb): no host memory")));
+}
+
+}  // namespace
+}  // namespace fairway

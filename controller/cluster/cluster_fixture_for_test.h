@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the golden tests of the core share: a shell that writes every action down, and two islands.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/cluster/cluster.h"
+
+namespace fairway {
+
+using Lines = std::vector<std::string>;
+
+inline std::string Ref(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
+
+inline std::string Text(const Command& command) {
+  struct Visitor {
+    std::string operator()(const InstallExecutable& c) const {
+      return fmt::format("install x{}", c.executable);
+    }
+    std::string operator()(const DropExecutable& c) const {
+      return fmt::format("drop x{}", c.executable);
+    }
+    std::string operator()(const PrepareLaunch& c) const {
+      std::vector<std::string> in;
+      for (const auto& device : c.inputs)
+        for (const ShardRef& ref : device) in.push_back(Ref(ref));
+      std::vector<uint64_t> out;
+      for (const GroupPart& part : c.outputs) out.push_back(part.group.value);
+      return fmt::format("prepare n{} x{} in [{}] out {} on {}", c.node, c.executable,
+                         fmt::join(in, " "), out, c.devices);
+    }
+    std::string operator()(const Launch& c) const {
+      std::vector<std::string> inlined;
+      for (const ShardRef& ref : c.inline_shards) inlined.push_back(Ref(ref));
+      return fmt::format("launch n{} id {}{} keep {} inline [{}]", c.node, c.launch_id,
+                         c.gang ? " gang" : "", c.non_donatable, fmt::join(inlined, " "));
+    }
+    std::string operator()(const PrepareReceive& c) const {
+      std::vector<std::string> sources;
+      for (const ShardSource& s : c.sources) {
+        switch (s.kind) {
+          case ShardSource::Kind::kLocal:
+            sources.push_back("local " + Ref(s.shard));
+            break;
+          case ShardSource::Kind::kPeer:
+            sources.push_back(fmt::format("{}#{}", s.endpoint, s.index));
+            break;
+          case ShardSource::Kind::kController:
+            sources.push_back(fmt::format("controller#{}", s.index));
+            break;
+          case ShardSource::Kind::kInline:
+            sources.push_back(fmt::format("inline {}B", s.bytes->size()));
+            break;
+        }
+      }
+      return fmt::format("receive n{} g{} from [{}]", c.node, c.out.group,
+                         fmt::join(sources, ", "));
+    }
+    std::string operator()(const PrepareSend& c) const {
+      std::vector<std::string> items;
+      for (const auto& item : c.items)
+        items.push_back(fmt::format("#{}={}", item.index, Ref(item.shard)));
+      return fmt::format("send t{} [{}]", c.transfer, fmt::join(items, " "));
+    }
+    std::string operator()(const EndSend& c) const {
+      return fmt::format("end send t{}", c.transfer);
+    }
+    std::string operator()(const CancelNode& c) const { return fmt::format("cancel n{}", c.node); }
+    std::string operator()(const FreeGroups& c) const {
+      std::vector<uint64_t> ids;
+      for (const GroupId id : c.groups) ids.push_back(id.value);
+      return fmt::format("free {}", ids);
+    }
+  };
+  return std::visit(Visitor{}, command);
+}
+
+// Writes every action down as a line and remembers the sequence numbers, so that tests can report
+// ends by node.
+class Recorder : public ClusterActions {
+ public:
+  void Send(ExecutorId executor, Command command) override {
+    if (const auto* c = std::get_if<PrepareLaunch>(&command)) seq[{executor, c->node}] = c->seq;
+    if (const auto* c = std::get_if<PrepareReceive>(&command)) seq[{executor, c->node}] = c->seq;
+    lines.push_back(fmt::format("e{} <- {}", executor, Text(command)));
+  }
+  void OfferUpload(TransferId t, std::vector<BytesRef> blobs) override {
+    lines.push_back(fmt::format("offer t{} {} blobs", t, blobs.size()));
+  }
+  void WithdrawUpload(TransferId t) override { lines.push_back(fmt::format("withdraw t{}", t)); }
+  void PullToHost(TransferId t, ExecutorId e, int32_t index, int64_t bytes) override {
+    lines.push_back(fmt::format("pull t{} from e{} #{} {}B", t, e, index, bytes));
+  }
+  void OnWatched(SessionId s, uint64_t token, absl::Status status) override {
+    lines.push_back(fmt::format("s{} watched {}: {}", s, token, Describe(status)));
+  }
+  void OnFetched(SessionId s, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
+    lines.push_back(
+        fmt::format("s{} fetched {}: {}", s, token,
+                    bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
+  }
+  Lines Take() { return std::exchange(lines, {}); }
+
+  Lines lines;
+  std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
+};
+
+inline ExecutorSpec Worker(const std::string& name, const std::string& island, int devices,
+                           int64_t memory = 0) {
+  ExecutorSpec spec;
+  spec.worker = name;
+  spec.island = island;
+  spec.incarnation = Incarnation(7);
+  spec.runtime = "fake";
+  spec.platform_name = "cpu";
+  spec.memory_kinds = {"device"};
+  spec.num_devices = devices;
+  spec.device_memory = memory;
+  spec.data_endpoint = name + ":1";
+  return spec;
+}
+
+inline ValueType F32(std::vector<int64_t> dims, bool donated = false) {
+  ValueType type;
+  type.dtype = DType::kF32;
+  type.global = type.shard = Shape{std::move(dims)};
+  type.donated = donated;
+  return type;
+}
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  void Start(int64_t memory = 0) {
+    a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
+    b = cluster.ExecutorUp(Worker("wb", "ib", 2, memory)).value();
+    session = cluster.OpenSession("t").value();
+    EXPECT_THAT(actions.Take(), ::testing::IsEmpty());
+  }
+  void TearDown() override { EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK"); }
+
+  // f32[4] on one device, uploaded and there.
+  void PutReady(uint64_t handle, int32_t device, int64_t elements = 4) {
+    const auto put = cluster.Put(
+        session, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0});
+    ASSERT_TRUE(put.ok()) << put.status();
+    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * elements)));
+    End(device < 2 ? a : b, put->upload.value);
+    actions.Take();
+  }
+  uint64_t Define(uint64_t id, std::vector<int32_t> devices, std::vector<ValueType> in,
+                  std::vector<ValueType> out, int64_t temp = 0) {
+    ExecutableSpec spec;
+    spec.id = ExecutableId(id);
+    spec.name = fmt::format("f{}", id);
+    spec.island = cluster.IslandOf(session, devices).value();
+    for (const int32_t d : devices) spec.devices.push_back(cluster.Devices(session)[d].device);
+    spec.parameters = std::move(in);
+    spec.outputs = std::move(out);
+    spec.temp_bytes = temp;
+    cluster.DefineExecutable(std::move(spec));
+    return cluster.BindExecutable(session, 0, ExecutableId(id), devices).value();
+  }
+  void Installed(ExecutorId e, uint64_t id, absl::Status status = absl::OkStatus()) {
+    Report report;
+    report.installed.push_back({ExecutableId(id), status});
+    cluster.OnReport(e, Incarnation(7), report);
+  }
+  void End(ExecutorId e, uint64_t node, absl::Status status = absl::OkStatus(),
+           std::vector<Report::Inlined> inlined = {}) {
+    Report report;
+    const uint64_t seq = actions.seq.at({e, NodeId(node)});
+    report.finished = {seq};
+    if (!status.ok()) report.failures.push_back({seq, status});
+    report.inlined = std::move(inlined);
+    cluster.OnReport(e, Incarnation(7), report);
+    EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  }
+  static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
+
+  Recorder actions;
+  Cluster cluster{ClusterOptions{}, &actions};
+  ExecutorId a, b;
+  SessionId session;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client's life and the answers that it gets; operations.cc has what it does.
+#include "tests/sim/client.h"
+
+#include <algorithm>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+Client::Client(World& world, int number) : world_(world), number_(number) {}
+
+void Client::Begin() {
+  left_ = world_.config.operations;
+  Next();
+}
+
+void Client::Next() {
+  world_.queue.After(world_.random.Between(1, world_.config.think), [this] { Step(); });
+}
+
+void Client::Open() {
+  if (world_.controller == nullptr) return;
+  const auto opened = world_.controller->cluster().OpenSession(fmt::format("tenant{}", number_));
+  world_.controller->Settle();
+  if (!opened.ok()) {
+    if (opened.status().code() != absl::StatusCode::kUnavailable)
+      world_.Broken("G3", "a session cannot be opened: {}", Describe(opened.status()));
+    return;
+  }
+  session_ = *opened;
+  devices_ = world_.controller->cluster().Devices(session_);
+  next_handle_ = 1 + 100000 * session_.value;  // so that sessions' handles differ, for rule T1
+  lost_ = 0;
+  world_.Trace("client {} opens session {}, {} devices", number_, session_, devices_.size());
+}
+
+void Client::Close() {
+  world_.Trace("s{} closes with {} arrays, {} requests", session_, arrays_.size(),
+               requests_.size());
+  world_.Count(requests_.empty() ? "close" : "close with requests open");
+  const SessionId closing = session_;
+  session_ = SessionId();
+  arrays_.clear();
+  executables_.clear();
+  requests_.clear();
+  world_.controller->cluster().CloseSession(closing);
+  world_.controller->Settle();
+}
+
+void Client::ControllerLost() {
+  session_ = SessionId();
+  arrays_.clear();
+  executables_.clear();
+  requests_.clear();
+}
+
+void Client::Step() {
+  if (world_.controller == nullptr || !session_) {
+    if (world_.controller != nullptr) Open();
+    world_.queue.After(session_ ? 1 : 50000, [this] { Step(); });
+    return;
+  }
+  if (left_-- <= 0) {
+    done_ = true;
+    return;
+  }
+  Random& r = world_.random;
+  struct Choice {
+    int weight;
+    void (Client::*run)();
+  };
+  static constexpr Choice kChoices[] = {
+      {22, &Client::DoPut},      {34, &Client::DoExecute},    {16, &Client::DoCopy},
+      {5, &Client::DoAssemble},  {5, &Client::DoDisassemble}, {4, &Client::DoReplicatedShard},
+      {2, &Client::DoMakeError}, {4, &Client::DoDelete},      {14, &Client::DoDestruct},
+      {4, &Client::DoLook},      {10, &Client::DoWatch},      {10, &Client::DoFetch},
+      {4, &Client::DoWrong}};
+  int total = 0;
+  for (const Choice& choice : kChoices) total += choice.weight;
+  int64_t pick = r.Below(total);
+  for (const Choice& choice : kChoices) {
+    if ((pick -= choice.weight) >= 0) continue;
+    (this->*choice.run)();
+    break;
+  }
+  if (session_ && r.Percent(1)) Close();
+  Next();
+}
+
+void Client::ReadAll() {
+  if (!session_) return;
+  for (const auto& [handle, array] : arrays_) {
+    const bool fetch =
+        array.spec.sharding.fully_replicated() || array.spec.sharding.num_shards() == 1;
+    Ask(fetch, {handle}, "the last look");
+  }
+  world_.controller->Settle();
+}
+
+void Client::End() {
+  if (!session_) return;
+  std::vector<uint64_t> handles;
+  for (const auto& [handle, array] : arrays_) handles.push_back(handle);
+  world_.random.Shuffle(handles);
+  if (world_.random.Percent(50)) {
+    for (const uint64_t handle : handles) {
+      Expect(world_.controller->cluster().Destruct(session_, {handle}), "", "destruct");
+      world_.controller->Settle();
+    }
+    arrays_.clear();
+  }
+  Close();
+}
+
+void Client::ReportWaiting() {
+  for (const auto& [token, request] : requests_)
+    world_.Broken("G3", "s{}: {} (token {}) is not answered", session_, request.what, token);
+}
+
+// ---- what is known of losses
+
+uint64_t Client::BitsOf(DeviceId device) const {
+  return uint64_t{1} << world_.IndexOf(world_.controller->MachineOf(device));
+}
+
+void Client::ExecutorLost(const Machine& machine) {
+  const uint64_t bit = uint64_t{1} << world_.IndexOf(&machine);
+  lost_ |= bit;
+  for (const auto& [handle, array] : arrays_) {
+    for (const ModelShard& shard : array.shards) {
+      if ((shard.group->places & bit) != 0 && shard.group->known_ready)
+        shard.group->surely_failed = true;
+    }
+  }
+}
+
+void Client::IslandGivenUp(const std::string& island) {
+  for (const auto& machine : world_.machines) {
+    if (machine->island() == island) lost_ |= uint64_t{1} << world_.IndexOf(machine.get());
+  }
+}
+
+// ---- answers
+
+bool Client::MayBeFine(const Request::Item& item) const {
+  if (item.lenient) return true;
+  return item.never.empty() && !item.gone &&
+         std::all_of(item.groups.begin(), item.groups.end(),
+                     [](const auto& group) { return group->failures.empty(); });
+}
+
+bool Client::Explains(const ModelGroup& group, const absl::Status& status) const {
+  const std::string text = Describe(status);
+  for (const Failure& failure : group.failures) {
+    if (text.find(failure.text) != std::string::npos) return true;
+  }
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return world_.config.memory != 0;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnavailable:
+      return (group.machines & lost_) != 0;
+    default:
+      return false;
+  }
+}
+
+bool Client::Explains(const Request::Item& item, const absl::Status& status) const {
+  if (!item.never.empty()) return Describe(status).find(item.never) != std::string::npos;
+  // Of several failed parts of an array, the lowest node's error is told.
+  ModelGroup whole;
+  whole.failures = Inherit(item.groups);
+  for (const auto& group : item.groups) whole.machines |= group->machines;
+  return Explains(whole, status);
+}
+
+void Client::Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>& result) {
+  const auto it = requests_.find(token);
+  world_.Trace("s{} token {}: {}", session_, token, Describe(result.status()));
+  if (it == requests_.end() || it->second.fetch != fetch) {
+    world_.Broken("G3", "s{}: token {} is answered, but nobody waits for it: {}", session_, token,
+                  Describe(result.status()));
+    return;
+  }
+  const Request request = std::move(it->second);
+  requests_.erase(it);
+  if (result.ok()) {
+    world_.Count(fetch ? "fetched" : "watched");
+    for (const Request::Item& item : request.items) {
+      if (!MayBeFine(item))
+        world_.Broken("G3", "s{}: {} (token {}) is fine, but must fail: {}", session_, request.what,
+                      token,
+                      !item.never.empty() ? item.never
+                      : item.gone         ? "it was lost"
+                                          : "its own failure");
+      for (const auto& group : item.groups) group->known_ready = true;
+    }
+    if (fetch && ValueOf(**result) != request.value)
+      world_.Broken("G3", "s{}: {} (token {}) gives {:x}, expected {:x}", session_, request.what,
+                    token, ValueOf(**result), request.value);
+    return;
+  }
+  world_.Count(fmt::format("failed: {}", absl::StatusCodeToString(result.status().code())));
+  for (const Request::Item& item : request.items) {
+    if (Explains(item, result.status())) {
+      if (!fetch && request.items.size() == 1 && item.groups.size() == 1 && item.never.empty())
+        item.groups[0]->surely_failed = true;
+      return;
+    }
+    if (!MayBeFine(item)) break;  // the first failed one is to be told
+  }
+  const Request::Item* first = &request.items[0];
+  std::string expected = "OK";
+  for (const Request::Item& item : request.items) {
+    if (MayBeFine(item)) continue;
+    first = &item;
+    expected = !item.never.empty() ? item.never : "a failure of its own";
+    for (const auto& group : first->groups) {
+      for (const Failure& failure : group->failures) expected = failure.text;
+    }
+    break;
+  }
+  const bool lost = result.status().code() == absl::StatusCode::kDataLoss ||
+                    result.status().code() == absl::StatusCode::kUnavailable;
+  world_.Broken(lost ? "F1" : "G3", "s{}: {} (token {}) fails with {}; expected {}", session_,
+                request.what, token, Describe(result.status()), expected);
+}
+
+bool Client::Expect(const absl::Status& got, std::string_view want, std::string_view what) {
+  const bool fine =
+      want.empty() ? got.ok() : !got.ok() && Describe(got).find(want) != std::string::npos;
+  if (!fine)
+    world_.Broken(want.find("NOT_FOUND") != std::string_view::npos ? "T1" : "API",
+                  "s{}: {} gives {}; expected {}", session_, what, Describe(got),
+                  want.empty() ? "OK" : want);
+  return got.ok();
+}
+
+}  // namespace fairway::sim

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client that acts as a JAX process does, one session after another, and a reference interpreter
+// beside it: every answer is compared with what the operations before it make of it (rules G3, T1,
+// F1).
+#ifndef FAIRWAY_TESTS_SIM_CLIENT_H_
+#define FAIRWAY_TESTS_SIM_CLIENT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/sim/code.h"
+#include "tests/sim/model.h"
+
+namespace fairway::sim {
+
+class Machine;
+class World;
+
+class Client {
+ public:
+  Client(World& world, int number);
+
+  void Begin();
+  SessionId session() const { return session_; }
+  bool done() const { return done_; }
+  bool waiting() const { return !requests_.empty(); }
+
+  void Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>& result);
+  // Before the core is told.
+  void ExecutorLost(const Machine& machine);
+  void IslandGivenUp(const std::string& island);
+  void ControllerLost();
+
+  // Fetches every array once more.
+  void ReadAll();
+  // Gives all up, or just leaves.
+  void End();
+  void ReportWaiting();
+
+ private:
+  // What an answer may be, fixed when it was asked for.
+  struct Request {
+    bool fetch = false;
+    struct Item {
+      std::string never;     // this text, always: unknown, deleted or an error array
+      bool gone = false;     // fails for sure, for want of machines or memory
+      bool lenient = false;  // may be fine whatever happened
+      std::vector<std::shared_ptr<ModelGroup>> groups;
+    };
+    std::vector<Item> items;
+    uint64_t value = 0;  // fetch
+    std::string what;
+  };
+
+  void Step();
+  void Next();
+  void Open();
+  void Close();
+
+  // Operations
+  void DoPut();
+  void DoExecute();
+  void DoCopy();
+  void DoAssemble();
+  void DoDisassemble();
+  void DoReplicatedShard();
+  void DoMakeError();
+  void DoDelete();
+  void DoDestruct();
+  void DoLook();
+  void DoWatch();
+  void DoFetch();
+  void DoWrong();
+
+  // Parts of them
+  void Provide(SessionId session, NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes,
+               int64_t delay);
+  ArraySpec RandomSpec();
+  std::vector<int32_t> RandomDevices(size_t count, bool one_island);
+  // Arrays with the same devices as `like`.
+  std::vector<uint64_t> Alike(const ModelArray& like);
+  uint64_t AnyHandle();  // a live one; 0: none
+  uint64_t OutHandle() { return next_handle_++; }
+  Code* FindCode(const std::vector<const ModelArray*>& args, const std::vector<int32_t>& devices);
+  Code* MakeCode(const std::vector<const ModelArray*>& args, const std::vector<int32_t>& devices);
+  uint64_t Bind(const Code& code, const std::vector<int32_t>& devices);
+  void Executed(const Code& code, const std::vector<uint64_t>& args, const ExecuteOptions& options,
+                const ExecuteResult& result);
+  Request::Item ItemOf(uint64_t handle, bool fetch) const;
+  void Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_view what);
+  void WatchNode(NodeId node, std::shared_ptr<ModelGroup> outcome);
+
+  // Answers
+  bool MayBeFine(const Request::Item& item) const;
+  bool Explains(const Request::Item& item, const absl::Status& status) const;
+  bool Explains(const ModelGroup& group, const absl::Status& status) const;
+  uint64_t BitsOf(DeviceId device) const;
+  DeviceId DeviceOf(int32_t id) const;
+  const VirtualDevice& Virtual(int32_t id) const;
+  bool Expect(const absl::Status& got, std::string_view want, std::string_view what);
+
+  World& world_;
+  const int number_;
+  SessionId session_;
+  bool done_ = false;
+  int left_ = 0;  // operations
+  uint64_t next_handle_ = 0;
+  uint64_t next_token_ = 1;
+  uint64_t next_value_ = 1;
+  uint64_t lost_ = 0;  // bits of the machines lost in this session's life
+  std::vector<VirtualDevice> devices_;
+  std::map<uint64_t, ModelArray> arrays_;
+  std::map<uint64_t, ExecutableId> executables_;
+  std::map<uint64_t, Request> requests_;
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_CLIENT_H_

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/controller.h"
+
+#include <algorithm>
+
+#include "tests/sim/client.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+Controller::Controller(World& world, ClusterOptions options)
+    : world_(world), cluster_(options, this) {}
+
+Controller::~Controller() {
+  for (const auto& [move, count] : cluster_.Transitions()) world_.counts["move " + move] += count;
+}
+
+Machine* Controller::MachineOf(DeviceId device) const {
+  const auto it = machine_of_.find(device);
+  return it == machine_of_.end() ? nullptr : it->second;
+}
+
+bool Controller::Registered(const Machine& machine) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.machine == &machine && entry.second.up &&
+           entry.second.session == machine.session();
+  });
+}
+
+void Controller::Settle() {
+  ++world_.steps;
+  if (const absl::Status status = cluster_.CheckInvariants(); !status.ok())
+    world_.Broken("invariant", "{}", Describe(status));
+  CheckLaunches();
+  while (!answers_.empty()) {
+    const Answer answer = std::move(answers_.front());
+    answers_.pop_front();
+    CheckGivenUp(answer.result.status());
+    Client* client = nullptr;
+    for (auto& c : world_.clients) {
+      if (c->session() == answer.session) client = c.get();
+    }
+    if (client == nullptr) {
+      world_.Broken("G3", "session {} has ended, but {} is answered", answer.session, answer.token);
+    } else {
+      client->Answered(answer.token, answer.fetch, answer.result);
+    }
+  }
+}
+
+void Controller::Tick(int64_t now_ms) {
+  for (const auto& [id, member] : members_) {
+    if (member.up && member.machine->running()) running_.insert(member.machine->island());
+  }
+  cluster_.Tick(now_ms);
+  Settle();
+  running_.clear();
+}
+
+void Controller::CheckGivenUp(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kResourceExhausted) return;
+  for (const std::string& island : running_) {
+    if (Text(status).find(fmt::format("of island {} (", island)) != std::string::npos &&
+        Text(status).find("No work that is under way") != std::string::npos)
+      world_.Broken("B2", "given up while island {} runs something: {}", island, Text(status));
+  }
+}
+
+void Controller::Register(Machine& machine) {
+  for (auto& [id, member] : members_) {
+    if (member.machine == &machine && member.up) Lose(machine, member.session);
+  }
+  const absl::StatusOr<ExecutorId> id = cluster_.ExecutorUp(machine.Spec());
+  if (!id.ok()) {
+    world_.Broken("F1", "{} cannot register: {}", machine.worker(), Describe(id.status()));
+    return;
+  }
+  world_.Trace("{} registers as e{}", machine.worker(), *id);
+  Member& member = members_[*id];
+  const uint64_t session = world_.next_session++;
+  member = {&machine, session, true, machine.incarnation(), 0};
+  machine.Registered(session, *id);
+  for (const DeviceUsage& usage : cluster_.Usage()) {
+    if (usage.executor == *id) machine_of_[usage.device] = &machine;
+  }
+  Settle();
+}
+
+void Controller::Lose(Machine& machine, uint64_t session) {
+  for (auto& [id, member] : members_) {
+    if (member.machine != &machine || member.session != session || !member.up) continue;
+    world_.Trace("controller loses {}", machine.worker());
+    member.up = false;
+    if (machine.session() == session) {
+      machine.Unplug();
+    } else {
+      world_.BreakGangs(&machine, session);  // what was sent to it after its end
+    }
+    lost_.insert(&machine);
+    for (auto& client : world_.clients) client->ExecutorLost(machine);
+    cluster_.ExecutorLost(id, absl::UnavailableError("killed"));
+    Settle();
+  }
+}
+
+void Controller::OnReport(ExecutorId id, Incarnation incarnation, const Report& report) {
+  world_.Trace("report of e{} incarnation {}: through {}, {} more, {} failures", id, incarnation,
+               report.finished_through, report.finished.size(), report.failures.size());
+  const auto it = members_.find(id);
+  if (it != members_.end() && it->second.incarnation != incarnation) world_.Count("fenced report");
+  for (const Report::Failure& failure : report.failures) {
+    if (failure.status.code() == absl::StatusCode::kInternal)
+      world_.Broken("G2", "e{} reports {}", id, Describe(failure.status));
+  }
+  cluster_.OnReport(id, incarnation, report);
+  Settle();
+}
+
+void Controller::PullUpload(TransferId transfer, int32_t index, Pulled done) {
+  const auto it = uploads_.find(transfer);
+  absl::StatusOr<uint64_t> answer = absl::NotFoundError("no such upload");
+  if (it != uploads_.end()) answer = ValueOf(*it->second.at(index));
+  world_.queue.After(world_.DataDelay(), [answer, done] { done(answer); });
+}
+
+void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare) {
+  const auto [it, fresh] = prepared_.emplace(prepare.node, &world_.codes.at(prepare.executable));
+  if (!fresh) return;
+  NodeId& last = last_prepared_[member.machine->island()];
+  if (prepare.node < last)
+    world_.Broken("B2", "island {}: node {} waited for memory while node {} overtook it",
+                  member.machine->island(), prepare.node, last);
+  last = std::max(last, prepare.node);
+}
+
+void Controller::NoteLaunch(Member& member, const Launch& launch) {
+  Launched& launched = launches_[launch.node];
+  if (std::find(launched.ids.begin(), launched.ids.end(), launch.launch_id) == launched.ids.end())
+    launched.ids.push_back(launch.launch_id);
+  launched.machines.push_back(member.machine);
+  auto& gang = world_.GangOf(launch.node, launch.launch_id);
+  if (gang == nullptr) {
+    gang = std::make_shared<Gang>();
+    gang->code = prepared_.at(launch.node);
+    const ExecutableSpec& spec = gang->code->spec;
+    gang->inputs.assign(spec.parameters.size(), std::vector<uint64_t>(spec.devices.size(), 0));
+    uint64_t& last = last_launch_[member.machine->island()];
+    if (launch.launch_id.value <= last)
+      world_.Broken("G1", "island {}: launch id {} is sent after {}", member.machine->island(),
+                    launch.launch_id, last);
+    last = std::max(last, launch.launch_id.value);
+  }
+  gang->members.emplace_back(member.machine, member.session);
+}
+
+void Controller::CheckLaunches() {
+  for (const auto& [node, launched] : launches_) {
+    if (launched.ids.size() != 1)
+      world_.Broken("G1", "node {} is launched with {} ids", node, launched.ids.size());
+    std::set<Machine*> want;
+    for (const DeviceId device : prepared_.at(node)->spec.devices) want.insert(MachineOf(device));
+    const std::set<Machine*> got(launched.machines.begin(), launched.machines.end());
+    if (want != got || got.size() != launched.machines.size())
+      world_.Broken("G2", "node {} is launched on {} of its {} executors", node,
+                    launched.machines.size(), want.size());
+  }
+  launches_.clear();
+}
+
+void Controller::Send(ExecutorId executor, Command command) {
+  Member& member = members_.at(executor);
+  if (const auto* prepare = std::get_if<PrepareLaunch>(&command)) {
+    world_.Trace("  e{} <- prepare n{} seq {}", executor, prepare->node, prepare->seq);
+    NotePrepare(member, *prepare);
+  } else if (const auto* launch = std::get_if<Launch>(&command)) {
+    world_.Trace("  e{} <- launch n{} id {}", executor, launch->node, launch->launch_id);
+    NoteLaunch(member, *launch);
+  } else if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
+    world_.Trace("  e{} <- receive n{} seq {} g{}", executor, receive->node, receive->seq,
+                 receive->out.group);
+  } else if (const auto* cancel = std::get_if<CancelNode>(&command)) {
+    world_.Trace("  e{} <- cancel n{}", executor, cancel->node);
+    world_.Count("cancel");
+  } else if (const auto* send = std::get_if<PrepareSend>(&command)) {
+    world_.Trace("  e{} <- send t{} {}:{}...", executor, send->transfer, send->items[0].shard.group,
+                 send->items[0].shard.shard);
+  } else if (const auto* end = std::get_if<EndSend>(&command)) {
+    world_.Trace("  e{} <- end send t{}", executor, end->transfer);
+  } else if (const auto* free = std::get_if<FreeGroups>(&command)) {
+    for (const GroupId group : free->groups) world_.Trace("  e{} <- free g{}", executor, group);
+  }
+  member.down_link = std::max(member.down_link, world_.queue.now() + world_.LinkDelay());
+  world_.queue.At(member.down_link, [machine = member.machine, session = member.session, command] {
+    machine->Deliver(session, command);
+  });
+}
+
+void Controller::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {
+  uploads_[transfer] = std::move(blobs);
+}
+
+void Controller::WithdrawUpload(TransferId transfer) { uploads_.erase(transfer); }
+
+void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
+                            int64_t bytes) {
+  world_.Count("pull to host");
+  Machine* machine = members_.at(executor).machine;
+  const uint64_t epoch = world_.epoch;
+  const Incarnation incarnation = members_.at(executor).incarnation;
+  const auto done = [this, &world = world_, epoch, transfer,
+                     bytes](absl::StatusOr<uint64_t> value) {
+    if (world.controller.get() != this || world.epoch != epoch) return;
+    world_.Trace("fetch t{} arrives: {}", transfer, Describe(value.status()));
+    if (value.ok()) {
+      cluster_.FetchArrived(transfer, BytesRef(BytesOf(*value, bytes)));
+    } else {
+      cluster_.FetchArrived(transfer, value.status());
+    }
+    Settle();
+  };
+  world_.queue.After(world_.DataDelay(), [machine, incarnation, transfer, index, done] {
+    machine->Pull(incarnation, transfer, index, done);
+  });
+}
+
+void Controller::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  answers_.push_back(
+      {session, token, false, status.ok() ? absl::StatusOr<BytesRef>(BytesRef()) : status});
+}
+
+void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  answers_.push_back({session, token, true, std::move(bytes)});
+}
+
+}  // namespace fairway::sim

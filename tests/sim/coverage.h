@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often each legal move and each kind of event happened, over many worlds.
+#ifndef FAIRWAY_TESTS_SIM_COVERAGE_H_
+#define FAIRWAY_TESTS_SIM_COVERAGE_H_
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+class Coverage {
+ public:
+  void Add(const World& world) {
+    for (const auto& [name, count] : world.counts) counts_[name] += count;
+    steps_ += world.steps;
+  }
+  uint64_t steps() const { return steps_; }
+
+  // Prints the table. Whether at least 95 % happened.
+  bool Print() const {
+    size_t happened = 0;
+    size_t legal = 0;
+    const auto line = [&](const std::string& name) {
+      const auto it = counts_.find(name);
+      const uint64_t count = it == counts_.end() ? 0 : it->second;
+      ++legal;
+      happened += count > 0 ? 1 : 0;
+      std::puts(fmt::format("{:<44} {:>10}{}", name, count, count == 0 ? "   NEVER" : "").c_str());
+    };
+    for (const auto& [name, count] : counts_) {
+      if (name.starts_with("move ")) line(name);
+    }
+    for (const char* name : kEvents) line(name);
+    const double percent = 100.0 * static_cast<double>(happened) / static_cast<double>(legal);
+    std::puts(
+        fmt::format("transition coverage: {} of {} ({:.1f} %)", happened, legal, percent).c_str());
+    return percent >= 95;
+  }
+
+ private:
+  static constexpr std::array kEvents = {"install",
+                                         "install fails",
+                                         "launch single",
+                                         "launch gang",
+                                         "launch over executors",
+                                         "launch ends",
+                                         "launch fails",
+                                         "launch breaks",
+                                         "donated",
+                                         "receive inline",
+                                         "receive local",
+                                         "receive from peer",
+                                         "receive from controller",
+                                         "receive abandoned",
+                                         "pull refused",
+                                         "pull of another incarnation",
+                                         "pull to host",
+                                         "cancel",
+                                         "fenced report",
+                                         "executor dies",
+                                         "executor declared lost",
+                                         "controller lost",
+                                         "island given up",
+                                         "close",
+                                         "close with requests open",
+                                         "copy aliases",
+                                         "copy donates",
+                                         "copy over islands",
+                                         "assemble",
+                                         "disassemble",
+                                         "replicated shard",
+                                         "delete",
+                                         "foreign handle",
+                                         "execute refused",
+                                         "fetched",
+                                         "watched",
+                                         "failed: UNKNOWN",
+                                         "failed: RESOURCE_EXHAUSTED",
+                                         "failed: DATA_LOSS",
+                                         "failed: UNAVAILABLE",
+                                         "failed: NOT_FOUND",
+                                         "failed: FAILED_PRECONDITION",
+                                         "failed: INVALID_ARGUMENT"};
+  std::map<std::string, uint64_t> counts_;
+  uint64_t steps_ = 0;
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_COVERAGE_H_

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/machine.h"
+
+#include <algorithm>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+namespace {
+
+int64_t Units(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+Machine::Machine(World& world, std::string worker, std::string island, int devices, int64_t memory)
+    : world_(world),
+      worker_(std::move(worker)),
+      island_(std::move(island)),
+      devices_(devices),
+      memory_(memory),
+      used_(devices, 0),
+      queues_(devices) {}
+
+ExecutorSpec Machine::Spec() const {
+  ExecutorSpec spec;
+  spec.worker = worker_;
+  spec.island = island_;
+  spec.incarnation = incarnation_;
+  spec.runtime = "sim";
+  spec.platform_name = "cpu";
+  spec.memory_kinds = {"device", "host"};
+  spec.num_devices = devices_;
+  spec.device_memory = memory_;
+  spec.highest_launch_id = last_launch_id_;
+  spec.data_endpoint = worker_;
+  return spec;
+}
+
+void Machine::Start() {
+  core_ = std::make_unique<ExecutorCore>(this);
+  incarnation_ = Incarnation(world_.next_incarnation++);
+  ++life_;
+  doomed = deaf_ = draining_ = report_pending_ = false;
+  world_.Trace("{} starts, incarnation {}", worker_, incarnation_);
+  RegisterSoon();
+}
+
+void Machine::RegisterSoon() {
+  world_.queue.After(world_.LinkDelay(), [this, life = life_] {
+    if (life != life_ || !alive() || world_.controller == nullptr)
+      return;  // a new controller asks by itself
+    world_.controller->Register(*this);
+  });
+}
+
+void Machine::Registered(uint64_t session, ExecutorId id) {
+  session_ = session;
+  id_ = id;
+  deaf_ = false;
+  up_link_ = 0;
+}
+
+void Machine::Die() {
+  if (!alive()) return;
+  world_.Trace("{} dies", worker_);
+  if (report_pending_ && !draining_) SendReport();
+  world_.BreakGangs(this, session_);
+  core_.reset();
+  ++life_;
+  session_ = 0;
+  buffers_.clear();
+  used_.assign(devices_, 0);
+  for (auto& queue : queues_) queue.clear();
+  runs_.clear();
+  receives_.clear();
+  loaded_.clear();
+  for (auto& [number, pull] : pulls_) {
+    if (pull.done == nullptr) continue;
+    world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
+      done(absl::UnavailableError("the peer went away"));
+    });
+  }
+  pulls_.clear();
+}
+
+void Machine::ControllerGone() {
+  if (!alive()) return;
+  deaf_ = draining_ = true;
+  if (runs_.empty()) Reset();
+}
+
+void Machine::Reset() {
+  world_.Trace("{} resets", worker_);
+  resetting_ = true;
+  core_->Reset();
+  resetting_ = false;
+  draining_ = false;
+  ++life_;
+  session_ = 0;
+  incarnation_ = Incarnation(world_.next_incarnation++);
+  report_pending_ = false;
+  loaded_.clear();
+  receives_.clear();
+  for (auto& [number, pull] : pulls_) {
+    if (pull.done == nullptr) continue;
+    world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
+      done(absl::UnavailableError("the peer began anew"));
+    });
+  }
+  pulls_.clear();
+  if (core_->num_shards() + core_->num_nodes() + core_->num_sends() != 0)
+    world_.Broken("B1", "{}: Reset left {} shards, {} nodes, {} sends", worker_,
+                  core_->num_shards(), core_->num_nodes(), core_->num_sends());
+  RegisterSoon();
+}
+
+void Machine::Deliver(uint64_t session, const Command& command) {
+  if (session != session_ || deaf_ || !alive()) return;
+  if (const auto* launch = std::get_if<Launch>(&command)) {
+    auto gang = world_.GangOf(launch->node, launch->launch_id);
+    if (gang != nullptr) gang->received.insert(this);
+  }
+  if (const auto* end = std::get_if<EndSend>(&command)) {
+    for (auto& [number, pull] : pulls_) {
+      if (pull.transfer != end->transfer || !pull.reading) continue;
+      pull.reading = false;  // the bytes on their way are nobody's concern any more
+      EndRead(pull.serving);
+    }
+  }
+  core_->OnCommand(command);
+}
+
+// ---- memory
+
+void Machine::Charge(int device, int64_t bytes) {
+  used_[device] += bytes;
+  if (memory_ != 0 && used_[device] > memory_)
+    world_.Broken("B2", "{}: device {} holds {} bytes of {}", worker_, device, used_[device],
+                  memory_);
+}
+
+void Machine::Store(ShardRef ref, int device, int64_t bytes, uint64_t value) {
+  const auto [it, fresh] = buffers_.emplace(ref, Buffer{value, device, bytes, 0, false});
+  if (!fresh) {
+    world_.Broken("B1", "{}: shard {}:{} is made while it exists", worker_, ref.group, ref.shard);
+    Charge(device, -bytes);
+    it->second.value = value;
+  }
+}
+
+Machine::Buffer* Machine::Readable(ShardRef ref, const char* what) {
+  const auto it = buffers_.find(ref);
+  if (it == buffers_.end()) {
+    world_.Broken("B1", "{}: {} reads {}:{}, which is not here", worker_, what, ref.group,
+                  ref.shard);
+    return nullptr;
+  }
+  if (it->second.consumed) {
+    world_.Broken("B1", "{}: {} reads {}:{}, which was donated", worker_, what, ref.group,
+                  ref.shard);
+    return nullptr;
+  }
+  return &it->second;
+}
+
+void Machine::EndRead(ShardRef ref) {
+  const auto it = buffers_.find(ref);
+  if (it != buffers_.end() && it->second.readers > 0) --it->second.readers;
+}
+
+void Machine::Drop(const std::vector<ShardRef>& shards) {
+  for (const ShardRef ref : shards) {
+    for (auto& [id, receive] : receives_) {
+      if (receive.ref != ref || receive.abandoned) continue;
+      receive.abandoned = true;
+      if (receive.local) EndRead(receive.source);
+      Charge(receive.device, -receive.bytes);
+    }
+  }
+  for (const ShardRef ref : shards) {
+    const auto it = buffers_.find(ref);
+    if (it == buffers_.end()) continue;
+    if (it->second.readers > 0 && !resetting_)
+      world_.Broken("B1", "{}: {}:{} is dropped while it is read", worker_, ref.group, ref.shard);
+    if (!it->second.consumed) Charge(it->second.device, -it->second.bytes);
+    buffers_.erase(it);
+  }
+}
+
+// ---- code
+
+void Machine::Load(const InstallExecutable& install) {
+  const ExecutableId id = install.executable;
+  loaded_[id] = false;
+  world_.queue.After(
+      world_.random.Between(1, 4 * world_.config.duration), [this, id, life = life_] {
+        if (life != life_) return;
+        const Code& code = world_.codes.at(id);
+        loaded_[id] = !code.load_fails;
+        world_.Count(code.load_fails ? "install fails" : "install");
+        core_->InstallDone(id, code.load_fails ? absl::InvalidArgumentError(code.LoadFailureText())
+                                               : absl::OkStatus());
+      });
+}
+
+void Machine::Unload(ExecutableId executable) { loaded_.erase(executable); }
+
+// ---- launches
+
+void Machine::TakeInputs(Run& run) {
+  const ExecutableSpec& spec = run.gang->code->spec;
+  const auto kept = [&](size_t a) {
+    const auto& list = run.launch.non_donatable;
+    return std::find(list.begin(), list.end(), static_cast<int32_t>(a)) != list.end();
+  };
+  for (const std::vector<ShardRef>& device : run.node.inputs) {
+    run.inputs.emplace_back();
+    for (const ShardRef ref : device) {
+      const Buffer* buffer = Readable(ref, "a launch");
+      run.inputs.back().push_back(buffer == nullptr ? 0 : buffer->value);
+    }
+  }
+  for (const std::vector<ShardRef>& device : run.node.inputs) {
+    for (size_t a = 0; a < device.size(); ++a) {
+      if (spec.parameters[a].donated && !kept(a)) continue;
+      run.reads.push_back(device[a]);
+      if (Buffer* buffer = Readable(device[a], "a launch")) ++buffer->readers;
+    }
+  }
+  for (const std::vector<ShardRef>& device : run.node.inputs) {
+    for (size_t a = 0; a < device.size(); ++a) {
+      if (!spec.parameters[a].donated || kept(a)) continue;
+      Buffer* buffer = Readable(device[a], "a donating launch");
+      if (buffer == nullptr) continue;
+      if (buffer->readers > 0)
+        world_.Broken("B1", "{}: {}:{} is donated while it is read", worker_, device[a].group,
+                      device[a].shard);
+      buffer->consumed = true;
+      world_.Count("donated");
+      Charge(buffer->device, -buffer->bytes);
+    }
+  }
+}
+
+void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
+  if (launch.launch_id.value <= last_launch_id_)
+    world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, last_launch_id_);
+  last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);
+  auto run = std::make_shared<Run>();
+  run->node = node;
+  run->launch = launch;
+  run->session = session_;
+  run->gang = world_.GangOf(node.node, launch.launch_id);
+  const ExecutableSpec& spec = run->gang->code->spec;
+  if (!loaded_[spec.id])
+    world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
+  for (size_t i = 0; i < spec.devices.size(); ++i) {
+    if (world_.controller->MachineOf(spec.devices[i]) == this) run->positions.push_back(i);
+  }
+  int gangs = 1;
+  for (const auto& other : runs_) gangs += other->launch.gang ? 1 : 0;
+  if (launch.gang && gangs > world_.config.cluster.max_gangs_in_flight)
+    world_.Broken("G1", "{}: {} gangs in flight, {} allowed", worker_, gangs,
+                  world_.config.cluster.max_gangs_in_flight);
+  TakeInputs(*run);
+  for (const int32_t device : node.devices) {
+    queues_[device].push_back(run);
+    Charge(device, Units(spec.temp_bytes));
+  }
+  for (const GroupPart& part : node.outputs) {
+    for (const LocalShard& shard : part.shards)
+      Charge(shard.device, Units(ByteSize(part.dtype, shard.shape).value()));
+  }
+  runs_.insert(run);
+  world_.Count(launch.gang ? run->gang->members.size() > 1 ? "launch over executors" : "launch gang"
+                           : "launch single");
+  Kick();
+}
+
+void Machine::Kick() {
+  const auto runs = runs_;
+  for (const auto& run : runs) {
+    if (run->joined) continue;
+    const bool first = std::all_of(run->node.devices.begin(), run->node.devices.end(),
+                                   [&](int32_t d) { return queues_[d].front() == run; });
+    if (first) Join(run);
+  }
+}
+
+void Machine::Join(const std::shared_ptr<Run>& run) {
+  run->joined = true;
+  Gang& gang = *run->gang;
+  gang.joined[this] = run;
+  for (size_t d = 0; d < run->positions.size(); ++d) {
+    for (size_t a = 0; a < gang.inputs.size(); ++a)
+      gang.inputs[a][run->positions[d]] = run->inputs[d][a];
+  }
+  if (gang.broken) {
+    world_.queue.After(world_.random.Between(1, 500000), [this, run] { EndRun(run); });
+  } else if (gang.joined.size() == gang.members.size()) {
+    world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
+  }
+}
+
+void Machine::EndRun(const std::shared_ptr<Run>& run) {
+  if (!runs_.contains(run)) return;
+  runs_.erase(run);
+  for (const int32_t device : run->node.devices) {
+    std::erase(queues_[device], run);
+    Charge(device, -Units(run->gang->code->spec.temp_bytes));
+  }
+  for (const ShardRef ref : run->reads) EndRead(ref);
+  const Gang& gang = *run->gang;
+  const bool fails = gang.code->Fails(gang.inputs);
+  absl::Status status;
+  if (gang.broken) status = absl::UnknownError("a peer of the gang is gone");
+  if (!gang.broken && fails) status = absl::UnknownError(gang.code->FailureText(gang.inputs));
+  world_.Count(status.ok() ? "launch ends" : gang.broken ? "launch breaks" : "launch fails");
+  std::vector<Report::Inlined> inlined;
+  for (size_t o = 0; o < run->node.outputs.size(); ++o) {
+    const GroupPart& part = run->node.outputs[o];
+    for (size_t d = 0; d < part.shards.size(); ++d) {
+      const LocalShard& shard = part.shards[d];
+      const ShardRef ref{part.group, shard.shard};
+      const int64_t size = ByteSize(part.dtype, shard.shape).value();
+      if (!status.ok()) {
+        Charge(shard.device, -Units(size));
+        continue;
+      }
+      const uint64_t value = gang.code->Output(gang.inputs, o, run->positions[d]);
+      Store(ref, shard.device, Units(size), value);
+      const auto& wanted = run->launch.inline_shards;
+      if (std::find(wanted.begin(), wanted.end(), ref) != wanted.end())
+        inlined.push_back({ref, BytesOf(value, size)});
+    }
+  }
+  core_->LaunchDone(run->node.node, status, std::move(inlined));
+  if (draining_ && runs_.empty()) {
+    Reset();
+  } else {
+    Kick();
+  }
+}
+
+// ---- transfers
+
+void Machine::StartReceive(const PrepareReceive& node, size_t position) {
+  const LocalShard& shard = node.out.shards[position];
+  const ShardSource& source = node.sources[position];
+  const int64_t size = ByteSize(node.out.dtype, shard.shape).value();
+  const uint64_t id = next_receive_++;
+  Receive& receive = receives_[id];
+  receive = {node.node,    position,    {node.out.group, shard.shard},
+             shard.device, Units(size), source.shard,
+             false,        false};
+  if (buffers_.contains(receive.ref))
+    world_.Broken("B1", "{}: shard {}:{} is received while it exists", worker_, receive.ref.group,
+                  receive.ref.shard);
+  Charge(shard.device, Units(size));
+  const auto done = [this, life = life_, id](absl::StatusOr<uint64_t> value) {
+    EndReceive(life, id, std::move(value));
+  };
+  switch (source.kind) {
+    case ShardSource::Kind::kInline: {
+      world_.Count("receive inline");
+      const uint64_t value = ValueOf(*source.bytes);
+      world_.queue.After(world_.random.Between(1, 200), [done, value] { done(value); });
+      return;
+    }
+    case ShardSource::Kind::kLocal: {
+      world_.Count("receive local");
+      Buffer* buffer = Readable(source.shard, "a local copy");
+      if (buffer == nullptr) return;
+      ++buffer->readers;
+      receive.local = true;
+      const uint64_t value = buffer->value;
+      world_.queue.After(world_.random.Between(1, 2000), [done, value] { done(value); });
+      return;
+    }
+    case ShardSource::Kind::kPeer: {
+      world_.Count("receive from peer");
+      Machine* peer = world_.FindMachine(source.endpoint);
+      world_.queue.After(world_.DataDelay(), [peer, source, transfer = node.transfer, done] {
+        peer->Pull(source.incarnation, transfer, source.index, done);
+      });
+      return;
+    }
+    case ShardSource::Kind::kController:
+      world_.Count("receive from controller");
+      world_.queue.After(world_.DataDelay(), [this, epoch = world_.epoch, transfer = node.transfer,
+                                              index = source.index, done] {
+        if (world_.controller == nullptr || world_.epoch != epoch) {
+          done(absl::UnavailableError("the controller is gone"));
+        } else {
+          world_.controller->PullUpload(transfer, index, done);
+        }
+      });
+      return;
+  }
+}
+
+void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value) {
+  if (life != life_) return;
+  const Receive receive = receives_.at(id);
+  receives_.erase(id);
+  if (!receive.abandoned) {
+    if (receive.local) EndRead(receive.source);
+    if (value.ok()) {
+      Store(receive.ref, receive.device, receive.bytes, *value);
+    } else {
+      Charge(receive.device, -receive.bytes);
+    }
+  } else {
+    world_.Count("receive abandoned");
+  }
+  core_->ReceiveDone(receive.node, receive.position, value.status());
+}
+
+void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done) {
+  const auto refuse = [&](absl::Status why) {
+    world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
+  };
+  if (!alive()) return refuse(absl::UnavailableError("no such peer"));
+  if (incarnation != incarnation_) {
+    world_.Count("pull of another incarnation");
+    return refuse(absl::AbortedError("another incarnation"));
+  }
+  const uint64_t number = next_pull_++;
+  pulls_[number] = {transfer, std::move(done), ShardRef(), false};
+  core_->OnPull(number, transfer, index);
+}
+
+void Machine::Serve(uint64_t number, ShardRef ref) {
+  WaitingPull& pull = pulls_.at(number);
+  Buffer* buffer = Readable(ref, "a send");
+  if (buffer == nullptr) return RefusePull(number, absl::InternalError("no buffer to send"));
+  ++buffer->readers;
+  pull.serving = ref;
+  pull.reading = true;
+  world_.queue.After(world_.DataDelay(), [this, life = life_, number, value = buffer->value] {
+    if (life != life_) return;  // its end was told when it died
+    Pulled done = std::exchange(pulls_.at(number).done, nullptr);
+    done(value);
+    // The sender hears later that its bytes have been taken.
+    world_.queue.After(world_.random.Between(0, 100),
+                       [this, life, number] { EndServe(life, number); });
+  });
+}
+
+void Machine::EndServe(uint64_t life, uint64_t number) {
+  if (life != life_) return;
+  const WaitingPull pull = pulls_.at(number);
+  pulls_.erase(number);
+  if (pull.reading) EndRead(pull.serving);
+  core_->ServeDone(number);
+}
+
+void Machine::RefusePull(uint64_t number, absl::Status why) {
+  world_.Count("pull refused");
+  Pulled done = std::move(pulls_.at(number).done);
+  pulls_.erase(number);
+  world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
+}
+
+// ---- reports
+
+void Machine::ReportWanted() {
+  if (report_pending_ || session_ == 0) return;
+  report_pending_ = true;
+  const uint64_t life = life_;
+  world_.queue.After(world_.random.Between(0, 300), [this, life] {
+    if (life != life_) return;
+    report_pending_ = false;
+    if (!draining_) SendReport();
+  });
+}
+
+void Machine::SendReport() {
+  // What a lost executor says may come long after its successor has registered.
+  const int64_t late = doomed && world_.random.Percent(50) ? world_.random.Between(0, 3000000) : 0;
+  up_link_ = std::max(up_link_, world_.queue.now() + world_.LinkDelay() + late);
+  world_.queue.At(up_link_, [this, id = id_, incarnation = incarnation_, epoch = world_.epoch,
+                             report = core_->TakeReport()] {
+    if (world_.controller != nullptr && world_.epoch == epoch)
+      world_.controller->OnReport(id, incarnation, report);
+  });
+}
+
+void Machine::CheckTotals() {
+  for (int d = 0; d < devices_; ++d) {
+    int64_t sum = 0;
+    for (const auto& [ref, buffer] : buffers_)
+      sum += buffer.device == d && !buffer.consumed ? buffer.bytes : 0;
+    for (const auto& [id, receive] : receives_)
+      sum += receive.device == d && !receive.abandoned ? receive.bytes : 0;
+    if (runs_.empty() && sum != used_[d])
+      world_.Broken("sim", "{}: device {} counts {} bytes and has {}", worker_, d, used_[d], sum);
+  }
+}
+
+std::string Machine::Leftovers() const {
+  if (!alive()) return {};
+  std::string text;
+  const auto add = [&](const char* what, size_t count) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add("shards", core_->num_shards());
+  add("nodes", core_->num_nodes());
+  add("sends", core_->num_sends());
+  add("pulls in the core", core_->num_pulls());
+  add("buffers", buffers_.size());
+  add("launches", runs_.size());
+  add("receives", receives_.size());
+  add("pulls", pulls_.size());
+  for (const int64_t bytes : used_) add("bytes", static_cast<size_t>(bytes));
+  return text;
+}
+
+}  // namespace fairway::sim

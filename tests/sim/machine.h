@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// One simulated worker: a real ExecutorCore over a simulated runtime whose buffers carry checkable
+// values and whose device memory is counted. It checks what only the doing side can see: rules G1,
+// G2, B1 and B2.
+#ifndef FAIRWAY_TESTS_SIM_MACHINE_H_
+#define FAIRWAY_TESTS_SIM_MACHINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "tests/sim/code.h"
+#include "worker/executor/executor_core.h"
+
+namespace fairway::sim {
+
+class World;
+class Machine;
+struct Run;
+
+using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
+
+// All launches of one node, where they meet as a collective does: it ends when all have come.
+struct Gang {
+  const Code* code = nullptr;
+  std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
+  std::map<Machine*, std::shared_ptr<Run>> joined;
+  Inputs inputs;
+  std::set<Machine*> received;  // who got the launch
+  bool broken = false;          // a member is gone
+  bool complete = false;
+};
+
+// A launch on one machine.
+struct Run {
+  PrepareLaunch node;
+  Launch launch;
+  std::shared_ptr<Gang> gang;
+  std::vector<size_t> positions;              // of this machine's devices in the code's device list
+  std::vector<std::vector<uint64_t>> inputs;  // [device here][argument]
+  std::vector<ShardRef> reads;                // buffers that must stay until the end
+  uint64_t session = 0;
+  bool joined = false;
+};
+
+class Machine final : public ExecutorActions {
+ public:
+  Machine(World& world, std::string worker, std::string island, int devices, int64_t memory);
+
+  const std::string& worker() const { return worker_; }
+  const std::string& island() const { return island_; }
+  int devices() const { return devices_; }
+  bool alive() const { return core_ != nullptr; }
+  bool draining() const { return draining_; }
+  bool doomed = false;  // a fault is under way
+  // Numbers the registrations of all machines; 0: not registered.
+  uint64_t session() const { return session_; }
+  Incarnation incarnation() const { return incarnation_; }
+  ExecutorSpec Spec() const;
+
+  // A new process.
+  void Start();
+  // The process ends. Pulls from it fail.
+  void Die();
+  // It registered. Commands of this session are for it.
+  void Registered(uint64_t session, ExecutorId id);
+  // Its link to the controller is cut: it hears nothing more (and is killed or starts anew later).
+  void Unplug() { deaf_ = true; }
+  // The controller's process ended: it lets what was launched end, forgets all, then registers
+  // again.
+  void ControllerGone();
+
+  void Deliver(uint64_t session, const Command& command);
+  void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
+  // A gang this run belongs to has ended here.
+  void EndRun(const std::shared_ptr<Run>& run);
+
+  // Whether nothing is left; else what.
+  std::string Leftovers() const;
+  bool running() const { return !runs_.empty(); }
+  void CheckTotals();
+
+  // ExecutorActions
+  void Load(const InstallExecutable& install) override;
+  void Unload(ExecutableId executable) override;
+  void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
+  void StartReceive(const PrepareReceive& node, size_t position) override;
+  void Serve(uint64_t pull, ShardRef shard) override;
+  void RefusePull(uint64_t pull, absl::Status why) override;
+  void Drop(const std::vector<ShardRef>& shards) override;
+  void ReportWanted() override;
+
+ private:
+  struct Buffer {
+    uint64_t value = 0;
+    int device = 0;
+    int64_t bytes = 0;
+    int readers = 0;
+    bool consumed = false;  // donated
+  };
+  struct Receive {
+    NodeId node;
+    size_t position = 0;
+    ShardRef ref;
+    int device = 0;
+    int64_t bytes = 0;
+    ShardRef source;  // kLocal
+    bool local = false;
+    bool abandoned = false;
+  };
+  struct WaitingPull {
+    TransferId transfer;
+    Pulled done;
+    ShardRef serving;  // being read
+    bool reading = false;
+  };
+
+  void Reset();
+  void RegisterSoon();
+  void SendReport();
+  void Charge(int device, int64_t bytes);
+  void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
+  Buffer* Readable(ShardRef ref, const char* what);
+  void EndRead(ShardRef ref);
+  void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
+  void EndServe(uint64_t life, uint64_t pull);
+  void TakeInputs(Run& run);
+  void Kick();
+  void Join(const std::shared_ptr<Run>& run);
+
+  World& world_;
+  const std::string worker_;
+  const std::string island_;
+  const int devices_;
+  const int64_t memory_;
+  std::unique_ptr<ExecutorCore> core_;
+  Incarnation incarnation_;
+  uint64_t life_ = 0;  // numbers the processes and their resets
+  uint64_t session_ = 0;
+  ExecutorId id_;
+  bool deaf_ = false;
+  bool draining_ = false;  // the controller is gone; launches end
+  bool report_pending_ = false;
+  bool resetting_ = false;
+  uint64_t last_launch_id_ = 0;  // over all incarnations
+  int64_t up_link_ = 0;          // when the last report sent arrives
+  std::map<ShardRef, Buffer> buffers_;
+  std::vector<int64_t> used_;
+  std::map<ExecutableId, bool> loaded_;
+  std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
+  std::set<std::shared_ptr<Run>> runs_;
+  uint64_t next_receive_ = 1;
+  std::map<uint64_t, Receive> receives_;
+  uint64_t next_pull_ = 1;
+  std::map<uint64_t, WaitingPull> pulls_;
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_MACHINE_H_

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference interpreter's view of a session: what every array must hold, and with which error
+// it may fail.
+#ifndef FAIRWAY_TESTS_SIM_MODEL_H_
+#define FAIRWAY_TESTS_SIM_MODEL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+
+namespace fairway::sim {
+
+// A failure that is sure to happen, whatever the timing.
+struct Failure {
+  NodeId cause;
+  std::string text;
+};
+// None: it succeeds unless memory or machines are lost. Several: which of them is told first
+// depends on timing.
+using Failures = std::vector<Failure>;
+
+struct ModelGroup {
+  std::vector<uint64_t> values;  // by shard
+  std::vector<DeviceId> devices;
+  std::vector<std::string> kinds;
+  std::vector<Shape> shapes;
+  std::vector<bool> deleted;
+  Failures failures;
+  bool surely_failed = false;  // seen failed, or lost when it was known to be there
+  bool known_ready = false;
+  uint64_t machines = 0;  // bits: whose loss may have hurt it, through all that it was made from
+  uint64_t places = 0;    // bits: where it lies
+};
+
+struct ModelShard {
+  std::shared_ptr<ModelGroup> group;
+  int32_t index = 0;
+  uint64_t value() const { return group->values[index]; }
+  DeviceId device() const { return group->devices[index]; }
+};
+
+struct ModelArray {
+  ArraySpec spec;
+  std::vector<ModelShard> shards;
+  std::string error;  // an error array: no shards
+
+  bool deleted() const {
+    return std::any_of(shards.begin(), shards.end(),
+                       [](const ModelShard& s) { return s.group->deleted[s.index]; });
+  }
+  void Delete() const {
+    for (const ModelShard& shard : shards) shard.group->deleted[shard.index] = true;
+  }
+};
+
+// The failures of something made from `groups`: those of the lowest failed node.
+inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) {
+  Failures all;
+  bool unsure = false;
+  for (const auto& group : groups) {
+    unsure = unsure || group->failures.size() > 1;
+    all.insert(all.end(), group->failures.begin(), group->failures.end());
+  }
+  if (all.empty() || unsure) return all;
+  return {*std::min_element(all.begin(), all.end(),
+                            [](const Failure& a, const Failure& b) { return a.cause < b.cause; })};
+}
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_MODEL_H_

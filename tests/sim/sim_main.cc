@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
+//   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/planted.h"
+#include "tests/sim/client.h"
+#include "tests/sim/controller.h"
+#include "tests/sim/coverage.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+namespace {
+
+struct Flags {
+  uint64_t first = 1;
+  uint64_t seeds = 1000;
+  double seconds = 1e9;
+  bool verbose = false;
+  bool coverage = false;
+  bool all_bugs = false;
+  bool ok = true;
+  std::string bug;
+  std::string program;
+};
+
+Flags Parse(int argc, char** argv) {
+  Flags flags;
+  flags.program = argv[0];
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    const auto value = [&](std::string_view name) -> const char* {
+      return arg.substr(0, name.size()) == name ? argv[i] + name.size() : nullptr;
+    };
+    if (const char* v = value("--seeds=")) {
+      flags.seeds = std::strtoull(v, nullptr, 10);
+    } else if (const char* v = value("--first=")) {
+      flags.first = std::strtoull(v, nullptr, 10);
+    } else if (const char* v = value("--seed=")) {
+      flags.first = std::strtoull(v, nullptr, 10);
+      flags.seeds = 1;
+    } else if (const char* v = value("--seconds=")) {
+      flags.seconds = std::strtod(v, nullptr);
+      flags.seeds = UINT64_MAX - flags.first;
+    } else if (const char* v = value("--bug=")) {
+      flags.bug = v;
+    } else if (arg == "--verbose") {
+      flags.verbose = true;
+    } else if (arg == "--coverage") {
+      flags.coverage = true;
+    } else if (arg == "--all-bugs") {
+      flags.all_bugs = true;
+    } else {
+      std::fputs(fmt::format("{}: unknown flag {}\n", argv[0], arg).c_str(), stderr);
+      flags.ok = false;
+    }
+  }
+  return flags;
+}
+
+struct Outcome {
+  uint64_t seeds = 0;
+  uint64_t failing_seed = 0;  // 0: none
+  std::string rule;
+  std::string text;
+  double seconds = 0;
+  Coverage coverage;
+};
+
+Outcome RunSeeds(const Flags& flags) {
+  Outcome out;
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
+    World world(seed, flags.verbose);
+    world.Run();
+    ++out.seeds;
+    out.coverage.Add(world);
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!world.verdict.ok()) {
+      out.failing_seed = seed;
+      out.rule = world.verdict.rule();
+      out.text = world.verdict.text();
+      break;
+    }
+    if (out.seconds > flags.seconds) break;
+  }
+  return out;
+}
+
+int Main(int argc, char** argv) {
+  const Flags flags = Parse(argc, argv);
+  if (!flags.ok) return 2;
+#ifdef FAIRWAY_PLANTED_BUGS
+  if (flags.all_bugs) {
+    bool all = true;
+    std::printf("%-26s %6s  %-10s %s\n", "planted bug", "seeds", "found by", "as");
+    for (const auto& [bug, name] : kAllBugs) {
+      g_planted_bug = bug;
+      const Outcome out = RunSeeds(flags);
+      all = all && out.failing_seed != 0;
+      std::printf("%-26s %6s  %-10s %s\n", std::string(name).c_str(),
+                  out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "NOT",
+                  out.rule.c_str(), out.text.substr(0, 120).c_str());
+      std::fflush(stdout);
+    }
+    g_planted_bug = Bug::kNone;
+    const Outcome out = RunSeeds(flags);
+    std::printf("%-26s %6s  %-10s %s\n", "none",
+                out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "-", out.rule.c_str(),
+                out.text.c_str());
+    return all && out.failing_seed == 0 ? 0 : 1;
+  }
+  for (const auto& [bug, name] : kAllBugs) {
+    if (name == flags.bug) g_planted_bug = bug;
+  }
+  if (!flags.bug.empty() && g_planted_bug == Bug::kNone) {
+    std::fputs(fmt::format("there is no bug {}\n", flags.bug).c_str(), stderr);
+    return 2;
+  }
+#else
+  if (!flags.bug.empty() || flags.all_bugs) {
+    std::fputs("no bugs are planted here: use fairway-sim-bugs\n", stderr);
+    return 2;
+  }
+#endif
+  const Outcome out = RunSeeds(flags);
+  if (out.failing_seed != 0) {
+    std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
+    std::puts(fmt::format("replay: {} --seed={}{} --verbose", flags.program, out.failing_seed,
+                          flags.bug.empty() ? "" : " --bug=" + flags.bug)
+                  .c_str());
+    return 1;
+  }
+  std::puts(fmt::format("{} seeds, {:.1f} s, {:.0f} seeds/s, {} steps of the core, no rule broken",
+                        out.seeds, out.seconds, out.seeds / out.seconds, out.coverage.steps())
+                .c_str());
+  if (flags.coverage) return out.coverage.Print() ? 0 : 1;
+  return 0;
+}
+
+}  // namespace
+}  // namespace fairway::sim
+
+int main(int argc, char** argv) { return fairway::sim::Main(argc, argv); }

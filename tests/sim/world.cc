@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/world.h"
+
+#include <algorithm>
+
+#include "tests/sim/client.h"
+#include "tests/sim/controller.h"
+#include "tests/sim/machine.h"
+
+namespace fairway::sim {
+namespace {
+
+constexpr int64_t kSecond = 1000000;
+constexpr int64_t kTick = kSecond / 10;
+constexpr int64_t kPatience = 600 * kSecond;  // until what still waits is said to wait for ever
+constexpr uint64_t kMaxSteps = 200000;
+
+}  // namespace
+
+World::World(uint64_t seed, bool verbose) : random(seed), verdict(verbose), verbose_(verbose) {
+  Setup();
+}
+World::~World() = default;
+
+void World::Print(const std::string& line) {
+  std::fputs(fmt::format("{:>11} {}\n", queue.now(), line).c_str(), stdout);
+}
+
+void World::Setup() {
+  Random& r = random;
+  config.islands = static_cast<int>(r.Between(1, 4));
+  config.sessions = static_cast<int>(r.Between(1, 5));
+  config.operations = static_cast<int>(r.Between(10, 60));
+  config.memory = r.Percent(50) ? 0 : 64 * r.Between(8, 40);
+  config.link_delay = r.Percent(30) ? 200 : r.Percent(50) ? 5000 : 100000;
+  config.data_delay = r.Percent(30) ? 200 : r.Percent(50) ? 5000 : 200000;
+  config.think = r.Percent(50) ? 500 : 10000;
+  config.duration = r.Percent(50) ? 1000 : r.Percent(80) ? 20000 : 1500000;
+  config.losses = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 4));
+  config.controller_losses = r.Percent(85) ? 0 : 1;
+  config.failing_percent = r.Percent(60) ? 0 : 20;
+  config.cluster.admission_grace_ms = r.Between(200, 2000);
+  config.cluster.inline_upload_bytes = r.Percent(50) ? 64 : 1024;
+  config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
+  config.cluster.inline_gang_bytes = r.Between(64, 1024);
+  config.cluster.inline_session_bytes = r.Between(128, 4096);
+  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 3));
+  config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 4));
+  Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
+        config.islands, config.sessions, config.operations, config.memory, config.losses,
+        config.controller_losses);
+  for (int i = 0; i < config.islands; ++i) {
+    const int executors = static_cast<int>(r.Between(1, 3));
+    for (int e = 0; e < executors; ++e) {
+      machines.push_back(
+          std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), fmt::format("i{}", i),
+                                    static_cast<int>(r.Between(1, 3)), config.memory));
+    }
+  }
+  StartController();
+  for (auto& machine : machines) queue.After(r.Between(0, 1000), [&m = *machine] { m.Start(); });
+  for (int s = 0; s < config.sessions; ++s) {
+    clients.push_back(std::make_unique<Client>(*this, s));
+    queue.After(r.Between(0, 300000), [&c = *clients.back()] { c.Begin(); });
+  }
+  ScheduleFaults();
+  queue.After(kTick, [this] { Tick(); });
+}
+
+void World::ScheduleFaults() {
+  const int64_t busy = 300000 + config.operations * config.think;
+  for (int i = 0; i < config.losses; ++i) {
+    ++down_;
+    queue.After(random.Between(1000, busy), [this] { LoseExecutor(*random.Pick(machines)); });
+  }
+  for (int i = 0; i < config.controller_losses; ++i) {
+    ++down_;
+    queue.After(random.Between(1000, busy), [this] { LoseController(); });
+  }
+}
+
+Machine* World::FindMachine(const std::string& worker) {
+  for (auto& machine : machines) {
+    if (machine->worker() == worker) return machine.get();
+  }
+  return nullptr;
+}
+
+int World::IndexOf(const Machine* machine) const {
+  for (size_t i = 0; i < machines.size(); ++i) {
+    if (machines[i].get() == machine) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// ---- gangs
+
+void World::BreakGang(const std::shared_ptr<Gang>& gang) {
+  if (gang->complete || gang->broken) return;
+  gang->broken = true;
+  for (const auto& [machine, run] : gang->joined)
+    queue.After(random.Between(1, 2 * kSecond), [m = machine, r = run] { m->EndRun(r); });
+}
+
+void World::BreakGangs(Machine* machine, uint64_t session) {
+  for (auto& [key, gang] : gangs_) {
+    if (gang == nullptr) continue;
+    const bool member = std::any_of(gang->members.begin(), gang->members.end(), [&](const auto& m) {
+      return m.first == machine && m.second == session;
+    });
+    if (member) BreakGang(gang);
+  }
+}
+
+void World::FinishGang(const std::shared_ptr<Gang>& gang) {
+  if (gang->broken) return;
+  gang->complete = true;
+  for (const auto& [machine, run] : gang->joined) {
+    if (gang->members.size() == 1) {
+      machine->EndRun(run);
+    } else {
+      queue.After(random.Between(0, 1000), [m = machine, r = run] { m->EndRun(r); });
+    }
+  }
+}
+
+// ---- faults
+
+void World::LoseExecutor(Machine& machine) {
+  if (!machine.alive() || machine.doomed || machine.session() == 0 || controller == nullptr) {
+    --down_;  // it is down anyway
+    return;
+  }
+  machine.doomed = true;
+  const uint64_t session = machine.session();
+  const uint64_t lost_epoch = epoch;
+  const auto lose = [this, &machine, session, lost_epoch] {
+    if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+  };
+  const int64_t back = random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
+                                          : random.Between(1000, kSecond);
+  const auto start = [this, &machine] {
+    --down_;
+    machine.Start();
+  };
+  if (random.Percent(60)) {
+    Count("executor dies");
+    machine.Die();
+    queue.After(random.Between(0, 300000), lose);
+    queue.After(back, start);
+  } else {
+    // It is only silent: declared lost, and killed later. What it did meanwhile is told late.
+    Count("executor declared lost");
+    lose();
+    queue.After(random.Between(0, 300000), [&machine, start, back, this] {
+      machine.Die();
+      queue.After(back, start);
+    });
+  }
+}
+
+void World::LoseController() {
+  if (controller == nullptr) {
+    --down_;
+    return;
+  }
+  Count("controller lost");
+  Trace("the controller dies");
+  for (auto& client : clients) client->ControllerLost();
+  controller.reset();
+  for (auto& [key, gang] : gangs_) {
+    if (gang != nullptr && gang->received.size() < gang->members.size()) BreakGang(gang);
+  }
+  for (auto& machine : machines) machine->ControllerGone();
+  queue.After(random.Between(1000, kSecond), [this] {
+    --down_;
+    StartController();
+  });
+}
+
+void World::StartController() {
+  ++epoch;
+  controller = std::make_unique<Controller>(*this, config.cluster);
+  for (auto& machine : machines) {
+    // Those that still drain ask when they are done.
+    if (machine->alive() && !machine->draining()) {
+      queue.After(random.Between(1, kSecond / 10), [this, &m = *machine, now = epoch] {
+        if (controller != nullptr && epoch == now && m.alive() && !m.draining() &&
+            !controller->Registered(m))
+          controller->Register(m);
+      });
+    }
+  }
+}
+
+// ---- the end
+
+bool World::ClientsDone() const {
+  return std::all_of(clients.begin(), clients.end(),
+                     [](const auto& client) { return client->done(); });
+}
+
+void World::Tick() {
+  if (controller != nullptr) {
+    controller->Tick(queue.now() / 1000);
+    for (const IslandStatus& island : controller->cluster().Islands()) {
+      int64_t& since = down_since_.try_emplace(island.name, queue.now()).first->second;
+      if (island.up) {
+        since = queue.now();
+      } else if (queue.now() - since > 3 * kSecond && queue.now() % kSecond < kTick) {
+        Count("island given up");
+        for (auto& client : clients) client->IslandGivenUp(island.name);
+        controller->cluster().IslandGivenUp(island.id, absl::UnavailableError("given up"));
+        controller->Settle();
+      }
+    }
+    for (auto& machine : machines) machine->CheckTotals();
+  }
+  const bool waiting =
+      std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c->waiting(); });
+  switch (phase_) {
+    case Phase::kBusy:
+      if (!ClientsDone() || down_ > 0 || controller == nullptr) break;
+      phase_ = Phase::kSettling;
+      phase_since_ = queue.now();
+      break;
+    case Phase::kSettling:
+    case Phase::kReading:
+      if (waiting) break;
+      if (phase_ == Phase::kSettling) {
+        for (auto& client : clients) client->ReadAll();
+        phase_ = Phase::kReading;
+      } else {
+        for (auto& client : clients) client->End();
+        phase_ = Phase::kClosing;
+      }
+      phase_since_ = queue.now();
+      break;
+    case Phase::kClosing:
+      if (!queue.empty()) break;
+      CheckEmpty();
+      ended_ = true;
+      return;
+  }
+  if (phase_ != Phase::kBusy && queue.now() - phase_since_ > kPatience) {
+    for (const std::string& line : controller->cluster().Unfinished()) Trace("{}", line);
+    for (auto& client : clients) client->ReportWaiting();
+    Broken("G3", "something is still under way: {} events, {} nodes", queue.size(),
+           controller->cluster().counts().nodes);
+  }
+  queue.After(kTick, [this] { Tick(); });
+}
+
+void World::CheckEmpty() {
+  const ClusterCounts counts = controller->cluster().counts();
+  if (counts.nodes + counts.groups + counts.arrays + counts.sessions > 0)
+    Broken("B1", "left in the core: {} nodes, {} groups, {} arrays, {} sessions", counts.nodes,
+           counts.groups, counts.arrays, counts.sessions);
+  for (const DeviceUsage& usage : controller->cluster().Usage()) {
+    if (usage.used != 0) Broken("B2", "device {} still counts {} bytes", usage.device, usage.used);
+  }
+  for (auto& machine : machines) {
+    if (const std::string left = machine->Leftovers(); !left.empty())
+      Broken("B1", "left on {}: {}", machine->worker(), left);
+  }
+}
+
+void World::Run() {
+  while (verdict.ok() && !ended_) {
+    queue.RunOne();
+    if (steps > kMaxSteps) Broken("sim", "{} steps and no end", steps);
+  }
+  controller.reset();
+}
+
+}  // namespace fairway::sim

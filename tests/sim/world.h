@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole cluster in one thread and virtual time: one controller, machines, clients, links with
+// random delays, faults. Everything follows from the seed.
+#ifndef FAIRWAY_TESTS_SIM_WORLD_H_
+#define FAIRWAY_TESTS_SIM_WORLD_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/sim/basics.h"
+#include "tests/sim/code.h"
+
+namespace fairway::sim {
+
+class Client;
+class Controller;
+class Machine;
+struct Gang;
+
+// What the seed decides about a world before it starts.
+struct Config {
+  int islands = 1;
+  int sessions = 1;
+  int operations = 50;        // of each session
+  int64_t memory = 0;         // bytes per device, 0: no limit
+  int64_t link_delay = 1000;  // at most, microseconds; control links
+  int64_t data_delay = 1000;
+  int64_t think = 2000;     // between two operations of a session
+  int64_t duration = 2000;  // of a computation, at most
+  int losses = 0;           // executors lost
+  int controller_losses = 0;
+  int failing_percent = 0;  // of computations
+  ClusterOptions cluster;
+};
+
+class World {
+ public:
+  World(uint64_t seed, bool verbose);
+  ~World();
+
+  // To the end, or to the first broken rule.
+  void Run();
+
+  Random random;
+  EventQueue queue;
+  Verdict verdict;
+  Config config;
+  std::map<std::string, uint64_t> counts;  // coverage
+  std::vector<std::unique_ptr<Machine>> machines;
+  std::unique_ptr<Controller> controller;  // nullptr: it is down
+  std::vector<std::unique_ptr<Client>> clients;
+  std::map<ExecutableId, Code> codes;
+  uint64_t next_code = 1;
+  uint64_t next_session = 1;  // of machines
+  uint64_t next_incarnation = 1;
+  uint64_t epoch = 0;  // of the controller
+  uint64_t steps = 0;  // calls of the core
+
+  template <typename... Args>
+  void Trace(fmt::format_string<Args...> text, Args&&... args) {
+    if (verbose_) Print(fmt::format(text, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void Broken(std::string_view rule, fmt::format_string<Args...> text, Args&&... args) {
+    verdict.Broken(
+        std::string(rule),
+        fmt::format("{} (at {} us)", fmt::format(text, std::forward<Args>(args)...), queue.now()));
+  }
+  void Count(const std::string& what) { ++counts[what]; }
+
+  // A delay of a message.
+  int64_t LinkDelay() { return random.Between(1, config.link_delay); }
+  int64_t DataDelay() { return random.Between(1, config.data_delay); }
+
+  // The meeting place of a launch; made when the controller launches it.
+  std::shared_ptr<Gang>& GangOf(NodeId node, LaunchId launch) {
+    return gangs_[{epoch, node, launch}];
+  }
+  // `machine` is no longer there in that session: its gangs break.
+  void BreakGangs(Machine* machine, uint64_t session);
+  void BreakGang(const std::shared_ptr<Gang>& gang);
+  void FinishGang(const std::shared_ptr<Gang>& gang);
+
+  Machine* FindMachine(const std::string& worker);
+  int IndexOf(const Machine* machine) const;
+
+  void LoseExecutor(Machine& machine);
+  void LoseController();
+  void StartController();
+
+ private:
+  void Print(const std::string& line);
+  void Setup();
+  void ScheduleFaults();
+  void Tick();
+  bool ClientsDone() const;
+  void CheckEmpty();
+
+  enum class Phase : uint8_t { kBusy, kSettling, kReading, kClosing };
+
+  const bool verbose_;
+  bool ended_ = false;
+  Phase phase_ = Phase::kBusy;
+  int64_t phase_since_ = 0;
+  std::map<std::string, int64_t> down_since_;  // islands
+  std::map<std::tuple<uint64_t, NodeId, LaunchId>, std::shared_ptr<Gang>> gangs_;
+  int down_ = 0;  // faults to come, and machines on their way back
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_WORLD_H_
