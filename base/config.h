@@ -7,8 +7,7 @@
 //   if (auto code = config.Parse(argc, argv)) return *code;
 //
 // --port=1 wins over FAIRWAY_PORT=1, which wins over the value that the variable had. --help,
-// --version and
-// --print-config (each value and where it came from) are built in.
+// --version and --print-config (each value and where it came from) are built in.
 #ifndef FAIRWAY_BASE_CONFIG_H_
 #define FAIRWAY_BASE_CONFIG_H_
 
