@@ -121,7 +121,7 @@ TEST_F(TwoExecutorsTest, APullThatMeetsALaterIncarnationLeavesItToTheLossToTellT
   EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr("s1 watched 1: DATA_LOSS: island ia")));
 }
 
-TEST_F(ClusterTest, DonatingTheLastPieceOfAGroupGivesTheMemoryOfTheOthersBack) {
+TEST_F(ClusterTest, APieceOfAGroupIsNotTakenOverBecauseTheOtherPiecesStayInMemory) {
   Start(1024);
   const auto put =
       cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
@@ -131,7 +131,10 @@ TEST_F(ClusterTest, DonatingTheLastPieceOfAGroupGivesTheMemoryOfTheOthersBack) {
   ASSERT_TRUE(cluster.Delete(session, {3}).ok());
   const uint64_t f = Define(1, {0}, {F32({4}, true)}, {F32({4})});
   ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {4}).ok());
+  actions.Take();
   Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("launch n2 id 1 keep [0]")));
+  EXPECT_EQ(cluster.Usage()[1].used, 64);
   End(a, 2);
   EXPECT_EQ(cluster.Usage()[0].used, 64);
   EXPECT_EQ(cluster.Usage()[1].used, 0);

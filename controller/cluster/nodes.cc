@@ -121,6 +121,10 @@ bool Cluster::State::CertainlyDonated(const Node& node, int32_t argument) {
     const Group& group = *FindGroup(id);
     if (group.readers != 1 && !Planted(Bug::kDonateWithReader)) return false;
     if (!group.all_deleted()) return false;
+    // Its other shards, if any, stay in memory until the group is freed.
+    const auto taken = std::count_if(node.inputs[argument].begin(), node.inputs[argument].end(),
+                                     [&](const ShardRef& ref) { return ref.group == id; });
+    if (static_cast<size_t>(taken) != group.places.size()) return false;
     size_t uses = 0;
     for (const std::vector<ShardRef>& other : node.inputs) {
       uses += std::any_of(other.begin(), other.end(), [&](const ShardRef& ref) { return ref.group == id; }) ? 1 : 0;
