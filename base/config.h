@@ -68,8 +68,7 @@ class Config {
   void Positional(std::string_view name, std::string* value, std::string_view help);
 
   // Reads everything. Nothing: go on. A number: exit with it; the text was printed (0 after --help,
-  // --version and
-  // --print-config; kExitUsage after an error, of one line).
+  // --version and --print-config; kExitUsage after an error, of one line).
   std::optional<int> Parse(int argc, const char* const* argv);
 
   // The same without the process's environment and streams.
