@@ -22,6 +22,8 @@ TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
                               "addressable_device_ids: 3 session_id: 77"));
   EXPECT_THAT(line, HasSubstr("memories { id: 5 memory_space_kind: \"pinned_host\" device_ids: 2"));
   EXPECT_THAT(line, HasSubstr("key: \"supports_executable_serialization\" value { bool_value: false }"));
+  // The client does not count the answer to Init.
+  EXPECT_THAT(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"), StartsWith("2 #0 "));
 }
 
 TEST_F(ArraysDialogue, GetDefaultLayout) {

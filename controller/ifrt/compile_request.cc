@@ -15,39 +15,45 @@ absl::Status CheckKinds(const xla::ifrt::proxy::CompileRequest& request) {
   const std::string program = ValidUtf8(request.program().type_name());
   const std::string options = ValidUtf8(request.compile_options().type_name());
   if (program != "xla::ifrt::XlaProgram")
-    return Error(kUnimplemented, "programs of type \"{}\" are not served, only xla::ifrt::XlaProgram", program);
+    return Error(kUnimplemented,
+                 "programs of type \"{}\" are not served, only xla::ifrt::XlaProgram", program);
   if (options != "xla::ifrt::XlaCompileOptions")
-    return Error(kUnimplemented, "compile options of type \"{}\" are not served, only xla::ifrt::XlaCompileOptions",
+    return Error(kUnimplemented,
+                 "compile options of type \"{}\" are not served, only xla::ifrt::XlaCompileOptions",
                  options);
   if (!request.host_callbacks().empty())
     return Error(kUnimplemented,
-                 "host callbacks (jax.pure_callback, io_callback, debug.print and debug.callback inside jit) are not "
+                 "host callbacks (jax.pure_callback, io_callback, debug.print and debug.callback "
+                 "inside jit) are not "
                  "served: the program runs on a worker, not beside this process");
   return absl::OkStatus();
 }
 
 // Virtual ids, replica-major. Empty when the client gave no assignment.
-absl::StatusOr<std::vector<int32_t>> Assignment(const xla::DeviceAssignmentProto& proto, int64_t replicas,
-                                                int64_t partitions) {
+absl::StatusOr<std::vector<int32_t>> Assignment(const xla::DeviceAssignmentProto& proto,
+                                                int64_t replicas, int64_t partitions) {
   if (proto.computation_devices().empty()) return std::vector<int32_t>();
   if (proto.replica_count() != replicas || proto.computation_count() != partitions ||
       proto.computation_devices_size() != partitions)
-    return InvalidArgument("a device assignment of {} replicas x {} partitions for a program of {} x {}",
-                           proto.replica_count(), proto.computation_count(), replicas, partitions);
+    return InvalidArgument(
+        "a device assignment of {} replicas x {} partitions for a program of {} x {}",
+        proto.replica_count(), proto.computation_count(), replicas, partitions);
   std::vector<int32_t> devices(replicas * partitions);
   for (int64_t p = 0; p < partitions; ++p) {
     const auto& ids = proto.computation_devices(static_cast<int>(p)).replica_device_ids();
     if (ids.size() != replicas)
-      return InvalidArgument("the device assignment names {} devices for partition {}, expected {}", ids.size(), p,
-                             replicas);
-    for (int64_t r = 0; r < replicas; ++r) devices[r * partitions + p] = static_cast<int32_t>(ids[static_cast<int>(r)]);
+      return InvalidArgument("the device assignment names {} devices for partition {}, expected {}",
+                             ids.size(), p, replicas);
+    for (int64_t r = 0; r < replicas; ++r)
+      devices[r * partitions + p] = static_cast<int32_t>(ids[static_cast<int>(r)]);
   }
   return devices;
 }
 
 }  // namespace
 
-absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request, int num_devices) {
+absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request,
+                                           int num_devices) {
   FAIRWAY_RETURN_IF_ERROR(CheckKinds(request));
   xla::ifrt::XlaCompileOptionsProto wrapper;
   if (!wrapper.ParseFromString(request.compile_options().data()))
@@ -55,17 +61,20 @@ absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileReques
   const xla::CompileOptionsProto& options = wrapper.compile_options();
   const xla::ExecutableBuildOptionsProto& build = options.executable_build_options();
   if (!options.env_option_overrides().empty())
-    return Error(kUnimplemented, "compiler option \"{}\" (compiler_options of jax.jit) is not served",
+    return Error(kUnimplemented,
+                 "compiler option \"{}\" (compiler_options of jax.jit) is not served",
                  ValidUtf8(options.env_option_overrides().begin()->first));
 
   const int64_t replicas = build.num_replicas();
   const int64_t partitions = build.num_partitions();
   if (replicas < 1 || partitions < 1 || replicas > num_devices || partitions > num_devices ||
       replicas * partitions > num_devices)
-    return InvalidArgument("a program of {} replicas x {} partitions cannot run on the {} devices of this session",
-                           replicas, partitions, num_devices);
+    return InvalidArgument(
+        "a program of {} replicas x {} partitions cannot run on the {} devices of this session",
+        replicas, partitions, num_devices);
   ParsedCompile out;
-  FAIRWAY_ASSIGN_OR_RETURN(out.devices, Assignment(build.device_assignment(), replicas, partitions));
+  FAIRWAY_ASSIGN_OR_RETURN(out.devices,
+                           Assignment(build.device_assignment(), replicas, partitions));
   if (out.devices.empty()) {
     out.devices.resize(replicas * partitions);
     std::iota(out.devices.begin(), out.devices.end(), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client's compile request means: parsed with our limited view of XLA's options and rebuilt, never forwarded.
+// What a client's compile request means: parsed with our limited view of XLA's options and rebuilt,
+// never forwarded.
 #ifndef FAIRWAY_CONTROLLER_IFRT_COMPILE_REQUEST_H_
 #define FAIRWAY_CONTROLLER_IFRT_COMPILE_REQUEST_H_
 
@@ -18,9 +19,10 @@ struct ParsedCompile {
 };
 
 // `num_devices`: of the session; bounds replicas and partitions.
-// UNIMPLEMENTED: a kind of program or options we do not serve, or host callbacks. INVALID_ARGUMENT: the options
-// do not parse or contradict each other.
-absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request, int num_devices);
+// UNIMPLEMENTED: a kind of program or options we do not serve, or host callbacks. INVALID_ARGUMENT:
+// the options do not parse or contradict each other.
+absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request,
+                                           int num_devices);
 
 }  // namespace fairway
 

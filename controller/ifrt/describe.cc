@@ -29,7 +29,8 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     response->set_platform_version("fairway; " + devices[0].platform_version);
     response->set_platform_id(PlatformId(devices[0].platform_name));
   }
-  AttributesToProto({{"supports_executable_serialization", false}}, response->mutable_client_attributes());
+  AttributesToProto({{"supports_executable_serialization", false}},
+                    response->mutable_client_attributes());
   std::map<std::string, int32_t> kind_ids;
   int32_t next_memory = 0;
   for (const VirtualDevice& device : devices) {
@@ -39,7 +40,8 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     d->set_local_hardware_id(device.id);
     d->set_platform_name(device.platform_name);
     d->set_device_kind(device.device_kind);
-    const std::string text = fmt::format("{}Device(id={}, island={})", device.platform_name, device.id, device.island);
+    const std::string text =
+        fmt::format("{}Device(id={}, island={})", device.platform_name, device.id, device.island);
     d->set_debug_string(text);
     d->set_to_string(text);
     AttributesToProto({{"slice_index", int64_t{device.slice_index}}, {"island", device.island}},
@@ -51,7 +53,8 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
       const int32_t id = next_memory++;
       memory->set_id(id);
       memory->set_memory_space_kind(kind);
-      memory->set_kind_id(kind_ids.emplace(kind, static_cast<int32_t>(kind_ids.size())).first->second);
+      memory->set_kind_id(
+          kind_ids.emplace(kind, static_cast<int32_t>(kind_ids.size())).first->second);
       memory->add_device_ids(device.id);
       memory->set_debug_string(fmt::format("{} of {}", kind, text));
       memory->set_to_string(memory->debug_string());
@@ -68,20 +71,25 @@ absl::Status DefaultLayout(const xla::ifrt::proxy::GetDefaultLayoutRequest& requ
   if (request.device_id() < 0 || request.device_id() >= static_cast<int64_t>(devices.size()))
     return InvalidArgument("there is no device {}", request.device_id());
   const auto& kinds = devices[request.device_id()].memory_kinds;
-  if (!request.memory_kind().empty() && std::find(kinds.begin(), kinds.end(), request.memory_kind()) == kinds.end())
+  if (!request.memory_kind().empty() &&
+      std::find(kinds.begin(), kinds.end(), request.memory_kind()) == kinds.end())
     return InvalidArgument("device {} has no memory of kind \"{}\"", request.device_id(),
                            ValidUtf8(request.memory_kind()));
-  if (request.dims_size() > kMaxRank) return InvalidArgument("a shape of rank {}", request.dims_size());
+  if (request.dims_size() > kMaxRank)
+    return InvalidArgument("a shape of rank {}", request.dims_size());
   response->set_serialized_pjrt_layout(DenseLayoutText(request.dims_size()));
   return absl::OkStatus();
 }
 
-absl::Status DefaultDeviceAssignment(const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request,
-                                     int num_devices, xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response) {
+absl::Status DefaultDeviceAssignment(
+    const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request, int num_devices,
+    xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response) {
   const uint64_t replicas = request.num_replicas(), partitions = request.num_partitions();
   const auto limit = static_cast<uint64_t>(num_devices);
-  if (replicas < 1 || partitions < 1 || replicas > limit || partitions > limit || replicas * partitions > limit)
-    return InvalidArgument("{} replicas x {} partitions on {} devices", replicas, partitions, num_devices);
+  if (replicas < 1 || partitions < 1 || replicas > limit || partitions > limit ||
+      replicas * partitions > limit)
+    return InvalidArgument("{} replicas x {} partitions on {} devices", replicas, partitions,
+                           num_devices);
   auto* assignment = response->mutable_device_assignment();
   assignment->set_replica_count(static_cast<int32_t>(replicas));
   assignment->set_computation_count(static_cast<int32_t>(partitions));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session tells its client about the devices: the answers to Init, GetDefaultLayout, GetDefaultDeviceAssignment.
+// What a session tells its client about the devices: the answers to Init, GetDefaultLayout,
+// GetDefaultDeviceAssignment.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
 #define FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
 
@@ -21,8 +22,9 @@ absl::Status DefaultLayout(const xla::ifrt::proxy::GetDefaultLayoutRequest& requ
                            xla::ifrt::proxy::GetDefaultLayoutResponse* response);
 
 // The first devices, replica-major. INVALID_ARGUMENT: more than there are.
-absl::Status DefaultDeviceAssignment(const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request,
-                                     int num_devices, xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response);
+absl::Status DefaultDeviceAssignment(
+    const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request, int num_devices,
+    xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response);
 
 }  // namespace fairway
 

@@ -38,7 +38,8 @@ std::string ProgramFields(const std::vector<int>& numbers) {
     build->mutable_device_assignment()->set_replica_count(1);
     build->mutable_device_assignment()->set_computation_count(partitions);
     for (size_t i = 1; i < numbers.size(); ++i)
-      build->mutable_device_assignment()->add_computation_devices()->add_replica_device_ids(numbers[i]);
+      build->mutable_device_assignment()->add_computation_devices()->add_replica_device_ids(
+          numbers[i]);
   } else {
     options.mutable_compile_options()->set_compile_portable_executable(true);
   }
@@ -61,7 +62,9 @@ std::string Expand(const std::string& word, const std::string& argument) {
     return ShardingField(Sharding::Tiled({numbers.begin(), numbers.end()}, {count}, tiles).value());
   }
   if (word == "program") return ProgramFields(numbers);
-  if (word == "f32") return fmt::format("dtype {{ kind: KIND_F32 }} shape {{ dims: [{}] }}", fmt::join(numbers, ", "));
+  if (word == "f32")
+    return fmt::format("dtype {{ kind: KIND_F32 }} shape {{ dims: [{}] }}",
+                       fmt::join(numbers, ", "));
   ADD_FAILURE() << "unknown shorthand @" << word;
   return "";
 }
@@ -86,7 +89,8 @@ std::string Show(xla::ifrt::proxy::IfrtResponse response) {
   else
     line += fmt::format("#{} {}", metadata.seq_num(), response.ShortDebugString());
   if (!metadata.destroyed_user_context_ids().empty())
-    line += fmt::format(" contexts gone: {}", fmt::join(metadata.destroyed_user_context_ids(), " "));
+    line +=
+        fmt::format(" contexts gone: {}", fmt::join(metadata.destroyed_user_context_ids(), " "));
   return line;
 }
 
@@ -107,7 +111,8 @@ void Dialogue::TearDown() {
 void Dialogue::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {
   const bool error = response->response_metadata().status().code() != tensorflow::error::OK;
   const bool unset = response->response_case() == xla::ifrt::proxy::IfrtResponse::RESPONSE_NOT_SET;
-  EXPECT_EQ(error, unset) << "an error leaves the response unset, success sets it: " << response->ShortDebugString();
+  EXPECT_EQ(error, unset) << "an error leaves the response unset, success sets it: "
+                          << response->ShortDebugString();
   lines_.push_back(Show(*response));
 }
 
@@ -117,13 +122,16 @@ void Dialogue::RunOffLoop(std::function<void()> work, std::function<void()> then
 
 std::string Dialogue::Ask(const std::string& text) {
   xla::ifrt::proxy::IfrtRequest request;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(Expanded(text), &request)) << Expanded(text);
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(Expanded(text), &request))
+      << Expanded(text);
   request.mutable_request_metadata()->set_op_id(next_op_++);
   session_->Handle(request);
   return Take();
 }
 
-std::string Dialogue::Take() { return fmt::format("{}", fmt::join(std::exchange(lines_, {}), "\n")); }
+std::string Dialogue::Take() {
+  return fmt::format("{}", fmt::join(std::exchange(lines_, {}), "\n"));
+}
 
 std::string Dialogue::Run() {
   do {
@@ -138,18 +146,23 @@ std::string Dialogue::Run() {
 
 void Dialogue::Put(uint64_t handle, int device, const std::string& bytes) {
   session_->host_buffers().Store(handle, Blob::Copy(bytes));
-  Ask(fmt::format("make_array_from_host_buffer_request {{ @f32({}) @one({}) host_buffer_handle: {} array_handle: {} }}",
+  Ask(
+      fmt::format("make_array_from_host_buffer_request {{ @f32({}) @one({}) host_buffer_handle: {} "
+                  "array_handle: {} }}",
                   bytes.size() / 4, device, handle, handle));
   Run();
 }
 
-uint64_t Dialogue::Compiled(const std::string& devices, int arguments, int results, std::vector<int> donated) {
+uint64_t Dialogue::Compiled(const std::string& devices, int arguments, int results,
+                            std::vector<int> donated) {
   const int count = std::max<int>(1, static_cast<int>(Numbers(devices).size()));
   Ask(fmt::format("compile_request {{ @program({} {}) }}", count, devices));
-  if (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(arguments, results, count, std::move(donated)));
+  if (cluster_.open_compilations() > 0)
+    cluster_.AnswerCompile(TestCode(arguments, results, count, std::move(donated)));
   const std::string line = Take();
   std::smatch match;
-  EXPECT_TRUE(std::regex_search(line, match, std::regex("loaded_executable_handle: (\\d+)"))) << line;
+  EXPECT_TRUE(std::regex_search(line, match, std::regex("loaded_executable_handle: (\\d+)")))
+      << line;
   return std::stoull(match[1]);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// For golden tests: a session as a dialogue of text. Requests are IfrtRequest in protobuf text form; op_id is the number of
-// the request, unless given. An answer is one line:
+// For golden tests: a session as a dialogue of text. Requests are IfrtRequest in protobuf text
+// form; op_id is the number of the request, unless given. An answer is one line:
 //   "3 #2 check_future_response { }"   request 3, seq_num 2, its response
 //   "3 NOT_FOUND: there is no ..."     request 3, an error: the response is unset
-// Shorthands in requests: @one(DEVICE), @all(DEVICE...), @cut(DEVICE...) stand for the sharding field of an array on one
-// device, replicated, cut along its first dimension; @program(N DEVICE...) for program and compile_options of N
-// partitions; @f32(DIM...) for dtype and shape fields.
+// Shorthands in requests: @one(DEVICE), @all(DEVICE...), @cut(DEVICE...) stand for the sharding
+// field of an array on one device, replicated, cut along its first dimension; @program(N DEVICE...)
+// for program and compile_options of N partitions; @f32(DIM...) for dtype and shape fields.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
 #define FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
 
@@ -41,7 +41,8 @@ class Dialogue : public testing::Test, public IfrtShell {
   // f32[n] `handle` on `device`, with `bytes` (4n of them), there.
   void Put(uint64_t handle, int device, const std::string& bytes);
   // An executable over these devices, compiled; its handle.
-  uint64_t Compiled(const std::string& devices, int arguments, int results, std::vector<int> donated = {});
+  uint64_t Compiled(const std::string& devices, int arguments, int results,
+                    std::vector<int> donated = {});
   // The bytes of a host buffer, or the error; "waits" while neither is there.
   std::string Lookup(uint64_t handle);
 

@@ -10,8 +10,10 @@ IfrtDoor::IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOption
 
 IfrtDoor::~IfrtDoor() = default;
 
-absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tenant, IfrtShell* shell) {
-  if (sessions_.contains(id)) return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
+absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tenant,
+                                            IfrtShell* shell) {
+  if (sessions_.contains(id))
+    return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
   FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->OpenSession(tenant));
   auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
   IfrtSession* raw = made.get();

@@ -22,7 +22,8 @@ class IfrtDoor {
   IfrtDoor(const IfrtDoor&) = delete;
   IfrtDoor& operator=(const IfrtDoor&) = delete;
 
-  // `id`: random, made by the shell. UNAVAILABLE: no island is up. ALREADY_EXISTS: that id is taken.
+  // `id`: random, made by the shell. UNAVAILABLE: no island is up. ALREADY_EXISTS: that id is
+  // taken.
   absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell);
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(uint64_t id);

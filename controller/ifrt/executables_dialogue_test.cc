@@ -16,7 +16,8 @@ constexpr char kFirst[] = "1152921504606846976";   // the first handle that the 
 constexpr char kFuture[] = "2305843009213693952";  // and the first future
 
 std::string Execute(uint64_t executable, const std::string& rest) {
-  return fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} {} }}", executable, rest);
+  return fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} {} }}",
+                     executable, rest);
 }
 
 TEST_F(ExecutablesDialogue, CompileIsAnsweredWhenTheCodeIsThereAndHoldsNobodyUp) {
@@ -26,13 +27,18 @@ TEST_F(ExecutablesDialogue, CompileIsAnsweredWhenTheCodeIsThereAndHoldsNobodyUp)
   EXPECT_EQ(cluster_.last_options().ShortDebugString(),
             "num_replicas: 1 num_partitions: 2 use_spmd_partitioning: true devices: 0 devices: 1");
   cluster_.AnswerCompile(TestCode(1, 1, 2));
-  EXPECT_EQ(Take(), fmt::format("1 #1 compile_response {{ loaded_executable_handle: {} name: \"jit_f\" num_devices: 2 "
-                                "addressable_device_ids: 1 addressable_device_ids: 0 fingerprint_value: \"print\" "
-                                "ready_future_handle: {} device_ids: 1 device_ids: 0 }}",
-                                kFirst, kFuture));
-  EXPECT_EQ(Ask(fmt::format("check_future_request {{ future_handle: {} }}", kFuture)), "3 #2 check_future_response { }");
+  EXPECT_EQ(
+      Take(),
+      fmt::format(
+          "1 #1 compile_response {{ loaded_executable_handle: {} name: \"jit_f\" num_devices: 2 "
+          "addressable_device_ids: 1 addressable_device_ids: 0 fingerprint_value: \"print\" "
+          "ready_future_handle: {} device_ids: 1 device_ids: 0 }}",
+          kFirst, kFuture));
   EXPECT_EQ(Ask(fmt::format("check_future_request {{ future_handle: {} }}", kFuture)),
-            fmt::format("4 NOT_FOUND: there is no future {}, or it was asked for already", kFuture));
+            "3 #2 check_future_response { }");
+  EXPECT_EQ(
+      Ask(fmt::format("check_future_request {{ future_handle: {} }}", kFuture)),
+      fmt::format("4 NOT_FOUND: there is no future {}, or it was asked for already", kFuture));
 }
 
 TEST_F(ExecutablesDialogue, CompileErrorsAreTheAnswersErrors) {
@@ -42,16 +48,19 @@ TEST_F(ExecutablesDialogue, CompileErrorsAreTheAnswersErrors) {
   EXPECT_EQ(Ask("compile_request { @program(1 9) }"),
             "2 INVALID_ARGUMENT: there is no device 9: this session has devices 0 to 3");
   EXPECT_EQ(Ask("compile_request { @program(8 0) }"),
-            "3 INVALID_ARGUMENT: a program of 1 replicas x 8 partitions cannot run on the 4 devices of this session");
+            "3 INVALID_ARGUMENT: a program of 1 replicas x 8 partitions cannot run on the 4 "
+            "devices of this session");
   EXPECT_EQ(Ask("compile_request { program { type_name: \"xla::ifrt::PluginProgram\" } }"),
-            "4 UNIMPLEMENTED: programs of type \"xla::ifrt::PluginProgram\" are not served, only xla::ifrt::XlaProgram");
+            "4 UNIMPLEMENTED: programs of type \"xla::ifrt::PluginProgram\" are not served, only "
+            "xla::ifrt::XlaProgram");
   EXPECT_THAT(Ask("compile_request { @program(1 0) host_callbacks: \"x\" }"),
               StartsWith("5 UNIMPLEMENTED: host callbacks"));
 }
 
 TEST_F(ExecutablesDialogue, AProgramOverTwoIslandsIsRefusedByName) {
   const std::string line = Ask("compile_request { @program(4 0 1 2 3) }");
-  EXPECT_THAT(line, StartsWith("1 INVALID_ARGUMENT: one computation cannot span the devices of 2 islands"));
+  EXPECT_THAT(
+      line, StartsWith("1 INVALID_ARGUMENT: one computation cannot span the devices of 2 islands"));
   EXPECT_THAT(line, HasSubstr("ia"));
   EXPECT_THAT(line, HasSubstr("ib"));
   EXPECT_THAT(line, HasSubstr("jax.device_put"));
@@ -59,10 +68,14 @@ TEST_F(ExecutablesDialogue, AProgramOverTwoIslandsIsRefusedByName) {
 
 TEST_F(ExecutablesDialogue, Metadata) {
   const uint64_t one = Compiled("0", 2, 1, {1});
-  EXPECT_EQ(Ask(fmt::format("loaded_executable_metadata_request {{ loaded_executable_handle: {} }}", one)),
-            "2 #1 loaded_executable_metadata_response { output_memory_kinds { memory_kind_lists { memory_kinds: "
-            "\"device\" } } parameter_layouts_list { layouts { minor_to_major: 0 } layouts { minor_to_major: 0 } } "
-            "output_layouts_list { layouts { minor_to_major: 0 } } donated_input_indices { donated_input_indices: 1 } "
+  EXPECT_EQ(Ask(fmt::format("loaded_executable_metadata_request {{ loaded_executable_handle: {} }}",
+                            one)),
+            "2 #1 loaded_executable_metadata_response { output_memory_kinds { memory_kind_lists { "
+            "memory_kinds: "
+            "\"device\" } } parameter_layouts_list { layouts { minor_to_major: 0 } layouts { "
+            "minor_to_major: 0 } } "
+            "output_layouts_list { layouts { minor_to_major: 0 } } donated_input_indices { "
+            "donated_input_indices: 1 } "
             "compiled_memory_stats { generated_code_size_in_bytes: 4 temp_size_in_bytes: 64 } "
             "size_of_generated_code_in_bytes: 4 }");
   EXPECT_EQ(Ask("loaded_executable_metadata_request { loaded_executable_handle: 9 }"),
@@ -71,10 +84,11 @@ TEST_F(ExecutablesDialogue, Metadata) {
 
 TEST_F(ExecutablesDialogue, MetadataOfSeveralDevicesHasShardings) {
   const uint64_t two = Compiled("0 1", 1, 1);
-  const std::string line =
-      Ask(fmt::format("loaded_executable_metadata_request {{ loaded_executable_handle: {} }}", two));
-  EXPECT_THAT(line, HasSubstr("parameter_shardings { shardings { type: OTHER tile_assignment_dimensions: 2 "
-                              "iota_reshape_dims: 2 } }"));
+  const std::string line = Ask(
+      fmt::format("loaded_executable_metadata_request {{ loaded_executable_handle: {} }}", two));
+  EXPECT_THAT(
+      line, HasSubstr("parameter_shardings { shardings { type: OTHER tile_assignment_dimensions: 2 "
+                      "iota_reshape_dims: 2 } }"));
   EXPECT_THAT(line, HasSubstr("donated_input_indices { }"));
 }
 
@@ -82,10 +96,14 @@ TEST_F(ExecutablesDialogue, ExecuteTellsTheOutputsWhenTheClientGaveNoHandles) {
   const uint64_t f = Compiled("0", 1, 1);
   Put(5, 0, kEightFloats);
   const std::string line = Ask(Execute(f, "args_handles: 5"));
-  EXPECT_EQ(line, "3 #2 loaded_executable_execute_response { outputs { dtype { kind: KIND_F32 } shape { dims: 8 } sharding "
-                  "{ serialized_sharding { type_name: \"xla::ifrt::SingleDeviceSharding\" } } array_handle: "
-                  "1152921504606846977 } }");
-  EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 1152921504606846977 host_buffer_handle: 6 }"),
+  EXPECT_EQ(
+      line,
+      "3 #2 loaded_executable_execute_response { outputs { dtype { kind: KIND_F32 } shape { dims: "
+      "8 } sharding "
+      "{ serialized_sharding { type_name: \"xla::ifrt::SingleDeviceSharding\" } } array_handle: "
+      "1152921504606846977 } }");
+  EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 1152921504606846977 "
+                "host_buffer_handle: 6 }"),
             "4 #3 copy_to_host_buffer_response { }");
   Run();
   EXPECT_EQ(Lookup(6), kEightFloats);
@@ -93,15 +111,21 @@ TEST_F(ExecutablesDialogue, ExecuteTellsTheOutputsWhenTheClientGaveNoHandles) {
 
 TEST_F(ExecutablesDialogue, ExecuteWithHandlesAnswersAtOnceAndErrorsGoIntoThem) {
   const uint64_t f = Compiled("0", 1, 1);
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(8) @one(0) host_buffer_handle: 5 array_handle: 5 }"),
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(8) @one(0) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "2 #1 make_array_from_host_buffer_response { array_handle: 5 }");
-  EXPECT_EQ(Ask(Execute(f, "args_handles: 5 result_array_handle: 6")), "3 #2 loaded_executable_execute_response { }");
+  EXPECT_EQ(Ask(Execute(f, "args_handles: 5 result_array_handle: 6")),
+            "3 #2 loaded_executable_execute_response { }");
   EXPECT_THAT(Ask(Execute(f, "args_handles: 99 result_array_handle: 7")),
               StartsWith("4 NOT_FOUND: jit_f: argument 0: there is no array 99"));
-  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 7 }"), StartsWith("5 NOT_FOUND: jit_f: argument 0: there is no array 99"));
-  EXPECT_THAT(Ask(Execute(f, "args_handles: 7 result_array_handle: 8")), testing::Not(HasSubstr("INTERNAL")));
-  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 8 }"), HasSubstr("NOT_FOUND: jit_f: argument 0: there is no array 99"));
-  EXPECT_EQ(Ask(Execute(4711, "result_array_handle: 9")), "8 NOT_FOUND: there is no executable 4711 in this session");
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 7 }"),
+              StartsWith("5 NOT_FOUND: jit_f: argument 0: there is no array 99"));
+  EXPECT_THAT(Ask(Execute(f, "args_handles: 7 result_array_handle: 8")),
+              testing::Not(HasSubstr("INTERNAL")));
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 8 }"),
+              HasSubstr("NOT_FOUND: jit_f: argument 0: there is no array 99"));
+  EXPECT_EQ(Ask(Execute(4711, "result_array_handle: 9")),
+            "8 NOT_FOUND: there is no executable 4711 in this session");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 9 }"),
             "9 NOT_FOUND: there is no executable 4711 in this session");
 }
@@ -109,19 +133,24 @@ TEST_F(ExecutablesDialogue, ExecuteWithHandlesAnswersAtOnceAndErrorsGoIntoThem) 
 TEST_F(ExecutablesDialogue, TheStatusHandleIsSetOnlyWhenItWasAskedForAndNotGiven) {
   const uint64_t f = Compiled("0", 1, 1);
   Put(5, 0, kEightFloats);
-  EXPECT_EQ(Ask(Execute(f, "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true }")),
+  EXPECT_EQ(Ask(Execute(
+                f, "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true }")),
             "3 #2 loaded_executable_execute_response { status_handle: 2305843009213693953 }");
-  EXPECT_EQ(Ask(Execute(f, "args_handles: 5 result_array_handle: 7 execute_options { fill_status: true } "
-                           "result_status_handle: 8")),
-            "4 #3 loaded_executable_execute_response { }");
+  EXPECT_EQ(
+      Ask(Execute(f,
+                  "args_handles: 5 result_array_handle: 7 execute_options { fill_status: true } "
+                  "result_status_handle: 8")),
+      "4 #3 loaded_executable_execute_response { }");
   EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 8 }"), "");
   EXPECT_EQ(Run(), "5 #4 loaded_executable_fetch_execute_result_response { }");
-  EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 2305843009213693953 }"),
+  EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: "
+                "2305843009213693953 }"),
             "6 #5 loaded_executable_fetch_execute_result_response { }");
   EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 8 }"),
             "7 NOT_FOUND: there is no future 8, or it was asked for already");
-  Ask(Execute(f, "args_handles: 99 result_array_handle: 9 execute_options { fill_status: true } "
-                 "result_status_handle: 10"));
+  Ask(Execute(f,
+              "args_handles: 99 result_array_handle: 9 execute_options { fill_status: true } "
+              "result_status_handle: 10"));
   EXPECT_THAT(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 10 }"),
               StartsWith("9 NOT_FOUND: jit_f: argument 0: there is no array 99"));
 }
@@ -129,12 +158,15 @@ TEST_F(ExecutablesDialogue, TheStatusHandleIsSetOnlyWhenItWasAskedForAndNotGiven
 TEST_F(ExecutablesDialogue, AFailedExecutionIsReportedByStatusAndResults) {
   const uint64_t f = Compiled("0", 1, 1);
   Put(5, 0, kEightFloats);
-  Ask(Execute(f, "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true } result_status_handle: 7"));
+  Ask(Execute(f,
+              "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true } "
+              "result_status_handle: 7"));
   cluster_.fail_next = absl::InternalError("the kernel failed");
   Run();
   EXPECT_THAT(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 7 }"),
               HasSubstr("INTERNAL: "));
-  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 6 }"), HasSubstr("the kernel failed"));
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 6 }"),
+              HasSubstr("the kernel failed"));
 }
 
 TEST_F(ExecutablesDialogue, DonatedArgumentsAreGoneUnlessKept) {
@@ -142,16 +174,21 @@ TEST_F(ExecutablesDialogue, DonatedArgumentsAreGoneUnlessKept) {
   Put(5, 0, kEightFloats);
   Put(6, 0, kEightFloats);
   Ask(Execute(f, "args_handles: 5 result_array_handle: 7"));
-  Ask(Execute(f, "args_handles: 6 result_array_handle: 8 execute_options { non_donatable_input_indices: 0 }"));
+  Ask(Execute(
+      f,
+      "args_handles: 6 result_array_handle: 8 execute_options { non_donatable_input_indices: 0 }"));
   EXPECT_THAT(Ask("is_array_deleted_request { array_handle: 5 }"), HasSubstr("deleted: true"));
-  EXPECT_THAT(Ask("is_array_deleted_request { array_handle: 6 }"), testing::Not(HasSubstr("deleted: true")));
-  EXPECT_THAT(Ask(Execute(f, "args_handles: 5 result_array_handle: 9")), HasSubstr("FAILED_PRECONDITION"));
+  EXPECT_THAT(Ask("is_array_deleted_request { array_handle: 6 }"),
+              testing::Not(HasSubstr("deleted: true")));
+  EXPECT_THAT(Ask(Execute(f, "args_handles: 5 result_array_handle: 9")),
+              HasSubstr("FAILED_PRECONDITION"));
 }
 
 TEST_F(ExecutablesDialogue, PortableCodeRunsOnTheDeviceNamed) {
   const uint64_t f = Compiled("", 1, 1);
   Put(5, 1, kEightFloats);
-  EXPECT_THAT(Ask(Execute(f, "args_handles: 5 device_ids: 1 result_array_handle: 6")), StartsWith("3 #2"));
+  EXPECT_THAT(Ask(Execute(f, "args_handles: 5 device_ids: 1 result_array_handle: 6")),
+              StartsWith("3 #2"));
   EXPECT_THAT(Ask(Execute(f, "args_handles: 5 device_ids: [0, 1] result_array_handle: 7")),
               HasSubstr("runs on one device, 2 were named"));
   const uint64_t fixed = Compiled("0", 1, 1);
@@ -162,43 +199,54 @@ TEST_F(ExecutablesDialogue, PortableCodeRunsOnTheDeviceNamed) {
 
 TEST_F(ExecutablesDialogue, CostAnalysisAndProgramText) {
   const uint64_t f = Compiled("0", 1, 1);
-  EXPECT_EQ(Ask(fmt::format("loaded_executable_cost_analysis_request {{ loaded_executable_handle: {} }}", f)),
-            "2 #1 loaded_executable_cost_analysis_response { attributes { attributes { key: \"flops\" value { "
+  EXPECT_EQ(Ask(fmt::format(
+                "loaded_executable_cost_analysis_request {{ loaded_executable_handle: {} }}", f)),
+            "2 #1 loaded_executable_cost_analysis_response { attributes { attributes { key: "
+            "\"flops\" value { "
             "float_value: 8 } } } }");
-  EXPECT_EQ(
-      Ask(fmt::format("loaded_executable_human_readable_program_text_request {{ loaded_executable_handle: {} }}", f)),
-      "3 #2 loaded_executable_human_readable_program_text_response { human_readable_program_text: \"HloModule jit_f\" "
-      "}");
+  EXPECT_EQ(Ask(fmt::format("loaded_executable_human_readable_program_text_request {{ "
+                            "loaded_executable_handle: {} }}",
+                            f)),
+            "3 #2 loaded_executable_human_readable_program_text_response { "
+            "human_readable_program_text: \"HloModule jit_f\" "
+            "}");
   EXPECT_EQ(Ask("loaded_executable_cost_analysis_request { loaded_executable_handle: 9 }"),
             "4 NOT_FOUND: there is no executable 9 in this session");
-  EXPECT_EQ(Ask("loaded_executable_human_readable_program_text_request { loaded_executable_handle: 9 }"),
-            "5 NOT_FOUND: there is no executable 9 in this session");
+  EXPECT_EQ(
+      Ask("loaded_executable_human_readable_program_text_request { loaded_executable_handle: 9 }"),
+      "5 NOT_FOUND: there is no executable 9 in this session");
 }
 
 TEST_F(ExecutablesDialogue, DestructExecutable) {
   const uint64_t f = Compiled("0", 1, 1);
-  EXPECT_EQ(Ask(fmt::format("loaded_executable_destruct_request {{ loaded_executable_handle: {} }}", f)),
-            "2 #1 loaded_executable_destruct_response { }");
-  EXPECT_THAT(Ask(fmt::format("loaded_executable_destruct_request {{ loaded_executable_handle: {} }}", f)),
-              StartsWith("3 NOT_FOUND: there is no executable"));
+  EXPECT_EQ(
+      Ask(fmt::format("loaded_executable_destruct_request {{ loaded_executable_handle: {} }}", f)),
+      "2 #1 loaded_executable_destruct_response { }");
+  EXPECT_THAT(
+      Ask(fmt::format("loaded_executable_destruct_request {{ loaded_executable_handle: {} }}", f)),
+      StartsWith("3 NOT_FOUND: there is no executable"));
 }
 
 TEST_F(ExecutablesDialogue, ReadinessNamesTheFirstFailedArrayInTheOrderGiven) {
   Put(5, 0, "aaaa");
-  Ask("make_error_arrays_request { error { code: ABORTED message: \"six\" } array_specs { @f32(1) @one(0) } "
+  Ask("make_error_arrays_request { error { code: ABORTED message: \"six\" } array_specs { @f32(1) "
+      "@one(0) } "
       "array_handles: 6 }");
-  Ask("make_error_arrays_request { error { code: ABORTED message: \"seven\" } array_specs { @f32(1) @one(0) } "
+  Ask("make_error_arrays_request { error { code: ABORTED message: \"seven\" } array_specs { "
+      "@f32(1) @one(0) } "
       "array_handles: 7 }");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: [5, 7, 6] }"), "4 ABORTED: seven");
-  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"), "5 #3 check_value_ready_response { }");
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"),
+            "5 #3 check_value_ready_response { }");
 }
 
 TEST_F(ExecutablesDialogue, AThousandExecutionsAndTheirFreesAreAcceptedWhileTheDeviceStands) {
   const uint64_t f = Compiled("0", 1, 1);
   Put(5, 0, kEightFloats);
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_THAT(Ask(Execute(f, fmt::format("args_handles: {} result_array_handle: {}", 5 + i, 6 + i))),
-                HasSubstr("loaded_executable_execute_response { }"));
+    EXPECT_THAT(
+        Ask(Execute(f, fmt::format("args_handles: {} result_array_handle: {}", 5 + i, 6 + i))),
+        HasSubstr("loaded_executable_execute_response { }"));
     Ask(fmt::format("destruct_array_request {{ array_handle: {} }}", 5 + i));
   }
   EXPECT_TRUE(session_->MayRead());
@@ -210,7 +258,8 @@ TEST_F(ExecutablesDialogue, AThousandExecutionsAndTheirFreesAreAcceptedWhileTheD
 TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
   TestCluster cluster;
   IfrtSession* session = nullptr;
-  IfrtDoor door(&cluster.cluster(), &cluster.compiler(), {.max_queued_nodes = 3, .off_loop_bytes = 1 << 18});
+  IfrtDoor door(&cluster.cluster(), &cluster.compiler(),
+                {.max_queued_nodes = 3, .off_loop_bytes = 1 << 18});
   session = door.Open(1, "t", this).value();
   xla::ifrt::proxy::IfrtRequest request;
   for (uint64_t i = 1; i <= 4; ++i) {
@@ -220,7 +269,8 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
     make->mutable_dtype()->set_kind(xla::ifrt::DTypeProto::KIND_F32);
     make->mutable_shape()->add_dims(1);
     make->mutable_shape()->mutable_dims()->Truncate(1);
-    make->mutable_sharding()->mutable_serialized_sharding()->set_type_name("xla::ifrt::SingleDeviceSharding");
+    make->mutable_sharding()->mutable_serialized_sharding()->set_type_name(
+        "xla::ifrt::SingleDeviceSharding");
     make->set_host_buffer_handle(i);
     make->set_array_handle(i);
     session->Handle(request);

@@ -90,7 +90,8 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok || offset_ >= bytes_->size()) return Finish(ok ? grpc::Status::OK : grpc::Status::CANCELLED);
+    if (!ok || offset_ >= bytes_->size())
+      return Finish(ok ? grpc::Status::OK : grpc::Status::CANCELLED);
     WriteNext();
   }
   void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
@@ -174,12 +175,15 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
       grpc::CallbackServerContext* context, proxy::GrpcHostBufferStoreResponse*) override {
     const auto metadata = FromMetadata<proxy::GrpcHostBufferStoreMetadata>(*context, kStoreKey);
     if (!metadata.has_value())
-      return new StoreCall({grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
-    if (!streams_->Owns(metadata->session_id(), HostOf(context->peer()))) return new StoreCall(NoSuchSession());
+      return new StoreCall(
+          {grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
+    if (!streams_->Owns(metadata->session_id(), HostOf(context->peer())))
+      return new StoreCall(NoSuchSession());
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
     return new StoreCall(
         std::make_unique<UploadBuffer>(metadata->buffer_size(), budget_, options_.spool_directory),
-        [loop = loop_, door = door_, id, handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+        [loop = loop_, door = door_, id,
+         handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
           loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
             fairway::IfrtSession* session = door->Find(id);
             if (session != nullptr) session->host_buffers().Store(handle, bytes);
@@ -188,7 +192,8 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   }
 
   grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
-      grpc::CallbackServerContext* context, const proxy::GrpcHostBufferLookupRequest* request) override {
+      grpc::CallbackServerContext* context,
+      const proxy::GrpcHostBufferLookupRequest* request) override {
     auto call = std::make_shared<LookupCall>();
     call->KeepAlive();
     const uint64_t id = request->session_id(), handle = request->handle();
@@ -196,8 +201,10 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     loop_->Post("ifrt lookup", [door = door_, id, handle, owned, call] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
       if (session == nullptr) return call->Deliver(absl::NotFoundError("there is no such session"));
-      session->host_buffers().Lookup(
-          handle, [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) { call->Deliver(std::move(bytes)); });
+      session->host_buffers().Lookup(handle,
+                                     [call](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+                                       call->Deliver(std::move(bytes));
+                                     });
     });
     return call.get();
   }
@@ -210,16 +217,18 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     const bool owned = streams_->Owns(id, HostOf(context->peer()));
     loop_->Post("ifrt delete", [door = door_, id, handle, owned, reactor] {
       fairway::IfrtSession* session = owned ? door->Find(id) : nullptr;
-      reactor->Finish(session == nullptr ? NoSuchSession() : ToGrpc(session->host_buffers().Delete(handle)));
+      reactor->Finish(session == nullptr ? NoSuchSession()
+                                         : ToGrpc(session->host_buffers().Delete(handle)));
     });
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* HostBufferReadFromDisk(grpc::CallbackServerContext* context,
-                                                   const proxy::GrpcHostBufferReadFromDiskRequest*,
-                                                   proxy::GrpcHostBufferReadFromDiskResponse*) override {
+  grpc::ServerUnaryReactor* HostBufferReadFromDisk(
+      grpc::CallbackServerContext* context, const proxy::GrpcHostBufferReadFromDiskRequest*,
+      proxy::GrpcHostBufferReadFromDiskResponse*) override {
     auto* reactor = context->DefaultReactor();
-    reactor->Finish({grpc::StatusCode::UNIMPLEMENTED, "HostBufferReadFromDisk is not served by Fairway"});
+    reactor->Finish(
+        {grpc::StatusCode::UNIMPLEMENTED, "HostBufferReadFromDisk is not served by Fairway"});
     return reactor;
   }
 

@@ -19,12 +19,14 @@ class ServerBuilder;
 namespace fairway {
 
 struct IfrtGrpcOptions {
-  int64_t upload_memory_bytes = int64_t{4} << 30;  // host memory for uploads; above it they go to unlinked files
+  int64_t upload_memory_bytes =
+      int64_t{4} << 30;  // host memory for uploads; above it they go to unlinked files
   std::string spool_directory = "/tmp";
   int copy_threads = 2;
 };
 
-// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is destroyed.
+// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is
+// destroyed.
 class IfrtGrpcService {
  public:
   IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options = {});
@@ -32,10 +34,12 @@ class IfrtGrpcService {
   IfrtGrpcService(const IfrtGrpcService&) = delete;
   IfrtGrpcService& operator=(const IfrtGrpcService&) = delete;
 
-  // Adds the service, and lifts the receive limit: programs of tens of megabytes come as one message.
+  // Adds the service, and lifts the receive limit: programs of tens of megabytes come as one
+  // message.
   void Register(grpc::ServerBuilder* builder);
 
-  // Ends all streams with UNAVAILABLE, so that the server's own shutdown need not wait. New ones are refused.
+  // Ends all streams with UNAVAILABLE, so that the server's own shutdown need not wait. New ones
+  // are refused.
   void Shutdown();
 
   size_t num_streams() const;

@@ -44,8 +44,8 @@ class GrpcServiceTest : public testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetMaxReceiveMessageSize(-1);
-    return GrpcIfrtService::NewStub(grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", port),
-                                                              grpc::InsecureChannelCredentials(), arguments));
+    return GrpcIfrtService::NewStub(grpc::CreateCustomChannel(
+        fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials(), arguments));
   }
   // The executors do what they are told, every millisecond.
   void Pump() {
@@ -85,18 +85,21 @@ class GrpcServiceTest : public testing::Test {
     proxy::GrpcIfrtSessionMetadata metadata;
     metadata.mutable_version()->set_protocol_version(protocol);
     metadata.mutable_version()->set_ifrt_serdes_version_number(serdes);
-    session->context.AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata.SerializeAsString());
+    session->context.AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin",
+                                 metadata.SerializeAsString());
     session->stream = stub_->IfrtSession(&session->context);
     if (protocol == 25) session->id = session->Ask("init_request {}").init_response().session_id();
     return session;
   }
-  grpc::Status Store(uint64_t session, uint64_t handle, int64_t announced, const std::vector<std::string>& chunks) {
+  grpc::Status Store(uint64_t session, uint64_t handle, int64_t announced,
+                     const std::vector<std::string>& chunks) {
     grpc::ClientContext context;
     proxy::GrpcHostBufferStoreMetadata metadata;
     metadata.set_session_id(session);
     metadata.set_handle(handle);
     metadata.set_buffer_size(announced);
-    context.AddMetadata("ifrt-proxy-grpc-host-buffer-store-metadata-bin", metadata.SerializeAsString());
+    context.AddMetadata("ifrt-proxy-grpc-host-buffer-store-metadata-bin",
+                        metadata.SerializeAsString());
     proxy::GrpcHostBufferStoreResponse response;
     const auto writer = stub_->HostBufferStore(&context, &response);
     for (const std::string& chunk : chunks) {
@@ -115,7 +118,8 @@ class GrpcServiceTest : public testing::Test {
     request.set_handle(handle);
     const auto reader = stub_->HostBufferLookup(&context, request);
     std::pair<std::string, int> out;
-    for (proxy::GrpcHostBufferLookupResponse chunk; reader->Read(&chunk); ++out.second) out.first += chunk.data();
+    for (proxy::GrpcHostBufferLookupResponse chunk; reader->Read(&chunk); ++out.second)
+      out.first += chunk.data();
     *status = reader->Finish();
     return out;
   }
@@ -130,7 +134,8 @@ class GrpcServiceTest : public testing::Test {
 };
 
 constexpr char kMake[] =
-    "make_array_from_host_buffer_request { dtype { kind: KIND_U8 } shape { dims: %DIM% } sharding { serialized_sharding { "
+    "make_array_from_host_buffer_request { dtype { kind: KIND_U8 } shape { dims: %DIM% } sharding "
+    "{ serialized_sharding { "
     "type_name: \"xla::ifrt::SingleDeviceSharding\" } } host_buffer_handle: 5 array_handle: 5 }";
 std::string Make(size_t bytes) {
   std::string text = kMake;
@@ -175,7 +180,8 @@ TEST_F(GrpcServiceTest, BytesGoThereAndBackInChunks) {
   request.set_session_id(session->id);
   request.set_handle(6);
   EXPECT_TRUE(stub_->HostBufferDelete(&context, request, &response).ok());
-  EXPECT_EQ(stub_->HostBufferDelete(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(stub_->HostBufferDelete(&again, request, &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(GrpcServiceTest, AnEmptyBufferComesInOneMessage) {
@@ -210,7 +216,8 @@ TEST_F(GrpcServiceTest, LargeProgramsComeAsOneMessage) {
   const auto session = Open();
   proxy::IfrtRequest request;
   request.mutable_compile_request()->mutable_program()->set_data(std::string(20 << 20, 'p'));
-  EXPECT_EQ(session->Ask(std::move(request)).response_metadata().status().code(), tensorflow::error::UNIMPLEMENTED);
+  EXPECT_EQ(session->Ask(std::move(request)).response_metadata().status().code(),
+            tensorflow::error::UNIMPLEMENTED);
 }
 
 TEST_F(GrpcServiceTest, WrongVersionsOfAStreamAreRefused) {
@@ -224,7 +231,8 @@ TEST_F(GrpcServiceTest, ReadFromDiskIsNotServed) {
   grpc::ClientContext context;
   proxy::GrpcHostBufferReadFromDiskRequest request;
   proxy::GrpcHostBufferReadFromDiskResponse response;
-  EXPECT_EQ(stub_->HostBufferReadFromDisk(&context, request, &response).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(stub_->HostBufferReadFromDisk(&context, request, &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(GrpcServiceTest, AClientsEndFreesItsSession) {
@@ -236,7 +244,8 @@ TEST_F(GrpcServiceTest, AClientsEndFreesItsSession) {
   other->context.TryCancel();
   other->stream->Finish();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while ((Sessions() > 0 || service_.num_streams() > 0) && std::chrono::steady_clock::now() < deadline)
+  while ((Sessions() > 0 || service_.num_streams() > 0) &&
+         std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
   EXPECT_EQ(Sessions(), 0u);
   EXPECT_EQ(service_.num_streams(), 0u);

@@ -43,7 +43,8 @@ void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
 
 void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
   const auto it = slots_.find(handle);
-  if (it == slots_.end()) return ready(Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle));
+  if (it == slots_.end())
+    return ready(Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle));
   if (!it->second.bytes.has_value()) {
     it->second.readers.push_back(std::move(ready));
     return;
@@ -54,7 +55,8 @@ void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
 
 absl::Status HostBufferStore::Delete(uint64_t handle) {
   const auto it = slots_.find(handle);
-  if (it == slots_.end()) return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
+  if (it == slots_.end())
+    return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
   const std::vector<Ready> readers = std::exchange(it->second.readers, {});
   slots_.erase(it);
   for (const Ready& reader : readers) reader(absl::CancelledError("the host buffer was deleted"));

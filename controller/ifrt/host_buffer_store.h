@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host buffers of one session: uploads on their way to an array, results on their way to the client.
+// The host buffers of one session: uploads on their way to an array, results on their way to the
+// client.
 #ifndef FAIRWAY_CONTROLLER_IFRT_HOST_BUFFER_STORE_H_
 #define FAIRWAY_CONTROLLER_IFRT_HOST_BUFFER_STORE_H_
 
@@ -15,7 +16,8 @@
 
 namespace fairway {
 
-// Loop-confined. Handles are the client's. Callbacks run in the call that brings the bytes, or at once.
+// Loop-confined. Handles are the client's. Callbacks run in the call that brings the bytes, or at
+// once.
 class HostBufferStore {
  public:
   using Bytes = absl::StatusOr<std::shared_ptr<const Blob>>;
@@ -24,7 +26,8 @@ class HostBufferStore {
   // Those who still wait are answered with CANCELLED.
   ~HostBufferStore();
 
-  // Bytes came, or an error in their place. A second store of a handle that nobody took replaces the first.
+  // Bytes came, or an error in their place. A second store of a handle that nobody took replaces
+  // the first.
   void Store(uint64_t handle, Bytes bytes);
   // For the one who consumes the buffer: now, or when it is stored.
   void Take(uint64_t handle, Ready ready);
@@ -32,7 +35,8 @@ class HostBufferStore {
   void Expect(uint64_t handle);
   // Keeps the bytes only if they are still expected, that is, not deleted meanwhile.
   void StoreIfExpected(uint64_t handle, Bytes bytes);
-  // For a reader: now, or when it is stored; NOT_FOUND for a handle that is neither stored nor expected.
+  // For a reader: now, or when it is stored; NOT_FOUND for a handle that is neither stored nor
+  // expected.
   void Lookup(uint64_t handle, Ready ready);
   // NOT_FOUND. Readers that wait get CANCELLED; bytes that come later are dropped.
   absl::Status Delete(uint64_t handle);

@@ -9,7 +9,8 @@ namespace fairway {
 namespace {
 
 std::string Show(const HostBufferStore::Bytes& bytes) {
-  return bytes.ok() ? std::string((*bytes)->view()) : absl::StatusCodeToString(bytes.status().code());
+  return bytes.ok() ? std::string((*bytes)->view())
+                    : absl::StatusCodeToString(bytes.status().code());
 }
 
 class HostBufferStoreTest : public testing::Test {

@@ -79,6 +79,7 @@ void IfrtSession::Handle(const Request& request) {
   };
   switch (request.request_case()) {
     case Request::kInitRequest:
+      call.counted = false;
       return with([&](Response& r) {
         DescribeDevices(id_, devices(), r.mutable_init_response());
         return absl::OkStatus();

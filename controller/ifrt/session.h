@@ -69,7 +69,10 @@ class IfrtSession {
   // A request that was not answered yet.
   struct Call {
     uint64_t op_id = 0;
-    bool counted = true;  // its answer has a seq_num
+    // Its answer takes a seq_num. jaxlib's client drops user contexts in the order of these numbers and waits for each,
+    // but does not see those of Init and of what it batches (frees, deletions and their futures): numbering them would
+    // make it keep every context for ever.
+    bool counted = true;
     std::shared_ptr<UserContext> context;
   };
   // Asked once by CheckFuture or FetchExecuteResult.

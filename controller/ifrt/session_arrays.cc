@@ -14,7 +14,8 @@ std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& 
   return {field.begin(), field.end()};
 }
 
-void SetHandles(const std::vector<uint64_t>& handles, google::protobuf::RepeatedField<uint64_t>* field) {
+void SetHandles(const std::vector<uint64_t>& handles,
+                google::protobuf::RepeatedField<uint64_t>* field) {
   field->Assign(handles.begin(), handles.end());
 }
 
@@ -31,14 +32,16 @@ absl::StatusOr<CopySemantics> SemanticsFromProto(xla::ifrt::proto::ArrayCopySema
   }
 }
 
-std::optional<std::vector<int64_t>> StridesOf(bool given, const xla::ifrt::proto::ByteStrides& strides) {
+std::optional<std::vector<int64_t>> StridesOf(bool given,
+                                              const xla::ifrt::proto::ByteStrides& strides) {
   if (!given) return std::nullopt;
   return std::vector<int64_t>(strides.strides().begin(), strides.strides().end());
 }
 
 absl::Status CheckHasBytes(DType dtype) {
   if (BitsInMemory(dtype) > 0) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnimplemented, "arrays of element type {} are not served", Name(dtype));
+  return Error(absl::StatusCode::kUnimplemented, "arrays of element type {} are not served",
+               Name(dtype));
 }
 
 // Only the layout that our arrays have: dense, major to minor.
@@ -58,7 +61,8 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
     for (int d = 0; dense && d < rank; ++d) dense = proto.major_to_minor(d) == d;
   }
   if (dense) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnimplemented, "array layouts other than the default (major to minor) are not served");
+  return Error(absl::StatusCode::kUnimplemented,
+               "array layouts other than the default (major to minor) are not served");
 }
 
 struct CheckedBuffer {
@@ -73,15 +77,16 @@ struct CheckedShards {
   std::vector<int32_t> buffer_of_shard;
 };
 
-using ShardsSpec = xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest::MakeArraysFromHostBufferShardsSpec;
+using ShardsSpec =
+    xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest::MakeArraysFromHostBufferShardsSpec;
 
 absl::StatusOr<CheckedShards> CheckShards(const ShardsSpec& proto) {
   CheckedShards out;
   FAIRWAY_ASSIGN_OR_RETURN(out.spec, ArraySpecFromProto(proto.array_spec()));
   FAIRWAY_RETURN_IF_ERROR(CheckHasBytes(out.spec.dtype));
   if (proto.addressable_shard_indices_size() != proto.host_buffers_size())
-    return InvalidArgument("{} lists of shards for {} host buffers", proto.addressable_shard_indices_size(),
-                           proto.host_buffers_size());
+    return InvalidArgument("{} lists of shards for {} host buffers",
+                           proto.addressable_shard_indices_size(), proto.host_buffers_size());
   const int num_shards = out.spec.sharding.num_shards();
   out.buffer_of_shard.assign(num_shards, -1);
   for (int b = 0; b < proto.host_buffers_size(); ++b) {
@@ -89,22 +94,28 @@ absl::StatusOr<CheckedShards> CheckShards(const ShardsSpec& proto) {
     FAIRWAY_ASSIGN_OR_RETURN(const DType dtype, DTypeFromProto(buffer.dtype()));
     FAIRWAY_ASSIGN_OR_RETURN(const Shape shape, ShapeFromProto(buffer.shape()));
     if (dtype != out.spec.dtype)
-      return InvalidArgument("host buffer {} is {}, the array {}", b, Name(dtype), Name(out.spec.dtype));
+      return InvalidArgument("host buffer {} is {}, the array {}", b, Name(dtype),
+                             Name(out.spec.dtype));
     for (const int64_t shard : proto.addressable_shard_indices(b).indices()) {
-      if (shard < 0 || shard >= num_shards) return InvalidArgument("host buffer for shard {} of {}", shard, num_shards);
-      if (out.buffer_of_shard[shard] >= 0) return InvalidArgument("two host buffers for shard {}", shard);
-      FAIRWAY_ASSIGN_OR_RETURN(const Shape expected, out.spec.sharding.ShardShape(out.spec.shape, static_cast<int>(shard)));
+      if (shard < 0 || shard >= num_shards)
+        return InvalidArgument("host buffer for shard {} of {}", shard, num_shards);
+      if (out.buffer_of_shard[shard] >= 0)
+        return InvalidArgument("two host buffers for shard {}", shard);
+      FAIRWAY_ASSIGN_OR_RETURN(const Shape expected, out.spec.sharding.ShardShape(
+                                                         out.spec.shape, static_cast<int>(shard)));
       if (shape != expected)
-        return InvalidArgument("host buffer {} is {}, shard {} is {}", b, ToString(dtype, shape), shard,
-                               ToString(dtype, expected));
+        return InvalidArgument("host buffer {} is {}, shard {} is {}", b, ToString(dtype, shape),
+                               shard, ToString(dtype, expected));
       out.buffer_of_shard[shard] = b;
     }
-    FAIRWAY_ASSIGN_OR_RETURN(StridedLayout layout,
-                             CheckStrides(dtype, shape, StridesOf(buffer.has_byte_strides(), buffer.byte_strides())));
+    FAIRWAY_ASSIGN_OR_RETURN(
+        StridedLayout layout,
+        CheckStrides(dtype, shape, StridesOf(buffer.has_byte_strides(), buffer.byte_strides())));
     out.buffers.push_back({buffer.host_buffer_handle(), std::move(layout)});
   }
   for (int i = 0; i < num_shards; ++i) {
-    if (out.buffer_of_shard[i] < 0) return InvalidArgument("no host buffer for shard {} of {}", i, num_shards);
+    if (out.buffer_of_shard[i] < 0)
+      return InvalidArgument("no host buffer for shard {} of {}", i, num_shards);
   }
   return out;
 }
@@ -114,34 +125,40 @@ struct CheckedWhole {
   StridedLayout layout;
 };
 
-absl::StatusOr<CheckedWhole> CheckWhole(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request) {
+absl::StatusOr<CheckedWhole> CheckWhole(
+    const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request) {
   CheckedWhole out;
-  FAIRWAY_ASSIGN_OR_RETURN(out.spec, ArraySpecFromProtos(request.dtype(), request.shape(), request.sharding()));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      out.spec, ArraySpecFromProtos(request.dtype(), request.shape(), request.sharding()));
   FAIRWAY_RETURN_IF_ERROR(CheckHasBytes(out.spec.dtype));
-  if (request.has_layout()) FAIRWAY_RETURN_IF_ERROR(CheckLayout(request.layout(), out.spec.shape.rank()));
+  if (request.has_layout())
+    FAIRWAY_RETURN_IF_ERROR(CheckLayout(request.layout(), out.spec.shape.rank()));
   if (out.spec.sharding.num_shards() > 1 && !out.spec.sharding.fully_replicated())
-    return InvalidArgument("one host buffer makes an array on one device or a fully replicated one, not {} shards",
-                           out.spec.sharding.num_shards());
-  FAIRWAY_ASSIGN_OR_RETURN(out.layout,
-                           CheckStrides(out.spec.dtype, out.spec.shape,
-                                        StridesOf(request.has_byte_strides(), request.byte_strides())));
+    return InvalidArgument(
+        "one host buffer makes an array on one device or a fully replicated one, not {} shards",
+        out.spec.sharding.num_shards());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      out.layout, CheckStrides(out.spec.dtype, out.spec.shape,
+                               StridesOf(request.has_byte_strides(), request.byte_strides())));
   return out;
 }
 
 }  // namespace
 
-void IfrtSession::TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout) {
-  host_buffers_.Take(host_buffer, [this, upload, blob, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
-    if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
-      if (bytes.ok()) bytes = ToDense(layout, *std::move(bytes));
-      return cluster_->ProvideUpload(upload, blob, std::move(bytes));
-    }
-    auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
-    shell_->RunOffLoop([layout, result] { *result = ToDense(layout, **result); },
-                       [cluster = cluster_, upload, blob, result, alive = alive_] {
-                         if (*alive) cluster->ProvideUpload(upload, blob, std::move(*result));
-                       });
-  });
+void IfrtSession::TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob,
+                             StridedLayout layout) {
+  host_buffers_.Take(
+      host_buffer, [this, upload, blob, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
+        if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
+          if (bytes.ok()) bytes = ToDense(layout, *std::move(bytes));
+          return cluster_->ProvideUpload(upload, blob, std::move(bytes));
+        }
+        auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
+        shell_->RunOffLoop([layout, result] { *result = ToDense(layout, **result); },
+                           [cluster = cluster_, upload, blob, result, alive = alive_] {
+                             if (*alive) cluster->ProvideUpload(upload, blob, std::move(*result));
+                           });
+      });
 }
 
 absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
@@ -150,11 +167,13 @@ absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBuf
   const auto make = [&]() -> absl::StatusOr<Cluster::PutResult> {
     FAIRWAY_RETURN_IF_ERROR(checked.status());
     const int num_shards = checked->spec.sharding.num_shards();
-    return cluster_->Put(session_, request.array_handle(), checked->spec, std::vector<int32_t>(num_shards, 0));
+    return cluster_->Put(session_, request.array_handle(), checked->spec,
+                         std::vector<int32_t>(num_shards, 0));
   };
   const absl::StatusOr<Cluster::PutResult> put = make();
   if (!put.ok()) {
-    host_buffers_.Take(request.host_buffer_handle(), [](const HostBufferStore::Bytes&) {});  // drop it
+    host_buffers_.Take(request.host_buffer_handle(),
+                       [](const HostBufferStore::Bytes&) {});  // drop it
     return Poison({request.array_handle()}, put.status());
   }
   Hold(call, {put->handle});
@@ -163,12 +182,14 @@ absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBuf
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::MakeShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request,
-                                     const Call& call, Response& response) {
+absl::Status IfrtSession::MakeShards(
+    const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request, const Call& call,
+    Response& response) {
   absl::Status status;
   std::vector<CheckedShards> checked;
   if (!request.array_handles().empty() && request.array_handles_size() != request.specs_size())
-    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(), request.specs_size());
+    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(),
+                             request.specs_size());
   for (int i = 0; i < request.specs_size() && status.ok(); ++i) {
     absl::StatusOr<CheckedShards> one = CheckShards(request.specs(i));
     status = one.status();
@@ -176,7 +197,8 @@ absl::Status IfrtSession::MakeShards(const xla::ifrt::proxy::MakeArraysFromHostB
   }
   std::vector<Cluster::PutResult> puts;
   for (size_t i = 0; i < checked.size() && status.ok(); ++i) {
-    const uint64_t out = request.array_handles().empty() ? 0 : request.array_handles(static_cast<int>(i));
+    const uint64_t out =
+        request.array_handles().empty() ? 0 : request.array_handles(static_cast<int>(i));
     const auto put = cluster_->Put(session_, out, checked[i].spec, checked[i].buffer_of_shard);
     status = put.status();
     if (status.ok()) puts.push_back(*put);
@@ -194,19 +216,22 @@ absl::Status IfrtSession::MakeShards(const xla::ifrt::proxy::MakeArraysFromHostB
   for (size_t i = 0; i < puts.size(); ++i) {
     out->add_array_handles(puts[i].handle);
     for (size_t b = 0; b < checked[i].buffers.size(); ++b)
-      TakeUpload(checked[i].buffers[b].handle, puts[i].upload, static_cast<int32_t>(b), checked[i].buffers[b].layout);
+      TakeUpload(checked[i].buffers[b].handle, puts[i].upload, static_cast<int32_t>(b),
+                 checked[i].buffers[b].layout);
   }
   Hold(call, ToVector(out->array_handles()));
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request, const Call& call,
-                                     Response& response) {
+absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request,
+                                     const Call& call, Response& response) {
   const absl::Status error = StatusFromProto(request.error());
   absl::Status status;
   if (error.ok()) status = InvalidArgument("error arrays of an OK status");
-  if (!request.array_handles().empty() && request.array_handles_size() != request.array_specs_size())
-    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(), request.array_specs_size());
+  if (!request.array_handles().empty() &&
+      request.array_handles_size() != request.array_specs_size())
+    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(),
+                             request.array_specs_size());
   std::vector<uint64_t> handles;
   for (int i = 0; i < request.array_specs_size() && status.ok(); ++i) {
     const absl::StatusOr<ArraySpec> spec = ArraySpecFromProto(request.array_specs(i));
@@ -223,12 +248,14 @@ absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequ
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request,
-                                   const Call& call, Response& response) {
+absl::Status IfrtSession::Assemble(
+    const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request, const Call& call,
+    Response& response) {
   const std::vector<uint64_t> in = ToVector(request.single_device_array_handles());
   const auto assemble = [&]() -> absl::StatusOr<uint64_t> {
     FAIRWAY_RETURN_IF_ERROR(FirstError(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(request.copy_semantics()));
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
     ArraySpec spec;
     if (request.has_dtype()) {
       FAIRWAY_ASSIGN_OR_RETURN(spec.dtype, DTypeFromProto(request.dtype()));
@@ -244,31 +271,39 @@ absl::Status IfrtSession::Assemble(const xla::ifrt::proxy::AssembleArrayFromSing
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::Disassemble(const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request,
-                                      const Call& call, Response& response) {
+absl::Status IfrtSession::Disassemble(
+    const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
+    Response& response) {
   const auto disassemble = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
     FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(request.copy_semantics()));
-    return cluster_->Disassemble(session_, request.array_handle(), semantics, ToVector(request.result_handles()));
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
+    return cluster_->Disassemble(session_, request.array_handle(), semantics,
+                                 ToVector(request.result_handles()));
   };
   const auto handles = disassemble();
   if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
-  SetHandles(*handles, response.mutable_disassemble_into_single_device_arrays_response()->mutable_array_handles());
+  SetHandles(
+      *handles,
+      response.mutable_disassemble_into_single_device_arrays_response()->mutable_array_handles());
   Hold(call, *handles);
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request, const Call& call,
-                                     Response& response) {
+absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request,
+                                     const Call& call, Response& response) {
   const std::vector<uint64_t> in = ToVector(request.array_handles());
   const auto copy = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
     FAIRWAY_RETURN_IF_ERROR(FirstError(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(request.copy_semantics()));
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
     std::optional<std::vector<int32_t>> devices;
-    if (!request.device_ids().empty()) devices.emplace(request.device_ids().begin(), request.device_ids().end());
+    if (!request.device_ids().empty())
+      devices.emplace(request.device_ids().begin(), request.device_ids().end());
     std::optional<std::string> memory_kind;
     if (request.has_memory_kind()) memory_kind = request.memory_kind();
-    return cluster_->Copy(session_, in, devices, memory_kind, semantics, ToVector(request.result_handles()));
+    return cluster_->Copy(session_, in, devices, memory_kind, semantics,
+                          ToVector(request.result_handles()));
   };
   const auto handles = copy();
   if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
@@ -277,31 +312,38 @@ absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& 
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call,
-                                  Response& response) {
+absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request,
+                                  const Call& call, Response& response) {
   const auto reshard = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
     const std::vector<uint64_t> in = ToVector(request.array_handles());
     const std::vector<uint64_t> out = ToVector(request.result_handles());
     FAIRWAY_RETURN_IF_ERROR(FirstError(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(request.copy_semantics()));
-    if (request.array_specs_size() != static_cast<int>(in.size()) || (!out.empty() && out.size() != in.size()))
-      return InvalidArgument("{} arrays, {} specs and {} results", in.size(), request.array_specs_size(), out.size());
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
+    if (request.array_specs_size() != static_cast<int>(in.size()) ||
+        (!out.empty() && out.size() != in.size()))
+      return InvalidArgument("{} arrays, {} specs and {} results", in.size(),
+                             request.array_specs_size(), out.size());
     std::vector<Sharding> targets;
     for (size_t i = 0; i < in.size(); ++i) {
-      FAIRWAY_ASSIGN_OR_RETURN(const ArraySpec target, ArraySpecFromProto(request.array_specs(static_cast<int>(i))));
+      FAIRWAY_ASSIGN_OR_RETURN(const ArraySpec target,
+                               ArraySpecFromProto(request.array_specs(static_cast<int>(i))));
       const ArraySpec* spec = cluster_->Spec(session_, in[i]);
       if (spec == nullptr) return Error(absl::StatusCode::kNotFound, "there is no array {}", in[i]);
-      const auto moved = spec->sharding.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
+      const auto moved =
+          spec->sharding.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
       if (!moved.ok() || *moved != target.sharding)
         return Error(absl::StatusCode::kUnimplemented,
-                     "reshard_arrays_request to another partitioning is not served by Fairway; use jax.device_put");
+                     "reshard_arrays_request to another partitioning is not served by Fairway; use "
+                     "jax.device_put");
       targets.push_back(target.sharding);
     }
     std::vector<uint64_t> handles;
     for (size_t i = 0; i < in.size(); ++i) {
       FAIRWAY_ASSIGN_OR_RETURN(
           const std::vector<uint64_t> one,
-          cluster_->Copy(session_, {in[i]}, targets[i].devices(), targets[i].memory_kind(), semantics,
+          cluster_->Copy(session_, {in[i]}, targets[i].devices(), targets[i].memory_kind(),
+                         semantics,
                          out.empty() ? std::vector<uint64_t>() : std::vector<uint64_t>{out[i]}));
       handles.push_back(one[0]);
     }
@@ -314,12 +356,15 @@ absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& 
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
-                                          const Call& call, Response& response) {
+absl::Status IfrtSession::ReplicatedShard(
+    const xla::ifrt::proxy::FullyReplicatedShardRequest& request, const Call& call,
+    Response& response) {
   const auto shard = [&]() -> absl::StatusOr<uint64_t> {
     FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(request.copy_semantics()));
-    return cluster_->FullyReplicatedShard(session_, request.array_handle(), semantics, request.result_handle());
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
+    return cluster_->FullyReplicatedShard(session_, request.array_handle(), semantics,
+                                          request.result_handle());
   };
   const absl::StatusOr<uint64_t> handle = shard();
   if (!handle.ok()) return Poison({request.result_handle()}, handle.status());
@@ -328,43 +373,50 @@ absl::Status IfrtSession::ReplicatedShard(const xla::ifrt::proxy::FullyReplicate
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request, Response& response) {
+absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
+                                     Response& response) {
   FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
   const ArraySpec* spec = cluster_->Spec(session_, request.array_handle());
-  if (spec == nullptr) return Error(absl::StatusCode::kNotFound, "there is no array {}", request.array_handle());
+  if (spec == nullptr)
+    return Error(absl::StatusCode::kNotFound, "there is no array {}", request.array_handle());
   FAIRWAY_RETURN_IF_ERROR(CheckHasBytes(spec->dtype));
-  FAIRWAY_ASSIGN_OR_RETURN(StridedLayout layout,
-                           CheckStrides(spec->dtype, spec->shape,
-                                        StridesOf(request.has_byte_strides(), request.byte_strides())));
+  FAIRWAY_ASSIGN_OR_RETURN(StridedLayout layout, CheckStrides(spec->dtype, spec->shape,
+                                                              StridesOf(request.has_byte_strides(),
+                                                                        request.byte_strides())));
   const uint64_t host_buffer = request.host_buffer_handle();
   // Answered before the bytes are here: the client's lookup waits for them, and gets a late error.
   response.mutable_copy_to_host_buffer_response();
   host_buffers_.Expect(host_buffer);
   const uint64_t token = next_token_++;
-  fetches_.emplace(token, [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
-    if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
-      if (bytes.ok()) bytes = FromDense(layout, *std::move(bytes));
-      return host_buffers_.StoreIfExpected(host_buffer, std::move(bytes));
-    }
-    auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
-    shell_->RunOffLoop([layout, result] { *result = FromDense(layout, **result); },
-                       [this, host_buffer, result, alive = alive_] {
-                         if (*alive) host_buffers_.StoreIfExpected(host_buffer, std::move(*result));
-                       });
-  });
+  fetches_.emplace(
+      token, [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
+        if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
+          if (bytes.ok()) bytes = FromDense(layout, *std::move(bytes));
+          return host_buffers_.StoreIfExpected(host_buffer, std::move(bytes));
+        }
+        auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
+        shell_->RunOffLoop([layout, result] { *result = FromDense(layout, **result); },
+                           [this, host_buffer, result, alive = alive_] {
+                             if (*alive)
+                               host_buffers_.StoreIfExpected(host_buffer, std::move(*result));
+                           });
+      });
   cluster_->Fetch(session_, token, request.array_handle());
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request, Response& response) {
+absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request,
+                                       Response& response) {
   Future future;
   future.of_deletion = true;
   future.status = cluster_->Delete(session_, ToVector(request.array_handle()));
-  response.mutable_delete_array_response()->set_deletion_future_handle(MakeFuture(std::move(future)));
+  response.mutable_delete_array_response()->set_deletion_future_handle(
+      MakeFuture(std::move(future)));
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request, Response& response) {
+absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
+                                         Response& response) {
   const std::vector<uint64_t> handles = ToVector(request.array_handle());
   for (const uint64_t handle : handles) {
     contexts_.erase(handle);

@@ -44,32 +44,39 @@ void SetMemoryStats(const v1::MemoryStats& stats, xla::CompiledMemoryStatsProto*
 
 absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
   const auto it = loaded_.find(handle);
-  if (it == loaded_.end()) return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
+  if (it == loaded_.end())
+    return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
   return &it->second;
 }
 
 void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& request) {
-  const auto fail = [&](const absl::Status& status) { Answer(std::move(call), status, std::make_unique<Response>()); };
-  const absl::StatusOr<ParsedCompile> parsed = ParseCompile(request, static_cast<int>(devices().size()));
+  const auto fail = [&](const absl::Status& status) {
+    Answer(std::move(call), status, std::make_unique<Response>());
+  };
+  const absl::StatusOr<ParsedCompile> parsed =
+      ParseCompile(request, static_cast<int>(devices().size()));
   if (!parsed.ok()) return fail(parsed.status());
   const absl::StatusOr<IslandId> island = cluster_->IslandOf(session_, parsed->devices);
   if (!island.ok()) return fail(island.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : parsed->devices) physical.push_back(devices()[device].device);
-  compiler_->Compile(request.program().data(), parsed->options, *island, physical,
-                     [this, alive = alive_, call = std::move(call), devices = parsed->devices,
-                      portable = parsed->options.portable()](absl::StatusOr<CompiledProgram> program) {
-                       if (!*alive) return;
-                       auto response = std::make_unique<Response>();
-                       absl::Status status = program.status();
-                       if (status.ok()) status = FillCompiled(*program, devices, portable, *response);
-                       Answer(call, status, std::move(response));
-                     });
+  compiler_->Compile(
+      request.program().data(), parsed->options, *island, physical,
+      [this, alive = alive_, call = std::move(call), devices = parsed->devices,
+       portable = parsed->options.portable()](absl::StatusOr<CompiledProgram> program) {
+        if (!*alive) return;
+        auto response = std::make_unique<Response>();
+        absl::Status status = program.status();
+        if (status.ok()) status = FillCompiled(*program, devices, portable, *response);
+        Answer(call, status, std::move(response));
+      });
 }
 
-absl::Status IfrtSession::FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices,
-                                       bool portable, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, cluster_->BindExecutable(session_, 0, program.id, devices));
+absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
+                                       const std::vector<int32_t>& devices, bool portable,
+                                       Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                           cluster_->BindExecutable(session_, 0, program.id, devices));
   Loaded& loaded = loaded_[handle];
   loaded.id = program.id;
   loaded.metadata = program.metadata;
@@ -112,32 +119,37 @@ absl::Status IfrtSession::Metadata(uint64_t handle, Response& response) {
   for (const v1::ValueSpec& value : metadata.outputs()) {
     AddLayout(value, output_layouts);
     if (sharded) AddSharding(value, out->mutable_output_shardings());
-    output_kinds->add_memory_kinds(value.memory_kind().empty() && !kinds.empty() ? kinds[0] : value.memory_kind());
+    output_kinds->add_memory_kinds(
+        value.memory_kind().empty() && !kinds.empty() ? kinds[0] : value.memory_kind());
   }
   SetMemoryStats(metadata.memory(), out->mutable_compiled_memory_stats());
   out->set_size_of_generated_code_in_bytes(metadata.memory().generated_code());
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle, const std::vector<int32_t>& devices) {
+absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
+                                                const std::vector<int32_t>& devices) {
   if (devices.empty() || devices == loaded.devices) return handle;
   if (!loaded.portable)
     return InvalidArgument("{} was compiled for other devices than those named by this execution",
                            loaded.metadata->name());
   FAIRWAY_ASSIGN_OR_RETURN(const IslandId island, cluster_->IslandOf(session_, devices));
   if (devices.size() != 1)
-    return InvalidArgument("{} runs on one device, {} were named", loaded.metadata->name(), devices.size());
+    return InvalidArgument("{} runs on one device, {} were named", loaded.metadata->name(),
+                           devices.size());
   const auto known = loaded.placed.find(devices[0]);
   if (known != loaded.placed.end()) return known->second;
-  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableId id,
-                           compiler_->Place(loaded.id, island, {this->devices()[devices[0]].device}));
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t placed, cluster_->BindExecutable(session_, 0, id, devices));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      const ExecutableId id,
+      compiler_->Place(loaded.id, island, {this->devices()[devices[0]].device}));
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t placed,
+                           cluster_->BindExecutable(session_, 0, id, devices));
   loaded.placed[devices[0]] = placed;
   return placed;
 }
 
-absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request, const Call& call,
-                                  Response& response) {
+absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
+                                  const Call& call, Response& response) {
   const std::vector<uint64_t> out = ToVector(request.result_array_handle());
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
     FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(request.loaded_executable_handle()));
@@ -155,7 +167,8 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   if (!result.ok()) {
     (void)Poison(out, result.status());
     for (const uint64_t handle : out) errors_[handle] = result.status();
-    if (asked_status != 0) futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
+    if (asked_status != 0)
+      futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
     return result.status();
   }
   auto* executed = response.mutable_loaded_executable_execute_response();
@@ -165,7 +178,8 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
       auto* output = executed->add_outputs();
       DTypeToProto(spec.dtype, output->mutable_dtype());
       ShapeToProto(spec.shape, output->mutable_shape());
-      FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
+      FAIRWAY_RETURN_IF_ERROR(
+          ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
       output->set_array_handle(result->handles[i]);
     }
   }
@@ -180,8 +194,9 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
     } else {
       futures_[status_handle] = std::move(future);
     }
-    const uint64_t token = WatchToken(
-        [this, status_handle](absl::Status status) { FutureEnded(status_handle, std::move(status)); });
+    const uint64_t token = WatchToken([this, status_handle](absl::Status status) {
+      FutureEnded(status_handle, std::move(status));
+    });
     cluster_->WatchNode(session_, token, result->node);
   }
   return absl::OkStatus();
@@ -190,8 +205,11 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
 absl::Status IfrtSession::CostAnalysis(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
   std::map<std::string, AttributeValue> attributes;
-  for (const auto& [name, value] : loaded->metadata->cost()) attributes[name] = static_cast<float>(value);
-  AttributesToProto(attributes, response.mutable_loaded_executable_cost_analysis_response()->mutable_attributes());
+  for (const auto& [name, value] : loaded->metadata->cost())
+    attributes[name] = static_cast<float>(value);
+  AttributesToProto(
+      attributes,
+      response.mutable_loaded_executable_cost_analysis_response()->mutable_attributes());
   return absl::OkStatus();
 }
 
@@ -199,8 +217,9 @@ absl::Status IfrtSession::ProgramText(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
   auto* out = response.mutable_loaded_executable_human_readable_program_text_response();
   if (loaded->metadata->program_text().empty()) {
-    StatusToProto(Error(absl::StatusCode::kUnimplemented, "the plugin gives no text of this program"),
-                  out->mutable_status());
+    StatusToProto(
+        Error(absl::StatusCode::kUnimplemented, "the plugin gives no text of this program"),
+        out->mutable_status());
   } else {
     out->set_human_readable_program_text(ValidUtf8(loaded->metadata->program_text()));
   }
@@ -209,7 +228,8 @@ absl::Status IfrtSession::ProgramText(uint64_t handle, Response& response) {
 
 absl::Status IfrtSession::DestructExecutable(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
-  for (const auto& [device, placed] : loaded->placed) (void)cluster_->ReleaseExecutable(session_, placed);
+  for (const auto& [device, placed] : loaded->placed)
+    (void)cluster_->ReleaseExecutable(session_, placed);
   loaded_.erase(handle);
   response.mutable_loaded_executable_destruct_response();
   return cluster_->ReleaseExecutable(session_, handle);

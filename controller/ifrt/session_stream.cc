@@ -33,7 +33,9 @@ void SessionStream::Refuse(grpc::Status status) {
 }
 
 void SessionStream::MaybeRead() {
-  if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxRequests || inbox_bytes_ >= kInboxBytes) return;
+  if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxRequests ||
+      inbox_bytes_ >= kInboxBytes)
+    return;
   read_at_work_ = true;
   reading_ = std::make_unique<Request>();
   StartRead(reading_.get());
@@ -73,7 +75,8 @@ void SessionStream::Drain() {
   paused_ = !may_read;
   MaybeRead();
   if (!may_read)
-    context_.loop->PostAfter(kPausePoll, "ifrt paused", [self = shared_from_this()] { self->Drain(); });
+    context_.loop->PostAfter(kPausePoll, "ifrt paused",
+                             [self = shared_from_this()] { self->Drain(); });
 }
 
 void SessionStream::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {
@@ -110,7 +113,8 @@ void SessionStream::OnCancel() {
 }
 
 void SessionStream::CloseSession() {
-  context_.loop->Post("ifrt close", [self = shared_from_this()] { self->context_.door->Close(self->id_); });
+  context_.loop->Post("ifrt close",
+                      [self = shared_from_this()] { self->context_.door->Close(self->id_); });
 }
 
 void SessionStream::OnDone() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One IfrtSession stream: between gRPC's callbacks and the session in the loop. Private to this folder.
+// One IfrtSession stream: between gRPC's callbacks and the session in the loop. Private to this
+// folder.
 #ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
 #define FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
 
@@ -24,11 +25,12 @@ grpc::Status ToGrpc(const absl::Status& status);
 
 // Thread-safe. Lives until gRPC's OnDone and as long as posted work refers to it.
 //
-// Requests gather in an inbox that the loop empties in batches; reading stops while the inbox is full, or while the
-// session may not read.
-class SessionStream : public grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
-                      public IfrtShell,
-                      public std::enable_shared_from_this<SessionStream> {
+// Requests gather in an inbox that the loop empties in batches; reading stops while the inbox is
+// full, or while the session may not read.
+class SessionStream
+    : public grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
+      public IfrtShell,
+      public std::enable_shared_from_this<SessionStream> {
  public:
   struct Context {
     EventLoop* loop = nullptr;
@@ -81,7 +83,8 @@ class SessionStream : public grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtReque
   bool drain_posted_ = false;
   bool read_at_work_ = false;
   bool paused_ = true;  // until the session is open, and while it may not read
-  std::deque<std::unique_ptr<xla::ifrt::proxy::IfrtResponse>> outbox_;  // the first is being written
+  std::deque<std::unique_ptr<xla::ifrt::proxy::IfrtResponse>>
+      outbox_;  // the first is being written
   bool ending_ = false;
   bool finished_ = false;
   grpc::Status end_status_;

@@ -21,16 +21,19 @@ std::vector<int64_t> DenseStrides(const Shape& shape, int64_t element_bytes) {
   return strides;
 }
 
-// Copies elements between two layouts of one shape. `from_strides` and `to_strides` as in StridedLayout.
-void CopyElements(const Shape& shape, int64_t element_bytes, const char* from, const std::vector<int64_t>& from_strides,
-                  char* to, const std::vector<int64_t>& to_strides) {
+// Copies elements between two layouts of one shape. `from_strides` and `to_strides` as in
+// StridedLayout.
+void CopyElements(const Shape& shape, int64_t element_bytes, const char* from,
+                  const std::vector<int64_t>& from_strides, char* to,
+                  const std::vector<int64_t>& to_strides) {
   const int rank = shape.rank();
   if (rank == 0) {
     std::memcpy(to, from, element_bytes);
     return;
   }
   // The last dimension in one piece where both sides are contiguous.
-  const bool rows = from_strides[rank - 1] == element_bytes && to_strides[rank - 1] == element_bytes;
+  const bool rows =
+      from_strides[rank - 1] == element_bytes && to_strides[rank - 1] == element_bytes;
   const int outer = rows ? rank - 1 : rank;
   const int64_t piece = rows ? element_bytes * shape.dims[rank - 1] : element_bytes;
   std::vector<int64_t> index(outer, 0);
@@ -53,7 +56,8 @@ void CopyElements(const Shape& shape, int64_t element_bytes, const char* from, c
 absl::StatusOr<std::shared_ptr<Blob>> Allocate(int64_t bytes) {
   auto blob = Blob::Make(static_cast<size_t>(bytes));
   if (blob == nullptr)
-    return Error(absl::StatusCode::kResourceExhausted, "no host memory for an array of {} bytes", bytes);
+    return Error(absl::StatusCode::kResourceExhausted, "no host memory for an array of {} bytes",
+                 bytes);
   return blob;
 }
 
@@ -79,13 +83,15 @@ absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
     const int64_t stride = (*strides)[d];
     if (shape.dims[d] == 1) continue;  // never used
     if (stride <= 0 || stride % layout.element_bytes != 0)
-      return Error(absl::StatusCode::kUnimplemented,
-                   "byte strides [{}] of {}: only positive multiples of the element's {} bytes are served",
-                   fmt::join(*strides, ","), ToString(dtype, shape), layout.element_bytes);
+      return Error(
+          absl::StatusCode::kUnimplemented,
+          "byte strides [{}] of {}: only positive multiples of the element's {} bytes are served",
+          fmt::join(*strides, ","), ToString(dtype, shape), layout.element_bytes);
     int64_t extent = 0;
-    if (__builtin_mul_overflow(stride, shape.dims[d] - 1, &extent) || __builtin_add_overflow(last, extent, &last) ||
-        last > kMaxBlock)
-      return InvalidArgument("byte strides [{}] of {} reach too far", fmt::join(*strides, ","), ToString(dtype, shape));
+    if (__builtin_mul_overflow(stride, shape.dims[d] - 1, &extent) ||
+        __builtin_add_overflow(last, extent, &last) || last > kMaxBlock)
+      return InvalidArgument("byte strides [{}] of {} reach too far", fmt::join(*strides, ","),
+                             ToString(dtype, shape));
     layout.dense = layout.dense && stride == layout.strides[d];
     layout.strides[d] = stride;
   }
@@ -93,25 +99,31 @@ absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
   return layout;
 }
 
-absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout, std::shared_ptr<const Blob> block) {
+absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout,
+                                                    std::shared_ptr<const Blob> block) {
   if (static_cast<int64_t>(block->size()) != layout.block_bytes)
-    return InvalidArgument("the host buffer has {} bytes, expected {}", block->size(), layout.block_bytes);
+    return InvalidArgument("the host buffer has {} bytes, expected {}", block->size(),
+                           layout.block_bytes);
   if (layout.dense) return block;
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out, Allocate(layout.shape.num_elements() * layout.element_bytes));
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out,
+                           Allocate(layout.shape.num_elements() * layout.element_bytes));
   CopyElements(layout.shape, layout.element_bytes, block->data(), layout.strides, out->data(),
                DenseStrides(layout.shape, layout.element_bytes));
   return std::shared_ptr<const Blob>(std::move(out));
 }
 
-absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout, std::shared_ptr<const Blob> dense) {
-  const int64_t expected = layout.block_bytes == 0 ? 0 : layout.shape.num_elements() * layout.element_bytes;
+absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout,
+                                                      std::shared_ptr<const Blob> dense) {
+  const int64_t expected =
+      layout.block_bytes == 0 ? 0 : layout.shape.num_elements() * layout.element_bytes;
   if (static_cast<int64_t>(dense->size()) != expected)
-    return Error(absl::StatusCode::kInternal, "an array of {} bytes was fetched, expected {}", dense->size(), expected);
+    return Error(absl::StatusCode::kInternal, "an array of {} bytes was fetched, expected {}",
+                 dense->size(), expected);
   if (layout.dense) return dense;
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out, Allocate(layout.block_bytes));
   std::memset(out->data(), 0, out->size());
-  CopyElements(layout.shape, layout.element_bytes, dense->data(), DenseStrides(layout.shape, layout.element_bytes),
-               out->data(), layout.strides);
+  CopyElements(layout.shape, layout.element_bytes, dense->data(),
+               DenseStrides(layout.shape, layout.element_bytes), out->data(), layout.strides);
   return std::shared_ptr<const Blob>(std::move(out));
 }
 

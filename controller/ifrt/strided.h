@@ -14,7 +14,8 @@
 
 namespace fairway {
 
-// How a client's bytes lie, checked: the smallest block that holds the array, beginning at its first element.
+// How a client's bytes lie, checked: the smallest block that holds the array, beginning at its
+// first element.
 struct StridedLayout {
   Shape shape;
   int64_t element_bytes = 0;
@@ -23,15 +24,18 @@ struct StridedLayout {
   bool dense = false;            // major to minor without gaps
 };
 
-// No `strides`: dense. INVALID_ARGUMENT: their number is not the rank, or the block is larger than 2^62 bytes.
-// UNIMPLEMENTED: a stride that is negative, zero, or no multiple of the element.
+// No `strides`: dense. INVALID_ARGUMENT: their number is not the rank, or the block is larger than
+// 2^62 bytes. UNIMPLEMENTED: a stride that is negative, zero, or no multiple of the element.
 absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
                                            const std::optional<std::vector<int64_t>>& strides);
 
-// `block` as dense bytes; itself when it is dense already. INVALID_ARGUMENT: its size is not block_bytes.
-absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout, std::shared_ptr<const Blob> block);
+// `block` as dense bytes; itself when it is dense already. INVALID_ARGUMENT: its size is not
+// block_bytes.
+absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout,
+                                                    std::shared_ptr<const Blob> block);
 // The opposite. Gaps are zero.
-absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout, std::shared_ptr<const Blob> dense);
+absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout,
+                                                      std::shared_ptr<const Blob> dense);
 
 }  // namespace fairway
 

@@ -9,7 +9,8 @@
 namespace fairway {
 namespace {
 
-std::string Transposed(const std::string& bytes, std::vector<int64_t> dims, std::vector<int64_t> strides) {
+std::string Transposed(const std::string& bytes, std::vector<int64_t> dims,
+                       std::vector<int64_t> strides) {
   const auto layout = CheckStrides(DType::kU8, Shape{std::move(dims)}, strides).value();
   return std::string(ToDense(layout, Blob::Copy(bytes)).value()->view());
 }
@@ -24,7 +25,8 @@ TEST(StridedTest, GapsAreSkippedAndTheBlockEndsWithTheLastElement) {
 }
 
 TEST(StridedTest, DenseBytesAreNotCopied) {
-  const auto layout = CheckStrides(DType::kF32, Shape{{2, 1, 3}}, std::vector<int64_t>{12, -7, 4}).value();
+  const auto layout =
+      CheckStrides(DType::kF32, Shape{{2, 1, 3}}, std::vector<int64_t>{12, -7, 4}).value();
   EXPECT_TRUE(layout.dense);
   const std::shared_ptr<const Blob> blob = Blob::Copy(std::string(24, 'x'));
   EXPECT_EQ(ToDense(layout, blob).value(), blob);
@@ -56,7 +58,8 @@ TEST(StridedTest, WrongSizesAndStridesAreRefused) {
   EXPECT_EQ(code({2}, {-4}), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code({2}, {0}), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code({2}, {3}), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(code({1 << 20, 2}, {std::numeric_limits<int64_t>::max() / 8 * 4, 4}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({1 << 20, 2}, {std::numeric_limits<int64_t>::max() / 8 * 4, 4}),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ BytesRef Zeros(int64_t bytes) {
 
 }  // namespace
 
-TestCluster::TestCluster() : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
+TestCluster::TestCluster()
+    : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
   a = cluster_.ExecutorUp(Worker("wa", "ia")).value();
   b = cluster_.ExecutorUp(Worker("wb", "ib")).value();
 }
@@ -54,7 +55,8 @@ void TestCluster::Send(ExecutorId executor, Command command) {
   } else if (const auto* c = std::get_if<PrepareReceive>(&command)) {
     On(executor, *c);
   } else if (const auto* c = std::get_if<PrepareLaunch>(&command)) {
-    log.push_back(fmt::format("e{} prepare x{} on {} devices", executor, c->executable, c->devices.size()));
+    log.push_back(
+        fmt::format("e{} prepare x{} on {} devices", executor, c->executable, c->devices.size()));
     prepared_[{executor, c->node}] = *c;
   } else if (const auto* c = std::get_if<Launch>(&command)) {
     On(executor, *c);
@@ -82,11 +84,12 @@ BytesRef TestCluster::Source(const PrepareReceive& command, size_t i) const {
 
 void TestCluster::On(ExecutorId executor, const PrepareReceive& command) {
   log.push_back(fmt::format("e{} receive {} shards", executor, command.out.shards.size()));
-  work_.push_back({executor, [this, executor, command] {
-                     for (size_t i = 0; i < command.sources.size(); ++i)
-                       bytes_[{command.out.group, command.out.shards[i].shard}] = Source(command, i);
-                     return Ended(executor, command.seq);
-                   }});
+  work_.push_back(
+      {executor, [this, executor, command] {
+         for (size_t i = 0; i < command.sources.size(); ++i)
+           bytes_[{command.out.group, command.out.shards[i].shard}] = Source(command, i);
+         return Ended(executor, command.seq);
+       }});
 }
 
 void TestCluster::On(ExecutorId executor, const Launch& launch) {
@@ -97,13 +100,17 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
                        const GroupPart& part = command.outputs[o];
                        for (size_t p = 0; p < part.shards.size(); ++p) {
                          const int64_t size = ByteSize(part.dtype, part.shards[p].shape).value();
-                         BytesRef value = o < command.inputs[p].size() ? bytes_.at(command.inputs[p][o]) : nullptr;
-                         if (value == nullptr || static_cast<int64_t>(value->size()) != size) value = Zeros(size);
+                         BytesRef value = o < command.inputs[p].size()
+                                              ? bytes_.at(command.inputs[p][o])
+                                              : nullptr;
+                         if (value == nullptr || static_cast<int64_t>(value->size()) != size)
+                           value = Zeros(size);
                          bytes_[{part.group, part.shards[p].shard}] = value;
                        }
                      }
                      Report report = Ended(executor, command.seq);
-                     for (const ShardRef& ref : launch.inline_shards) report.inlined.push_back({ref, bytes_.at(ref)});
+                     for (const ShardRef& ref : launch.inline_shards)
+                       report.inlined.push_back({ref, bytes_.at(ref)});
                      return report;
                    }});
 }
@@ -148,7 +155,8 @@ void TestCluster::AnswerCompile(absl::StatusOr<CompiledCode> result) {
   done(std::move(result));
 }
 
-CompiledCode TestCode(int num_arguments, int num_results, int num_devices, std::vector<int> donated) {
+CompiledCode TestCode(int num_arguments, int num_results, int num_devices,
+                      std::vector<int> donated) {
   CompiledCode out;
   out.code = "code";
   out.checksum = "sum";
@@ -161,7 +169,8 @@ CompiledCode TestCode(int num_arguments, int num_results, int num_devices, std::
     value->add_shard_dims(8 / num_devices);
     value->add_minor_to_major(0);
     if (num_devices > 1) {
-      // OpSharding: type OTHER (field 1), tile_assignment_dimensions (3), iota_reshape_dims (9), both packed.
+      // OpSharding: type OTHER (field 1), tile_assignment_dimensions (3), iota_reshape_dims (9),
+      // both packed.
       value->set_op_sharding(std::string("\x08\x03\x1a\x01", 4) + static_cast<char>(num_devices) +
                              std::string("\x4a\x01", 2) + static_cast<char>(num_devices));
     }

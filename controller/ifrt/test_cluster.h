@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a real Cluster of two islands (ia: devices 0, 1; ib: devices 2, 3) whose executors are played by the test. What
-// they are told is recorded; a node ends when the test says so, or at once.
+// For tests: a real Cluster of two islands (ia: devices 0, 1; ib: devices 2, 3) whose executors are
+// played by the test. What they are told is recorded; a node ends when the test says so, or at
+// once.
 #ifndef FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
 #define FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
 
@@ -26,8 +27,9 @@ class TestCluster : public ClusterActions, public CompileBackend {
   CompileService& compiler() { return compiler_; }
   IfrtDoor& door() { return door_; }
 
-  // Ends what the executors were told so far: installs, uploads, copies and launches, with what follows from that,
-  // until nothing is open. An output of a launch has the bytes of the argument with the same number, or zeros.
+  // Ends what the executors were told so far: installs, uploads, copies and launches, with what
+  // follows from that, until nothing is open. An output of a launch has the bytes of the argument
+  // with the same number, or zeros.
   void RunAll();
   // The next node that ends fails with this.
   absl::Status fail_next;
@@ -76,7 +78,8 @@ class TestCluster : public ClusterActions, public CompileBackend {
 };
 
 // Code over `num_devices` devices with f32[8] arguments and results, cut in `num_devices` pieces.
-CompiledCode TestCode(int num_arguments, int num_results, int num_devices, std::vector<int> donated = {});
+CompiledCode TestCode(int num_arguments, int num_results, int num_devices,
+                      std::vector<int> donated = {});
 
 }  // namespace fairway
 

@@ -29,8 +29,11 @@ bool UploadBudget::Reserve(int64_t bytes) {
   return false;
 }
 
-UploadBuffer::UploadBuffer(int64_t declared, std::shared_ptr<UploadBudget> budget, std::string spool_directory)
-    : declared_(declared), budget_(std::move(budget)), spool_directory_(std::move(spool_directory)) {}
+UploadBuffer::UploadBuffer(int64_t declared, std::shared_ptr<UploadBudget> budget,
+                           std::string spool_directory)
+    : declared_(declared),
+      budget_(std::move(budget)),
+      spool_directory_(std::move(spool_directory)) {}
 
 UploadBuffer::~UploadBuffer() {
   DropMemory();
@@ -65,9 +68,10 @@ bool UploadBuffer::Grow(int64_t needed) {
 void UploadBuffer::Spool() {
   file_ = open(spool_directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file_ < 0) {
-    failure_ = Error(absl::StatusCode::kResourceExhausted,
-                     "host buffer: the memory for uploads is full, and no file can be made in {}: {}",
-                     spool_directory_, std::strerror(errno));
+    failure_ =
+        Error(absl::StatusCode::kResourceExhausted,
+              "host buffer: the memory for uploads is full, and no file can be made in {}: {}",
+              spool_directory_, std::strerror(errno));
   } else {
     WriteFile({data_, static_cast<size_t>(size_)});
   }
@@ -79,8 +83,9 @@ void UploadBuffer::WriteFile(std::string_view bytes) {
     const ssize_t written = write(file_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      failure_ = Error(absl::StatusCode::kResourceExhausted, "host buffer: writing to a file in {}: {}",
-                       spool_directory_, std::strerror(errno));
+      failure_ =
+          Error(absl::StatusCode::kResourceExhausted, "host buffer: writing to a file in {}: {}",
+                spool_directory_, std::strerror(errno));
       return;
     }
     bytes.remove_prefix(written);
@@ -102,11 +107,13 @@ void UploadBuffer::Append(std::string_view bytes) {
 
 absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
   if (failure_.ok() && size_ != declared_)
-    failure_ = Error(absl::StatusCode::kDataLoss, "host buffer: {} bytes were announced, {} came", declared_, size_);
+    failure_ = Error(absl::StatusCode::kDataLoss, "host buffer: {} bytes were announced, {} came",
+                     declared_, size_);
   if (!failure_.ok()) return failure_;
   if (size_ == 0) return std::shared_ptr<const Blob>(Blob::Make(0));
   if (file_ >= 0) {
-    // Pages come from the file when they are read, and may be dropped again: no memory is needed to hold them.
+    // Pages come from the file when they are read, and may be dropped again: no memory is needed to
+    // hold them.
     const auto length = static_cast<size_t>(size_);
     void* map = mmap(nullptr, length, PROT_READ, MAP_SHARED, file_, 0);
     if (map == MAP_FAILED)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of one host buffer gather while a client sends them (rule B3): in memory as long as the process's
-// budget lasts, else in an unlinked file. Receiving never fails; what goes wrong is told at the end.
+// Where the bytes of one host buffer gather while a client sends them (rule B3): in memory as long
+// as the process's budget lasts, else in an unlinked file. Receiving never fails; what goes wrong
+// is told at the end.
 #ifndef FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
 #define FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
 
@@ -39,8 +40,8 @@ class UploadBuffer {
   UploadBuffer& operator=(const UploadBuffer&) = delete;
 
   void Append(std::string_view bytes);
-  // Call once, last. DATA_LOSS: fewer or more bytes came than were announced. RESOURCE_EXHAUSTED: neither
-  // memory nor disk took them.
+  // Call once, last. DATA_LOSS: fewer or more bytes came than were announced. RESOURCE_EXHAUSTED:
+  // neither memory nor disk took them.
   absl::StatusOr<std::shared_ptr<const Blob>> Finish();
 
   bool spooled() const { return file_ >= 0; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's user contexts (Python tracebacks that it keeps while we may still report an error of theirs).
+// A client's user contexts (Python tracebacks that it keeps while we may still report an error of
+// theirs).
 #ifndef FAIRWAY_CONTROLLER_IFRT_USER_CONTEXT_H_
 #define FAIRWAY_CONTROLLER_IFRT_USER_CONTEXT_H_
 
@@ -10,8 +11,9 @@
 
 namespace fairway {
 
-// One per request that names a context; held by what the request made. The client counts one reference per request
-// and drops one per report, so every request's context is reported exactly once, when it is destroyed.
+// One per request that names a context; held by what the request made. The client counts one
+// reference per request and drops one per report, so every request's context is reported exactly
+// once, when it is destroyed.
 class UserContext {
  public:
   using Destroyed = std::vector<uint64_t>;
@@ -26,7 +28,8 @@ class UserContext {
   ~UserContext() { destroyed_->push_back(id_); }
 
  private:
-  UserContext(uint64_t id, std::shared_ptr<Destroyed> destroyed) : id_(id), destroyed_(std::move(destroyed)) {}
+  UserContext(uint64_t id, std::shared_ptr<Destroyed> destroyed)
+      : id_(id), destroyed_(std::move(destroyed)) {}
   const uint64_t id_;
   const std::shared_ptr<Destroyed> destroyed_;
 };

@@ -14,8 +14,8 @@ inline constexpr int kMaxSerdesVersion = 3;
 
 // The client's highest version, if we serve it: choosing a lower one breaks clients.
 // FAILED_PRECONDITION: the text names both sides' versions and which jaxlib to install.
-absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> ChooseVersion(const xla::ifrt::proxy::IfrtProxyVersion& min,
-                                                                 const xla::ifrt::proxy::IfrtProxyVersion& max);
+absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> ChooseVersion(
+    const xla::ifrt::proxy::IfrtProxyVersion& min, const xla::ifrt::proxy::IfrtProxyVersion& max);
 
 }  // namespace fairway
 
