@@ -42,6 +42,7 @@ enum class Bug {
   kFreeAtLoss,              // group: losing an executor frees what a launched gang still reads on another
   kLeaveTakenBack,          // memory: a receive that is taken back leaves what it had received
   kWaitForEver,             // memory: what can never fit beside the rest is not failed
+  kGiveUpEarly,             // memory: what would fit once running work has ended is failed
 };
 
 inline constexpr std::array kAllBugs = {
@@ -75,6 +76,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kFreeAtLoss, std::string_view("free_at_loss")},
     std::pair{Bug::kLeaveTakenBack, std::string_view("leave_taken_back")},
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
+    std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

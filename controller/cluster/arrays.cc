@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The array table: put, copy, assemble, disassemble, delete. Views are lists of shards, so most of these move nothing.
+// The array table: put, copy, assemble, disassemble, delete. Views are lists of shards, so most of
+// these move nothing.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +17,8 @@ struct IslandShards {
   std::vector<int32_t> positions;  // in the sharding's device list
 };
 
-absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session, const std::vector<int32_t>& devices) {
+absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session,
+                                                        const std::vector<int32_t>& devices) {
   std::vector<IslandShards> out;
   for (size_t i = 0; i < devices.size(); ++i) {
     const int32_t id = devices[i];
@@ -24,7 +26,8 @@ absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session, 
       return InvalidArgument("there is no device {}: this session has devices 0 to {}", id,
                              session.devices.size() - 1);
     const IslandId island = session.devices[id].island_id;
-    auto it = std::find_if(out.begin(), out.end(), [&](const IslandShards& s) { return s.island == island; });
+    auto it = std::find_if(out.begin(), out.end(),
+                           [&](const IslandShards& s) { return s.island == island; });
     if (it == out.end()) it = out.insert(out.end(), IslandShards{island, {}});
     it->positions.push_back(static_cast<int32_t>(i));
   }
@@ -33,8 +36,10 @@ absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session, 
 
 // The memory kind as the groups name it: empty for the default.
 absl::StatusOr<std::string> MemoryKind(const VirtualDevice& device, const std::string& asked) {
-  if (asked.empty() || device.memory_kinds.empty() || asked == device.memory_kinds[0]) return std::string();
-  if (std::find(device.memory_kinds.begin(), device.memory_kinds.end(), asked) == device.memory_kinds.end())
+  if (asked.empty() || device.memory_kinds.empty() || asked == device.memory_kinds[0])
+    return std::string();
+  if (std::find(device.memory_kinds.begin(), device.memory_kinds.end(), asked) ==
+      device.memory_kinds.end())
     return InvalidArgument("device {} has no memory of kind \"{}\"; it has: {}", device.id, asked,
                            fmt::join(device.memory_kinds, ", "));
   return asked;
@@ -42,14 +47,15 @@ absl::StatusOr<std::string> MemoryKind(const VirtualDevice& device, const std::s
 
 }  // namespace
 
-absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t out, const ArraySpec& spec,
+absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t out,
+                                                const ArraySpec& spec,
                                                 std::vector<int32_t> blob_of_shard) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const std::vector<int32_t>& devices = spec.sharding.devices();
   if (blob_of_shard.size() != devices.size() || devices.empty())
-    return InvalidArgument("put of {}: {} shards given for {} devices", ToString(spec.dtype, spec.shape),
-                           blob_of_shard.size(), devices.size());
+    return InvalidArgument("put of {}: {} shards given for {} devices",
+                           ToString(spec.dtype, spec.shape), blob_of_shard.size(), devices.size());
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts, SplitByIsland(*session, devices));
   std::vector<Shape> shapes;
   std::vector<int64_t> bytes;
@@ -58,7 +64,8 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t o
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(spec.dtype, shape));
     shapes.push_back(std::move(shape));
     bytes.push_back(size);
-    if (blob_of_shard[i] < 0) return InvalidArgument("put: blob {} for shard {}", blob_of_shard[i], i);
+    if (blob_of_shard[i] < 0)
+      return InvalidArgument("put: blob {} for shard {}", blob_of_shard[i], i);
   }
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind,
                            MemoryKind(session->devices[devices[0]], spec.sharding.memory_kind()));
@@ -69,13 +76,15 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t o
   std::vector<Node*> made;
   for (const IslandShards& part : parts) {
     Group& group = s.MakeGroup(session_id, part.island, spec.dtype, kind);
-    Node& node = s.MakeNode(session_id, NodeKind::kReceive, part.island, "put of " + ToString(spec.dtype, spec.shape));
+    Node& node = s.MakeNode(session_id, NodeKind::kReceive, part.island,
+                            "put of " + ToString(spec.dtype, spec.shape));
     node.is_upload = true;
     node.blobs.resize(num_blobs);
     for (const int32_t position : part.positions) {
       const VirtualDevice& device = session->devices[devices[position]];
       array.shards[position] = {group.id, static_cast<int32_t>(group.places.size())};
-      group.places.push_back({s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
+      group.places.push_back(
+          {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
       s.AddReservation(node, device.device, bytes[position], 0);
@@ -102,9 +111,13 @@ void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef
   // One node per island, numbered one after the other.
   for (uint64_t id = upload.value; id < upload.value + s.islands.size(); ++id) {
     Node* node = s.FindNode(NodeId(id));
-    if (node == nullptr || !node->is_upload || node->upload != upload || node->state != NodeState::kWaiting) continue;
+    if (node == nullptr || !node->is_upload || node->upload != upload ||
+        node->state != NodeState::kWaiting)
+      continue;
     const std::vector<int32_t>& wanted = node->blob_of_shard;
-    if (std::find(wanted.begin(), wanted.end(), blob) == wanted.end() || node->blobs[blob] != nullptr) continue;
+    if (std::find(wanted.begin(), wanted.end(), blob) == wanted.end() ||
+        node->blobs[blob] != nullptr)
+      continue;
     if (!bytes.ok()) {
       s.Fail(*node, bytes.status(), node->id);
       continue;
@@ -115,8 +128,8 @@ void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef
     while (i < wanted.size() && (wanted[i] != blob || group.places[i].bytes == size)) ++i;
     if (i < wanted.size()) {
       s.Fail(*node,
-             InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}", node->name, i, size,
-                             group.places[i].bytes),
+             InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}",
+                             node->name, i, size, group.places[i].bytes),
              node->id);
       continue;
     }
@@ -126,8 +139,8 @@ void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef
   s.Settle();
 }
 
-absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out, const ArraySpec& spec,
-                                            absl::Status error) {
+absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
+                                            const ArraySpec& spec, absl::Status error) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (error.ok()) return InvalidArgument("an error array needs an error, but its status is OK");
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, state_->NewHandle(*session, out));
@@ -135,10 +148,11 @@ absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out, 
   return handle;
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(SessionId session_id, const std::vector<uint64_t>& in,
-                                                    const std::optional<std::vector<int32_t>>& devices,
-                                                    const std::optional<std::string>& memory_kind,
-                                                    CopySemantics semantics, const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
+    SessionId session_id, const std::vector<uint64_t>& in,
+    const std::optional<std::vector<int32_t>>& devices,
+    const std::optional<std::string>& memory_kind, CopySemantics semantics,
+    const std::vector<uint64_t>& out) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   if (!out.empty() && out.size() != in.size())
@@ -148,15 +162,18 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(SessionId session_id, const 
     FAIRWAY_ASSIGN_OR_RETURN(Array * source, s.FindArray(session_id, in[a]));
     FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(source->shards, in[a]));
     const Sharding& old = source->spec.sharding;
-    FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding, old.WithDevices(devices.value_or(old.devices()),
-                                                                memory_kind.value_or(old.memory_kind())));
-    FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts, SplitByIsland(*session, sharding.devices()));
+    FAIRWAY_ASSIGN_OR_RETURN(
+        Sharding sharding,
+        old.WithDevices(devices.value_or(old.devices()), memory_kind.value_or(old.memory_kind())));
+    FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts,
+                             SplitByIsland(*session, sharding.devices()));
     Array copy{{source->spec.dtype, source->spec.shape, sharding}, {}, source->error};
     if (source->error.ok()) {
       copy.shards.resize(source->shards.size());
       const VirtualDevice& first = session->devices[sharding.devices()[0]];
       FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
-      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out.empty() ? 0 : out[a]));
+      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                               s.NewHandle(*session, out.empty() ? 0 : out[a]));
       std::vector<Node*> made;
       for (const IslandShards& part : parts) {
         Node* node = nullptr;
@@ -191,15 +208,18 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(SessionId session_id, const 
       s.HoldView(copy);
       for (Node* node : made) s.Enqueue(*node);
       if (semantics == CopySemantics::kDonateInput) {
-        // What stays where it is now belongs to the copy as well; the source is deleted as soon as one of its shards is.
+        // What stays where it is now belongs to the copy as well; the source is deleted as soon as
+        // one of its shards is.
         std::vector<ShardRef> moved;
-        for (const Node* node : made) moved.insert(moved.end(), node->sources.begin(), node->sources.end());
+        for (const Node* node : made)
+          moved.insert(moved.end(), node->sources.begin(), node->sources.end());
         s.MarkDeleted(moved);
       }
       session->arrays.emplace(handle, std::move(copy));
       handles.push_back(handle);
     } else {
-      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out.empty() ? 0 : out[a]));
+      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                               s.NewHandle(*session, out.empty() ? 0 : out[a]));
       session->arrays.emplace(handle, std::move(copy));
       handles.push_back(handle);
     }
@@ -208,12 +228,14 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(SessionId session_id, const 
   return handles;
 }
 
-absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec, const std::vector<uint64_t>& in,
-                                           CopySemantics semantics, uint64_t out) {
+absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
+                                           const std::vector<uint64_t>& in, CopySemantics semantics,
+                                           uint64_t out) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   if (static_cast<int>(in.size()) != spec.sharding.num_shards())
-    return InvalidArgument("assemble: {} arrays for {} shards", in.size(), spec.sharding.num_shards());
+    return InvalidArgument("assemble: {} arrays for {} shards", in.size(),
+                           spec.sharding.num_shards());
   if (in.empty()) return InvalidArgument("assemble: an array needs at least one shard");
   Array array{std::move(spec), {}, absl::OkStatus()};
   for (size_t i = 0; i < in.size(); ++i) {
@@ -221,20 +243,22 @@ absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
     FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(piece->shards, in[i]));
     if (array.spec.dtype == DType::kInvalid) array.spec.dtype = piece->spec.dtype;
     if (piece->spec.dtype != array.spec.dtype)
-      return InvalidArgument("assemble: array {} is {}, expected {}", in[i], Name(piece->spec.dtype),
-                             Name(array.spec.dtype));
+      return InvalidArgument("assemble: array {} is {}, expected {}", in[i],
+                             Name(piece->spec.dtype), Name(array.spec.dtype));
     if (!piece->error.ok()) {
       if (array.error.ok()) array.error = piece->error;
       continue;
     }
     if (piece->shards.size() != 1)
-      return InvalidArgument("assemble: array {} has {} shards, expected one", in[i], piece->shards.size());
+      return InvalidArgument("assemble: array {} has {} shards, expected one", in[i],
+                             piece->shards.size());
     const Group& group = *s.FindGroup(piece->shards[0].group);
     const int32_t id = array.spec.sharding.devices()[i];
     if (id < 0 || static_cast<size_t>(id) >= session->devices.size() ||
         session->devices[id].device != group.places[piece->shards[0].shard].device)
-      return InvalidArgument("assemble: array {} (shard {}) does not lie on device {}, where the sharding puts it", in[i],
-                             i, id);
+      return InvalidArgument(
+          "assemble: array {} (shard {}) does not lie on device {}, where the sharding puts it",
+          in[i], i, id);
     const auto want = array.spec.sharding.ShardShape(array.spec.shape, static_cast<int>(i));
     if (want.ok() && *want != group.shape(piece->shards[0].shard))
       return InvalidArgument("assemble: shard {} is {}, expected {}", i,
@@ -262,14 +286,16 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   const Array whole = *array;  // the table may move while it grows
   std::vector<uint64_t> handles;
   for (int i = 0; i < count; ++i) {
-    Array piece{{whole.spec.dtype, whole.spec.shape, whole.spec.sharding.OfShard(i)}, {}, whole.error};
+    Array piece{
+        {whole.spec.dtype, whole.spec.shape, whole.spec.sharding.OfShard(i)}, {}, whole.error};
     if (whole.error.ok()) {
       piece.shards = {whole.shards[i]};
       piece.spec.shape = s.FindGroup(whole.shards[i].group)->shape(whole.shards[i].shard);
     } else if (const auto shape = whole.spec.sharding.ShardShape(whole.spec.shape, i); shape.ok()) {
       piece.spec.shape = *shape;
     }
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out.empty() ? 0 : out[i]));
+    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                             s.NewHandle(*session, out.empty() ? 0 : out[i]));
     s.HoldView(piece);
     session->arrays.emplace(handle, std::move(piece));
     handles.push_back(handle);
@@ -277,8 +303,8 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   return handles;
 }
 
-absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uint64_t in, CopySemantics semantics,
-                                                       uint64_t out) {
+absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uint64_t in,
+                                                       CopySemantics semantics, uint64_t out) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
@@ -286,7 +312,8 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
   if (!array->spec.sharding.fully_replicated())
     return InvalidArgument("array {} is not fully replicated: it has {} different shards", in,
                            array->spec.sharding.num_shards());
-  Array shard{{array->spec.dtype, array->spec.shape, array->spec.sharding.OfShard(0)}, {}, array->error};
+  Array shard{
+      {array->spec.dtype, array->spec.shape, array->spec.sharding.OfShard(0)}, {}, array->error};
   if (array->error.ok()) shard.shards = {array->shards[0]};
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
   s.HoldView(shard);
@@ -325,7 +352,8 @@ absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>
   }
   s.Settle();
   if (unknown.empty()) return absl::OkStatus();
-  return Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}", fmt::join(unknown, ", "));
+  return Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}",
+               fmt::join(unknown, ", "));
 }
 
 const ArraySpec* Cluster::Spec(SessionId session, uint64_t handle) const {

@@ -35,14 +35,17 @@ absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t 
       if (found != other.arrays.end()) return &found->second;
     }
   }
-  return Error(absl::StatusCode::kNotFound,
-               "there is no array {} in this session: it was never made, or its handle was given up", handle);
+  return Error(
+      absl::StatusCode::kNotFound,
+      "there is no array {} in this session: it was never made, or its handle was given up",
+      handle);
 }
 
 absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
   if (asked == 0) return session.next_handle++;
   if (asked >= kFirstServerHandle)
-    return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60", asked);
+    return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60",
+                           asked);
   if (session.arrays.contains(asked) || session.executables.contains(asked))
     return Error(absl::StatusCode::kAlreadyExists, "handle {} is in use", asked);
   return asked;
@@ -56,9 +59,11 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   }
   if (islands.empty())
     return Error(absl::StatusCode::kUnavailable,
-                 "no island is up: {} known. Start a worker (fairway-worker --controller ...) or wait for one to return",
+                 "no island is up: {} known. Start a worker (fairway-worker --controller ...) or "
+                 "wait for one to return",
                  s.islands.size());
-  std::sort(islands.begin(), islands.end(), [](const Island* a, const Island* b) { return a->name < b->name; });
+  std::sort(islands.begin(), islands.end(),
+            [](const Island* a, const Island* b) { return a->name < b->name; });
   Session session;
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
@@ -115,7 +120,8 @@ const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
   return it == state_->sessions.end() ? kNone : it->second.devices;
 }
 
-absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id, const std::vector<int32_t>& devices) const {
+absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
+                                           const std::vector<int32_t>& devices) const {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   std::map<std::string, std::vector<int32_t>> by_island;
   for (const int32_t id : devices) {
@@ -129,11 +135,14 @@ absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id, const std::vect
   std::string text;
   for (const auto& [island, ids] : by_island) {
     text += fmt::format("{}island {} (devices {} to {})", text.empty() ? "" : ", ", island,
-                        *std::min_element(ids.begin(), ids.end()), *std::max_element(ids.begin(), ids.end()));
+                        *std::min_element(ids.begin(), ids.end()),
+                        *std::max_element(ids.begin(), ids.end()));
   }
   return InvalidArgument(
-      "one computation cannot span the devices of {} islands: {}. Islands have no common collective network here. Give "
-      "each island a computation of its own over the devices of one slice_index, and move arrays between them with "
+      "one computation cannot span the devices of {} islands: {}. Islands have no common "
+      "collective network here. Give "
+      "each island a computation of its own over the devices of one slice_index, and move arrays "
+      "between them with "
       "jax.device_put",
       by_island.size(), text);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's core: sessions, the array table, the dataflow graph of futures, admission and the islands'
-// sequencers behind one set of client operations (docs/architecture.md, "Front doors and client operations").
+// The controller's core: sessions, the array table, the dataflow graph of futures, admission and
+// the islands' sequencers behind one set of client operations (docs/architecture.md, "Front doors
+// and client operations").
 //
-// A pure state machine: operations and events in, actions out; no thread, no socket, no clock, no random source.
-// Every operation returns at once; what must wait is a node of the graph. Loop-confined.
+// A pure state machine: operations and events in, actions out; no thread, no socket, no clock, no
+// random source. Every operation returns at once; what must wait is a node of the graph.
+// Loop-confined.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_H_
 
@@ -25,13 +27,15 @@ namespace fairway {
 
 using BytesRef = std::shared_ptr<const Blob>;
 
-// Handles are the session's own numbers. Clients make theirs below kFirstServerHandle; 0 is never a handle.
+// Handles are the session's own numbers. Clients make theirs below kFirstServerHandle; 0 is never a
+// handle.
 inline constexpr uint64_t kFirstServerHandle = uint64_t{1} << 60;
 
 // IFRT ArrayCopySemantics.
 enum class CopySemantics : uint8_t { kAlwaysCopy, kReuseInput, kDonateInput };
 
-// A device as a session sees it. Ids are dense from 0; `slice_index` numbers the islands the same way.
+// A device as a session sees it. Ids are dense from 0; `slice_index` numbers the islands the same
+// way.
 struct VirtualDevice {
   int32_t id = 0;
   int32_t slice_index = 0;
@@ -51,22 +55,24 @@ struct ValueType {
   DType dtype = DType::kInvalid;
   Shape global;
   Shape shard;
-  // Row-major tile of each device position and pieces per dimension, as in Sharding::Tiled; empty: replicated.
+  // Row-major tile of each device position and pieces per dimension, as in Sharding::Tiled; empty:
+  // replicated.
   std::vector<int64_t> tiles;
   std::vector<int64_t> tile_of;
   std::string memory_kind;
   bool donated = false;  // arguments: the code takes the buffer over
 };
 
-// Compiled code as the core knows it; defined once, shared by sessions, installed at executors when first needed.
+// Compiled code as the core knows it; defined once, shared by sessions, installed at executors when
+// first needed.
 struct ExecutableSpec {
   ExecutableId id;
   std::string name;
-  IslandId island;                           // where it runs
-  std::vector<DeviceId> devices;             // in the order of the device assignment; portable code: one
+  IslandId island;                // where it runs
+  std::vector<DeviceId> devices;  // in the order of the device assignment; portable code: one
   std::vector<ValueType> parameters;
   std::vector<ValueType> outputs;
-  int64_t temp_bytes = 0;                    // peak temporary memory per device, besides arguments and results
+  int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results
   std::shared_ptr<const std::string> code;
   std::string checksum;
 };
@@ -92,8 +98,10 @@ class ClusterActions {
   // Serve blobs[i] as shard i of `transfer` on the controller's data port, until WithdrawUpload.
   virtual void OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) = 0;
   virtual void WithdrawUpload(TransferId transfer) = 0;
-  // Pull shard `index` of `transfer` (`bytes` long) from the executor's data port, then Cluster::FetchArrived.
-  virtual void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) = 0;
+  // Pull shard `index` of `transfer` (`bytes` long) from the executor's data port, then
+  // Cluster::FetchArrived.
+  virtual void PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
+                          int64_t bytes) = 0;
 
   // The answers to Watch, WatchNode and Fetch. A session that was closed gets none.
   virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
@@ -116,9 +124,9 @@ struct IslandStatus {
   bool up = false;
   uint64_t epoch = 0;
   uint64_t gangs_launched = 0;
-  size_t queued = 0;      // nodes that wait for memory
+  size_t queued = 0;  // nodes that wait for memory
   size_t prepared = 0;
-  size_t in_flight = 0;   // launched and not finished
+  size_t in_flight = 0;  // launched and not finished
 };
 
 struct ExecutorStatus {
@@ -133,16 +141,17 @@ struct ClusterCounts {
   size_t sessions = 0;
   size_t arrays = 0;
   size_t groups = 0;
-  size_t nodes = 0;        // unfinished
+  size_t nodes = 0;  // unfinished
   size_t executables = 0;
-  uint64_t inline_hits = 0;     // fetches answered from results that came with their completion
+  uint64_t inline_hits = 0;       // fetches answered from results that came with their completion
   uint64_t executor_fetches = 0;  // fetches that went to an executor
 };
 
 struct ClusterOptions {
   int64_t admission_grace_ms = 2000;
-  int64_t inline_upload_bytes = 64 << 10;   // an uploaded shard up to this size travels with the command
-  int max_gangs_in_flight = 2;         // per island
+  int64_t inline_upload_bytes =
+      64 << 10;                 // an uploaded shard up to this size travels with the command
+  int max_gangs_in_flight = 2;  // per island
   int max_singles_per_device = 16;
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its completion,
   int64_t inline_gang_bytes = 256 << 10;    // as long as those of one gang are not more than this,
@@ -156,21 +165,24 @@ class Cluster {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  // ---- Executors ----------------------------------------------------------------------------------------------
+  // ---- Executors
+  // ----------------------------------------------------------------------------------------------
 
-  // An executor registered. Its name keeps its id and devices over restarts. The shell reports an earlier incarnation
-  // as lost first. Sends nothing, because the shell does not know the id yet: what waits goes with the next event or Tick.
-  // ALREADY_EXISTS: a live executor has that name already. INVALID_ARGUMENT: the number of devices or
-  // the island differs from before, or the runtimes of one island differ.
+  // An executor registered. Its name keeps its id and devices over restarts. The shell reports an
+  // earlier incarnation as lost first. Sends nothing, because the shell does not know the id yet:
+  // what waits goes with the next event or Tick. ALREADY_EXISTS: a live executor has that name
+  // already. INVALID_ARGUMENT: the number of devices or the island differs from before, or the
+  // runtimes of one island differ.
   absl::StatusOr<ExecutorId> ExecutorUp(const ExecutorSpec& spec);
-  // Its process died, hung or was fenced. Ends the island's epoch: what had a shard or a launched gang there gets
-  // DATA_LOSS with `cause`; what waits and has lost nothing waits for its return.
+  // Its process died, hung or was fenced. Ends the island's epoch: what had a shard or a launched
+  // gang there gets DATA_LOSS with `cause`; what waits and has lost nothing waits for its return.
   void ExecutorLost(ExecutorId executor, const absl::Status& cause);
   // The island will not come back soon: what waits for it fails with `cause`.
   void IslandGivenUp(IslandId island, const absl::Status& cause);
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
 
-  // ---- Sessions -----------------------------------------------------------------------------------------------
+  // ---- Sessions
+  // -----------------------------------------------------------------------------------------------
 
   // UNAVAILABLE: no island with a compiler-capable runtime has registered.
   absl::StatusOr<SessionId> OpenSession(const std::string& tenant);
@@ -179,37 +191,46 @@ class Cluster {
   // Fixed for the session's life.
   const std::vector<VirtualDevice>& Devices(SessionId session) const;
 
-  // ---- Arrays. NOT_FOUND names an unknown handle; ALREADY_EXISTS a result handle in use or outside the client's
-  // range. `out` handles of 0 are made by the core (below: "0 = make one"); the handle used is returned. ----------
+  // ---- Arrays. NOT_FOUND names an unknown handle; ALREADY_EXISTS a result handle in use or
+  // outside the client's range. `out` handles of 0 are made by the core (below: "0 = make one");
+  // the handle used is returned. ----------
 
-  // An array from host bytes: shard i is blob blob_of_shard[i], dense and major to minor, each given by ProvideUpload,
-  // before or after. The bytes are released when they are on the device. Never fails for want of memory: the
-  // error goes into the array. Returns the node for ProvideUpload.
+  // An array from host bytes: shard i is blob blob_of_shard[i], dense and major to minor, each
+  // given by ProvideUpload, before or after. The bytes are released when they are on the device.
+  // Never fails for want of memory: the error goes into the array. Returns the node for
+  // ProvideUpload.
   struct PutResult {
     uint64_t handle = 0;
     NodeId upload;
   };
   absl::StatusOr<PutResult> Put(SessionId session, uint64_t out, const ArraySpec& spec,
                                 std::vector<int32_t> blob_of_shard);
-  // Blob `blob` of `upload`, or the error that its array is to hold. Unknown uploads (freed meanwhile) are ignored.
+  // Blob `blob` of `upload`, or the error that its array is to hold. Unknown uploads (freed
+  // meanwhile) are ignored.
   void ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes);
 
-  absl::StatusOr<uint64_t> MakeError(SessionId session, uint64_t out, const ArraySpec& spec, absl::Status error);
+  absl::StatusOr<uint64_t> MakeError(SessionId session, uint64_t out, const ArraySpec& spec,
+                                     absl::Status error);
 
-  // Arrays with the same shards on other devices or in other memories: aliases where nothing moves, otherwise
-  // transfers. All `in` must have the same device list. `devices`: virtual ids, nothing: keep.
+  // Arrays with the same shards on other devices or in other memories: aliases where nothing moves,
+  // otherwise transfers. All `in` must have the same device list. `devices`: virtual ids, nothing:
+  // keep.
   absl::StatusOr<std::vector<uint64_t>> Copy(SessionId session, const std::vector<uint64_t>& in,
                                              const std::optional<std::vector<int32_t>>& devices,
-                                             const std::optional<std::string>& memory_kind, CopySemantics semantics,
+                                             const std::optional<std::string>& memory_kind,
+                                             CopySemantics semantics,
                                              const std::vector<uint64_t>& out);
-  // One array from single-device arrays, shard i = in[i]. spec.dtype may be kInvalid: that of the inputs.
-  absl::StatusOr<uint64_t> Assemble(SessionId session, ArraySpec spec, const std::vector<uint64_t>& in,
-                                    CopySemantics semantics, uint64_t out);
-  absl::StatusOr<std::vector<uint64_t>> Disassemble(SessionId session, uint64_t in, CopySemantics semantics,
+  // One array from single-device arrays, shard i = in[i]. spec.dtype may be kInvalid: that of the
+  // inputs.
+  absl::StatusOr<uint64_t> Assemble(SessionId session, ArraySpec spec,
+                                    const std::vector<uint64_t>& in, CopySemantics semantics,
+                                    uint64_t out);
+  absl::StatusOr<std::vector<uint64_t>> Disassemble(SessionId session, uint64_t in,
+                                                    CopySemantics semantics,
                                                     const std::vector<uint64_t>& out);
   // INVALID_ARGUMENT: not fully replicated.
-  absl::StatusOr<uint64_t> FullyReplicatedShard(SessionId session, uint64_t in, CopySemantics semantics,
-                                                uint64_t out);
+  absl::StatusOr<uint64_t> FullyReplicatedShard(SessionId session, uint64_t in,
+                                                CopySemantics semantics, uint64_t out);
 
   // Deletes the shard buffers: all arrays that share them are deleted. The handles stay.
   absl::Status Delete(SessionId session, const std::vector<uint64_t>& handles);
@@ -219,46 +240,55 @@ class Cluster {
   // nullptr: unknown handle. Valid until the next operation.
   const ArraySpec* Spec(SessionId session, uint64_t handle) const;
 
-  // OnWatched once all are ready, or with the error of the first failed one in the order given; NOT_FOUND and
-  // deleted arrays count as failed.
+  // OnWatched once all are ready, or with the error of the first failed one in the order given;
+  // NOT_FOUND and deleted arrays count as failed.
   void Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles);
   // OnWatched when that execution has ended.
   void WatchNode(SessionId session, uint64_t token, NodeId node);
   // OnFetched with the dense bytes of an array with one shard, or of a fully replicated one.
   void Fetch(SessionId session, uint64_t token, uint64_t handle);
 
-  // ---- Executables --------------------------------------------------------------------------------------------
+  // ---- Executables
+  // --------------------------------------------------------------------------------------------
 
-  // The island of these virtual devices. INVALID_ARGUMENT: unknown ids, none, or several islands: the text names them
-  // and says what to do.
+  // The island of these virtual devices. INVALID_ARGUMENT: unknown ids, none, or several islands:
+  // the text names them and says what to do.
   absl::StatusOr<IslandId> IslandOf(SessionId session, const std::vector<int32_t>& devices) const;
   // Makes code known, by id; a second definition of the same id is ignored.
   void DefineExecutable(ExecutableSpec spec);
   bool HasExecutable(ExecutableId id) const;
-  // A session's handle for defined code over these virtual devices. Several handles may share one executable.
+  // A session's handle for defined code over these virtual devices. Several handles may share one
+  // executable.
   absl::StatusOr<uint64_t> BindExecutable(SessionId session, uint64_t out, ExecutableId id,
                                           const std::vector<int32_t>& devices);
   absl::Status ReleaseExecutable(SessionId session, uint64_t handle);
 
   // Runs it once. Fire and forget: with `out` handles given, every error is also put into them.
-  // INVALID_ARGUMENT: number, dtype, shape, devices or shards of the arguments are not those of the executable (the text
-  // says which argument, what came and what was expected); FAILED_PRECONDITION: an argument was deleted or donated.
-  absl::StatusOr<ExecuteResult> Execute(SessionId session, uint64_t executable, const std::vector<uint64_t>& args,
-                                        const ExecuteOptions& options, const std::vector<uint64_t>& out);
+  // INVALID_ARGUMENT: number, dtype, shape, devices or shards of the arguments are not those of the
+  // executable (the text says which argument, what came and what was expected);
+  // FAILED_PRECONDITION: an argument was deleted or donated.
+  absl::StatusOr<ExecuteResult> Execute(SessionId session, uint64_t executable,
+                                        const std::vector<uint64_t>& args,
+                                        const ExecuteOptions& options,
+                                        const std::vector<uint64_t>& out);
 
-  // ---- Events of the shell ------------------------------------------------------------------------------------
+  // ---- Events of the shell
+  // ------------------------------------------------------------------------------------
 
   void FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes);
-  // Time passes; call it a few times a second. A node that could not start even if all other work had ended fails
-  // once nothing has been freed for options.admission_grace_ms (rule B2): frees may be on their way.
+  // Time passes; call it a few times a second. A node that could not start even if all other work
+  // had ended fails once nothing has been freed for options.admission_grace_ms (rule B2): frees may
+  // be on their way.
   void Tick(int64_t now_ms);
 
-  // ---- Looking ------------------------------------------------------------------------------------------------
+  // ---- Looking
+  // ------------------------------------------------------------------------------------------------
 
   // Queued and running work of a session, for the caps of rule B3.
   struct Backlog {
     size_t nodes = 0;
-    bool waits_for_memory = false;  // the oldest queued node waits for memory rather than for device time
+    bool waits_for_memory =
+        false;  // the oldest queued node waits for memory rather than for device time
   };
   Backlog SessionBacklog(SessionId session) const;
   ClusterCounts counts() const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the controller's core when executors go away, bytes come late and memory is
 // short.
+#include <algorithm>
+
 #include "controller/cluster/cluster_fixture_for_test.h"
 
 namespace fairway {
@@ -230,6 +232,28 @@ TEST_F(ClusterTest, AReceiveThatFailsByItselfSaysSoOnceItsInputsAreFine) {
   EXPECT_THAT(
       actions.Take(),
       ::testing::Contains(HasSubstr("copy of f32[4] to island ib (worker wb): no host memory")));
+}
+
+TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const auto copy = [&](uint64_t in, std::vector<int32_t> devices, uint64_t out) {
+    ASSERT_TRUE(
+        cluster.Copy(session, {in}, devices, std::nullopt, CopySemantics::kReuseInput, {out}).ok());
+  };
+  copy(1, {1, 0}, 2);  // node 2: both shards to wa, one of them from wc
+  copy(2, {3, 2}, 3);  // nodes 3 and 4 pass them on
+  actions.Take();
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  const Lines lines = actions.Take();
+  const auto at = [&](const char* line) {
+    return std::find(lines.begin(), lines.end(), line) - lines.begin();
+  };
+  ASSERT_LT(at("e1 <- cancel n2"), static_cast<int64_t>(lines.size()));
+  EXPECT_LT(at("e3 <- cancel n3"), at("e1 <- cancel n2"));
+  EXPECT_LT(at("e1 <- end send t3"), at("e1 <- cancel n2"));
 }
 
 }  // namespace

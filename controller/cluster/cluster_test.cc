@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the controller's core: what it asks of executors and answers to clients, line by line.
+// Golden dialogues of the controller's core: what it asks of executors and answers to clients, line
+// by line.
 #include "controller/cluster/cluster_fixture_for_test.h"
 
 namespace fairway {
@@ -25,7 +26,8 @@ TEST_F(ClusterTest, AComputationIsInstalledPreparedLaunchedAndItsSmallResultCome
   const auto run = cluster.Execute(session, f, {1}, {}, {2});
   ASSERT_TRUE(run.ok());
   cluster.Watch(session, 5, {2});
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", "e1 <- prepare n2 x1 in [1:0] out [2] on [0]"));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- install x1", "e1 <- prepare n2 x1 in [1:0] out [2] on [0]"));
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [] inline [2:0]"));
   End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("abcd")}});
@@ -57,11 +59,12 @@ TEST_F(ClusterTest, LargeUploadsAreServedSmallOnesTravelWithTheCommand) {
   const auto put = cluster.Put(session, 1, large, {0, 0});
   EXPECT_THAT(actions.Take(), IsEmpty());
   cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * 65536)));
-  EXPECT_THAT(actions.Take(),
-              ElementsAre("offer t1 1 blobs", "e1 <- receive n1 g1 from [controller#0, local 1:0]"));
+  EXPECT_THAT(actions.Take(), ElementsAre("offer t1 1 blobs",
+                                          "e1 <- receive n1 g1 from [controller#0, local 1:0]"));
   End(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("withdraw t1"));
-  const auto small = cluster.Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(3)}, {0});
+  const auto small =
+      cluster.Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(3)}, {0});
   cluster.ProvideUpload(small->upload, 0, Bytes("0123456789abcdef"));
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- receive n2 g2 from [inline 16B]"));
   End(b, 2);
@@ -69,7 +72,8 @@ TEST_F(ClusterTest, LargeUploadsAreServedSmallOnesTravelWithTheCommand) {
 
 TEST_F(ClusterTest, AWrongHostBufferPutsItsErrorIntoTheArray) {
   Start();
-  const auto put = cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   cluster.ProvideUpload(put->upload, 0, Bytes("short"));
   cluster.Watch(session, 1, {1});
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("has 5 bytes, expected 16")));
@@ -81,8 +85,12 @@ TEST_F(ClusterTest, ACopyBetweenIslandsIsPulledByTheReceiverAndPreparedBeforeIts
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   actions.Take();
-  ASSERT_TRUE(cluster.Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt, CopySemantics::kReuseInput, {3}).ok());
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t3 [#0=2:0]", "e2 <- receive n3 g3 from [wa:1#0]"));
+  ASSERT_TRUE(cluster
+                  .Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {3})
+                  .ok());
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- send t3 [#0=2:0]", "e2 <- receive n3 g3 from [wa:1#0]"));
   EXPECT_TRUE(cluster.Destruct(session, {2}).ok());
   Installed(a, 1);
   End(a, 2);
@@ -94,9 +102,15 @@ TEST_F(ClusterTest, ACopyBetweenIslandsIsPulledByTheReceiverAndPreparedBeforeIts
 TEST_F(ClusterTest, ACopyToTheSameDeviceMovesNothingUnlessACopyIsAskedFor) {
   Start();
   PutReady(1, 0);
-  ASSERT_TRUE(cluster.Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt, CopySemantics::kReuseInput, {2}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt,
+                        CopySemantics::kReuseInput, {2})
+                  .ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
-  ASSERT_TRUE(cluster.Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt, CopySemantics::kAlwaysCopy, {3}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{0}, std::nullopt,
+                        CopySemantics::kAlwaysCopy, {3})
+                  .ok());
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n2 g2 from [local 1:0]"));
   End(a, 2);
   EXPECT_TRUE(cluster.Delete(session, {1}).ok());
@@ -110,14 +124,19 @@ TEST_F(ClusterTest, DependantsOfAFailedComputationNeverRunAndTellTheFirstCause) 
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
-  ASSERT_TRUE(cluster.Copy(session, {3}, std::vector<int32_t>{2}, std::nullopt, CopySemantics::kReuseInput, {4}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {3}, std::vector<int32_t>{2}, std::nullopt,
+                        CopySemantics::kReuseInput, {4})
+                  .ok());
   Installed(a, 1);
   actions.Take();
   cluster.Watch(session, 9, {4});
   End(a, 2, absl::InvalidArgumentError("boom"));
-  EXPECT_THAT(actions.Take(),
-              ElementsAre("e1 <- cancel n3", "e2 <- cancel n4", "e1 <- free [2]", "e1 <- end send t4",
-                          "s1 watched 9: INVALID_ARGUMENT: f1 on island ia (worker wa): boom", "e2 <- free [4]"));
+  EXPECT_THAT(
+      actions.Take(),
+      ElementsAre("e1 <- cancel n3", "e2 <- cancel n4", "e1 <- free [2]", "e1 <- end send t4",
+                  "s1 watched 9: INVALID_ARGUMENT: f1 on island ia (worker wa): boom",
+                  "e2 <- free [4]"));
   EXPECT_EQ(cluster.counts().nodes, 0u);
 }
 
@@ -176,9 +195,11 @@ TEST_F(ClusterTest, ARunThatCanNeverFitFailsAndSaysWhoHoldsWhat) {
   const uint64_t f = Define(1, {0}, {F32({64})}, {F32({300})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   cluster.Watch(session, 1, {2});
-  EXPECT_THAT(actions.Take(),
-              ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
-                                HasSubstr("session 1 (this one) holds 256 bytes in 1 shard buffers"))));
+  EXPECT_THAT(
+      actions.Take(),
+      ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
+                        HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
+                        HasSubstr("session 1 (this one) holds 256 bytes in 1 shard buffers"))));
 }
 
 TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {
@@ -200,7 +221,8 @@ TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
   const uint64_t f = Define(1, {0}, {F32({200}, true)}, {F32({200})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
-  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("install"), HasSubstr("prepare"), HasSubstr("launch")));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre(HasSubstr("install"), HasSubstr("prepare"), HasSubstr("launch")));
   End(a, 2);
   EXPECT_EQ(cluster.Usage()[0].used, 832);
 }
@@ -221,9 +243,9 @@ TEST_F(ClusterTest, LosingAnExecutorFailsWhatWasThereAndSparesTheRest) {
   cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
   actions.Take();
   cluster.ExecutorLost(a, absl::UnavailableError("killed by signal 9"));
-  EXPECT_THAT(actions.Take(),
-              ElementsAre("withdraw t4",
-                          "s1 watched 1: DATA_LOSS: island ia: the executor of worker wa was lost: killed by signal 9"));
+  EXPECT_THAT(actions.Take(), ElementsAre("withdraw t4",
+                                          "s1 watched 1: DATA_LOSS: island ia: the executor of "
+                                          "worker wa was lost: killed by signal 9"));
   EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
   EXPECT_EQ(cluster.Usage()[0].used, 0);
   ExecutorSpec again = Worker("wa", "ia", 2);
@@ -278,21 +300,25 @@ TEST_F(ClusterTest, WrongArgumentsAreRefusedWithWhatCameAndWhatWasExpected) {
 TEST_F(ClusterTest, OneComputationCannotSpanIslands) {
   Start();
   EXPECT_THAT(Describe(cluster.IslandOf(session, {0, 1, 2, 3}).status()),
-              AllOf(HasSubstr("island ia (devices 0 to 1), island ib (devices 2 to 3)"), HasSubstr("jax.device_put")));
+              AllOf(HasSubstr("island ia (devices 0 to 1), island ib (devices 2 to 3)"),
+                    HasSubstr("jax.device_put")));
 }
 
 TEST_F(ClusterTest, PiecesOfAnArrayShareItsBytes) {
   Start();
-  const auto put = cluster.Put(session, 1,
-                               {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()}, {0, 1});
+  const auto put = cluster.Put(
+      session, 1, {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()}, {0, 1});
   cluster.ProvideUpload(put->upload, 0, Bytes("01234567"));
   cluster.ProvideUpload(put->upload, 1, Bytes("89abcdef"));
   End(a, 1);
   actions.Take();
   ASSERT_TRUE(cluster.Disassemble(session, 1, CopySemantics::kReuseInput, {2, 3}).ok());
   EXPECT_EQ(cluster.Spec(session, 3)->shape, Shape{{2}});
-  ASSERT_TRUE(cluster.Assemble(session, {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()}, {2, 3},
-                               CopySemantics::kReuseInput, 4).ok());
+  ASSERT_TRUE(cluster
+                  .Assemble(session,
+                            {DType::kF32, Shape{{4}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()},
+                            {2, 3}, CopySemantics::kReuseInput, 4)
+                  .ok());
   EXPECT_TRUE(cluster.Destruct(session, {1, 2, 3}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
   cluster.Fetch(session, 1, 4);
@@ -309,7 +335,8 @@ TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {
   EXPECT_TRUE(cluster.Destruct(session, {1}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());  // a transfer reads it
   cluster.FetchArrived(TransferId(2), Bytes("abc"));
-  EXPECT_THAT(actions.Take(), ElementsAre("s1 fetched 1: abc", "e1 <- end send t2", "e1 <- free [1]"));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("s1 fetched 1: abc", "e1 <- end send t2", "e1 <- free [1]"));
 }
 
 TEST_F(ClusterTest, HandlesOfOneSessionMeanNothingInAnother) {
@@ -324,7 +351,8 @@ TEST_F(ClusterTest, HandlesOfOneSessionMeanNothingInAnother) {
 
 TEST_F(ClusterTest, ASecondWorkerWithTheSameNameIsRefused) {
   Start();
-  EXPECT_EQ(cluster.ExecutorUp(Worker("wa", "ic", 2)).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(cluster.ExecutorUp(Worker("wa", "ic", 2)).status().code(),
+            absl::StatusCode::kAlreadyExists);
 }
 
 }  // namespace

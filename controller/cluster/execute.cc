@@ -30,26 +30,30 @@ absl::StatusOr<ArraySpec> OutputSpec(const ValueType& type, const std::vector<in
     return ArraySpec{type.dtype, type.global, Sharding::SingleDevice(devices[0], type.memory_kind)};
   if (type.tile_of.empty())
     return ArraySpec{type.dtype, type.global, Sharding::Replicated(devices, type.memory_kind)};
-  FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding,
-                           Sharding::Tiled(devices, type.tiles, TilesOf(type, devices.size()), type.memory_kind));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      Sharding sharding,
+      Sharding::Tiled(devices, type.tiles, TilesOf(type, devices.size()), type.memory_kind));
   return ArraySpec{type.dtype, type.global, std::move(sharding)};
 }
 
 // Checks argument `a`; what it says must let the user find the mistake.
 absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& array,
-                                  const std::vector<const Group*>& groups) {
+                           const std::vector<const Group*>& groups) {
   const ValueType& want = spec.parameters[a];
   if (array.spec.dtype != want.dtype)
     return InvalidArgument("{}: argument {} is {}, expected {}", spec.name, a,
-                           ToString(array.spec.dtype, array.spec.shape), ToString(want.dtype, want.global));
+                           ToString(array.spec.dtype, array.spec.shape),
+                           ToString(want.dtype, want.global));
   if (array.shards.size() != spec.devices.size())
-    return InvalidArgument("{}: argument {} has {} shards, expected {} (one per device of the computation)", spec.name,
-                           a, array.shards.size(), spec.devices.size());
+    return InvalidArgument(
+        "{}: argument {} has {} shards, expected {} (one per device of the computation)", spec.name,
+        a, array.shards.size(), spec.devices.size());
   for (size_t i = 0; i < array.shards.size(); ++i) {
     const Place& place = groups[i]->places[array.shards[i].shard];
     if (place.device != spec.devices[i])
       return InvalidArgument(
-          "{}: shard {} of argument {} lies on another device than the computation expects there; arrays given to one "
+          "{}: shard {} of argument {} lies on another device than the computation expects there; "
+          "arrays given to one "
           "computation must all lie on its devices (use jax.device_put)",
           spec.name, i, a);
     const Shape& shape = groups[i]->shape(array.shards[i].shard);
@@ -69,20 +73,23 @@ void Cluster::DefineExecutable(ExecutableSpec spec) {
 
 bool Cluster::HasExecutable(ExecutableId id) const { return state_->executables.contains(id); }
 
-absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out, ExecutableId id,
+absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
+                                                 ExecutableId id,
                                                  const std::vector<int32_t>& devices) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto it = s.executables.find(id);
-  if (it == s.executables.end()) return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
+  if (it == s.executables.end())
+    return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
   const ExecutableSpec& spec = it->second;
   FAIRWAY_RETURN_IF_ERROR(IslandOf(session_id, devices).status());
   if (devices.size() != spec.devices.size())
-    return InvalidArgument("{} was compiled for {} devices, but {} were given", spec.name, spec.devices.size(),
-                           devices.size());
+    return InvalidArgument("{} was compiled for {} devices, but {} were given", spec.name,
+                           spec.devices.size(), devices.size());
   for (size_t i = 0; i < devices.size(); ++i) {
     if (session->devices[devices[i]].device != spec.devices[i])
-      return InvalidArgument("{} was not compiled for device {} at position {}", spec.name, devices[i], i);
+      return InvalidArgument("{} was not compiled for device {} at position {}", spec.name,
+                             devices[i], i);
   }
   Binding binding{id, devices, {}};
   for (const ValueType& type : spec.outputs) {
@@ -102,39 +109,44 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
 }
 
 absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t executable,
-                                               const std::vector<uint64_t>& args, const ExecuteOptions& options,
+                                               const std::vector<uint64_t>& args,
+                                               const ExecuteOptions& options,
                                                const std::vector<uint64_t>& out) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
-    return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", executable);
+    return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
+                 executable);
   const Binding& binding = bound->second;
   const ExecutableSpec& spec = s.executables.at(binding.executable);
   if (!out.empty() && out.size() != spec.outputs.size())
-    return InvalidArgument("{} has {} results, but {} handles were given for them", spec.name, spec.outputs.size(),
-                           out.size());
+    return InvalidArgument("{} has {} results, but {} handles were given for them", spec.name,
+                           spec.outputs.size(), out.size());
   ExecuteResult result;
   result.specs = binding.outputs;
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out.empty() ? 0 : out[o]));
+    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                             s.NewHandle(*session, out.empty() ? 0 : out[o]));
     result.handles.push_back(handle);
   }
   const auto refuse = [&](absl::Status error) {
     if (!out.empty()) {
-      for (size_t o = 0; o < out.size(); ++o) session->arrays.emplace(out[o], Array{binding.outputs[o], {}, error});
+      for (size_t o = 0; o < out.size(); ++o)
+        session->arrays.emplace(out[o], Array{binding.outputs[o], {}, error});
     }
     return error;
   };
 
   if (args.size() != spec.parameters.size())
-    return refuse(InvalidArgument("{} takes {} arguments, but {} were given", spec.name, spec.parameters.size(),
-                                  args.size()));
+    return refuse(InvalidArgument("{} takes {} arguments, but {} were given", spec.name,
+                                  spec.parameters.size(), args.size()));
   std::vector<const Array*> arrays;
   absl::Status poison;
   for (size_t a = 0; a < args.size(); ++a) {
     const absl::StatusOr<Array*> array = s.FindArray(session_id, args[a]);
-    if (!array.ok()) return refuse(Annotate(array.status(), fmt::format("{}: argument {}", spec.name, a)));
+    if (!array.ok())
+      return refuse(Annotate(array.status(), fmt::format("{}: argument {}", spec.name, a)));
     if (!(*array)->error.ok()) {
       if (poison.ok()) poison = (*array)->error;
     } else if (const absl::Status usable = s.CheckUsable((*array)->shards, args[a]); !usable.ok()) {
@@ -142,7 +154,8 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     } else {
       std::vector<const Group*> groups;
       for (const ShardRef& ref : (*array)->shards) groups.push_back(s.FindGroup(ref.group));
-      if (const absl::Status fits = CheckArgument(spec, a, **array, groups); !fits.ok()) return refuse(fits);
+      if (const absl::Status fits = CheckArgument(spec, a, **array, groups); !fits.ok())
+        return refuse(fits);
     }
     arrays.push_back(*array);
   }
@@ -150,20 +163,22 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   Node& node = s.MakeNode(session_id, NodeKind::kLaunch, spec.island, spec.name);
   result.node = node.id;
   node.executable = &spec;
-  for (size_t i = 0; i < spec.devices.size(); ++i) s.AddReservation(node, spec.devices[i], 0, spec.temp_bytes);
+  for (size_t i = 0; i < spec.devices.size(); ++i)
+    s.AddReservation(node, spec.devices[i], 0, spec.temp_bytes);
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];
     Group& group = s.MakeGroup(session_id, spec.island, type.dtype, type.memory_kind);
     group.producer = node.id;
     group.shapes = {type.shard};
-    group.replica_of = spec.devices.size() == 1 ? std::vector<int32_t>() :
-                       type.tile_of.empty()     ? std::vector<int32_t>(spec.devices.size(), 0)
+    group.replica_of = spec.devices.size() == 1 ? std::vector<int32_t>()
+                       : type.tile_of.empty()   ? std::vector<int32_t>(spec.devices.size(), 0)
                                                 : ReplicaOf(type);
     const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
     Array array{binding.outputs[o], {}, absl::OkStatus()};
     for (size_t i = 0; i < spec.devices.size(); ++i) {
       const Executor& executor = *s.ExecutorOf(spec.devices[i]);
-      const auto ordinal = static_cast<int32_t>(spec.devices[i].value - executor.first_device.value);
+      const auto ordinal =
+          static_cast<int32_t>(spec.devices[i].value - executor.first_device.value);
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
       group.places.push_back({executor.id, ordinal, spec.devices[i], bytes});
       s.AddReservation(node, spec.devices[i], bytes, 0);
@@ -186,8 +201,8 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     node.inputs.push_back(shards);
     for (const ShardRef& ref : shards) reads.insert(ref.group);
     const auto index = static_cast<int32_t>(a);
-    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(), index) !=
-                      options.non_donatable.end();
+    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
+                                index) != options.non_donatable.end();
     if (!spec.parameters[a].donated || kept) continue;
     node.donatable.push_back(index);
     donated.insert(donated.end(), shards.begin(), shards.end());
@@ -196,7 +211,8 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   NodeId id = node.id;
   s.Enqueue(node);
   if (!donated.empty()) s.MarkDeleted(donated);
-  // A donated input that nothing else reads becomes an output's memory: it need not be reserved twice.
+  // A donated input that nothing else reads becomes an output's memory: it need not be reserved
+  // twice.
   if (Node* open = s.FindNode(id); open != nullptr) s.CreditDonations(*open);
   s.Settle();
   return result;

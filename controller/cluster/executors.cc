@@ -8,7 +8,9 @@
 
 namespace fairway {
 
-Executor* Cluster::State::ExecutorOf(DeviceId device) { return &executors.at(device_owner[device.value]); }
+Executor* Cluster::State::ExecutorOf(DeviceId device) {
+  return &executors.at(device_owner[device.value]);
+}
 const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
   return &executors.at(device_owner[device.value]);
 }
@@ -33,7 +35,8 @@ void Cluster::State::SendTo(Executor& executor, Command command) {
 std::string Cluster::State::Where(const Node& node) const {
   const Island& island = islands.at(node.island);
   std::string workers;
-  for (const ExecutorId id : island.executors) workers += (workers.empty() ? "" : ", ") + executors.at(id).spec.worker;
+  for (const ExecutorId id : island.executors)
+    workers += (workers.empty() ? "" : ", ") + executors.at(id).spec.worker;
   return fmt::format("island {} (worker {})", island.name, workers);
 }
 
@@ -49,8 +52,9 @@ std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
   }
   std::string text;
   for (const auto& [session, sum] : held) {
-    text += fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ", session,
-                        session == asking ? " (this one)" : "", sum.first, sum.second);
+    text +=
+        fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ",
+                    session, session == asking ? " (this one)" : "", sum.first, sum.second);
   }
   return text.empty() ? "no session holds any" : text;
 }
@@ -58,48 +62,56 @@ std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
 absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage) const {
   const Node& node = *nodes.at(shortage.node);
   const Executor& executor = *ExecutorOf(shortage.device);
-  return Error(absl::StatusCode::kResourceExhausted,
-               "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. {}. Delete arrays, donate inputs, "
-               "use smaller shards, or start workers with more --device-memory",
-               node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
-               shortage.limit, shortage.used, WhoHolds(shortage.device, node.session),
-               shortage.hopeless ? "It can never fit" : "No work that is under way would free enough");
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. {}. Delete arrays, "
+      "donate inputs, "
+      "use smaller shards, or start workers with more --device-memory",
+      node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
+      shortage.limit, shortage.used, WhoHolds(shortage.device, node.session),
+      shortage.hopeless ? "It can never fit" : "No work that is under way would free enough");
 }
 
 absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
   State& s = *state_;
   if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
-    return InvalidArgument("a worker needs a name, an island and at least one device; got \"{}\", \"{}\", {}", spec.worker,
-                           spec.island, spec.num_devices);
+    return InvalidArgument(
+        "a worker needs a name, an island and at least one device; got \"{}\", \"{}\", {}",
+        spec.worker, spec.island, spec.num_devices);
   Executor* known = nullptr;
   for (auto& [id, executor] : s.executors) {
     if (executor.spec.worker == spec.worker) known = &executor;
   }
   if (known != nullptr && known->up)
     return Error(absl::StatusCode::kAlreadyExists,
-                 "a worker named \"{}\" is connected already (island {}); give each worker a --name of its own",
+                 "a worker named \"{}\" is connected already (island {}); give each worker a "
+                 "--name of its own",
                  spec.worker, known->spec.island);
   Island* island = nullptr;
   for (auto& [id, i] : s.islands) {
     if (i.name == spec.island) island = &i;
   }
-  if (known != nullptr && (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island))
+  if (known != nullptr &&
+      (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island))
     return InvalidArgument(
-        "worker \"{}\" was known with {} devices on island {} and now has {} on {}; give it another --name or restart the "
+        "worker \"{}\" was known with {} devices on island {} and now has {} on {}; give it "
+        "another --name or restart the "
         "controller",
         spec.worker, known->spec.num_devices, known->spec.island, spec.num_devices, spec.island);
   if (island != nullptr && !island->executors.empty()) {
     const ExecutorSpec& other = s.executors.at(island->executors[0]).spec;
     if (other.runtime != spec.runtime || other.platform_name != spec.platform_name)
-      return InvalidArgument("island {} runs {} on {}, but worker \"{}\" offers {} on {}", spec.island, other.runtime,
-                             other.platform_name, spec.worker, spec.runtime, spec.platform_name);
+      return InvalidArgument("island {} runs {} on {}, but worker \"{}\" offers {} on {}",
+                             spec.island, other.runtime, other.platform_name, spec.worker,
+                             spec.runtime, spec.platform_name);
   }
   if (island == nullptr) {
     const IslandId id(static_cast<uint32_t>(s.islands.size() + 1));
     island = &s.islands[id];
     island->id = id;
     island->name = spec.island;
-    island->sequencer = Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
+    island->sequencer =
+        Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
   }
   if (known == nullptr) {
     const ExecutorId id(static_cast<uint32_t>(s.executors.size() + 1));
@@ -118,7 +130,8 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
-  for (const NodeId node_id : std::set<NodeId>(std::exchange(s.parked, {}))) s.Submit(*s.FindNode(node_id));
+  for (const NodeId node_id : std::set<NodeId>(std::exchange(s.parked, {})))
+    s.Submit(*s.FindNode(node_id));
   return known->id;
 }
 
@@ -134,8 +147,9 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   lost.frees.clear();
   Island& island = s.islands.at(lost.island);
   ++island.epoch;
-  const absl::Status loss = Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
-                                  island.name, lost.spec.worker, Text(cause));
+  const absl::Status loss =
+      Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
+            island.name, lost.spec.worker, Text(cause));
   for (auto& [group_id, group] : s.groups) {
     const bool there = std::any_of(group->places.begin(), group->places.end(),
                                    [&](const Place& place) { return place.executor == id; });
@@ -161,7 +175,8 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
     const bool from = s.ReceivesFrom(*node, id);
     if ((touches || from) && node->state == NodeState::kPrepared) {
       again.insert(node_id);
-    } else if (from && node->state == NodeState::kQueued && s.admission.Remove(node_id, node->island)) {
+    } else if (from && node->state == NodeState::kQueued &&
+               s.admission.Remove(node_id, node->island)) {
       s.parked.insert(node_id);
       s.to_pump.insert(node->island);
     }
@@ -184,10 +199,12 @@ void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
   if (it == s.islands.end() || s.IslandUp(it->second)) return;
   std::vector<NodeId> waiting;
   for (const auto& [node_id, node] : s.nodes) {
-    if (node->island == id && node->state != NodeState::kLaunched && node->state != NodeState::kWaiting)
+    if (node->island == id && node->state != NodeState::kLaunched &&
+        node->state != NodeState::kWaiting)
       waiting.push_back(node_id);
   }
-  const absl::Status error = Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
+  const absl::Status error =
+      Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
   for (const NodeId node_id : waiting) {
     if (Node* node = s.FindNode(node_id)) s.Fail(*node, error, node_id);
   }
@@ -221,9 +238,11 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       }
     }
   }
-  for (Report::Inlined& inlined : report.inlined) s.StoreInlined(inlined.shard, std::move(inlined.bytes));
+  for (Report::Inlined& inlined : report.inlined)
+    s.StoreInlined(inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
-  for (Report::Failure& failure : report.failures) failures.emplace(failure.seq, std::move(failure.status));
+  for (Report::Failure& failure : report.failures)
+    failures.emplace(failure.seq, std::move(failure.status));
   const auto ended = [&](uint64_t seq, NodeId node_id) {
     Node* node = s.FindNode(node_id);
     if (node == nullptr) return;
@@ -232,10 +251,13 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       if (node->participants[p].executor != id || node->participants[p].seq != seq) continue;
       if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
         // Refused before its launch: a bug of ours, but the node must end.
-        s.Fail(*node, failure == failures.end() ? absl::InternalError("ended before it was launched") : failure->second,
+        s.Fail(*node,
+               failure == failures.end() ? absl::InternalError("ended before it was launched")
+                                         : failure->second,
                node_id);
       } else {
-        s.ParticipantEnded(*node, p, failure == failures.end() ? absl::OkStatus() : failure->second);
+        s.ParticipantEnded(*node, p,
+                           failure == failures.end() ? absl::OkStatus() : failure->second);
       }
       return;
     }

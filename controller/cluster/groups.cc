@@ -12,7 +12,8 @@ Group* Cluster::State::FindGroup(GroupId id) {
   return it == groups.end() ? nullptr : it->second.get();
 }
 
-Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind) {
+Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype,
+                                 const std::string& memory_kind) {
   auto group = std::make_unique<Group>();
   group->id = GroupId(next_group++);
   group->session = session;
@@ -27,7 +28,8 @@ Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
   std::vector<GroupId> out;
   for (const ShardRef& ref : shards) {
-    if (out.empty() || (out.back() != ref.group && std::find(out.begin(), out.end(), ref.group) == out.end()))
+    if (out.empty() ||
+        (out.back() != ref.group && std::find(out.begin(), out.end(), ref.group) == out.end()))
       out.push_back(ref.group);
   }
   return out;
@@ -58,13 +60,16 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
 }
 
 bool Cluster::State::AnyDeleted(const std::vector<ShardRef>& shards) const {
-  return std::any_of(shards.begin(), shards.end(),
-                     [&](const ShardRef& ref) { return groups.at(ref.group)->is_deleted(ref.shard); });
+  return std::any_of(shards.begin(), shards.end(), [&](const ShardRef& ref) {
+    return groups.at(ref.group)->is_deleted(ref.shard);
+  });
 }
 
-absl::Status Cluster::State::CheckUsable(const std::vector<ShardRef>& shards, uint64_t handle) const {
+absl::Status Cluster::State::CheckUsable(const std::vector<ShardRef>& shards,
+                                         uint64_t handle) const {
   if (!AnyDeleted(shards)) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated", handle);
+  return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated",
+               handle);
 }
 
 void Cluster::State::AddReader(GroupId id, NodeId node) {
@@ -118,14 +123,16 @@ void Cluster::State::ReleaseBytes(Group& group) {
 }
 
 void Cluster::State::Collect(Group& group) {
-  const bool read = group.readers > 0 && !(Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0);
+  const bool read =
+      group.readers > 0 && !(Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0);
   if (read || group.producer) return;
   if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();
     ReleaseBytes(group);
   }
   // A group on the list of the settled is forgotten when its waiters have been told.
-  if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() && group.watchers.empty())
+  if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() &&
+      group.watchers.empty())
     groups.erase(group.id);
 }
 
@@ -160,7 +167,8 @@ uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
   return id;
 }
 
-void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status, NodeId cause) {
+void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status,
+                                NodeId cause) {
   const auto it = watches.find(id);
   if (it == watches.end()) return;
   PendingWatch& watch = it->second;

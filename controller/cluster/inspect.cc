@@ -38,8 +38,9 @@ ClusterCounts Cluster::counts() const {
 std::vector<IslandStatus> Cluster::Islands() const {
   std::vector<IslandStatus> out;
   for (const auto& [id, island] : state_->islands) {
-    out.push_back({id, island.name, state_->IslandUp(island), island.epoch, island.sequencer.gangs_granted(),
-                   state_->admission.waiting(id), island.sequencer.prepared(), island.sequencer.in_flight()});
+    out.push_back({id, island.name, state_->IslandUp(island), island.epoch,
+                   island.sequencer.gangs_granted(), state_->admission.waiting(id),
+                   island.sequencer.prepared(), island.sequencer.in_flight()});
   }
   return out;
 }
@@ -56,7 +57,8 @@ std::vector<DeviceUsage> Cluster::Usage() const {
   for (const auto& [id, executor] : state_->executors) {
     for (int i = 0; i < executor.spec.num_devices; ++i) {
       const DeviceId device(executor.first_device.value + i);
-      out.push_back({device, executor.island, id, i, state_->admission.used(device), state_->admission.limit(device)});
+      out.push_back({device, executor.island, id, i, state_->admission.used(device),
+                     state_->admission.limit(device)});
     }
   }
   return out;
@@ -69,7 +71,8 @@ std::map<std::string, uint64_t> Cluster::Transitions() const {
       const std::pair move{static_cast<NodeState>(from), static_cast<NodeState>(to)};
       if (!CanMove(move.first, move.second)) continue;
       const auto it = state_->transitions.find(move);
-      out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] = it == state_->transitions.end() ? 0 : it->second;
+      out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] =
+          it == state_->transitions.end() ? 0 : it->second;
     }
   }
   return out;
@@ -78,10 +81,12 @@ std::map<std::string, uint64_t> Cluster::Transitions() const {
 std::vector<std::string> Cluster::Unfinished() const {
   std::vector<std::string> lines;
   for (const auto& [id, node] : state_->nodes) {
-    std::string line = fmt::format("node {} ({}, session {}, island {}) is {}", id, node->name, node->session,
-                                   node->island, kStateNames[static_cast<int>(node->state)]);
+    std::string line =
+        fmt::format("node {} ({}, session {}, island {}) is {}", id, node->name, node->session,
+                    node->island, kStateNames[static_cast<int>(node->state)]);
     for (const GroupId group : node->reads) {
-      if (const NodeId producer = state_->groups.at(group)->producer) line += fmt::format(", after node {}", producer);
+      if (const NodeId producer = state_->groups.at(group)->producer)
+        line += fmt::format(", after node {}", producer);
     }
     for (const Participant& p : node->participants) {
       if (!p.done) line += fmt::format(", on executor {}", p.executor);
@@ -90,7 +95,8 @@ std::vector<std::string> Cluster::Unfinished() const {
     if (node->open_installs > 0) line += ", for its code";
     if (state_->parked.contains(id)) line += ", for its sources' executors";
     if (!node->deferred.ok()) line += fmt::format(", after {}", Describe(node->deferred));
-    for (const Reservation& r : node->reservations) line += fmt::format(", {} bytes on {}", r.total(), r.device);
+    for (const Reservation& r : node->reservations)
+      line += fmt::format(", {} bytes on {}", r.total(), r.device);
     lines.push_back(std::move(line));
   }
   return lines;
@@ -100,7 +106,8 @@ absl::Status Cluster::CheckInvariants() const {
   const State& s = *state_;
   for (const auto& [move, count] : s.transitions) {
     if (!CanMove(move.first, move.second))
-      return Error(absl::StatusCode::kInternal, "a node went from {} to {}", kStateNames[static_cast<int>(move.first)],
+      return Error(absl::StatusCode::kInternal, "a node went from {} to {}",
+                   kStateNames[static_cast<int>(move.first)],
                    kStateNames[static_cast<int>(move.second)]);
   }
   std::map<GroupId, int> handle_refs;
@@ -116,28 +123,31 @@ absl::Status Cluster::CheckInvariants() const {
     for (const GroupId group : node->reads) {
       ++readers[group];
       const auto it = s.groups.find(group);
-      if (it == s.groups.end()) return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id, group);
+      if (it == s.groups.end())
+        return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
+                     group);
       unsettled += it->second->settled() ? 0 : 1;
     }
     if (unsettled != node->unsettled_inputs)
-      return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id, node->unsettled_inputs,
-                   unsettled);
+      return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
+                   node->unsettled_inputs, unsettled);
     if (node->state == NodeState::kPrepared || node->state == NodeState::kLaunched) {
       for (const Reservation& r : node->reservations) used[r.device] += r.total();
     }
     for (const GroupId group : node->outputs) {
       const auto it = s.groups.find(group);
       if (it == s.groups.end() || it->second->producer != id)
-        return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}", id, group);
+        return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}",
+                     id, group);
     }
   }
   for (const auto& [id, group] : s.groups) {
     if (group->handle_refs != handle_refs[id])
-      return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id, group->handle_refs,
-                   handle_refs[id]);
+      return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id,
+                   group->handle_refs, handle_refs[id]);
     if (group->readers != readers[id])
-      return Error(absl::StatusCode::kInternal, "group {} counts {} readers, but has {}", id, group->readers,
-                   readers[id]);
+      return Error(absl::StatusCode::kInternal, "group {} counts {} readers, but has {}", id,
+                   group->readers, readers[id]);
     if (group->settled() == static_cast<bool>(group->producer))
       return Error(absl::StatusCode::kInternal, "group {} is {} with producer {}", id,
                    group->settled() ? "settled" : "pending", group->producer);
@@ -151,11 +161,12 @@ absl::Status Cluster::CheckInvariants() const {
     for (int i = 0; i < executor.spec.num_devices; ++i) {
       const DeviceId device(executor.first_device.value + i);
       if (s.admission.used(device) != used[device])
-        return Error(absl::StatusCode::kInternal, "device {} counts {} bytes, but {} are held", device,
-                     s.admission.used(device), used[device]);
+        return Error(absl::StatusCode::kInternal, "device {} counts {} bytes, but {} are held",
+                     device, s.admission.used(device), used[device]);
       const int64_t limit = s.admission.limit(device);
       if (limit != 0 && used[device] > limit)
-        return Error(absl::StatusCode::kInternal, "device {} holds {} bytes, over its {}", device, used[device], limit);
+        return Error(absl::StatusCode::kInternal, "device {} holds {} bytes, over its {}", device,
+                     used[device], limit);
     }
   }
   return absl::OkStatus();

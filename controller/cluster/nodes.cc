@@ -30,7 +30,8 @@ Node* Cluster::State::FindNode(NodeId id) {
   return it == nodes.end() ? nullptr : it->second.get();
 }
 
-Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name) {
+Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island,
+                               std::string name) {
   auto node = std::make_unique<Node>();
   node->id = NodeId(next_node++);
   node->session = session;
@@ -39,7 +40,8 @@ Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island
   node->name = std::move(name);
   Node& made = *node;
   nodes.emplace(made.id, std::move(node));
-  if (const auto it = sessions.find(session); it != sessions.end()) it->second.nodes.insert(made.id);
+  if (const auto it = sessions.find(session); it != sessions.end())
+    it->second.nodes.insert(made.id);
   return made;
 }
 
@@ -52,7 +54,8 @@ void Cluster::State::Move(Node& node, NodeState to) {
 void Cluster::State::AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp) {
   auto it = std::find_if(node.reservations.begin(), node.reservations.end(),
                          [&](const Reservation& r) { return r.device == device; });
-  if (it == node.reservations.end()) it = node.reservations.insert(it, Reservation{device, 0, 0, 0});
+  if (it == node.reservations.end())
+    it = node.reservations.insert(it, Reservation{device, 0, 0, 0});
   it->output += Rounded(output);
   it->temp += Rounded(temp);
 }
@@ -127,7 +130,10 @@ bool Cluster::State::CertainlyDonated(const Node& node, int32_t argument) {
     if (static_cast<size_t>(taken) != group.places.size()) return false;
     size_t uses = 0;
     for (const std::vector<ShardRef>& other : node.inputs) {
-      uses += std::any_of(other.begin(), other.end(), [&](const ShardRef& ref) { return ref.group == id; }) ? 1 : 0;
+      uses += std::any_of(other.begin(), other.end(),
+                          [&](const ShardRef& ref) { return ref.group == id; })
+                  ? 1
+                  : 0;
     }
     if (uses != 1) return false;
   }
@@ -175,7 +181,8 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (ExecutorOf(spec.devices[i])->id != executor.id) continue;
     positions.push_back(i);
-    command.devices.push_back(static_cast<int32_t>(spec.devices[i].value - executor.first_device.value));
+    command.devices.push_back(
+        static_cast<int32_t>(spec.devices[i].value - executor.first_device.value));
     std::vector<ShardRef> inputs;
     for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
     command.inputs.push_back(std::move(inputs));
@@ -184,11 +191,13 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
     const Group& group = *FindGroup(id);
     GroupPart out{id, group.dtype, group.memory_kind, {}};
     for (const size_t i : positions)
-      out.shards.push_back({static_cast<int32_t>(i), group.places[i].ordinal, group.shape(static_cast<int32_t>(i))});
+      out.shards.push_back(
+          {static_cast<int32_t>(i), group.places[i].ordinal, group.shape(static_cast<int32_t>(i))});
     command.outputs.push_back(std::move(out));
   }
   auto [install, absent] = executor.installs.try_emplace(spec.id);
-  if (absent) SendTo(executor, InstallExecutable{spec.id, spec.code, spec.checksum, command.devices});
+  if (absent)
+    SendTo(executor, InstallExecutable{spec.id, spec.code, spec.checksum, command.devices});
   if (!install->second.installed) {
     install->second.waiters.push_back(node.id);
     ++node.open_installs;
@@ -215,8 +224,9 @@ void Cluster::State::InputsEnded(Node& node) {
 }
 
 void Cluster::State::MaybeArrived(Node& node) {
-  const bool inputs = node.unsettled_inputs == 0 ||
-                      (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
+  const bool inputs =
+      node.unsettled_inputs == 0 ||
+      (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
   islands.at(node.island).sequencer.InputsArrived(node.id);
   to_pump.insert(node.island);
@@ -233,12 +243,14 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     if (!node.executable->parameters[a].donated) continue;
     const auto index = static_cast<int32_t>(a);
-    const bool given = std::find(node.donatable.begin(), node.donatable.end(), index) != node.donatable.end();
+    const bool given =
+        std::find(node.donatable.begin(), node.donatable.end(), index) != node.donatable.end();
     if (!given || !CertainlyDonated(node, index)) {
       command.non_donatable.push_back(index);
       continue;
     }
-    // The input's memory becomes an output's: what was reserved for both is given back once, less the credit.
+    // The input's memory becomes an output's: what was reserved for both is given back once, less
+    // the credit.
     for (const GroupId id : GroupsOf(node.inputs[a])) {
       Group& group = *FindGroup(id);
       if (!group.charged) continue;
@@ -261,7 +273,8 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     int64_t bytes = 0;
     for (size_t i = 0; i < group.places.size(); ++i) {
-      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i)) bytes += group.places[i].bytes;
+      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
+        bytes += group.places[i].bytes;
     }
     if (bytes <= options.inline_output_bytes) small.emplace_back(bytes, id);
   }
@@ -282,7 +295,8 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     const ExecutorId id = node.participants[p].executor;
     command.inline_shards.clear();
     for (const ShardRef& ref : inline_shards) {
-      if (FindGroup(ref.group)->places[ref.shard].executor == id) command.inline_shards.push_back(ref);
+      if (FindGroup(ref.group)->places[ref.shard].executor == id)
+        command.inline_shards.push_back(ref);
     }
     SendTo(executors.at(id), command);
   }
@@ -293,17 +307,21 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (participant.done) return;
   participant.done = true;
   participant.status = std::move(status);
-  if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5)) return;
+  if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
+    return;
   absl::Status result = node.failure;
   for (const Participant& p : node.participants) {
     if (result.ok()) result = p.status;
   }
-  // The failure of a source that the controller has yet to hear of is told by its producer, as the first cause.
-  if (node.kind == NodeKind::kReceive && !result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
+  // The failure of a source that the controller has yet to hear of is told by its producer, as the
+  // first cause.
+  if (node.kind == NodeKind::kReceive && !result.ok() &&
+      (PeerGone(result) || node.unsettled_inputs > 0)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
     return;
   }
-  if (!result.ok() && node.failure.ok()) result = Annotate(result, node.name + " on " + Where(node));
+  if (!result.ok() && node.failure.ok())
+    result = Annotate(result, node.name + " on " + Where(node));
   Conclude(node, result, node.id);
 }
 
@@ -338,15 +356,28 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
 }
 
 void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause) {
-  std::set<GroupId> unmade;
-  for (const auto& [id, node] : nodes) {
-    const bool chained =
-        node->kind == NodeKind::kReceive && node->state == NodeState::kPrepared &&
-        std::any_of(node->reads.begin(), node->reads.end(), [&](GroupId g) { return unmade.contains(g); });
-    if (chained) taken.insert(id);
-    if (taken.contains(id)) unmade.insert(node->outputs.begin(), node->outputs.end());
+  std::erase_if(taken, [&](NodeId id) {
+    const Node* node = FindNode(id);
+    return node == nullptr || node->state != NodeState::kPrepared;
+  });
+  if (taken.empty()) return;
+  std::set<GroupId> unmade;  // those with readers
+  const auto unmake = [&](const Node& node) {
+    for (const GroupId id : node.outputs) {
+      if (FindGroup(id)->readers > 0) unmade.insert(id);
+    }
+  };
+  for (const NodeId id : taken) unmake(*FindNode(id));
+  const auto first = unmade.empty() ? nodes.end() : nodes.upper_bound(*taken.begin());
+  for (auto it = first; it != nodes.end(); ++it) {
+    const Node& node = *it->second;
+    const bool chained = node.kind == NodeKind::kReceive && node.state == NodeState::kPrepared &&
+                         std::any_of(node.reads.begin(), node.reads.end(),
+                                     [&](GroupId g) { return unmade.contains(g); });
+    if (chained && taken.insert(node.id).second) unmake(node);
   }
-  // Readers before what they read. A receive may have ended on some of its executors: what it left there is freed.
+  // Readers before what they read. A receive may have ended on some of its executors: what it left
+  // there is freed.
   for (auto id = taken.rbegin(); id != taken.rend(); ++id) {
     Node& node = *FindNode(*id);
     Unprepare(node, cause);
@@ -366,16 +397,20 @@ bool Cluster::State::FailIfPoisoned(Node& node) {
     const bool earlier = worst == nullptr || group->cause < worst->cause;
     if (earlier != (Planted(Bug::kWrongCause) && worst != nullptr)) worst = group;
   }
-  if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch)) return false;
+  if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
+    return false;
   const absl::Status error = worst->error;
   Fail(node, error, worst->cause);
   return true;
 }
 
 void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) {
-  if (node.state == NodeState::kPrepared) {
+  if (node.state == NodeState::kPrepared && node.kind == NodeKind::kReceive) {
+    TakeBack({node.id}, status);  // what has arrived of it may be on its way to others
+  } else if (node.state == NodeState::kPrepared) {
     Unprepare(node, status);
-  } else if (node.state == NodeState::kQueued && node.kind != NodeKind::kFetch) {
+  }
+  if (node.state == NodeState::kQueued && node.kind != NodeKind::kFetch) {
     admission.Remove(node.id, node.island);
     parked.erase(node.id);
     to_pump.insert(node.island);
@@ -407,7 +442,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   }
   if (const auto session = sessions.find(node.session); session != sessions.end()) {
     for (const uint64_t token : node.watches) actions->OnWatched(node.session, token, status);
-    if (node.kind == NodeKind::kFetch && !status.ok()) actions->OnFetched(node.session, node.token, status);
+    if (node.kind == NodeKind::kFetch && !status.ok())
+      actions->OnFetched(node.session, node.token, status);
     session->second.nodes.erase(node.id);
   }
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());

@@ -19,7 +19,9 @@
 namespace fairway {
 
 inline constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
-inline int64_t Rounded(int64_t bytes) { return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit; }
+inline int64_t Rounded(int64_t bytes) {
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
+}
 
 // Where one shard of a group lies.
 struct Place {
@@ -48,10 +50,10 @@ struct Group {
   NodeId cause;        // kFailed: the node that failed first
   NodeId producer;     // until it has ended
 
-  int handle_refs = 0;  // views of client handles
-  int readers = 0;      // unfinished nodes that read it
-  bool charged = false;    // its bytes are reserved on its devices
-  bool declared = false;   // executors know it
+  int handle_refs = 0;        // views of client handles
+  int readers = 0;            // unfinished nodes that read it
+  bool charged = false;       // its bytes are reserved on its devices
+  bool declared = false;      // executors know it
   std::vector<bool> deleted;  // per shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
@@ -79,14 +81,16 @@ struct Array {
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
-//   kWaiting: for the client's bytes. kQueued: for memory (or, fetch: for the group). kPrepared: its executors know it; a
-//   receive is at work from here on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
+//   kWaiting: for the client's bytes. kQueued: for memory (or, fetch: for the group). kPrepared:
+//   its executors know it; a receive is at work from here on. kPrepared -> kQueued when an executor
+//   is lost. All but kDone -> kDone on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 
 // What a pull says when the peer went away, or is a later incarnation than the one that was asked.
 inline bool PeerGone(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted;
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kAborted;
 }
 
 struct Participant {
@@ -111,8 +115,8 @@ struct Node {
   NodeKind kind = NodeKind::kLaunch;
   NodeState state = NodeState::kWaiting;
   IslandId island;
-  std::string name;  // for messages
-  std::vector<GroupId> reads;    // each once
+  std::string name;            // for messages
+  std::vector<GroupId> reads;  // each once
   std::vector<GroupId> outputs;
   std::vector<Reservation> reservations;
   std::vector<Participant> participants;
@@ -120,8 +124,8 @@ struct Node {
   int open_participants = 0;
   uint64_t attempt = 0;  // how often it was taken back
   absl::Status failure;  // of an executor that was lost in the middle
-  // A receive that failed because the peer went away, or before its inputs were known to have ended: if the cause is
-  // the loss of an executor or the failure of an input, that is told first.
+  // A receive that failed because the peer went away, or before its inputs were known to have
+  // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
   std::vector<uint64_t> watches;  // tokens of WatchNode
@@ -129,7 +133,7 @@ struct Node {
   // kLaunch
   const ExecutableSpec* executable = nullptr;
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
-  std::vector<int32_t> donatable;             // arguments that the code takes over and the client gave
+  std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
   LaunchId launch_id;
 
@@ -139,7 +143,7 @@ struct Node {
   std::vector<int32_t> blob_of_shard;
   int open_blobs = 0;
   bool is_upload = false;
-  NodeId upload;                  // uploads: the first node of the same put
+  NodeId upload;  // uploads: the first node of the same put
 
   // kFetch
   ShardRef fetched;
@@ -170,13 +174,13 @@ struct Island {
   uint64_t epoch = 0;
   std::vector<ExecutorId> executors;
   Sequencer sequencer{SequencerOptions{}};
-  NodeId stuck_node;         // the head that could not start, and since when
+  NodeId stuck_node;  // the head that could not start, and since when
   int64_t stuck_since = -1;
 };
 
 struct Binding {
   ExecutableId executable;
-  std::vector<int32_t> devices;     // virtual
+  std::vector<int32_t> devices;  // virtual
   std::vector<ArraySpec> outputs;
 };
 
@@ -230,7 +234,8 @@ struct Cluster::State {
   std::deque<GroupId> settled;
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
   std::set<IslandId> to_pump;
-  std::set<NodeId> parked;  // queued receives that wait until the executors of their sources are back
+  std::set<NodeId>
+      parked;  // queued receives that wait until the executors of their sources are back
   std::set<ExecutorId> with_frees;
   std::vector<ExecutorId> device_owner = {ExecutorId()};  // by DeviceId
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
@@ -290,20 +295,23 @@ struct Cluster::State {
   void MaybeArrived(Node& node);
   void DoLaunch(Node& node, LaunchId launch_id);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
-  // Takes prepared nodes back and queues them again, with the receives that read what they were to make.
+  // Takes prepared nodes back and queues them again, with the receives that read what they were to
+  // make.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
   // Takes younger nodes that have not begun back, so that `node` fits. Returns whether it does.
   bool MakeRoom(const Node& node);
   // Whether the node's end may free memory there.
   bool HoldsMemoryOf(const Node& node, IslandId island) const;
   bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
-  // The nodes that will end without anything being freed by clients: all others wait for memory, directly or not.
+  // The nodes that will end without anything being freed by clients: all others wait for memory,
+  // directly or not.
   std::set<NodeId> LiveNodes() const;
   // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Fails it with the error of the lowest failed node among its inputs, if one failed. Returns whether.
+  // Fails it with the error of the lowest failed node among its inputs, if one failed. Returns
+  // whether.
   bool FailIfPoisoned(Node& node);
   // Everything that follows from its end. Destroys the node.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md, "Links"). A transfer's id
-// is its node's and the number of times it was taken back, so that late pulls of one attempt do not meet another.
+// Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md,
+// "Links"). A transfer's id is its node's and the number of times it was taken back, so that late
+// pulls of one attempt do not meet another.
 #include <map>
 #include <utility>
 
@@ -12,8 +13,12 @@ namespace {
 
 constexpr int kAttemptShift = 48;
 
-TransferId TransferOf(const Node& node) { return TransferId(node.id.value + (node.attempt << kAttemptShift)); }
-NodeId NodeOf(TransferId transfer) { return NodeId(transfer.value & ((uint64_t{1} << kAttemptShift) - 1)); }
+TransferId TransferOf(const Node& node) {
+  return TransferId(node.id.value + (node.attempt << kAttemptShift));
+}
+NodeId NodeOf(TransferId transfer) {
+  return NodeId(transfer.value & ((uint64_t{1} << kAttemptShift) - 1));
+}
 
 }  // namespace
 
@@ -88,7 +93,8 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
 void Cluster::State::EndTransfer(const Node& node) {
   const TransferId transfer = TransferOf(node);
   if (node.kind == NodeKind::kFetch) {
-    SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor), EndSend{transfer});
+    SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
+           EndSend{transfer});
     return;
   }
   if (node.is_upload) {
@@ -112,8 +118,8 @@ void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
   if (status.ok()) status = (*array)->error;
   if (status.ok()) status = s.CheckUsable((*array)->shards, handle);
   if (status.ok() && (*array)->shards.size() != 1 && !(*array)->spec.sharding.fully_replicated())
-    status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one", handle,
-                             (*array)->shards.size());
+    status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one",
+                             handle, (*array)->shards.size());
   if (!status.ok()) {
     s.actions->OnFetched(session, token, status);
     return;
@@ -153,7 +159,8 @@ void Cluster::State::StartFetch(Node& node) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    if (sessions.contains(node.session)) actions->OnFetched(node.session, node.token, std::move(bytes));
+    if (sessions.contains(node.session))
+      actions->OnFetched(node.session, node.token, std::move(bytes));
     Conclude(node, absl::OkStatus(), node.id);
     return;
   }
@@ -174,7 +181,8 @@ void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) 
     return;
   }
   if (bytes.ok()) {
-    if (s.sessions.contains(node->session)) s.actions->OnFetched(node->session, node->token, *std::move(bytes));
+    if (s.sessions.contains(node->session))
+      s.actions->OnFetched(node->session, node->token, *std::move(bytes));
     s.Conclude(*node, absl::OkStatus(), node->id);
   } else {
     s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)), node->id);

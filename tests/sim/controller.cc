@@ -67,6 +67,7 @@ void Controller::CheckGivenUp(const absl::Status& status) {
 }
 
 void Controller::Register(Machine& machine) {
+  if (Registered(machine)) return;
   for (auto& [id, member] : members_) {
     if (member.machine == &machine && member.up) Lose(machine, member.session);
   }
