@@ -33,8 +33,8 @@ class Blob {
     return blob;
   }
 
-  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives it back, on the thread that
-  // drops the last reference.
+  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives it back,
+  // on the thread that drops the last reference.
   static std::shared_ptr<Blob> Adopt(char* data, size_t size, std::function<void()> release) {
     auto blob = std::shared_ptr<Blob>(new Blob(data, size));
     blob->release_ = std::move(release);

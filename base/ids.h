@@ -27,12 +27,13 @@ struct Id {
   }
 };
 
-using SessionId = Id<struct SessionTag>;        // one client connection; dense, never shown to clients
+using SessionId = Id<struct SessionTag>;  // one client connection; dense, never shown to clients
 using IslandId = Id<struct IslandTag, uint32_t>;
-using ExecutorId = Id<struct ExecutorTag, uint32_t>;  // one worker's executor, over all its incarnations
-using DeviceId = Id<struct DeviceTag, uint32_t>;      // cluster-wide; clients see virtual ids instead
-using NodeId = Id<struct NodeTag>;              // a vertex of the dataflow graph; increases in program order
-using GroupId = Id<struct GroupTag>;            // shard buffers made together by one producer
+using ExecutorId =
+    Id<struct ExecutorTag, uint32_t>;  // one worker's executor, over all its incarnations
+using DeviceId = Id<struct DeviceTag, uint32_t>;  // cluster-wide; clients see virtual ids instead
+using NodeId = Id<struct NodeTag>;    // a vertex of the dataflow graph; increases in program order
+using GroupId = Id<struct GroupTag>;  // shard buffers made together by one producer
 using ExecutableId = Id<struct ExecutableTag>;  // compiled code, by content
 using TransferId = Id<struct TransferTag>;      // known to both sides of a pull
 using LaunchId = Id<struct LaunchTag>;          // place of a gang in its island's order

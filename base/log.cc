@@ -36,8 +36,9 @@ class JsonFormatter final : public spdlog::formatter {
  public:
   explicit JsonFormatter(LogIdentity identity) : identity_(std::move(identity)) {}
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
-    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(
-        message.time.time_since_epoch()).count();
+    const auto micros =
+        std::chrono::duration_cast<std::chrono::microseconds>(message.time.time_since_epoch())
+            .count();
     const auto level = spdlog::level::to_string_view(message.level);
     std::string line = JsonLogLine(identity_, {level.data(), level.size()},
                                    {message.payload.data(), message.payload.size()}, micros);
@@ -56,8 +57,8 @@ class JsonFormatter final : public spdlog::formatter {
 
 std::string JsonLogLine(const LogIdentity& identity, std::string_view level, std::string_view text,
                         int64_t unix_micros) {
-  std::string out = fmt::format("{{\"ts\":{}.{:06d},\"level\":", unix_micros / 1000000,
-                                unix_micros % 1000000);
+  std::string out =
+      fmt::format("{{\"ts\":{}.{:06d},\"level\":", unix_micros / 1000000, unix_micros % 1000000);
   AppendJsonString(out, level);
   const auto field = [&](std::string_view key, const std::string& value) {
     if (value.empty()) return;

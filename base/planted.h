@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs: test-only switches that break one rule each, so that the simulation can prove that it would find such a
-// bug. Outside builds with FAIRWAY_PLANTED_BUGS, Planted() is constant false and costs nothing.
+// Planted bugs: test-only switches that break one rule each, so that the simulation can prove that
+// it would find such a bug. Outside builds with FAIRWAY_PLANTED_BUGS, Planted() is constant false
+// and costs nothing.
 #ifndef FAIRWAY_BASE_PLANTED_H_
 #define FAIRWAY_BASE_PLANTED_H_
 
@@ -12,37 +13,37 @@ namespace fairway {
 
 enum class Bug {
   kNone,
-  kLaunchOutOfOrder,        // sequencer: grants the newest launchable gang the smaller id late
-  kLaunchTwice,             // sequencer: grants one gang twice
-  kLaunchIdReused,          // sequencer: two gangs get the same id
-  kLaunchBeforeInputs,      // dispatch: a gang counts as arrived when one input still misses
-  kLaunchWithPoison,        // dispatch: a failed input counts as arrived
-  kLaunchOnSomeExecutors,   // dispatch: one executor of the gang is forgotten
-  kTooManyGangs,            // sequencer: ignores the budget
-  kDropRelease,             // group: a reader's end is not counted
-  kDoubleRelease,           // group: a reader's end is counted twice
-  kFreeUnderReader,         // group: freed although a node still reads it
-  kFreeUnderTransfer,       // group: freed although a transfer still reads it
-  kDonateWithReader,        // dispatch: donation granted beside another reader
-  kSkipFence,               // reports of an old incarnation are taken
-  kLoseCompletion,          // a finished node is forgotten
-  kAdmitBeyondMemory,       // admission: does not look at the limit
-  kLeakReservation,         // admission: temporary memory is not given back
-  kAdmitOutOfOrder,         // admission: a small node overtakes a large one that waits
-  kForgetSessionArrays,     // closing a session leaves its arrays
-  kLoseWatch,               // a watcher of a failed group is not told
-  kWrongCause,              // poison takes the latest failed input's error
-  kIgnoreLoss,              // losing an executor leaves its groups ready
-  kCrossSession,            // a handle of another session is accepted
-  kServeBeforeReady,        // executor: a pull is answered before the shard is computed
-  kReportEarly,             // executor: a launch is reported when it starts
-  kWatermarkSkips,          // executor: the watermark passes an unfinished node
-  kForgetEndedSend,         // executor: a pull that comes after its transfer's end waits for ever
-  kMixAttempts,             // executor: a receive that was taken back ends the one that was prepared anew
-  kFreeAtLoss,              // group: losing an executor frees what a launched gang still reads on another
-  kLeaveTakenBack,          // memory: a receive that is taken back leaves what it had received
-  kWaitForEver,             // memory: what can never fit beside the rest is not failed
-  kGiveUpEarly,             // memory: what would fit once running work has ended is failed
+  kLaunchOutOfOrder,       // sequencer: grants the newest launchable gang the smaller id late
+  kLaunchTwice,            // sequencer: grants one gang twice
+  kLaunchIdReused,         // sequencer: two gangs get the same id
+  kLaunchBeforeInputs,     // dispatch: a gang counts as arrived when one input still misses
+  kLaunchWithPoison,       // dispatch: a failed input counts as arrived
+  kLaunchOnSomeExecutors,  // dispatch: one executor of the gang is forgotten
+  kTooManyGangs,           // sequencer: ignores the budget
+  kDropRelease,            // group: a reader's end is not counted
+  kDoubleRelease,          // group: a reader's end is counted twice
+  kFreeUnderReader,        // group: freed although a node still reads it
+  kFreeUnderTransfer,      // group: freed although a transfer still reads it
+  kDonateWithReader,       // dispatch: donation granted beside another reader
+  kSkipFence,              // reports of an old incarnation are taken
+  kLoseCompletion,         // a finished node is forgotten
+  kAdmitBeyondMemory,      // admission: does not look at the limit
+  kLeakReservation,        // admission: temporary memory is not given back
+  kAdmitOutOfOrder,        // admission: a small node overtakes a large one that waits
+  kForgetSessionArrays,    // closing a session leaves its arrays
+  kLoseWatch,              // a watcher of a failed group is not told
+  kWrongCause,             // poison takes the latest failed input's error
+  kIgnoreLoss,             // losing an executor leaves its groups ready
+  kCrossSession,           // a handle of another session is accepted
+  kServeBeforeReady,       // executor: a pull is answered before the shard is computed
+  kReportEarly,            // executor: a launch is reported when it starts
+  kWatermarkSkips,         // executor: the watermark passes an unfinished node
+  kForgetEndedSend,        // executor: a pull that comes after its transfer's end waits for ever
+  kMixAttempts,     // executor: a receive that was taken back ends the one that was prepared anew
+  kFreeAtLoss,      // group: losing an executor frees what a launched gang still reads on another
+  kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
+  kWaitForEver,     // memory: what can never fit beside the rest is not failed
+  kGiveUpEarly,     // memory: what would fit once running work has ended is failed
 };
 
 inline constexpr std::array kAllBugs = {

@@ -28,8 +28,7 @@ absl::Status InvalidArgument(fmt::format_string<Args...> text, Args&&... args) {
 // `status` with "where: " before its text; code and payloads are kept. OK stays OK.
 inline absl::Status Annotate(absl::Status status, std::string_view where) {
   if (status.ok()) return status;
-  absl::Status out(status.code(),
-                   fmt::format("{}: {}", where, std::string(status.message())));
+  absl::Status out(status.code(), fmt::format("{}: {}", where, std::string(status.message())));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& value) { out.SetPayload(url, value); });
   return out;
@@ -40,7 +39,8 @@ inline std::string Text(const absl::Status& status) { return std::string(status.
 
 // "DATA_LOSS: text" for logs.
 inline std::string Describe(const absl::Status& status) {
-  return status.ok() ? "OK" : fmt::format("{}: {}", absl::StatusCodeToString(status.code()), Text(status));
+  return status.ok() ? "OK"
+                     : fmt::format("{}: {}", absl::StatusCodeToString(status.code()), Text(status));
 }
 
 }  // namespace fairway
@@ -49,10 +49,10 @@ inline std::string Describe(const absl::Status& status) {
 #define FAIRWAY_CONCAT(a, b) FAIRWAY_CONCAT_(a, b)
 
 // Returns from the enclosing function if `expression` is not OK.
-#define FAIRWAY_RETURN_IF_ERROR(expression)                     \
-  do {                                                          \
-    absl::Status fairway_status_ = (expression);                \
-    if (!fairway_status_.ok()) return fairway_status_;          \
+#define FAIRWAY_RETURN_IF_ERROR(expression)            \
+  do {                                                 \
+    absl::Status fairway_status_ = (expression);       \
+    if (!fairway_status_.ok()) return fairway_status_; \
   } while (false)
 
 // FAIRWAY_ASSIGN_OR_RETURN(auto x, F()): x is the value of F(), or its error is returned.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What deciding costs: one thread, no sockets, no devices. Every iteration is one step of a chain, y = f(y): Execute,
-// its PREPARE and LAUNCH at the executors' cores, their completion reports, and the free of the input.
-// Expectation: a step touches a few maps per shard, so some microseconds plus less than one per shard.
+// What deciding costs: one thread, no sockets, no devices. Every iteration is one step of a chain,
+// y = f(y): Execute, its PREPARE and LAUNCH at the executors' cores, their completion reports, and
+// the free of the input. Expectation: a step touches a few maps per shard, so some microseconds
+// plus less than one per shard.
 #include <deque>
 #include <memory>
 
@@ -16,9 +17,13 @@ namespace {
 // An executor whose device is infinitely fast.
 class InstantExecutor : public ExecutorActions {
  public:
-  void Load(const InstallExecutable& install) override { core.InstallDone(install.executable, absl::OkStatus()); }
+  void Load(const InstallExecutable& install) override {
+    core.InstallDone(install.executable, absl::OkStatus());
+  }
   void Unload(ExecutableId) override {}
-  void StartLaunch(const PrepareLaunch& node, const Launch&) override { launched.push_back(node.node); }
+  void StartLaunch(const PrepareLaunch& node, const Launch&) override {
+    launched.push_back(node.node);
+  }
   void StartReceive(const PrepareReceive& node, size_t position) override {
     received.emplace_back(node.node, position);
   }

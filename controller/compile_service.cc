@@ -23,18 +23,22 @@ std::string Digest(std::string_view bytes) {
 v1::CompileOptions Normalized(v1::CompileOptions options) {
   options.clear_devices();
   const int64_t count = options.num_replicas() * options.num_partitions();
-  for (int64_t i = 0; !options.portable() && i < count; ++i) options.add_devices(static_cast<int32_t>(i));
+  for (int64_t i = 0; !options.portable() && i < count; ++i)
+    options.add_devices(static_cast<int32_t>(i));
   return options;
 }
 
-Shape DimsOf(const google::protobuf::RepeatedField<int64_t>& dims) { return Shape{{dims.begin(), dims.end()}}; }
+Shape DimsOf(const google::protobuf::RepeatedField<int64_t>& dims) {
+  return Shape{{dims.begin(), dims.end()}};
+}
 
 // INTERNAL: the metadata contradicts itself.
 absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices) {
   ValueType out;
   const auto dtype = DTypeFromNumber(spec.dtype());
   if (!dtype.has_value())
-    return Error(absl::StatusCode::kInternal, "the compiler answered element type {}", spec.dtype());
+    return Error(absl::StatusCode::kInternal, "the compiler answered element type {}",
+                 spec.dtype());
   out.dtype = *dtype;
   out.global = DimsOf(spec.global_dims());
   out.shard = DimsOf(spec.shard_dims());
@@ -42,19 +46,22 @@ absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices
   out.donated = spec.donated();
   xla::OpSharding sharding;
   if (!sharding.ParseFromString(spec.op_sharding()))
-    return Error(absl::StatusCode::kInternal, "the compiler answered a sharding that does not parse");
+    return Error(absl::StatusCode::kInternal,
+                 "the compiler answered a sharding that does not parse");
   FAIRWAY_ASSIGN_OR_RETURN(TileAssignment tiles, TilesFromOpSharding(sharding, num_devices));
   if (tiles.kind == TileAssignment::Kind::kTiled) {
     out.tiles = std::move(tiles.tiles);
     out.tile_of = std::move(tiles.tile_of);
   }
-  bool fits = out.shard.rank() == out.global.rank() && (out.tiles.empty() || out.tiles.size() == out.global.dims.size());
+  bool fits = out.shard.rank() == out.global.rank() &&
+              (out.tiles.empty() || out.tiles.size() == out.global.dims.size());
   for (int d = 0; fits && d < out.global.rank(); ++d) {
     const int64_t pieces = out.tiles.empty() ? 1 : out.tiles[d];
     fits = out.shard.dims[d] == (out.global.dims[d] + pieces - 1) / pieces;
   }
   if (!fits)
-    return Error(absl::StatusCode::kInternal, "the compiler answered shards of {} for an array of {}",
+    return Error(absl::StatusCode::kInternal,
+                 "the compiler answered shards of {} for an array of {}",
                  ToString(out.dtype, out.shard), ToString(out.dtype, out.global));
   return out;
 }
@@ -91,13 +98,14 @@ absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   return Error(absl::StatusCode::kUnavailable, "no worker of island {} is connected", island);
 }
 
-void CompileService::Compile(const std::string& program, v1::CompileOptions options, IslandId island,
-                             const std::vector<DeviceId>& devices, Done done) {
+void CompileService::Compile(const std::string& program, v1::CompileOptions options,
+                             IslandId island, const std::vector<DeviceId>& devices, Done done) {
   const absl::StatusOr<std::string> platform = PlatformOf(island);
   if (!platform.ok()) return done(platform.status());
   if (options.num_replicas() != 1)
     return done(Error(absl::StatusCode::kUnimplemented,
-                      "a program of {} replicas is not served; use partitions (jit with a sharding, or shard_map)",
+                      "a program of {} replicas is not served; use partitions (jit with a "
+                      "sharding, or shard_map)",
                       options.num_replicas()));
   options = Normalized(std::move(options));
   const std::string key = Digest(program) + Digest(options.SerializeAsString()) + *platform;
@@ -135,7 +143,8 @@ void CompileService::Compiled(const std::string& key, absl::StatusOr<CompiledCod
   for (const Waiter& waiter : waiting) Answer(*entry, waiter.island, waiter.devices, waiter.done);
 }
 
-void CompileService::Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices, const Done& done) {
+void CompileService::Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices,
+                            const Done& done) {
   const absl::StatusOr<ExecutableId> id = Define(entry, island, devices);
   if (!id.ok()) return done(id.status());
   done(CompiledProgram{*id, entry.metadata});
@@ -145,7 +154,8 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
                                                     const std::vector<DeviceId>& devices) {
   const int count = static_cast<int>(devices.size());
   if (count != std::max(1, entry.metadata->num_devices()))
-    return InvalidArgument("a program compiled for {} devices cannot run on {}", entry.metadata->num_devices(), count);
+    return InvalidArgument("a program compiled for {} devices cannot run on {}",
+                           entry.metadata->num_devices(), count);
   ExecutableId& id = entry.placed[devices];
   if (id && cluster_->HasExecutable(id)) return id;
   ExecutableSpec spec;
@@ -171,11 +181,13 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
 absl::StatusOr<ExecutableId> CompileService::Place(ExecutableId id, IslandId island,
                                                    const std::vector<DeviceId>& devices) {
   const auto it = entry_of_.find(id);
-  if (it == entry_of_.end()) return Error(absl::StatusCode::kNotFound, "executable {} is unknown", id);
+  if (it == entry_of_.end())
+    return Error(absl::StatusCode::kNotFound, "executable {} is unknown", id);
   FAIRWAY_ASSIGN_OR_RETURN(const std::string platform, PlatformOf(island));
   if (platform != it->second->platform)
-    return Error(absl::StatusCode::kUnimplemented, "code compiled for {} cannot run on an island of {}",
-                 it->second->platform, platform);
+    return Error(absl::StatusCode::kUnimplemented,
+                 "code compiled for {} cannot run on an island of {}", it->second->platform,
+                 platform);
   return Define(*it->second, island, devices);
 }
 

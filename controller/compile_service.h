@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling on behalf of sessions: caches by content, asks a worker's compile helper otherwise, and makes the result
-// known to the core.
+// Compiling on behalf of sessions: caches by content, asks a worker's compile helper otherwise, and
+// makes the result known to the core.
 #ifndef FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
 #define FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
 
@@ -37,8 +37,8 @@ struct CompiledProgram {
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
 };
 
-// Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices asked for, so that one
-// compilation serves every placement on an island of the same platform.
+// Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices
+// asked for, so that one compilation serves every placement on an island of the same platform.
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
@@ -46,15 +46,18 @@ class CompileService {
   CompileService(Cluster* cluster, CompileBackend* backend);
   ~CompileService();
 
-  // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is to run, in the order of
-  // the device assignment; portable: the one device meant. `done` runs in this call when the answer is cached.
+  // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is
+  // to run, in the order of the device assignment; portable: the one device meant. `done` runs in
+  // this call when the answer is cached.
   void Compile(const std::string& program, v1::CompileOptions options, IslandId island,
                const std::vector<DeviceId>& devices, Done done);
 
-  // The code of `id` for other devices of an island of the same platform, defined in the cluster; for portable code, which
-  // runs on any one device. NOT_FOUND: not made by this service. INVALID_ARGUMENT: another number of devices.
-  // UNIMPLEMENTED: the island's platform is another one.
-  absl::StatusOr<ExecutableId> Place(ExecutableId id, IslandId island, const std::vector<DeviceId>& devices);
+  // The code of `id` for other devices of an island of the same platform, defined in the cluster;
+  // for portable code, which runs on any one device. NOT_FOUND: not made by this service.
+  // INVALID_ARGUMENT: another number of devices. UNIMPLEMENTED: the island's platform is another
+  // one.
+  absl::StatusOr<ExecutableId> Place(ExecutableId id, IslandId island,
+                                     const std::vector<DeviceId>& devices);
 
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
@@ -66,8 +69,10 @@ class CompileService {
 
   // What must be equal for code to be shared. UNAVAILABLE: no executor of the island is up.
   absl::StatusOr<std::string> PlatformOf(IslandId island) const;
-  void Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices, const Done& done);
-  absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island, const std::vector<DeviceId>& devices);
+  void Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices,
+              const Done& done);
+  absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
+                                      const std::vector<DeviceId>& devices);
   void Compiled(const std::string& key, absl::StatusOr<CompiledCode> result);
 
   Cluster* const cluster_;

@@ -30,8 +30,9 @@ class CompileServiceTest : public testing::Test {
     options.set_portable(portable);
     std::vector<DeviceId> devices;
     for (int i = first; i < first + count; ++i) devices.push_back(devices_[i].device);
-    cluster_.compiler().Compile(program, options, devices_[first].island_id, devices,
-                                [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+    cluster_.compiler().Compile(
+        program, options, devices_[first].island_id, devices,
+        [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   }
   TestCluster cluster_;
   SessionId session_;
@@ -86,11 +87,14 @@ TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
   EXPECT_EQ(cluster_.last_options().devices_size(), 0);
   cluster_.AnswerCompile(TestCode(1, 1, 1));
   const ExecutableId id = results_.at(0).value().id;
-  const ExecutableId placed = cluster_.compiler().Place(id, devices_[3].island_id, {devices_[3].device}).value();
+  const ExecutableId placed =
+      cluster_.compiler().Place(id, devices_[3].island_id, {devices_[3].device}).value();
   EXPECT_NE(placed, id);
-  EXPECT_EQ(cluster_.compiler().Place(placed, devices_[0].island_id, {devices_[0].device}).value(), id);
-  EXPECT_EQ(cluster_.compiler().Place(ExecutableId(4711), devices_[0].island_id, {}).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster_.compiler().Place(placed, devices_[0].island_id, {devices_[0].device}).value(),
+            id);
+  EXPECT_EQ(
+      cluster_.compiler().Place(ExecutableId(4711), devices_[0].island_id, {}).status().code(),
+      absl::StatusCode::kNotFound);
 }
 
 TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
@@ -111,8 +115,9 @@ TEST_F(CompileServiceTest, AnIslandWithoutWorkersIsUnavailable) {
 TEST_F(CompileServiceTest, ReplicasAreRefused) {
   v1::CompileOptions options = Options(1);
   options.set_num_replicas(2);
-  cluster_.compiler().Compile("p", options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
-                              [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  cluster_.compiler().Compile(
+      "p", options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
+      [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnimplemented);
 }
 

@@ -13,16 +13,17 @@ namespace fairway {
 
 // When a gang's inputs count as arrived (rule G2).
 enum class ArrivalRule : uint8_t {
-  kReady,     // all inputs computed: a late or failed shard would stall or abort the process (PJRT CPU)
+  kReady,     // all inputs computed: a late or failed shard would stall or abort the process (PJRT
+              // CPU)
   kExternal,  // inputs from outside the island have arrived; the device's stream orders the rest
 };
 
 // What an executor says of itself when it registers.
 struct ExecutorSpec {
-  std::string worker;         // the worker's name, unique in the cluster; keeps its ids over restarts
-  std::string island;         // the island's name
-  Incarnation incarnation;    // new at every start of the executor
-  std::string runtime;        // "pjrt", ...
+  std::string worker;       // the worker's name, unique in the cluster; keeps its ids over restarts
+  std::string island;       // the island's name
+  Incarnation incarnation;  // new at every start of the executor
+  std::string runtime;      // "pjrt", ...
   std::string platform_name;  // "cpu", "cuda"
   std::string platform_version;
   std::string device_kind;

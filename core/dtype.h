@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. The numbers are those of xla.ifrt.DTypeProto.Kind, so they cross the wire as they are.
+// Element types. The numbers are those of xla.ifrt.DTypeProto.Kind, so they cross the wire as they
+// are.
 #ifndef FAIRWAY_CORE_DTYPE_H_
 #define FAIRWAY_CORE_DTYPE_H_
 

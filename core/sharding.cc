@@ -28,7 +28,8 @@ Sharding Sharding::Replicated(std::vector<int32_t> devices, std::string memory_k
 absl::StatusOr<Sharding> Sharding::Tiled(std::vector<int32_t> devices, std::vector<int64_t> tiles,
                                          std::vector<int64_t> tile_of, std::string memory_kind) {
   if (tile_of.size() != devices.size())
-    return InvalidArgument("tiled sharding names {} tiles for {} devices", tile_of.size(), devices.size());
+    return InvalidArgument("tiled sharding names {} tiles for {} devices", tile_of.size(),
+                           devices.size());
   int64_t count = 1;
   for (const int64_t n : tiles) {
     if (n < 1 || __builtin_mul_overflow(count, n, &count))
@@ -59,11 +60,12 @@ Sharding Sharding::ConcreteEven(std::vector<int32_t> devices, Shape shard_shape,
   return s;
 }
 
-absl::StatusOr<Sharding> Sharding::Concrete(std::vector<int32_t> devices, std::vector<Shape> shard_shapes,
+absl::StatusOr<Sharding> Sharding::Concrete(std::vector<int32_t> devices,
+                                            std::vector<Shape> shard_shapes,
                                             std::string memory_kind) {
   if (shard_shapes.size() != devices.size())
-    return InvalidArgument("concrete sharding gives {} shard shapes for {} devices", shard_shapes.size(),
-                           devices.size());
+    return InvalidArgument("concrete sharding gives {} shard shapes for {} devices",
+                           shard_shapes.size(), devices.size());
   Sharding s;
   s.kind_ = Kind::kConcrete;
   s.devices_ = std::move(devices);
@@ -107,7 +109,8 @@ absl::StatusOr<IndexDomain> Sharding::Domain(const Shape& global, int i) const {
     return InvalidArgument("shard {} of a sharding over {} devices", i, num_shards());
   IndexDomain domain{std::vector<int64_t>(global.dims.size(), 0), global};
   if (replicated_ || (kind_ == Kind::kOpaque && num_shards() == 1)) return domain;
-  if (kind_ != Kind::kTiled) return InvalidArgument("the sharding does not tell where its shards lie");
+  if (kind_ != Kind::kTiled)
+    return InvalidArgument("the sharding does not tell where its shards lie");
   if (tiles_.size() != global.dims.size())
     return InvalidArgument("a sharding of rank {} does not fit an array of rank {}", tiles_.size(),
                            global.dims.size());
@@ -123,7 +126,8 @@ absl::StatusOr<IndexDomain> Sharding::Domain(const Shape& global, int i) const {
   return domain;
 }
 
-absl::StatusOr<Sharding> Sharding::WithDevices(std::vector<int32_t> devices, std::string memory_kind) const {
+absl::StatusOr<Sharding> Sharding::WithDevices(std::vector<int32_t> devices,
+                                               std::string memory_kind) const {
   if (devices.size() != devices_.size())
     return InvalidArgument("the sharding has {} shards, but {} devices were given", devices_.size(),
                            devices.size());

@@ -24,7 +24,8 @@ class Sharding {
  public:
   enum class Kind : uint8_t {
     kSingleDevice,
-    kTiled,         // every shard is one tile of a grid over the array; several devices may hold the same tile
+    kTiled,  // every shard is one tile of a grid over the array; several devices may hold the same
+             // tile
     kConcreteEven,  // IFRT ConcreteEvenSharding: shards of one shape, positions unknown
     kConcrete,      // IFRT ConcreteSharding: a shape for every shard, positions unknown
     kOpaque,        // devices only
@@ -35,14 +36,15 @@ class Sharding {
   static Sharding SingleDevice(int32_t device, std::string memory_kind = {});
   // The whole array on each device.
   static Sharding Replicated(std::vector<int32_t> devices, std::string memory_kind = {});
-  // `tiles`: pieces per dimension (its size is the array's rank; empty means replicated at any rank).
-  // `tile_of[i]`: row-major index of the tile on devices[i].
-  // INVALID_ARGUMENT: sizes differ, an extent < 1, or a tile index out of range.
+  // `tiles`: pieces per dimension (its size is the array's rank; empty means replicated at any
+  // rank). `tile_of[i]`: row-major index of the tile on devices[i]. INVALID_ARGUMENT: sizes differ,
+  // an extent < 1, or a tile index out of range.
   static absl::StatusOr<Sharding> Tiled(std::vector<int32_t> devices, std::vector<int64_t> tiles,
                                         std::vector<int64_t> tile_of, std::string memory_kind = {});
   static Sharding ConcreteEven(std::vector<int32_t> devices, Shape shard_shape, bool replicated,
                                std::string memory_kind = {});
-  static absl::StatusOr<Sharding> Concrete(std::vector<int32_t> devices, std::vector<Shape> shard_shapes,
+  static absl::StatusOr<Sharding> Concrete(std::vector<int32_t> devices,
+                                           std::vector<Shape> shard_shapes,
                                            std::string memory_kind = {});
   static Sharding Opaque(std::vector<int32_t> devices, std::string memory_kind = {});
 
@@ -57,8 +59,8 @@ class Sharding {
   const std::vector<int64_t>& tiles() const { return tiles_; }
   const std::vector<int64_t>& tile_of() const { return tile_of_; }
 
-  // Shape of shard `i` of an array of shape `global`; the last tiles of an uneven cut are smaller, or empty.
-  // INVALID_ARGUMENT: ranks differ, or the kind does not tell (opaque).
+  // Shape of shard `i` of an array of shape `global`; the last tiles of an uneven cut are smaller,
+  // or empty. INVALID_ARGUMENT: ranks differ, or the kind does not tell (opaque).
   absl::StatusOr<Shape> ShardShape(const Shape& global, int i) const;
   // Where shard `i` lies. INVALID_ARGUMENT as above, also for concrete kinds.
   absl::StatusOr<IndexDomain> Domain(const Shape& global, int i) const;

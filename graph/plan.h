@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a plan that an executor gets, and what it reports. Plain values: the wire layer turns them into
-// protobuf, the simulation passes them as they are.
+// The parts of a plan that an executor gets, and what it reports. Plain values: the wire layer
+// turns them into protobuf, the simulation passes them as they are.
 //
-// Commands to one executor arrive in the order in which they were sent. PREPARE comes before the inputs exist;
-// LAUNCH once a gang's inputs have arrived (docs/architecture.md, "The way of the data").
+// Commands to one executor arrive in the order in which they were sent. PREPARE comes before the
+// inputs exist; LAUNCH once a gang's inputs have arrived (docs/architecture.md, "The way of the
+// data").
 #ifndef FAIRWAY_GRAPH_PLAN_H_
 #define FAIRWAY_GRAPH_PLAN_H_
 
@@ -61,7 +62,7 @@ struct PrepareLaunch {
   NodeId node;
   uint64_t seq = 0;  // numbers the prepared nodes of this executor incarnation: 1, 2, 3, ...
   ExecutableId executable;
-  std::vector<int32_t> devices;               // local ordinals in the order of the device assignment
+  std::vector<int32_t> devices;  // local ordinals in the order of the device assignment
   std::vector<std::vector<ShardRef>> inputs;  // [position in devices][argument]
   std::vector<GroupPart> outputs;             // one per result; shards in the order of `devices`
 };
@@ -70,8 +71,9 @@ struct PrepareLaunch {
 struct Launch {
   NodeId node;
   LaunchId launch_id;
-  bool gang = false;                    // more than one device, over all executors
-  std::vector<int32_t> non_donatable;   // arguments that the code would take over but must leave alone
+  bool gang = false;  // more than one device, over all executors
+  std::vector<int32_t>
+      non_donatable;  // arguments that the code would take over but must leave alone
   std::vector<ShardRef> inline_shards;  // outputs whose bytes are to come with the completion
 };
 
@@ -79,14 +81,16 @@ struct Launch {
 struct ShardSource {
   enum class Kind : uint8_t { kLocal, kPeer, kController, kInline };
   Kind kind = Kind::kLocal;
-  ShardRef shard;         // kLocal: a shard of this executor
-  std::string endpoint;   // kPeer: data port of the executor that has it
+  ShardRef shard;           // kLocal: a shard of this executor
+  std::string endpoint;     // kPeer: data port of the executor that has it
   Incarnation incarnation;  // kPeer: of that executor; an answer of another one is refused
-  int32_t index = 0;      // kPeer, kController: number of the shard within the transfer
-  std::shared_ptr<const Blob> bytes;  // kInline: small uploads travel with the command; to be copied before use
+  int32_t index = 0;        // kPeer, kController: number of the shard within the transfer
+  std::shared_ptr<const Blob>
+      bytes;  // kInline: small uploads travel with the command; to be copied before use
 };
 
-// Receive the shards of `out`, one source each. Starts by itself; the source answers when it is ready.
+// Receive the shards of `out`, one source each. Starts by itself; the source answers when it is
+// ready.
 struct PrepareReceive {
   NodeId node;
   uint64_t seq = 0;
@@ -119,8 +123,8 @@ struct FreeGroups {
   std::vector<GroupId> groups;
 };
 
-using Command = std::variant<InstallExecutable, DropExecutable, PrepareLaunch, Launch, PrepareReceive, PrepareSend,
-                             EndSend, CancelNode, FreeGroups>;
+using Command = std::variant<InstallExecutable, DropExecutable, PrepareLaunch, Launch,
+                             PrepareReceive, PrepareSend, EndSend, CancelNode, FreeGroups>;
 
 // What an executor has done since its last report.
 struct Report {

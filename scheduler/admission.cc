@@ -20,15 +20,16 @@ void Admission::Release(DeviceId device, int64_t bytes) { devices_[device].used 
 
 void Admission::Reset(DeviceId device) { devices_[device].used = 0; }
 
-std::optional<Admission::Shortage> Admission::FirstShortage(NodeId node,
-                                                            const std::vector<MemoryNeed>& needs) const {
+std::optional<Admission::Shortage> Admission::FirstShortage(
+    NodeId node, const std::vector<MemoryNeed>& needs) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
   for (const MemoryNeed& need : needs) {
     const auto it = devices_.find(need.device);
     if (it == devices_.end() || it->second.limit == 0) continue;
     const Device& device = it->second;
     if (need.bytes > device.limit - device.used)
-      return Shortage{node, need.device, need.bytes, device.used, device.limit, need.bytes > device.limit};
+      return Shortage{node,        need.device,  need.bytes,
+                      device.used, device.limit, need.bytes > device.limit};
   }
   return std::nullopt;
 }

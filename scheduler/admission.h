@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory as the controller accounts for it (rule B2).
 //
-// A node reserves all it needs on its island at once, in submission order per island: one that does not fit keeps those
-// behind it waiting, so that a large one is not starved. Because all nodes before the oldest waiting one hold their
-// memory already and depend only on nodes before them, they end; so waiting is never for ever (or Stuck says so).
+// A node reserves all it needs on its island at once, in submission order per island: one that does
+// not fit keeps those behind it waiting, so that a large one is not starved. Because all nodes
+// before the oldest waiting one hold their memory already and depend only on nodes before them,
+// they end; so waiting is never for ever (or Stuck says so).
 #ifndef FAIRWAY_SCHEDULER_ADMISSION_H_
 #define FAIRWAY_SCHEDULER_ADMISSION_H_
 
@@ -27,7 +28,8 @@ class Admission {
  public:
   void SetDevice(DeviceId device, int64_t limit);
 
-  // Puts `node` into its island's queue, at its place in submission order. At most one need per device.
+  // Puts `node` into its island's queue, at its place in submission order. At most one need per
+  // device.
   void Enqueue(NodeId node, IslandId island, std::vector<MemoryNeed> needs);
   // Takes it out of its queue. Returns whether it was waiting.
   bool Remove(NodeId node, IslandId island);

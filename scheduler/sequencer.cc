@@ -66,13 +66,15 @@ std::vector<Grant> Sequencer::Step() {
     }
     Take(waiting->second);
     grants.push_back({node, LaunchId(next_id_)});
-    if (!Planted(Bug::kLaunchIdReused) || waiting->second.size() < 2 || next_id_ % 3 != 0) ++next_id_;
+    if (!Planted(Bug::kLaunchIdReused) || waiting->second.size() < 2 || next_id_ % 3 != 0)
+      ++next_id_;
     if (Planted(Bug::kLaunchTwice) && waiting->second.size() > 1)
       grants.push_back({node, LaunchId(next_id_++)});
     running_.insert(waiting_.extract(waiting));
     it = launchable_.erase(it);
   }
-  if (Planted(Bug::kLaunchOutOfOrder) && grants.size() > 1) std::swap(grants.front(), grants.back());
+  if (Planted(Bug::kLaunchOutOfOrder) && grants.size() > 1)
+    std::swap(grants.front(), grants.back());
   return grants;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of launches on one island (rule G1).
 //
-// Every executor of an island must launch the same gangs in the same order, or two collectives wait for each other for
-// ever. A gang gets its launch id here, when its inputs have arrived and the budget allows it: never at submission, so
-// that a gang whose input is late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
+// Every executor of an island must launch the same gangs in the same order, or two collectives wait
+// for each other for ever. A gang gets its launch id here, when its inputs have arrived and the
+// budget allows it: never at submission, so that a gang whose input is late blocks nobody. Source:
+// Pathways (MLSys 2022), section 4.4.
 #ifndef FAIRWAY_SCHEDULER_SEQUENCER_H_
 #define FAIRWAY_SCHEDULER_SEQUENCER_H_
 
@@ -19,7 +20,8 @@ namespace fairway {
 struct SequencerOptions {
   int max_gangs_in_flight = 2;      // launched and unfinished launches of more than one device
   int max_singles_per_device = 16;  // the same for launches of one device
-  uint64_t first_launch_id = 1;     // above the highest that any executor of the island has seen (rule L1)
+  uint64_t first_launch_id =
+      1;  // above the highest that any executor of the island has seen (rule L1)
 };
 
 struct Grant {
@@ -30,7 +32,8 @@ struct Grant {
 // A pure state machine: prepared -> arrived -> granted -> (finished, forgotten). Not thread-safe.
 class Sequencer {
  public:
-  explicit Sequencer(SequencerOptions options) : options_(options), next_id_(options.first_launch_id) {}
+  explicit Sequencer(SequencerOptions options)
+      : options_(options), next_id_(options.first_launch_id) {}
 
   // `node` was prepared on its executors; it runs on these devices.
   void Prepared(NodeId node, std::vector<DeviceId> devices);
@@ -43,7 +46,8 @@ class Sequencer {
   // Ids from now on start at `first` or above.
   void RaiseLaunchIds(uint64_t first);
 
-  // The launches that may go now, lowest node first (program order), in the order in which they must be sent.
+  // The launches that may go now, lowest node first (program order), in the order in which they
+  // must be sent.
   std::vector<Grant> Step();
 
   size_t prepared() const { return waiting_.size(); }
@@ -63,7 +67,7 @@ class Sequencer {
   std::map<NodeId, std::vector<DeviceId>> waiting_;  // prepared, not launched
   std::set<NodeId> launchable_;                      // of those, the arrived ones
   std::map<NodeId, std::vector<DeviceId>> running_;
-  std::map<DeviceId, int> singles_;                  // running launches of one device
+  std::map<DeviceId, int> singles_;  // running launches of one device
 };
 
 }  // namespace fairway

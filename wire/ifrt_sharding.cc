@@ -17,11 +17,13 @@ using xla::OpSharding;
 // Product of positive extents, at most `limit`. INVALID_ARGUMENT otherwise.
 template <typename Range>
 absl::StatusOr<int64_t> BoundedProduct(const Range& extents, int64_t limit, std::string_view what) {
-  if (extents.size() > kMaxRank) return InvalidArgument("{} has {} dimensions", what, extents.size());
+  if (extents.size() > kMaxRank)
+    return InvalidArgument("{} has {} dimensions", what, extents.size());
   int64_t product = 1;
   for (const int64_t extent : extents) {
     if (extent < 1 || extent > limit || product > limit / extent)
-      return InvalidArgument("{} [{}] does not fit {} devices", what, fmt::join(extents, ","), limit);
+      return InvalidArgument("{} [{}] does not fit {} devices", what, fmt::join(extents, ","),
+                             limit);
     product *= extent;
   }
   return product;
@@ -29,21 +31,26 @@ absl::StatusOr<int64_t> BoundedProduct(const Range& extents, int64_t limit, std:
 
 // iota(product(reshape_dims)) reshaped to reshape_dims, transposed by perm, flattened.
 template <typename Dims, typename Perm>
-absl::StatusOr<std::vector<int64_t>> TransposedIota(const Dims& reshape_dims, const Perm& perm, int num_devices) {
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t count, BoundedProduct(reshape_dims, num_devices, "iota tile assignment"));
+absl::StatusOr<std::vector<int64_t>> TransposedIota(const Dims& reshape_dims, const Perm& perm,
+                                                    int num_devices) {
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t count,
+                           BoundedProduct(reshape_dims, num_devices, "iota tile assignment"));
   if (count != num_devices)
-    return InvalidArgument("iota tile assignment [{}] is not of {} devices", fmt::join(reshape_dims, ","),
-                           num_devices);
+    return InvalidArgument("iota tile assignment [{}] is not of {} devices",
+                           fmt::join(reshape_dims, ","), num_devices);
   const size_t rank = reshape_dims.size();
   std::vector<int> order(rank);
   std::iota(order.begin(), order.end(), 0);
   if (perm.size() != 0) {
-    if (static_cast<size_t>(perm.size()) != rank || !std::is_permutation(perm.begin(), perm.end(), order.begin()))
-      return InvalidArgument("iota transposition [{}] is no permutation of {} dimensions", fmt::join(perm, ","), rank);
+    if (static_cast<size_t>(perm.size()) != rank ||
+        !std::is_permutation(perm.begin(), perm.end(), order.begin()))
+      return InvalidArgument("iota transposition [{}] is no permutation of {} dimensions",
+                             fmt::join(perm, ","), rank);
     std::copy(perm.begin(), perm.end(), order.begin());
   }
   std::vector<int64_t> stride(rank, 1);
-  for (int d = static_cast<int>(rank) - 2; d >= 0; --d) stride[d] = stride[d + 1] * reshape_dims[d + 1];
+  for (int d = static_cast<int>(rank) - 2; d >= 0; --d)
+    stride[d] = stride[d + 1] * reshape_dims[d + 1];
   std::vector<int64_t> out;
   out.reserve(count);
   std::vector<int64_t> index(rank, 0);
@@ -62,33 +69,40 @@ absl::StatusOr<std::vector<int64_t>> TransposedIota(const Dims& reshape_dims, co
 absl::Status CheckPermutation(const std::vector<int64_t>& positions, int num_devices) {
   std::vector<bool> seen(num_devices, false);
   if (positions.size() != static_cast<size_t>(num_devices))
-    return InvalidArgument("tile assignment names {} devices, not {}", positions.size(), num_devices);
+    return InvalidArgument("tile assignment names {} devices, not {}", positions.size(),
+                           num_devices);
   for (const int64_t p : positions) {
     if (p < 0 || p >= num_devices || seen[p])
-      return InvalidArgument("tile assignment names device {} twice or outside 0..{}", p, num_devices - 1);
+      return InvalidArgument("tile assignment names device {} twice or outside 0..{}", p,
+                             num_devices - 1);
     seen[p] = true;
   }
   return absl::OkStatus();
 }
 
 // `order[i]`: device position at row-major place i of the assignment; `trailing`: places per tile.
-TileAssignment FromOrder(std::vector<int64_t> tiles, const std::vector<int64_t>& order, int64_t trailing) {
+TileAssignment FromOrder(std::vector<int64_t> tiles, const std::vector<int64_t>& order,
+                         int64_t trailing) {
   TileAssignment out;
   if (std::all_of(tiles.begin(), tiles.end(), [](int64_t n) { return n == 1; })) return out;
   out.kind = TileAssignment::Kind::kTiled;
   out.tiles = std::move(tiles);
   out.tile_of.resize(order.size());
-  for (size_t i = 0; i < order.size(); ++i) out.tile_of[order[i]] = static_cast<int64_t>(i) / trailing;
+  for (size_t i = 0; i < order.size(); ++i)
+    out.tile_of[order[i]] = static_cast<int64_t>(i) / trailing;
   return out;
 }
 
 absl::StatusOr<TileAssignment> FromTiled(const OpSharding& s, int num_devices) {
   const auto& dims = s.tile_assignment_dimensions();
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t count, BoundedProduct(dims, num_devices, "tile assignment"));
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t count,
+                           BoundedProduct(dims, num_devices, "tile assignment"));
   if (count != num_devices)
-    return InvalidArgument("tile assignment [{}] is not of {} devices", fmt::join(dims, ","), num_devices);
+    return InvalidArgument("tile assignment [{}] is not of {} devices", fmt::join(dims, ","),
+                           num_devices);
   const int extra = s.last_tile_dims_size() + (s.replicate_on_last_tile_dim() ? 1 : 0);
-  if (extra > dims.size()) return InvalidArgument("tile assignment [{}] has no data dimensions", fmt::join(dims, ","));
+  if (extra > dims.size())
+    return InvalidArgument("tile assignment [{}] has no data dimensions", fmt::join(dims, ","));
   std::vector<int64_t> order;
   if (!s.tile_assignment_devices().empty()) {
     order.assign(s.tile_assignment_devices().begin(), s.tile_assignment_devices().end());
@@ -96,11 +110,13 @@ absl::StatusOr<TileAssignment> FromTiled(const OpSharding& s, int num_devices) {
     order.resize(num_devices);
     std::iota(order.begin(), order.end(), 0);
   } else {
-    FAIRWAY_ASSIGN_OR_RETURN(order, TransposedIota(s.iota_reshape_dims(), s.iota_transpose_perm(), num_devices));
+    FAIRWAY_ASSIGN_OR_RETURN(
+        order, TransposedIota(s.iota_reshape_dims(), s.iota_transpose_perm(), num_devices));
   }
   FAIRWAY_RETURN_IF_ERROR(CheckPermutation(order, num_devices));
   std::vector<int64_t> tiles(dims.begin(), dims.end() - extra);
-  const int64_t trailing = std::accumulate(dims.end() - extra, dims.end(), int64_t{1}, std::multiplies<>());
+  const int64_t trailing =
+      std::accumulate(dims.end() - extra, dims.end(), int64_t{1}, std::multiplies<>());
   return FromOrder(std::move(tiles), order, trailing);
 }
 
@@ -112,7 +128,8 @@ struct AxisPart {
 
 absl::StatusOr<AxisPart> PartOf(const xla::AxisRefProto& ref, const xla::MeshProto& mesh) {
   if (ref.mesh_axis_index() < 0 || ref.mesh_axis_index() >= mesh.axes_size())
-    return InvalidArgument("sharding names mesh axis {} of {}", ref.mesh_axis_index(), mesh.axes_size());
+    return InvalidArgument("sharding names mesh axis {} of {}", ref.mesh_axis_index(),
+                           mesh.axes_size());
   const int64_t axis_size = mesh.axes(static_cast<int>(ref.mesh_axis_index())).size();
   if (!ref.has_sub_axis_info()) return AxisPart{1, axis_size};
   const int64_t pre = ref.sub_axis_info().pre_size();
@@ -129,23 +146,27 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
   TileAssignment out;
   if (axes.empty()) return out;
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t count, BoundedProduct(axes, num_devices, "mesh"));
-  if (count != num_devices) return InvalidArgument("mesh [{}] is not of {} devices", fmt::join(axes, ","), num_devices);
+  if (count != num_devices)
+    return InvalidArgument("mesh [{}] is not of {} devices", fmt::join(axes, ","), num_devices);
   std::vector<int64_t> order(num_devices);
   std::iota(order.begin(), order.end(), 0);
   if (!mesh.device_ids().empty()) {
     order.assign(mesh.device_ids().begin(), mesh.device_ids().end());
   } else if (mesh.has_iota_transform()) {
-    FAIRWAY_ASSIGN_OR_RETURN(order, TransposedIota(mesh.iota_transform().reshape_dims(),
-                                                   mesh.iota_transform().transpose_perm(), num_devices));
+    FAIRWAY_ASSIGN_OR_RETURN(order,
+                             TransposedIota(mesh.iota_transform().reshape_dims(),
+                                            mesh.iota_transform().transpose_perm(), num_devices));
   }
   FAIRWAY_RETURN_IF_ERROR(CheckPermutation(order, num_devices));
-  if (s.dim_shardings_size() > kMaxRank) return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
+  if (s.dim_shardings_size() > kMaxRank)
+    return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
   std::vector<int64_t> tiles;
   for (const auto& dim : s.dim_shardings()) {
     int64_t pieces = 1;
     for (const auto& ref : dim.axes()) {
       FAIRWAY_ASSIGN_OR_RETURN(const AxisPart part, PartOf(ref, mesh));
-      if (part.size > num_devices / pieces) return InvalidArgument("sharding cuts into more pieces than devices");
+      if (part.size > num_devices / pieces)
+        return InvalidArgument("sharding cuts into more pieces than devices");
       pieces *= part.size;
     }
     tiles.push_back(pieces);
@@ -181,16 +202,19 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
 }
 
 // See xla/python/ifrt/ir/sharding_param.h: mesh axes are listed minor to major.
-absl::StatusOr<TileAssignment> FromParam(const xla::ifrt::ShardingParamProto& param, int num_devices) {
+absl::StatusOr<TileAssignment> FromParam(const xla::ifrt::ShardingParamProto& param,
+                                         int num_devices) {
   std::vector<int64_t> reshape(param.axis_sizes().rbegin(), param.axis_sizes().rend());
   std::vector<int64_t> perm;
   for (auto it = param.permutation().rbegin(); it != param.permutation().rend(); ++it)
     perm.push_back(param.axis_sizes_size() - *it - 1);
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<int64_t> order, TransposedIota(reshape, perm, num_devices));
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<int64_t> order,
+                           TransposedIota(reshape, perm, num_devices));
   std::vector<int64_t> tiles(param.dim_shards().begin(), param.dim_shards().end());
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t pieces, BoundedProduct(tiles, num_devices, "dim_shards"));
   if (num_devices % pieces != 0)
-    return InvalidArgument("dim_shards [{}] do not divide {} devices", fmt::join(tiles, ","), num_devices);
+    return InvalidArgument("dim_shards [{}] do not divide {} devices", fmt::join(tiles, ","),
+                           num_devices);
   if (!param.unreduced_axes().empty() && num_devices > 1) {
     TileAssignment out;
     out.kind = TileAssignment::Kind::kPerDevice;
@@ -199,17 +223,18 @@ absl::StatusOr<TileAssignment> FromParam(const xla::ifrt::ShardingParamProto& pa
   return FromOrder(std::move(tiles), order, num_devices / pieces);
 }
 
-absl::StatusOr<Sharding> FromTiles(TileAssignment tiles, std::vector<int32_t> devices, const Shape& shape,
-                                   std::string memory_kind) {
+absl::StatusOr<Sharding> FromTiles(TileAssignment tiles, std::vector<int32_t> devices,
+                                   const Shape& shape, std::string memory_kind) {
   switch (tiles.kind) {
     case TileAssignment::Kind::kReplicated:
       return Sharding::Replicated(std::move(devices), std::move(memory_kind));
     case TileAssignment::Kind::kPerDevice:
-      return Sharding::ConcreteEven(std::move(devices), shape, /*replicated=*/false, std::move(memory_kind));
+      return Sharding::ConcreteEven(std::move(devices), shape, /*replicated=*/false,
+                                    std::move(memory_kind));
     case TileAssignment::Kind::kTiled:
       if (tiles.tiles.size() != shape.dims.size())
-        return InvalidArgument("a sharding of rank {} does not fit an array of rank {}", tiles.tiles.size(),
-                               shape.dims.size());
+        return InvalidArgument("a sharding of rank {} does not fit an array of rank {}",
+                               tiles.tiles.size(), shape.dims.size());
       return Sharding::Tiled(std::move(devices), std::move(tiles.tiles), std::move(tiles.tile_of),
                              std::move(memory_kind));
   }
@@ -230,7 +255,8 @@ absl::StatusOr<Proto> Parse(const xla::ifrt::Serialized& serialized) {
 }
 
 absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::ConcreteShardingProto& proto) {
-  if (!proto.has_shape()) return Error(absl::StatusCode::kUnimplemented, "shardings of dynamic shapes are not served");
+  if (!proto.has_shape())
+    return Error(absl::StatusCode::kUnimplemented, "shardings of dynamic shapes are not served");
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<int32_t> devices, Devices(proto.devices()));
   std::vector<Shape> shapes;
   for (const auto& shard : proto.shard_shapes()) {
@@ -241,7 +267,8 @@ absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::ConcreteShardingProto& pr
 
 // The proto of a concrete class in its envelope.
 template <typename Proto>
-void Wrap(const char* type_name, const Sharding& sharding, Proto& proto, xla::ifrt::ShardingProto* out) {
+void Wrap(const char* type_name, const Sharding& sharding, Proto& proto,
+          xla::ifrt::ShardingProto* out) {
   if (!sharding.memory_kind().empty()) proto.set_memory_kind(sharding.memory_kind());
   out->mutable_serialized_sharding()->set_type_name(type_name);
   proto.SerializeToString(out->mutable_serialized_sharding()->mutable_data());
@@ -251,7 +278,8 @@ void SetDevices(const Sharding& sharding, xla::ifrt::DeviceListProto* list) {
   list->mutable_device_ids()->Assign(sharding.devices().begin(), sharding.devices().end());
 }
 
-absl::Status ConcreteToProto(const Sharding& sharding, const Shape& shape, xla::ifrt::ShardingProto* out) {
+absl::Status ConcreteToProto(const Sharding& sharding, const Shape& shape,
+                             xla::ifrt::ShardingProto* out) {
   xla::ifrt::ConcreteShardingProto proto;
   SetDevices(sharding, proto.mutable_devices());
   ShapeToProto(shape, proto.mutable_shape());
@@ -280,7 +308,8 @@ absl::StatusOr<TileAssignment> TilesFromOpSharding(const OpSharding& sharding, i
     case OpSharding::OTHER:
       return FromTiled(sharding, num_devices);
     default:
-      return InvalidArgument("sharding type {} is none of a single array", static_cast<int>(sharding.type()));
+      return InvalidArgument("sharding type {} is none of a single array",
+                             static_cast<int>(sharding.type()));
   }
 }
 
@@ -299,7 +328,8 @@ absl::StatusOr<OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int 
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t count, BoundedProduct(tiles.tiles, num_devices, "tiles"));
   const int64_t copies = num_devices / count;
   std::vector<std::vector<int64_t>> holders(count);
-  for (size_t i = 0; i < tiles.tile_of.size(); ++i) holders.at(tiles.tile_of[i]).push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < tiles.tile_of.size(); ++i)
+    holders.at(tiles.tile_of[i]).push_back(static_cast<int64_t>(i));
   out.set_type(OpSharding::OTHER);
   out.mutable_tile_assignment_dimensions()->Assign(tiles.tiles.begin(), tiles.tiles.end());
   if (copies > 1) {
@@ -314,7 +344,8 @@ absl::StatusOr<OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int 
   return out;
 }
 
-absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto, const Shape& shape) {
+absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto,
+                                           const Shape& shape) {
   const xla::ifrt::Serialized& s = proto.serialized_sharding();
   if (s.type_name() == "xla::ifrt::SingleDeviceSharding") {
     FAIRWAY_ASSIGN_OR_RETURN(const auto single, Parse<xla::ifrt::SingleDeviceShardingProto>(s));
@@ -323,8 +354,9 @@ absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto
   if (s.type_name() == "xla::ifrt::HloSharding") {
     FAIRWAY_ASSIGN_OR_RETURN(const auto hlo, Parse<xla::ifrt::HloShardingProto>(s));
     FAIRWAY_ASSIGN_OR_RETURN(std::vector<int32_t> devices, Devices(hlo.devices()));
-    FAIRWAY_ASSIGN_OR_RETURN(TileAssignment tiles,
-                             TilesFromOpSharding(hlo.xla_op_sharding(), static_cast<int>(devices.size())));
+    FAIRWAY_ASSIGN_OR_RETURN(
+        TileAssignment tiles,
+        TilesFromOpSharding(hlo.xla_op_sharding(), static_cast<int>(devices.size())));
     return FromTiles(std::move(tiles), std::move(devices), shape, hlo.memory_kind());
   }
   if (s.type_name() == "xla::ifrt::ConcreteEvenSharding") {
@@ -350,10 +382,12 @@ absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto
                              FromParam(param.sharding_param(), static_cast<int>(devices.size())));
     return FromTiles(std::move(tiles), std::move(devices), shape, param.memory_kind());
   }
-  return Error(absl::StatusCode::kUnimplemented, "sharding type \"{}\" is not served", ValidUtf8(s.type_name()));
+  return Error(absl::StatusCode::kUnimplemented, "sharding type \"{}\" is not served",
+               ValidUtf8(s.type_name()));
 }
 
-absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape, xla::ifrt::ShardingProto* proto) {
+absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape,
+                             xla::ifrt::ShardingProto* proto) {
   switch (sharding.kind()) {
     case Sharding::Kind::kSingleDevice: {
       xla::ifrt::SingleDeviceShardingProto single;
@@ -395,7 +429,8 @@ absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape, xla::
   return InvalidArgument("unknown sharding kind");
 }
 
-absl::StatusOr<ArraySpec> ArraySpecFromProtos(const xla::ifrt::DTypeProto& dtype, const xla::ifrt::ShapeProto& shape,
+absl::StatusOr<ArraySpec> ArraySpecFromProtos(const xla::ifrt::DTypeProto& dtype,
+                                              const xla::ifrt::ShapeProto& shape,
                                               const xla::ifrt::ShardingProto& sharding) {
   ArraySpec spec;
   FAIRWAY_ASSIGN_OR_RETURN(spec.dtype, DTypeFromProto(dtype));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // IFRT's ShardingProto and XLA's OpSharding <-> core Sharding.
 //
-// Sources: xla/python/ifrt/sharding.h, xla/python/pjrt_ifrt/xla_sharding.h, OpSharding in xla/xla_data.proto.
-// Every size from outside is bounded by the number of devices in the same message before it is used.
+// Sources: xla/python/ifrt/sharding.h, xla/python/pjrt_ifrt/xla_sharding.h, OpSharding in
+// xla/xla_data.proto. Every size from outside is bounded by the number of devices in the same
+// message before it is used.
 #ifndef FAIRWAY_WIRE_IFRT_SHARDING_H_
 #define FAIRWAY_WIRE_IFRT_SHARDING_H_
 
@@ -23,7 +24,7 @@ struct TileAssignment {
   enum class Kind : uint8_t {
     kReplicated,  // also MAXIMAL: every position holds the whole array
     kTiled,
-    kPerDevice,   // MANUAL, UNREDUCED: shards of the array's own shape with contents of their own
+    kPerDevice,  // MANUAL, UNREDUCED: shards of the array's own shape with contents of their own
   };
   Kind kind = Kind::kReplicated;
   std::vector<int64_t> tiles;    // pieces per dimension; empty unless tiled
@@ -31,20 +32,25 @@ struct TileAssignment {
   friend bool operator==(const TileAssignment&, const TileAssignment&) = default;
 };
 
-// INVALID_ARGUMENT: the assignment is not a permutation of the positions, sizes contradict each other, or the
-// type is no sharding of one array (TUPLE).
-absl::StatusOr<TileAssignment> TilesFromOpSharding(const xla::OpSharding& sharding, int num_devices);
+// INVALID_ARGUMENT: the assignment is not a permutation of the positions, sizes contradict each
+// other, or the type is no sharding of one array (TUPLE).
+absl::StatusOr<TileAssignment> TilesFromOpSharding(const xla::OpSharding& sharding,
+                                                   int num_devices);
 
 // The OpSharding of tiles that each lie on equally many devices. INVALID_ARGUMENT otherwise.
 absl::StatusOr<xla::OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int num_devices);
 
-// `shape`: of the array. UNIMPLEMENTED: a type name we do not know. INVALID_ARGUMENT: undecodable or contradictory.
-absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto, const Shape& shape);
-absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape, xla::ifrt::ShardingProto* proto);
+// `shape`: of the array. UNIMPLEMENTED: a type name we do not know. INVALID_ARGUMENT: undecodable
+// or contradictory.
+absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto,
+                                           const Shape& shape);
+absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape,
+                             xla::ifrt::ShardingProto* proto);
 
 // Also checks the byte size (core ByteSize) and, for tiled shardings, that the ranks fit.
 absl::StatusOr<ArraySpec> ArraySpecFromProto(const xla::ifrt::ArraySpecProto& proto);
-absl::StatusOr<ArraySpec> ArraySpecFromProtos(const xla::ifrt::DTypeProto& dtype, const xla::ifrt::ShapeProto& shape,
+absl::StatusOr<ArraySpec> ArraySpecFromProtos(const xla::ifrt::DTypeProto& dtype,
+                                              const xla::ifrt::ShapeProto& shape,
                                               const xla::ifrt::ShardingProto& sharding);
 
 }  // namespace fairway

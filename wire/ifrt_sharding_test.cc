@@ -20,14 +20,16 @@ TileAssignment Tiled(std::vector<int64_t> tiles, std::vector<int64_t> tile_of) {
 }
 
 TEST(OpShardingTest, ExplicitDevicesGiveEachDeviceItsTile) {
-  const auto op = Op("type: OTHER tile_assignment_dimensions: [2,2] tile_assignment_devices: [0,2,1,3]");
+  const auto op =
+      Op("type: OTHER tile_assignment_dimensions: [2,2] tile_assignment_devices: [0,2,1,3]");
   EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({2, 2}, {0, 2, 1, 3}));
 }
 
 TEST(OpShardingTest, IotaIsReshapedThenTransposed) {
   // iota(4) as [2,2], transposed: places 0..3 hold devices 0,2,1,3.
   const auto op =
-      Op("type: OTHER tile_assignment_dimensions: [4,1] iota_reshape_dims: [2,2] iota_transpose_perm: [1,0]");
+      Op("type: OTHER tile_assignment_dimensions: [4,1] iota_reshape_dims: [2,2] "
+         "iota_transpose_perm: [1,0]");
   EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({4, 1}, {0, 2, 1, 3}));
 }
 
@@ -47,7 +49,9 @@ TEST(OpShardingTest, SubgroupsAreNoDataDimensions) {
 
 TEST(OpShardingTest, WholeArraysAreReplicatedOrPerDevice) {
   EXPECT_EQ(TilesFromOpSharding(Op("type: REPLICATED"), 8).value(), TileAssignment{});
-  EXPECT_EQ(TilesFromOpSharding(Op("type: MAXIMAL tile_assignment_dimensions: 1 tile_assignment_devices: 0"), 1).value(),
+  EXPECT_EQ(TilesFromOpSharding(
+                Op("type: MAXIMAL tile_assignment_dimensions: 1 tile_assignment_devices: 0"), 1)
+                .value(),
             TileAssignment{});
   EXPECT_EQ(TilesFromOpSharding(Op("type: MANUAL"), 8)->kind, TileAssignment::Kind::kPerDevice);
   EXPECT_EQ(TilesFromOpSharding(Op("type: MANUAL"), 1)->kind, TileAssignment::Kind::kReplicated);
@@ -75,10 +79,12 @@ TEST(OpShardingTest, HostileSizesAreRefusedBeforeTheyAreUsed) {
            "type: OTHER tile_assignment_dimensions: [1099511627776, 1099511627776]",
            "type: OTHER tile_assignment_dimensions: [-1, -4]",
            "type: OTHER tile_assignment_dimensions: 0",
-           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [1099511627776, 1099511627776]",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [1099511627776, "
+           "1099511627776]",
            "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: 2",
            "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: 4 iota_transpose_perm: 7",
-           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [2,2] iota_transpose_perm: [0,0]",
+           "type: OTHER tile_assignment_dimensions: 4 iota_reshape_dims: [2,2] "
+           "iota_transpose_perm: [0,0]",
            "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,2]",
            "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,9]",
            "type: OTHER tile_assignment_dimensions: 4 tile_assignment_devices: [0,1,2,-3]",
@@ -87,19 +93,26 @@ TEST(OpShardingTest, HostileSizesAreRefusedBeforeTheyAreUsed) {
            "type: TUPLE",
            "named_sharding { mesh { axes { size: -4 } } }",
            "named_sharding { mesh { axes { size: 1099511627776 } axes { size: 1099511627776 } } }",
-           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: 5 } } }",
-           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: -1 } } }",
-           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { sub_axis_info { pre_size: 0 size: 2 } } } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: 5 } "
+           "} }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { mesh_axis_index: -1 "
+           "} } }",
+           "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { sub_axis_info { "
+           "pre_size: 0 size: 2 } } } }",
            "named_sharding { mesh { axes { size: 4 } } dim_shardings { axes { } axes { } } }",
        }) {
-    EXPECT_EQ(TilesFromOpSharding(Op(text), 4).status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(TilesFromOpSharding(Op(text), 4).status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
   }
 }
 
 TEST(OpShardingTest, TilesSurviveTheWayThere) {
-  for (const auto& [tiles, devices] : std::vector<std::pair<TileAssignment, int>>{
-           {TileAssignment{}, 4}, {Tiled({2, 2}, {3, 1, 0, 2}), 4}, {Tiled({2}, {0, 1, 0, 1}), 4}}) {
-    EXPECT_EQ(TilesFromOpSharding(OpShardingFromTiles(tiles, devices).value(), devices).value(), tiles);
+  for (const auto& [tiles, devices] :
+       std::vector<std::pair<TileAssignment, int>>{{TileAssignment{}, 4},
+                                                   {Tiled({2, 2}, {3, 1, 0, 2}), 4},
+                                                   {Tiled({2}, {0, 1, 0, 1}), 4}}) {
+    EXPECT_EQ(TilesFromOpSharding(OpShardingFromTiles(tiles, devices).value(), devices).value(),
+              tiles);
   }
 }
 

@@ -11,15 +11,18 @@ size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+  const size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
   const unsigned char second = byte(1);
   // Overlong forms, surrogates, and numbers beyond U+10FFFF.
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) || (lead == 0xF0 && second < 0x90) ||
-      (lead == 0xF4 && second >= 0x90))
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90))
     return 0;
   return length;
 }
@@ -57,10 +60,12 @@ int32_t PrimitiveTypeOf(DType dtype) {
 
 absl::StatusOr<Shape> ShapeFromProto(const xla::ifrt::ShapeProto& proto) {
   if (proto.dims_size() > kMaxRank)
-    return InvalidArgument("a shape of rank {} is larger than the limit of {}", proto.dims_size(), kMaxRank);
+    return InvalidArgument("a shape of rank {} is larger than the limit of {}", proto.dims_size(),
+                           kMaxRank);
   Shape shape{{proto.dims().begin(), proto.dims().end()}};
   for (const int64_t dim : shape.dims) {
-    if (dim < 0) return InvalidArgument("shape [{}] has a negative extent", fmt::join(shape.dims, ","));
+    if (dim < 0)
+      return InvalidArgument("shape [{}] has a negative extent", fmt::join(shape.dims, ","));
   }
   return shape;
 }
@@ -73,7 +78,8 @@ absl::Status StatusFromProto(const tensorflow::StatusProto& proto) {
   const int code = static_cast<int>(proto.code());
   if (code == 0) return absl::OkStatus();
   const bool known = code >= 1 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  absl::Status status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, proto.message());
+  absl::Status status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                      proto.message());
   for (const auto& [url, value] : proto.payload()) status.SetPayload(url, absl::Cord(value));
   return status;
 }
@@ -129,7 +135,8 @@ void AttributesToProto(const std::map<std::string, AttributeValue>& attributes,
   }
 }
 
-std::map<std::string, AttributeValue> AttributesFromProto(const xla::ifrt::AttributeMapProto& proto) {
+std::map<std::string, AttributeValue> AttributesFromProto(
+    const xla::ifrt::AttributeMapProto& proto) {
   using Value = xla::ifrt::AttributeMapProto::Value;
   std::map<std::string, AttributeValue> out;
   for (const auto& [name, value] : proto.attributes()) {

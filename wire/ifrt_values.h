@@ -33,7 +33,8 @@ void ShapeToProto(const Shape& shape, xla::ifrt::ShapeProto* proto);
 
 // The code numbers are the same on both sides; codes we do not know become UNKNOWN.
 absl::Status StatusFromProto(const tensorflow::StatusProto& proto);
-// The text is made valid UTF-8: a protobuf string that is not makes the client drop the whole message.
+// The text is made valid UTF-8: a protobuf string that is not makes the client drop the whole
+// message.
 void StatusToProto(const absl::Status& status, tensorflow::StatusProto* proto);
 std::string ValidUtf8(std::string_view text);
 
@@ -45,7 +46,8 @@ using AttributeValue = std::variant<std::string, bool, int64_t, float>;
 void AttributesToProto(const std::map<std::string, AttributeValue>& attributes,
                        xla::ifrt::AttributeMapProto* proto);
 // Lists of integers are left out.
-std::map<std::string, AttributeValue> AttributesFromProto(const xla::ifrt::AttributeMapProto& proto);
+std::map<std::string, AttributeValue> AttributesFromProto(
+    const xla::ifrt::AttributeMapProto& proto);
 
 }  // namespace fairway
 

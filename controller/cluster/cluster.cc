@@ -193,7 +193,11 @@ void Cluster::Tick(int64_t now_ms) {
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
   }
-  for (const NodeId id : overdue) s.Fail(*s.FindNode(id), s.FindNode(id)->deferred, id);
+  for (const NodeId id : overdue) {
+    Node* node = s.FindNode(id);
+    const absl::Status error = node->deferred;  // taking it back clears it
+    if (!error.ok()) s.Fail(*node, error, id);
+  }
   std::optional<std::set<NodeId>> live;
   for (auto& [id, island] : s.islands) {
     const auto head = s.IslandUp(island) ? s.admission.Head(id) : std::nullopt;
@@ -201,16 +205,20 @@ void Cluster::Tick(int64_t now_ms) {
       island.stuck_since = -1;
       continue;
     }
-    if (!live) live = s.LiveNodes();
-    const bool busy = s.AnotherWillFree(id, *live);
-    if (busy || island.stuck_node != head->node || island.stuck_since < 0) {
+    if (island.stuck_node != head->node || island.stuck_since < 0) {
       island.stuck_node = head->node;
       island.stuck_since = now_ms;
-    } else if (now_ms - island.stuck_since >= s.options.admission_grace_ms) {
-      island.stuck_since = -1;
-      s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
-      live.reset();
+      continue;
     }
+    if (now_ms - island.stuck_since < s.options.admission_grace_ms) continue;
+    if (!live) live = s.LiveNodes();
+    if (s.AnotherWillFree(id, *live)) {
+      island.stuck_since = now_ms;
+      continue;
+    }
+    island.stuck_since = -1;
+    s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
+    live.reset();
   }
   s.Settle();
 }

@@ -256,5 +256,23 @@ TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
   EXPECT_LT(at("e1 <- end send t3"), at("e1 <- cancel n2"));
 }
 
+TEST_F(ClusterTest, AReceiveWhosePeerIsGoneFailsByItselfWhenNoLossIsToldInTime) {
+  Start();
+  PutReady(1, 0);
+  ASSERT_TRUE(cluster
+                  .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
+                        CopySemantics::kReuseInput, {2})
+                  .ok());
+  cluster.Watch(session, 1, {2});
+  End(b, 2, absl::UnavailableError("connection refused"));
+  cluster.Tick(0);
+  cluster.Tick(14000);
+  actions.Take();
+  cluster.Tick(15000);
+  EXPECT_THAT(actions.Take(),
+              ::testing::Contains(HasSubstr("s1 watched 1: UNAVAILABLE: copy of f32[4] to island ib "
+                                            "(worker wb): connection refused")));
+}
+
 }  // namespace
 }  // namespace fairway

@@ -68,6 +68,16 @@ class ControllerShellTest : public ::testing::Test {
     return ::testing::AssertionSuccess();
   }
 
+  // Links are used in the loop only.
+  void Send(Link& link, const v1::ToController& message) {
+    bool sent = false;
+    loop_.Post("send", [&] {
+      link.Send(PackFrame(message));
+      sent = true;
+    });
+    EXPECT_TRUE(Until([&] { return sent; }));
+  }
+
   std::unique_ptr<Link> Connect() {
     std::unique_ptr<Link> link;
     ConnectTcp(loop_, fmt::format("127.0.0.1:{}", shell_->link_port()), milliseconds(5000),
@@ -121,7 +131,7 @@ class ControllerShellTest : public ::testing::Test {
     spec.num_devices = 1;
     spec.data_endpoint = e.plane->endpoint();
     ToProto(spec, registration->mutable_spec());
-    e.link->Send(PackFrame(message));
+    Send(*e.link, message);
     EXPECT_TRUE(Until([&] { return e.registered.has_value(); }));
     return executor;
   }
@@ -135,7 +145,7 @@ class ControllerShellTest : public ::testing::Test {
     registration->set_island(island);
     registration->set_host("h");
     registration->set_pid(99);
-    link->Send(PackFrame(message));
+    Send(*link, message);
     EXPECT_TRUE(Until([&] { return shell_->Snapshot().supervisors.contains(worker); }));
     return link;
   }
@@ -165,7 +175,7 @@ class ControllerShellTest : public ::testing::Test {
     if (!status.ok()) report.failures.push_back({seq, std::move(status)});
     v1::ToController message;
     ToProto(report, Incarnation(executor.incarnation), message.mutable_report());
-    executor.link->Send(PackFrame(message));
+    Send(*executor.link, message);
   }
 
   // An array of kFloats on the session's device `device`, of bytes given at once.
@@ -270,7 +280,7 @@ TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCan
   message.mutable_executor_died()->set_incarnation(11);
   message.mutable_executor_died()->set_signal(9);
   message.mutable_executor_died()->set_cause("killed by SIGKILL");
-  supervisor->Send(PackFrame(message));
+  Send(*supervisor, message);
   ASSERT_TRUE(Until([&] { return fetched_.contains(7); }));
   EXPECT_EQ(fetched_[7].status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Text(fetched_[7].status()), HasSubstr("killed by SIGKILL"));
@@ -297,7 +307,7 @@ TEST_F(ControllerShellTest, APeerThatCannotReachADyingExecutorDoesNotHideTheCaus
   v1::ToController message;
   message.mutable_executor_died()->set_incarnation(11);
   message.mutable_executor_died()->set_cause("killed by SIGKILL");
-  supervisor->Send(PackFrame(message));
+  Send(*supervisor, message);
   ASSERT_TRUE(Until([&] { return watched_.contains(8); }));
   EXPECT_THAT(Text(watched_[8]), HasSubstr("killed by SIGKILL"));
 }

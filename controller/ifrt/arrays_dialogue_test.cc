@@ -11,26 +11,36 @@ using ArraysDialogue = Dialogue;
 
 TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
   const std::string line = Ask("init_request {}");
-  EXPECT_THAT(line, StartsWith("1 #0 init_response { platform_name: \"cpu\" platform_version: \"fairway; fake 1\""));
+  EXPECT_THAT(
+      line,
+      StartsWith(
+          "1 #0 init_response { platform_name: \"cpu\" platform_version: \"fairway; fake 1\""));
   EXPECT_THAT(line, HasSubstr("runtime_type: \"fairway\""));
-  EXPECT_THAT(line, HasSubstr("all_devices { id: 2 local_hardware_id: 2 device_kind: \"cpu\" debug_string: "
-                              "\"cpuDevice(id=2, island=ib)\" to_string: \"cpuDevice(id=2, island=ib)\" "
-                              "default_memory_id: 4 memory_ids: 4 memory_ids: 5 local_device_id: 2 attributes { "
-                              "attributes { key: \"island\" value { string_value: \"ib\" } } attributes { key: "
-                              "\"slice_index\" value { int64_value: 1 } } } platform_name: \"cpu\" }"));
-  EXPECT_THAT(line, HasSubstr("addressable_device_ids: 0 addressable_device_ids: 1 addressable_device_ids: 2 "
-                              "addressable_device_ids: 3 session_id: 77"));
+  EXPECT_THAT(
+      line,
+      HasSubstr("all_devices { id: 2 local_hardware_id: 2 device_kind: \"cpu\" debug_string: "
+                "\"cpuDevice(id=2, island=ib)\" to_string: \"cpuDevice(id=2, island=ib)\" "
+                "default_memory_id: 4 memory_ids: 4 memory_ids: 5 local_device_id: 2 attributes { "
+                "attributes { key: \"island\" value { string_value: \"ib\" } } attributes { key: "
+                "\"slice_index\" value { int64_value: 1 } } } platform_name: \"cpu\" }"));
+  EXPECT_THAT(
+      line,
+      HasSubstr("addressable_device_ids: 0 addressable_device_ids: 1 addressable_device_ids: 2 "
+                "addressable_device_ids: 3 session_id: 77"));
   EXPECT_THAT(line, HasSubstr("memories { id: 5 memory_space_kind: \"pinned_host\" device_ids: 2"));
-  EXPECT_THAT(line, HasSubstr("key: \"supports_executable_serialization\" value { bool_value: false }"));
+  EXPECT_THAT(line,
+              HasSubstr("key: \"supports_executable_serialization\" value { bool_value: false }"));
   // The client does not count the answer to Init.
   EXPECT_THAT(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"), StartsWith("2 #0 "));
 }
 
 TEST_F(ArraysDialogue, GetDefaultLayout) {
-  EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } dims: [4, 2] device_id: 3 }"),
-            "1 #0 get_default_layout_response { serialized_pjrt_layout: \"{1,0}\" }");
-  EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } memory_kind: \"pinned_host\" }"),
-            "2 #1 get_default_layout_response { serialized_pjrt_layout: \"{}\" }");
+  EXPECT_EQ(
+      Ask("get_default_layout_request { dtype { kind: KIND_F32 } dims: [4, 2] device_id: 3 }"),
+      "1 #0 get_default_layout_response { serialized_pjrt_layout: \"{1,0}\" }");
+  EXPECT_EQ(
+      Ask("get_default_layout_request { dtype { kind: KIND_F32 } memory_kind: \"pinned_host\" }"),
+      "2 #1 get_default_layout_response { serialized_pjrt_layout: \"{}\" }");
   EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } device_id: 4 }"),
             "3 INVALID_ARGUMENT: there is no device 4");
   EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } memory_kind: \"moon\" }"),
@@ -39,16 +49,20 @@ TEST_F(ArraysDialogue, GetDefaultLayout) {
 
 TEST_F(ArraysDialogue, GetDefaultDeviceAssignment) {
   EXPECT_EQ(Ask("get_default_device_assignment_request { num_replicas: 1 num_partitions: 2 }"),
-            "1 #0 get_default_device_assignment_response { device_assignment { replica_count: 1 computation_count: 2 "
-            "computation_devices { replica_device_ids: 0 } computation_devices { replica_device_ids: 1 } } }");
+            "1 #0 get_default_device_assignment_response { device_assignment { replica_count: 1 "
+            "computation_count: 2 "
+            "computation_devices { replica_device_ids: 0 } computation_devices { "
+            "replica_device_ids: 1 } } }");
   EXPECT_EQ(Ask("get_default_device_assignment_request { num_replicas: 3 num_partitions: 2 }"),
             "2 INVALID_ARGUMENT: 3 replicas x 2 partitions on 4 devices");
-  EXPECT_EQ(Ask("get_default_device_assignment_request { num_replicas: 9223372036854775809 num_partitions: 2 }"),
+  EXPECT_EQ(Ask("get_default_device_assignment_request { num_replicas: 9223372036854775809 "
+                "num_partitions: 2 }"),
             "3 INVALID_ARGUMENT: 9223372036854775809 replicas x 2 partitions on 4 devices");
 }
 
 TEST_F(ArraysDialogue, AnArrayMayBeMadeBeforeItsBytesCome) {
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 5 array_handle: 5 }"),
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"), "");
   EXPECT_EQ(Run(), "");
@@ -59,7 +73,8 @@ TEST_F(ArraysDialogue, AnArrayMayBeMadeBeforeItsBytesCome) {
 
 TEST_F(ArraysDialogue, AnArrayMayBeMadeAfterItsBytesCame) {
   session_->host_buffers().Store(5, Blob::Copy("abcdefgh"));
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @all(0 1) host_buffer_handle: 5 array_handle: 5 }"),
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @all(0 1) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
   Run();
   EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }"),
@@ -70,12 +85,14 @@ TEST_F(ArraysDialogue, AnArrayMayBeMadeAfterItsBytesCame) {
 
 TEST_F(ArraysDialogue, StridedBytesBecomeDenseAndAreFetchedStrided) {
   session_->host_buffers().Store(5, Blob::Copy("aaaaccccbbbbdddd"));
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2 2) @one(0) byte_strides { strides: [4, 8] } "
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2 2) @one(0) byte_strides { strides: "
+                "[4, 8] } "
                 "host_buffer_handle: 5 array_handle: 5 }"),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
   Run();
   Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }");
-  Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 7 byte_strides { strides: [4, 8] } }");
+  Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 7 byte_strides { strides: "
+      "[4, 8] } }");
   Run();
   EXPECT_EQ(Lookup(6), "aaaabbbbccccdddd");
   EXPECT_EQ(Lookup(7), "aaaaccccbbbbdddd");
@@ -83,36 +100,46 @@ TEST_F(ArraysDialogue, StridedBytesBecomeDenseAndAreFetchedStrided) {
 
 TEST_F(ArraysDialogue, AnImpossibleUploadIsDroppedAndItsArrayHoldsTheError) {
   session_->host_buffers().Store(5, Blob::Copy("abcdefgh"));
-  const std::string error = "INVALID_ARGUMENT: one host buffer makes an array on one device or a fully replicated one, "
-                            "not 2 shards";
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @cut(0 1) host_buffer_handle: 5 array_handle: 5 }"),
+  const std::string error =
+      "INVALID_ARGUMENT: one host buffer makes an array on one device or a fully replicated one, "
+      "not 2 shards";
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @cut(0 1) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "1 " + error);
   EXPECT_EQ(session_->host_buffers().size(), 0u);
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"), "2 " + error);
-  EXPECT_EQ(Ask("fully_replicated_shard_request { array_handle: 5 copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT "
+  EXPECT_EQ(Ask("fully_replicated_shard_request { array_handle: 5 copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_REUSE_INPUT "
                 "result_handle: 6 }"),
             "3 " + error);
-  EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 6 host_buffer_handle: 7 }"), "4 " + error);
+  EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 6 host_buffer_handle: 7 }"),
+            "4 " + error);
 }
 
 TEST_F(ArraysDialogue, WrongBytesAreAnErrorOfTheArray) {
   session_->host_buffers().Store(5, Blob::Copy("abc"));
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 5 array_handle: 5 }"),
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"),
             "2 INVALID_ARGUMENT: the host buffer has 3 bytes, expected 8");
   session_->host_buffers().Store(6, absl::DataLossError("8 bytes were announced, 3 came"));
-  Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 6 array_handle: 6 }");
-  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 6 }"), "4 DATA_LOSS: 8 bytes were announced, 3 came");
+  Ask("make_array_from_host_buffer_request { @f32(2) @one(0) host_buffer_handle: 6 array_handle: 6 "
+      "}");
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 6 }"),
+            "4 DATA_LOSS: 8 bytes were announced, 3 came");
 }
 
 TEST_F(ArraysDialogue, MakeArraysFromHostBufferShards) {
   session_->host_buffers().Store(5, Blob::Copy("aaaa"));
   session_->host_buffers().Store(6, Blob::Copy("bbbb"));
-  EXPECT_EQ(Ask("make_arrays_from_host_buffer_shards_request { array_handles: 5 specs { array_spec { @f32(2) @cut(0 1) } "
-                "addressable_shard_indices { indices: 0 } host_buffers { @f32(1) host_buffer_handle: 5 } "
-                "addressable_shard_indices { indices: 1 } host_buffers { @f32(1) host_buffer_handle: 6 } } }"),
-            "1 #0 make_arrays_from_host_buffer_shards_response { array_handles: 5 }");
+  EXPECT_EQ(
+      Ask("make_arrays_from_host_buffer_shards_request { array_handles: 5 specs { array_spec { "
+          "@f32(2) @cut(0 1) } "
+          "addressable_shard_indices { indices: 0 } host_buffers { @f32(1) host_buffer_handle: 5 } "
+          "addressable_shard_indices { indices: 1 } host_buffers { @f32(1) host_buffer_handle: 6 } "
+          "} }"),
+      "1 #0 make_arrays_from_host_buffer_shards_response { array_handles: 5 }");
   Ask("disassemble_into_single_device_arrays_request { array_handle: 5 copy_semantics: "
       "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [7, 8] }");
   Ask("copy_to_host_buffer_request { array_handle: 8 host_buffer_handle: 9 }");
@@ -122,8 +149,10 @@ TEST_F(ArraysDialogue, MakeArraysFromHostBufferShards) {
 
 TEST_F(ArraysDialogue, AMissingShardFailsAllArraysOfTheRequest) {
   session_->host_buffers().Store(5, Blob::Copy("aaaa"));
-  EXPECT_EQ(Ask("make_arrays_from_host_buffer_shards_request { array_handles: 5 specs { array_spec { @f32(2) @cut(0 1) } "
-                "addressable_shard_indices { indices: 0 } host_buffers { @f32(1) host_buffer_handle: 5 } } }"),
+  EXPECT_EQ(Ask("make_arrays_from_host_buffer_shards_request { array_handles: 5 specs { array_spec "
+                "{ @f32(2) @cut(0 1) } "
+                "addressable_shard_indices { indices: 0 } host_buffers { @f32(1) "
+                "host_buffer_handle: 5 } } }"),
             "1 INVALID_ARGUMENT: no host buffer for shard 1 of 2");
   EXPECT_EQ(session_->host_buffers().size(), 0u);
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"),
@@ -144,24 +173,28 @@ TEST_F(ArraysDialogue, AssembleAndDisassembleMoveNothing) {
   Put(6, 1, "bbbb");
   const size_t actions = cluster_.log.size();
   EXPECT_EQ(Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) "
-                "single_device_array_handles: [5, 6] copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 7 "
+                "single_device_array_handles: [5, 6] copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 7 "
                 "dtype { kind: KIND_F32 } }"),
             "3 #2 assemble_array_from_single_device_arrays_response { array_handle: 7 }");
-  EXPECT_EQ(Ask("disassemble_into_single_device_arrays_request { array_handle: 7 copy_semantics: "
-                "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [8, 9] }"),
-            "4 #3 disassemble_into_single_device_arrays_response { array_handles: 8 array_handles: 9 }");
+  EXPECT_EQ(
+      Ask("disassemble_into_single_device_arrays_request { array_handle: 7 copy_semantics: "
+          "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [8, 9] }"),
+      "4 #3 disassemble_into_single_device_arrays_response { array_handles: 8 array_handles: 9 }");
   EXPECT_EQ(cluster_.log.size(), actions);
 }
 
 TEST_F(ArraysDialogue, AssembleOfUnknownArraysPoisonsTheResult) {
   const std::string line =
-      Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) single_device_array_handles: "
+      Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) "
+          "single_device_array_handles: "
           "[5, 6] copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 7 }");
   EXPECT_THAT(line, StartsWith("1 NOT_FOUND: there is no array 5"));
   EXPECT_THAT(Ask("disassemble_into_single_device_arrays_request { array_handle: 7 copy_semantics: "
                   "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [8, 9] }"),
               StartsWith("2 NOT_FOUND: there is no array 5"));
-  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 9 }"), StartsWith("3 NOT_FOUND: there is no array 5"));
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 9 }"),
+              StartsWith("3 NOT_FOUND: there is no array 5"));
 }
 
 TEST_F(ArraysDialogue, CopyArraysBetweenIslands) {
@@ -183,18 +216,22 @@ TEST_F(ArraysDialogue, CopyArraysBetweenIslands) {
 
 TEST_F(ArraysDialogue, ReshardServesTheSameCutOnly) {
   Put(5, 0, "aaaabbbb");
-  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @one(3) } copy_semantics: "
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @one(3) } "
+                "copy_semantics: "
                 "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }"),
             "2 #1 reshard_arrays_response { array_handles: 6 }");
-  EXPECT_THAT(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @cut(0 1) } copy_semantics: "
+  EXPECT_THAT(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @cut(0 1) } "
+                  "copy_semantics: "
                   "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 7 }"),
               StartsWith("3 UNIMPLEMENTED: reshard_arrays_request to another partitioning"));
 }
 
 TEST_F(ArraysDialogue, FullyReplicatedShard) {
   session_->host_buffers().Store(5, Blob::Copy("aaaa"));
-  Ask("make_array_from_host_buffer_request { @f32(1) @all(0 1) host_buffer_handle: 5 array_handle: 5 }");
-  EXPECT_EQ(Ask("fully_replicated_shard_request { array_handle: 5 copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT "
+  Ask("make_array_from_host_buffer_request { @f32(1) @all(0 1) host_buffer_handle: 5 array_handle: "
+      "5 }");
+  EXPECT_EQ(Ask("fully_replicated_shard_request { array_handle: 5 copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_REUSE_INPUT "
                 "result_handle: 6 }"),
             "2 #1 fully_replicated_shard_response { array_handle: 6 }");
   EXPECT_THAT(Ask("fully_replicated_shard_request { array_handle: 99 copy_semantics: "
@@ -203,7 +240,8 @@ TEST_F(ArraysDialogue, FullyReplicatedShard) {
 }
 
 TEST_F(ArraysDialogue, CopyToHostIsAnsweredBeforeTheBytesAreThere) {
-  Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 5 array_handle: 5 }");
+  Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 5 array_handle: 5 "
+      "}");
   EXPECT_EQ(Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }"),
             "2 #1 copy_to_host_buffer_response { }");
   EXPECT_EQ(Lookup(6), "waits");
@@ -216,13 +254,18 @@ TEST_F(ArraysDialogue, CopyToHostIsAnsweredBeforeTheBytesAreThere) {
 
 TEST_F(ArraysDialogue, DeletionIsTheBuffersNotTheHandles) {
   Put(5, 0, "aaaa");
-  Ask("copy_arrays_request { array_handles: 5 copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }");
-  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 6 }"), "3 #2 is_array_deleted_response { }");
+  Ask("copy_arrays_request { array_handles: 5 copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT "
+      "result_handles: 6 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 6 }"),
+            "3 #2 is_array_deleted_response { }");
   EXPECT_EQ(Ask("delete_array_request { array_handle: 5 }"),
             "4 #0 delete_array_response { deletion_future_handle: 2305843009213693952 }");
-  EXPECT_EQ(Ask("check_future_request { future_handle: 2305843009213693952 }"), "5 #0 check_future_response { }");
-  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 6 }"), "6 #3 is_array_deleted_response { deleted: true }");
-  EXPECT_THAT(Ask("is_array_deleted_request { array_handle: 99 }"), StartsWith("7 NOT_FOUND: there is no array 99"));
+  EXPECT_EQ(Ask("check_future_request { future_handle: 2305843009213693952 }"),
+            "5 #0 check_future_response { }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 6 }"),
+            "6 #3 is_array_deleted_response { deleted: true }");
+  EXPECT_THAT(Ask("is_array_deleted_request { array_handle: 99 }"),
+              StartsWith("7 NOT_FOUND: there is no array 99"));
   Ask("delete_array_request { array_handle: 99 }");
   EXPECT_THAT(Ask("check_future_request { future_handle: 2305843009213693953 }"),
               StartsWith("9 NOT_FOUND: there is no array 99"));
@@ -232,16 +275,20 @@ TEST_F(ArraysDialogue, DestructFreesAndNamesUnknownHandles) {
   Put(5, 0, "aaaa");
   EXPECT_EQ(Ask("destruct_array_request { array_handle: 5 }"), "2 #0 destruct_array_response { }");
   EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
-  EXPECT_EQ(Ask("destruct_array_request { array_handle: [5, 99] }"), "3 NOT_FOUND: no such arrays to give up: 5, 99");
+  EXPECT_EQ(Ask("destruct_array_request { array_handle: [5, 99] }"),
+            "3 NOT_FOUND: no such arrays to give up: 5, 99");
 }
 
 TEST_F(ArraysDialogue, HandlesOfTheClientAreChecked) {
   Put(5, 0, "aaaa");
-  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 5 array_handle: 5 }"),
+  EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 5 "
+                "array_handle: 5 }"),
             "2 ALREADY_EXISTS: handle 5 is in use");
-  EXPECT_THAT(Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 6 array_handle: "
-                  "1152921504606846976 }"),
-              StartsWith("3 INVALID_ARGUMENT: handle 1152921504606846976 is in the server's range"));
+  EXPECT_THAT(
+      Ask("make_array_from_host_buffer_request { @f32(1) @one(0) host_buffer_handle: 6 "
+          "array_handle: "
+          "1152921504606846976 }"),
+      StartsWith("3 INVALID_ARGUMENT: handle 1152921504606846976 is in the server's range"));
 }
 
 TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamedAndPoisonTheirResults) {
@@ -251,24 +298,29 @@ TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamedAndPoisonTheirResults) {
             "2 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 8 }"),
             "3 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
-  for (const char* kind : {"loaded_executable_delete_request", "loaded_executable_is_deleted_request",
-                           "loaded_executable_mpmd_metadata_request", "loaded_executable_mpmd_cost_analysis_request",
-                           "loaded_host_callback_poll_request", "loaded_host_callback_return_request"}) {
-    EXPECT_THAT(Ask(std::string(kind) + " {}"), testing::EndsWith(fmt::format("{} is not served by Fairway", kind)));
+  for (const char* kind :
+       {"loaded_executable_delete_request", "loaded_executable_is_deleted_request",
+        "loaded_executable_mpmd_metadata_request", "loaded_executable_mpmd_cost_analysis_request",
+        "loaded_host_callback_poll_request", "loaded_host_callback_return_request"}) {
+    EXPECT_THAT(Ask(std::string(kind) + " {}"),
+                testing::EndsWith(fmt::format("{} is not served by Fairway", kind)));
   }
   EXPECT_THAT(Ask(""), HasSubstr("UNIMPLEMENTED: a request of a kind that Fairway does not know"));
 }
 
 TEST_F(ArraysDialogue, ContextsAreReportedOnceWhenTheLastArrayOfTheirRequestIsGone) {
   session_->host_buffers().Store(5, Blob::Copy("aaaa"));
-  EXPECT_EQ(Ask("request_metadata { user_context_id: 11 } make_array_from_host_buffer_request { @f32(1) @one(0) "
+  EXPECT_EQ(Ask("request_metadata { user_context_id: 11 } make_array_from_host_buffer_request { "
+                "@f32(1) @one(0) "
                 "host_buffer_handle: 5 array_handle: 5 }"),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
-  EXPECT_EQ(Ask("request_metadata { user_context_id: 12 } is_array_deleted_request { array_handle: 5 }"),
-            "2 #1 is_array_deleted_response { } contexts gone: 12");
+  EXPECT_EQ(
+      Ask("request_metadata { user_context_id: 12 } is_array_deleted_request { array_handle: 5 }"),
+      "2 #1 is_array_deleted_response { } contexts gone: 12");
   EXPECT_EQ(Ask("destruct_array_request { array_handle: 5 }"), "3 #0 destruct_array_response { }");
-  EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"),
-            "4 #2 get_default_layout_response { serialized_pjrt_layout: \"{}\" } contexts gone: 11");
+  EXPECT_EQ(
+      Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"),
+      "4 #2 get_default_layout_response { serialized_pjrt_layout: \"{}\" } contexts gone: 11");
   EXPECT_EQ(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"),
             "5 #3 get_default_layout_response { serialized_pjrt_layout: \"{}\" }");
 }

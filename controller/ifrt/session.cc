@@ -12,12 +12,15 @@ namespace {
 
 using xla::ifrt::proxy::IfrtRequest;
 
-// Apart from the cluster's own server-made handles only for readers of logs: the tables are different ones.
+// Apart from the cluster's own server-made handles only for readers of logs: the tables are
+// different ones.
 constexpr uint64_t kFirstFuture = kFirstServerHandle << 1;
 
 absl::Status NotServed(const IfrtRequest& request) {
   const auto* field = IfrtRequest::descriptor()->FindFieldByNumber(request.request_case());
-  if (field == nullptr) return Error(absl::StatusCode::kUnimplemented, "a request of a kind that Fairway does not know");
+  if (field == nullptr)
+    return Error(absl::StatusCode::kUnimplemented,
+                 "a request of a kind that Fairway does not know");
   return Error(absl::StatusCode::kUnimplemented, "{} is not served by Fairway", field->name());
 }
 
@@ -27,8 +30,8 @@ std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& 
 
 }  // namespace
 
-IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler, IfrtShell* shell,
-                         IfrtSessionOptions options)
+IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler,
+                         IfrtShell* shell, IfrtSessionOptions options)
     : id_(id),
       session_(session),
       cluster_(cluster),
@@ -48,7 +51,8 @@ void IfrtSession::AnswerWith(Call call, Fill fill) {
   Answer(std::move(call), status, std::move(response));
 }
 
-void IfrtSession::Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response) {
+void IfrtSession::Answer(Call call, const absl::Status& status,
+                         std::unique_ptr<Response> response) {
   auto* metadata = response->mutable_response_metadata();
   metadata->set_op_id(call.op_id);
   call.context.reset();
@@ -58,7 +62,8 @@ void IfrtSession::Answer(Call call, const absl::Status& status, std::unique_ptr<
     StatusToProto(status, metadata->mutable_status());
   } else if (call.counted) {
     metadata->set_seq_num(next_seq_num_++);
-    metadata->mutable_destroyed_user_context_ids()->Assign(destroyed_contexts_->begin(), destroyed_contexts_->end());
+    metadata->mutable_destroyed_user_context_ids()->Assign(destroyed_contexts_->begin(),
+                                                           destroyed_contexts_->end());
     destroyed_contexts_->clear();
   }
   shell_->Send(std::move(response));
@@ -96,34 +101,45 @@ void IfrtSession::Handle(const Request& request) {
                                        r.mutable_get_default_device_assignment_response());
       });
     case Request::kMakeArrayFromHostBufferRequest:
-      return with([&](Response& r) { return MakeArray(request.make_array_from_host_buffer_request(), call, r); });
+      return with([&](Response& r) {
+        return MakeArray(request.make_array_from_host_buffer_request(), call, r);
+      });
     case Request::kMakeArraysFromHostBufferShardsRequest:
-      return with(
-          [&](Response& r) { return MakeShards(request.make_arrays_from_host_buffer_shards_request(), call, r); });
+      return with([&](Response& r) {
+        return MakeShards(request.make_arrays_from_host_buffer_shards_request(), call, r);
+      });
     case Request::kMakeErrorArraysRequest:
-      return with([&](Response& r) { return MakeErrors(request.make_error_arrays_request(), call, r); });
+      return with(
+          [&](Response& r) { return MakeErrors(request.make_error_arrays_request(), call, r); });
     case Request::kAssembleArrayFromSingleDeviceArraysRequest:
-      return with(
-          [&](Response& r) { return Assemble(request.assemble_array_from_single_device_arrays_request(), call, r); });
+      return with([&](Response& r) {
+        return Assemble(request.assemble_array_from_single_device_arrays_request(), call, r);
+      });
     case Request::kDisassembleIntoSingleDeviceArraysRequest:
-      return with(
-          [&](Response& r) { return Disassemble(request.disassemble_into_single_device_arrays_request(), call, r); });
+      return with([&](Response& r) {
+        return Disassemble(request.disassemble_into_single_device_arrays_request(), call, r);
+      });
     case Request::kCopyArraysRequest:
       return with([&](Response& r) { return CopyArrays(request.copy_arrays_request(), call, r); });
     case Request::kReshardArraysRequest:
       return with([&](Response& r) { return Reshard(request.reshard_arrays_request(), call, r); });
     case Request::kFullyReplicatedShardRequest:
-      return with([&](Response& r) { return ReplicatedShard(request.fully_replicated_shard_request(), call, r); });
+      return with([&](Response& r) {
+        return ReplicatedShard(request.fully_replicated_shard_request(), call, r);
+      });
     case Request::kRemapArraysRequest:
       return with([&](Response&) {
-        return Poison(ToVector(request.remap_arrays_request().result_handles()), NotServed(request));
+        return Poison(ToVector(request.remap_arrays_request().result_handles()),
+                      NotServed(request));
       });
     case Request::kBitcastArraysRequest:
       return with([&](Response&) {
-        return Poison(ToVector(request.bitcast_arrays_request().result_handles()), NotServed(request));
+        return Poison(ToVector(request.bitcast_arrays_request().result_handles()),
+                      NotServed(request));
       });
     case Request::kCopyToHostBufferRequest:
-      return with([&](Response& r) { return CopyToHost(request.copy_to_host_buffer_request(), r); });
+      return with(
+          [&](Response& r) { return CopyToHost(request.copy_to_host_buffer_request(), r); });
     case Request::kDeleteArrayRequest:
       call.counted = false;
       return with([&](Response& r) { return DeleteArrays(request.delete_array_request(), r); });
@@ -132,7 +148,8 @@ void IfrtSession::Handle(const Request& request) {
       return with([&](Response& r) { return DestructArrays(request.destruct_array_request(), r); });
     case Request::kIsArrayDeletedRequest:
       return with([&](Response& r) {
-        const auto deleted = cluster_->IsDeleted(session_, request.is_array_deleted_request().array_handle());
+        const auto deleted =
+            cluster_->IsDeleted(session_, request.is_array_deleted_request().array_handle());
         if (deleted.ok()) r.mutable_is_array_deleted_response()->set_deleted(*deleted);
         return deleted.status();
       });
@@ -141,8 +158,9 @@ void IfrtSession::Handle(const Request& request) {
     case Request::kCheckFutureRequest:
       return AskFuture(std::move(call), request.check_future_request().future_handle(), false);
     case Request::kLoadedExecutableFetchExecuteResultRequest:
-      return AskFuture(std::move(call), request.loaded_executable_fetch_execute_result_request().result_status_handle(),
-                       true);
+      return AskFuture(
+          std::move(call),
+          request.loaded_executable_fetch_execute_result_request().result_status_handle(), true);
     case Request::kCompileRequest:
       return Compile(std::move(call), request.compile_request());
     case Request::kLoadedExecutableMetadataRequest:
@@ -150,19 +168,24 @@ void IfrtSession::Handle(const Request& request) {
         return Metadata(request.loaded_executable_metadata_request().loaded_executable_handle(), r);
       });
     case Request::kLoadedExecutableExecuteRequest:
-      return with([&](Response& r) { return Execute(request.loaded_executable_execute_request(), call, r); });
+      return with([&](Response& r) {
+        return Execute(request.loaded_executable_execute_request(), call, r);
+      });
     case Request::kLoadedExecutableCostAnalysisRequest:
       return with([&](Response& r) {
-        return CostAnalysis(request.loaded_executable_cost_analysis_request().loaded_executable_handle(), r);
+        return CostAnalysis(
+            request.loaded_executable_cost_analysis_request().loaded_executable_handle(), r);
       });
     case Request::kLoadedExecutableHumanReadableProgramTextRequest:
       return with([&](Response& r) {
-        return ProgramText(
-            request.loaded_executable_human_readable_program_text_request().loaded_executable_handle(), r);
+        return ProgramText(request.loaded_executable_human_readable_program_text_request()
+                               .loaded_executable_handle(),
+                           r);
       });
     case Request::kLoadedExecutableDestructRequest:
       return with([&](Response& r) {
-        return DestructExecutable(request.loaded_executable_destruct_request().loaded_executable_handle(), r);
+        return DestructExecutable(
+            request.loaded_executable_destruct_request().loaded_executable_handle(), r);
       });
     default:
       return with([&](Response&) { return NotServed(request); });
@@ -187,9 +210,11 @@ void IfrtSession::FutureEnded(uint64_t handle, absl::Status status) {
 
 void IfrtSession::AskFuture(Call call, uint64_t handle, bool of_execution) {
   const auto it = futures_.find(handle);
-  if (it == futures_.end() || it->second.of_execution != of_execution || it->second.waiter.has_value()) {
+  if (it == futures_.end() || it->second.of_execution != of_execution ||
+      it->second.waiter.has_value()) {
     return AnswerWith(std::move(call), [&](Response&) {
-      return Error(absl::StatusCode::kNotFound, "there is no future {}, or it was asked for already", handle);
+      return Error(absl::StatusCode::kNotFound,
+                   "there is no future {}, or it was asked for already", handle);
     });
   }
   if (it->second.of_deletion) call.counted = false;
@@ -229,7 +254,8 @@ void IfrtSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
   if (!fetch.empty()) fetch.mapped()(std::move(bytes));
 }
 
-void IfrtSession::CheckValueReady(Call call, const xla::ifrt::proxy::CheckValueReadyRequest& request) {
+void IfrtSession::CheckValueReady(Call call,
+                                  const xla::ifrt::proxy::CheckValueReadyRequest& request) {
   const uint64_t token = WatchToken([this, call = std::move(call)](absl::Status status) {
     AnswerWith(call, [&](Response& r) {
       r.mutable_check_value_ready_response();
@@ -252,7 +278,8 @@ absl::Status IfrtSession::Poison(const std::vector<uint64_t>& handles, absl::Sta
   if (status.ok()) return status;
   for (const uint64_t handle : handles) {
     // A handle that is in use keeps its array.
-    if (handle != 0 && cluster_->MakeError(session_, handle, ArraySpec{}, status).ok()) errors_[handle] = status;
+    if (handle != 0 && cluster_->MakeError(session_, handle, ArraySpec{}, status).ok())
+      errors_[handle] = status;
   }
   return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One client's conversation over the IFRT proxy protocol: requests in, answers out.
 //
-// Knows no gRPC, thread or clock. Requests are handled in order; answers carry the request's op_id and may overtake each
-// other. Only fetches and readiness answers wait for a device.
+// Knows no gRPC, thread or clock. Requests are handled in order; answers carry the request's op_id
+// and may overtake each other. Only fetches and readiness answers wait for a device.
 #ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_H_
 #define FAIRWAY_CONTROLLER_IFRT_SESSION_H_
 
@@ -34,8 +34,9 @@ class IfrtShell {
 };
 
 struct IfrtSessionOptions {
-  size_t max_queued_nodes = 100000;       // above this many unfinished executions reading may stop (rule B3)
-  int64_t off_loop_bytes = 256 << 10;     // larger strided copies leave the loop
+  size_t max_queued_nodes =
+      100000;  // above this many unfinished executions reading may stop (rule B3)
+  int64_t off_loop_bytes = 256 << 10;  // larger strided copies leave the loop
 };
 
 // Loop-confined. Owned by IfrtDoor.
@@ -44,10 +45,10 @@ class IfrtSession {
   using Request = xla::ifrt::proxy::IfrtRequest;
   using Response = xla::ifrt::proxy::IfrtResponse;
 
-  // `id`: the unguessable number that the client names on its side channel. `session` is open in `cluster`; its end
-  // is the owner's business.
-  IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler, IfrtShell* shell,
-              IfrtSessionOptions options);
+  // `id`: the unguessable number that the client names on its side channel. `session` is open in
+  // `cluster`; its end is the owner's business.
+  IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler,
+              IfrtShell* shell, IfrtSessionOptions options);
   ~IfrtSession();
   IfrtSession(const IfrtSession&) = delete;
   IfrtSession& operator=(const IfrtSession&) = delete;
@@ -69,9 +70,9 @@ class IfrtSession {
   // A request that was not answered yet.
   struct Call {
     uint64_t op_id = 0;
-    // Its answer takes a seq_num. jaxlib's client drops user contexts in the order of these numbers and waits for each,
-    // but does not see those of Init and of what it batches (frees, deletions and their futures): numbering them would
-    // make it keep every context for ever.
+    // Its answer takes a seq_num. jaxlib's client drops user contexts in the order of these numbers
+    // and waits for each, but does not see those of Init and of what it batches (frees, deletions
+    // and their futures): numbering them would make it keep every context for ever.
     bool counted = true;
     std::shared_ptr<UserContext> context;
   };
@@ -108,33 +109,40 @@ class IfrtSession {
   void Hold(const Call& call, const std::vector<uint64_t>& handles);
 
   // session_arrays.cc: OK and a filled response, or the error.
-  absl::Status MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request, const Call& call,
-                         Response& response);
-  absl::Status MakeShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request, const Call& call,
-                          Response& response);
+  absl::Status MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
+                         const Call& call, Response& response);
+  absl::Status MakeShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request,
+                          const Call& call, Response& response);
   absl::Status MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request, const Call& call,
                           Response& response);
-  absl::Status Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request, const Call& call,
-                        Response& response);
-  absl::Status Disassemble(const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request,
-                           const Call& call, Response& response);
-  absl::Status CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request, const Call& call, Response& response);
-  absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call, Response& response);
-  absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request, const Call& call,
-                               Response& response);
-  absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request, Response& response);
-  absl::Status DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request, Response& response);
-  absl::Status DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request, Response& response);
+  absl::Status Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request,
+                        const Call& call, Response& response);
+  absl::Status Disassemble(
+      const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
+      Response& response);
+  absl::Status CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request, const Call& call,
+                          Response& response);
+  absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call,
+                       Response& response);
+  absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
+                               const Call& call, Response& response);
+  absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
+                          Response& response);
+  absl::Status DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request,
+                            Response& response);
+  absl::Status DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
+                              Response& response);
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
 
   // session_executables.cc
   void Compile(Call call, const xla::ifrt::proxy::CompileRequest& request);
-  absl::Status FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices, bool portable,
-                            Response& response);
+  absl::Status FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices,
+                            bool portable, Response& response);
   absl::Status Metadata(uint64_t handle, Response& response);
-  absl::Status Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request, const Call& call,
-                       Response& response);
-  absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle, const std::vector<int32_t>& devices);
+  absl::Status Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
+                       const Call& call, Response& response);
+  absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle,
+                                     const std::vector<int32_t>& devices);
   absl::Status CostAnalysis(uint64_t handle, Response& response);
   absl::Status ProgramText(uint64_t handle, Response& response);
   absl::Status DestructExecutable(uint64_t handle, Response& response);

@@ -128,7 +128,7 @@ class CompilerProcess::Loop {
       spdlog::warn("compile helper {} killed: a compilation took over {} ms", pid,
                    current_->limit.count());
       absl::Status late = TooLate(*current_, "under way");
-      Restart();
+      if (const absl::Status again = Restart(); !again.ok()) spdlog::error("{}", Describe(again));
       Finish(late);
     }
   }

@@ -9,7 +9,8 @@ namespace fairway {
 namespace {
 
 absl::Status Contradiction(NodeId node, std::string_view what) {
-  return Error(absl::StatusCode::kInternal, "node {}: {}; this is a bug of the controller or the executor", node, what);
+  return Error(absl::StatusCode::kInternal,
+               "node {}: {}; this is a bug of the controller or the executor", node, what);
 }
 
 }  // namespace
@@ -54,16 +55,19 @@ void ExecutorCore::On(Launch command) {
     for (const ShardRef& ref : inputs) {
       const auto shard = shards_.find(ref);
       if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
-      Finish(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here", ref.group, ref.shard)));
+      Finish(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here",
+                                                                   ref.group, ref.shard)));
       return;
     }
   }
   it->second.started = true;
   actions_->StartLaunch(*prepared, command);
-  if (Planted(Bug::kReportEarly) && command.node.value % 3 == 0) FinishSeq(prepared->seq, absl::OkStatus());
+  if (Planted(Bug::kReportEarly) && command.node.value % 3 == 0)
+    FinishSeq(prepared->seq, absl::OkStatus());
 }
 
-void ExecutorCore::LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined) {
+void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
+                              std::vector<Report::Inlined> inlined) {
   if (!nodes_.contains(node)) return;
   for (Report::Inlined& shard : inlined) {
     // What the client gave up meanwhile need not travel.
@@ -74,7 +78,9 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status, std::vector<Repo
 
 void ExecutorCore::On(PrepareReceive command) {
   if (nodes_.contains(command.node) || command.sources.size() != command.out.shards.size()) {
-    FinishSeq(command.seq, Contradiction(command.node, "it was prepared twice, or its sources do not match its shards"));
+    FinishSeq(command.seq,
+              Contradiction(command.node,
+                            "it was prepared twice, or its sources do not match its shards"));
     return;
   }
   Declare(command.out);
@@ -114,7 +120,8 @@ void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) 
   if (const auto stale = stale_receives_.find(id); stale != stale_receives_.end()) {
     if (--stale->second > 0) return;
     stale_receives_.erase(stale);
-    const auto* command = it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
+    const auto* command =
+        it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
     const size_t count = command == nullptr ? 0 : command->sources.size();
     for (size_t i = 0; i < count; ++i) ReceiveOrWait(id, i);
     return;
@@ -196,8 +203,9 @@ void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
       return;
     }
     if (num_early_pulls_ >= kMaxWaitingPulls) {
-      actions_->RefusePull(pull, Error(absl::StatusCode::kResourceExhausted,
-                                       "{} pulls wait for transfers that are not known here", num_early_pulls_));
+      actions_->RefusePull(
+          pull, Error(absl::StatusCode::kResourceExhausted,
+                      "{} pulls wait for transfers that are not known here", num_early_pulls_));
       return;
     }
     early_pulls_[transfer].emplace_back(pull, index);
@@ -228,7 +236,8 @@ void ExecutorCore::PullGone(uint64_t pull) {
   }
   std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [transfer, pulls] : early_pulls_) {
-    num_early_pulls_ -= std::erase_if(pulls, [&](const auto& early) { return early.first == pull; });
+    num_early_pulls_ -=
+        std::erase_if(pulls, [&](const auto& early) { return early.first == pull; });
   }
   std::erase_if(early_pulls_, [](const auto& entry) { return entry.second.empty(); });
 }
@@ -246,7 +255,8 @@ void ExecutorCore::On(EndSend command) {
       return of_transfer;
     });
     if (waiting->second.empty()) waiters_.erase(waiting);
-    for (const uint64_t pull : refused) actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
+    for (const uint64_t pull : refused)
+      actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
   }
   sends_.erase(send);
   ended_sends_[command.transfer] = ++num_ends_;
@@ -255,7 +265,8 @@ void ExecutorCore::On(EndSend command) {
   const auto [oldest, number] = ends_in_order_.front();
   ends_in_order_.pop_front();
   const auto remembered = ended_sends_.find(oldest);
-  if (remembered != ended_sends_.end() && remembered->second == number) ended_sends_.erase(remembered);
+  if (remembered != ended_sends_.end() && remembered->second == number)
+    ended_sends_.erase(remembered);
 }
 
 void ExecutorCore::On(CancelNode command) {
@@ -277,12 +288,15 @@ void ExecutorCore::On(CancelNode command) {
     FinishSeq(launch->seq, absl::OkStatus());
   } else {
     const auto& receive = std::get<PrepareReceive>(node.command);
-    if (node.at_work > 0 && !Planted(Bug::kMixAttempts)) stale_receives_[command.node] += node.at_work;
+    if (node.at_work > 0 && !Planted(Bug::kMixAttempts))
+      stale_receives_[command.node] += node.at_work;
     forget(receive.out);
     for (const ShardSource& source : receive.sources) {
       const auto waiting = waiters_.find(source.shard);
       if (source.kind != ShardSource::Kind::kLocal || waiting == waiters_.end()) continue;
-      std::erase_if(waiting->second, [&](const Waiter& waiter) { return waiter.pull == 0 && waiter.node == command.node; });
+      std::erase_if(waiting->second, [&](const Waiter& waiter) {
+        return waiter.pull == 0 && waiter.node == command.node;
+      });
       if (waiting->second.empty()) waiters_.erase(waiting);
     }
     FinishSeq(receive.seq, absl::OkStatus());
@@ -292,7 +306,8 @@ void ExecutorCore::On(CancelNode command) {
 void ExecutorCore::On(FreeGroups command) {
   for (const GroupId group : command.groups) {
     std::vector<ShardRef> refs;
-    for (auto it = shards_.lower_bound({group, INT32_MIN}); it != shards_.end() && it->first.group == group;) {
+    for (auto it = shards_.lower_bound({group, INT32_MIN});
+         it != shards_.end() && it->first.group == group;) {
       refs.push_back(it->first);
       it = shards_.erase(it);
     }
@@ -315,7 +330,8 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
 void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
   if (!status.ok()) report_.failures.push_back({seq, status});
   ended_above_.insert(seq);
-  if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2) ended_through_ = *ended_above_.begin() - 1;
+  if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2)
+    ended_through_ = *ended_above_.begin() - 1;
   while (!ended_above_.empty() && *ended_above_.begin() <= ended_through_ + 1) {
     ended_through_ = std::max(ended_through_, *ended_above_.begin());
     ended_above_.erase(ended_above_.begin());

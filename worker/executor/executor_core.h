@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor decides: which node may start, when a shard may be served, what to report. A pure state machine:
-// commands and completions in, actions out; no thread, no socket, no clock. The executor process and the simulation
-// run the same code.
+// What an executor decides: which node may start, when a shard may be served, what to report. A
+// pure state machine: commands and completions in, actions out; no thread, no socket, no clock. The
+// executor process and the simulation run the same code.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_H_
 
@@ -28,21 +28,22 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
-  // Run `node` now. The shell looks its buffers up by ShardRef, launches (gangs from one thread in the order of these
-  // calls), stores the outputs under their ShardRefs, then Core::LaunchDone. For each of launch.inline_shards
-  // it hands the bytes to LaunchDone.
+  // Run `node` now. The shell looks its buffers up by ShardRef, launches (gangs from one thread in
+  // the order of these calls), stores the outputs under their ShardRefs, then Core::LaunchDone. For
+  // each of launch.inline_shards it hands the bytes to LaunchDone.
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
-  // Bring one shard here: from another device of this executor, a peer or the controller. Store it under its ShardRef,
-  // then Core::ReceiveDone: once for every call, also when the shard was dropped meanwhile.
+  // Bring one shard here: from another device of this executor, a peer or the controller. Store it
+  // under its ShardRef, then Core::ReceiveDone: once for every call, also when the shard was
+  // dropped meanwhile.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
 
   // Answer pull `pull` with the bytes of `shard`, which is here and ready; then Core::ServeDone.
   virtual void Serve(uint64_t pull, ShardRef shard) = 0;
   virtual void RefusePull(uint64_t pull, absl::Status why) = 0;
 
-  // Drop the buffers of these shards (those that exist; a receive into one may still be at work: its bytes are to be
-  // thrown away when they come).
+  // Drop the buffers of these shards (those that exist; a receive into one may still be at work:
+  // its bytes are to be thrown away when they come).
   virtual void Drop(const std::vector<ShardRef>& shards) = 0;
 
   // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
@@ -54,16 +55,17 @@ class ExecutorCore {
  public:
   explicit ExecutorCore(ExecutorActions* actions) : actions_(actions) {}
 
-  // From the controller, in order. A command that contradicts what is known (unknown node, twice the same id) is
-  // reported as that node's INTERNAL failure; it never ends the process.
+  // From the controller, in order. A command that contradicts what is known (unknown node, twice
+  // the same id) is reported as that node's INTERNAL failure; it never ends the process.
   void OnCommand(Command command);
 
   void InstallDone(ExecutableId executable, absl::Status status);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
 
-  // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number for the request.
-  // It waits until the transfer is known and the shard is ready. At most kMaxWaitingPulls wait for unknown transfers.
+  // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
+  // for the request. It waits until the transfer is known and the shard is ready. At most
+  // kMaxWaitingPulls wait for unknown transfers.
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   // The peer went away: forget the request.
   void PullGone(uint64_t pull);
@@ -97,15 +99,15 @@ class ExecutorCore {
   struct Node {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
-    size_t open = 0;        // receives that have not ended
+    size_t open = 0;       // receives that have not ended
     size_t at_work = 0;    // of those, StartReceive was called for
-    absl::Status failure;   // of the lowest position that failed
+    absl::Status failure;  // of the lowest position that failed
     size_t failed_at = 0;
   };
   // Who waits for a shard: a pull to serve, or a local copy to start.
   struct Waiter {
-    uint64_t pull = 0;     // 0: a local copy
-    TransferId transfer;   // of the pull
+    uint64_t pull = 0;    // 0: a local copy
+    TransferId transfer;  // of the pull
     NodeId node;
     size_t position = 0;
   };
@@ -141,7 +143,8 @@ class ExecutorCore {
   // ended, because their ends cannot be told from its own.
   std::map<NodeId, size_t> stale_receives_;
   std::map<ShardRef, std::vector<Waiter>> waiters_;
-  std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>> early_pulls_;  // (pull, index) of unknown transfers
+  std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>>
+      early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
   std::set<uint64_t> serving_;
   std::set<uint64_t> ended_above_;  // ended seqs above ended_through_

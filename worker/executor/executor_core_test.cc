@@ -27,7 +27,9 @@ class Recorder : public ExecutorActions {
     Add("receive n{}[{}]", node.node, position);
   }
   void Serve(uint64_t pull, ShardRef shard) override { Add("serve p{} {}", pull, Name(shard)); }
-  void RefusePull(uint64_t pull, absl::Status why) override { Add("refuse p{}: {}", pull, Describe(why)); }
+  void RefusePull(uint64_t pull, absl::Status why) override {
+    Add("refuse p{}: {}", pull, Describe(why));
+  }
   void Drop(const std::vector<ShardRef>& shards) override {
     Lines names;
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
@@ -48,9 +50,11 @@ class Recorder : public ExecutorActions {
 
 std::string Text(const Report& report) {
   std::string text = fmt::format("through {} also {}", report.finished_through, report.finished);
-  for (const Report::Failure& f : report.failures) text += fmt::format(" failed {}: {}", f.seq, Describe(f.status));
+  for (const Report::Failure& f : report.failures)
+    text += fmt::format(" failed {}: {}", f.seq, Describe(f.status));
   for (const Report::Inlined& i : report.inlined) text += fmt::format(" inline {}", Name(i.shard));
-  for (const Report::Installed& i : report.installed) text += fmt::format(" x{}: {}", i.executable, Describe(i.status));
+  for (const Report::Installed& i : report.installed)
+    text += fmt::format(" x{}: {}", i.executable, Describe(i.status));
   return text;
 }
 
@@ -63,7 +67,8 @@ GroupPart Part(uint64_t group, std::vector<int32_t> shards) {
 class ExecutorCoreTest : public ::testing::Test {
  protected:
   // One device, reading shard 0 of `inputs` and making shard 0 of `outputs`.
-  void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs, std::vector<uint64_t> outputs) {
+  void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs,
+               std::vector<uint64_t> outputs) {
     PrepareLaunch command;
     command.node = NodeId(node);
     command.seq = seq;
@@ -94,7 +99,9 @@ class ExecutorCoreTest : public ::testing::Test {
   void Send(uint64_t transfer, int32_t index, uint64_t group) {
     core.OnCommand(PrepareSend{TransferId(transfer), {{index, {GroupId(group), 0}}}});
   }
-  void Cancel(uint64_t node) { core.OnCommand(CancelNode{NodeId(node), absl::UnknownError("poison")}); }
+  void Cancel(uint64_t node) {
+    core.OnCommand(CancelNode{NodeId(node), absl::UnknownError("poison")});
+  }
   void Free(std::vector<uint64_t> groups) {
     FreeGroups command;
     for (const uint64_t group : groups) command.groups.push_back(GroupId(group));
@@ -143,7 +150,8 @@ TEST_F(ExecutorCoreTest, ALaunchWithoutItsInputDoesNotRun) {
   Prepare(2, 1, {1}, {2});
   Launch(2, 1);
   EXPECT_THAT(actions.Take(), IsEmpty());
-  EXPECT_THAT(Reported(), AllOf(HasSubstr("through 1"), HasSubstr("failed 1: INTERNAL: node 2: input 1:0 is not here")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr("through 1"),
+                                HasSubstr("failed 1: INTERNAL: node 2: input 1:0 is not here")));
 }
 
 TEST_F(ExecutorCoreTest, ALaunchWhoseInputFailedDoesNotRun) {
@@ -287,7 +295,8 @@ TEST_F(ExecutorCoreTest, TheErrorOfTheLowestFailedPieceIsReported) {
 TEST_F(ExecutorCoreTest, ANodePreparedTwiceIsRefusedAndTheFirstGoesOn) {
   Prepare(2, 1, {}, {2});
   Prepare(2, 2, {}, {2});
-  EXPECT_THAT(Reported(), AllOf(HasSubstr("also [2]"), HasSubstr("failed 2: INTERNAL: node 2: it was prepared twice")));
+  EXPECT_THAT(Reported(), AllOf(HasSubstr("also [2]"),
+                                HasSubstr("failed 2: INTERNAL: node 2: it was prepared twice")));
   Launch(2, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
 }
@@ -374,7 +383,8 @@ TEST_F(ExecutorCoreTest, ResetForgetsAllButTheLaunchIds) {
 }
 
 TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
-  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxWaitingPulls; ++pull) core.OnPull(pull, TransferId(pull), 0);
+  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxWaitingPulls; ++pull)
+    core.OnPull(pull, TransferId(pull), 0);
   EXPECT_THAT(actions.Take(), IsEmpty());
   core.OnPull(9999, TransferId(9999), 0);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("refuse p9999: RESOURCE_EXHAUSTED")));
