@@ -269,9 +269,9 @@ TEST_F(ClusterTest, AReceiveWhosePeerIsGoneFailsByItselfWhenNoLossIsToldInTime) 
   cluster.Tick(14000);
   actions.Take();
   cluster.Tick(15000);
-  EXPECT_THAT(actions.Take(),
-              ::testing::Contains(HasSubstr("s1 watched 1: UNAVAILABLE: copy of f32[4] to island ib "
-                                            "(worker wb): connection refused")));
+  EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr(
+                                  "s1 watched 1: UNAVAILABLE: copy of f32[4] to island ib "
+                                  "(worker wb): connection refused")));
 }
 
 }  // namespace
