@@ -7,7 +7,8 @@ namespace fairway {
 
 HostBufferStore::~HostBufferStore() {
   for (auto& [handle, slot] : slots_) {
-    for (const Ready& reader : slot.readers) reader(absl::CancelledError("the session has ended"));
+    for (const Ready& reader : slot.readers)
+      reader(absl::UnavailableError("the session has ended"));
   }
 }
 

@@ -23,7 +23,7 @@ class HostBufferStore {
   using Bytes = absl::StatusOr<std::shared_ptr<const Blob>>;
   using Ready = std::function<void(Bytes)>;
 
-  // Those who still wait are answered with CANCELLED.
+  // Those who still wait are answered with UNAVAILABLE.
   ~HostBufferStore();
 
   // Bytes came, or an error in their place. A second store of a handle that nobody took replaces

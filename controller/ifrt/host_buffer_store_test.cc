@@ -54,7 +54,7 @@ TEST_F(HostBufferStoreTest, UnknownHandlesAreNotFound) {
   EXPECT_EQ(store_.Delete(7).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(HostBufferStoreTest, WaitingReadersAreCancelledByDeletionAndByTheEnd) {
+TEST_F(HostBufferStoreTest, WaitingReadersHearOfTheDeletionAndOfTheEnd) {
   {
     HostBufferStore store;
     store.Expect(1);
@@ -63,7 +63,7 @@ TEST_F(HostBufferStoreTest, WaitingReadersAreCancelledByDeletionAndByTheEnd) {
     store.Expect(2);
     store.Lookup(2, Note("ended"));
   }
-  EXPECT_EQ(log_, "deleted=CANCELLED ended=CANCELLED ");
+  EXPECT_EQ(log_, "deleted=CANCELLED ended=UNAVAILABLE ");
 }
 
 }  // namespace
