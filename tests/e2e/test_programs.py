@@ -66,3 +66,12 @@ def test_the_plain_proxy_platform_works_as_documented(cluster):
         ),
     )
     assert done.stdout.split() == ["8", "3.0"]
+
+
+def test_an_error_inside_a_computation_reaches_its_dependants_and_nobody_else(cluster):
+    executors = {executor.pid for executor in cluster.executors()}
+    done = cluster.python(PROGRAMS / "fails_inside.py")
+    for kind in ("ONE", "GANG"):
+        (line,) = [l for l in done.stdout.splitlines() if l.startswith(kind)]
+        assert "Out of memory" in line and "on island island0 (worker w0)" in line, line
+    assert {executor.pid for executor in cluster.executors()} == executors
