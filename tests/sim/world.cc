@@ -20,7 +20,12 @@ constexpr uint64_t kMaxSteps = 200000;
 World::World(uint64_t seed, bool verbose) : random(seed), verdict(verbose), verbose_(verbose) {
   Setup();
 }
-World::~World() = default;
+World::~World() {
+  // Gangs and their runs know each other.
+  for (auto& [key, gang] : gangs_) {
+    if (gang != nullptr) gang->joined.clear();
+  }
+}
 
 void World::Print(const std::string& line) {
   std::fputs(fmt::format("{:>11} {}\n", queue.now(), line).c_str(), stdout);
