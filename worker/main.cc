@@ -13,6 +13,7 @@
 #include <boost/asio/signal_set.hpp>
 
 #include "base/config.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/run_compiler_process.h"
@@ -193,9 +194,7 @@ int Main(int argc, char** argv) {
         fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
   }
   if (flags.name.empty()) {
-    char host[256] = "worker";
-    ::gethostname(host, sizeof host - 1);
-    flags.name = fmt::format("{}-{}", host, flags.island);
+    flags.name = fmt::format("{}-{}", HostName(), flags.island);
   }
   PjrtConfig pjrt;
   pjrt.plugin_path = flags.plugin;

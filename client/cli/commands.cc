@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/commands.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -12,6 +10,7 @@
 #include <thread>
 
 #include "base/config.h"
+#include "base/host.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/status_text.h"
 
@@ -39,12 +38,6 @@ bool Runs(int64_t pid) {
   const size_t after_name = text.rfind(')');
   const char state = after_name + 2 < text.size() ? text[after_name + 2] : 'Z';
   return state != 'Z' && state != 'X';
-}
-
-std::string HostName() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace

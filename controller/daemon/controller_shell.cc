@@ -4,32 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <tuple>
 #include <variant>
 
 #include <spdlog/spdlog.h>
 
 #include "base/config.h"
+#include "base/host.h"
 #include "controller/daemon/metrics.h"
 
 namespace fairway {
 namespace {
 
 using std::chrono::milliseconds;
-
-Incarnation RandomIncarnation() {
-  std::random_device device;
-  uint64_t value = 0;
-  while (value == 0) value = (uint64_t{device()} << 32) | device();
-  return Incarnation(value);
-}
-
-std::string HostName() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 std::string HostPort(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)

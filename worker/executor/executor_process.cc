@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/exit_codes.h"
 
@@ -17,24 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnectTimeout{5000};
-constexpr milliseconds kFirstBackoff{20};
-constexpr milliseconds kLastBackoff{1000};
 constexpr milliseconds kLookAgain{20};
 constexpr int kBlockingThreads = 4;
-
-uint64_t RandomNonZero() {
-  std::random_device device;
-  uint64_t value = 0;
-  while (value == 0) value = uint64_t{device()} << 32 | device();
-  return value;
-}
-
-std::string HostName() {
-  char name[256] = "localhost";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 }  // namespace
 
@@ -44,13 +28,15 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
       runtime_(runtime),
       blocking_("fairway-block", kBlockingThreads),
       launches_(runtime, runtime->info().num_devices),
-      backoff_(kFirstBackoff) {}
+      link_(loop, config_.controller,
+            {.on_open = [this] { OnOpen(); },
+             .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
+             .on_end = [this](const std::string& why) { OnLinkEnd(why); },
+             .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); }}) {}
 
 ExecutorProcess::~ExecutorProcess() = default;
 
-void ExecutorProcess::Start() {
-  loop_.Post("connect", [this] { Connect(); });
-}
+void ExecutorProcess::Start() { link_.Connect(); }
 
 int ExecutorProcess::Run() {
   loop_.Run();
@@ -68,31 +54,8 @@ void ExecutorProcess::Exit(int code, std::string why) {
   loop_.Stop();
 }
 
-void ExecutorProcess::Connect() {
-  if (draining_) return;
-  ConnectTcp(loop_, config_.controller, kConnectTimeout,
-             [this](absl::StatusOr<std::unique_ptr<Link>> link) {
-               if (link.ok()) return OnConnected(*std::move(link));
-               if (!connect_failure_logged_)
-                 spdlog::warn("{}; trying again until it works", Text(link.status()));
-               connect_failure_logged_ = true;
-               RetryConnect();
-             });
-}
-
-void ExecutorProcess::RetryConnect() {
-  loop_.PostAfter(backoff_, "connect again", [this] { Connect(); });
-  backoff_ = std::min(2 * backoff_, kLastBackoff);
-}
-
-void ExecutorProcess::OnConnected(std::unique_ptr<Link> link) {
+void ExecutorProcess::OnOpen() {
   if (draining_ || exit_code_.has_value()) return;
-  connect_failure_logged_ = false;
-  link_ = std::move(link);
-  link_->on_frame = [this](Frame frame) { OnFrame(std::move(frame)); };
-  link_->on_closed = [this](absl::Status status) {
-    EndLink(status.ok() ? "the controller closed the link" : Text(status));
-  };
   if (absl::Status status = Register(); !status.ok()) {
     Exit(status.code() == absl::StatusCode::kAlreadyExists ? kExitPortTaken : kExitInternal,
          Text(status));
@@ -100,9 +63,8 @@ void ExecutorProcess::OnConnected(std::unique_ptr<Link> link) {
 }
 
 absl::Status ExecutorProcess::Register() {
-  ++registration_;
   registered_ = false;
-  const Incarnation incarnation(RandomNonZero());
+  const Incarnation incarnation = RandomIncarnation();
   FAIRWAY_ASSIGN_OR_RETURN(
       session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_}, incarnation,
                                       config_.data_bind, AdvertisedHost(),
@@ -135,7 +97,7 @@ absl::Status ExecutorProcess::Register() {
   to->set_pid(::getpid());
   to->set_stablehlo_current(info.stablehlo_current);
   to->set_stablehlo_minimum(info.stablehlo_minimum);
-  link_->Send(PackFrame(message));
+  link_.Send(message);
   return absl::OkStatus();
 }
 
@@ -150,98 +112,69 @@ std::string ExecutorProcess::Absolute(const std::string& controller_endpoint) co
   return config_.controller.substr(0, config_.controller.rfind(':')) + controller_endpoint;
 }
 
-void ExecutorProcess::OnFrame(Frame frame) {
-  v1::FromController message;
-  if (absl::Status status = UnpackFrame(frame, &message); !status.ok())
-    return EndLink(Text(status));
-  heard_ = Clock::now();
+void ExecutorProcess::OnMessage(v1::FromController message) {
   switch (message.message_case()) {
     case v1::FromController::kCommands:
       return OnCommands(*message.mutable_commands());
-    case v1::FromController::kHeartbeatAck:
-      return;
     case v1::FromController::kRegistered:
       return OnRegistered(message.registered());
     case v1::FromController::kFence:
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return EndLink("the controller sent a message that no executor gets");
+      return link_.End("the controller sent a message that no executor gets");
   }
 }
 
 void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
   if (registered_ || session_ == nullptr)
-    return EndLink("the controller registered this executor twice");
+    return link_.End("the controller registered this executor twice");
   registered_ = true;
-  backoff_ = kFirstBackoff;
   session_->SetController(Absolute(registered.data_endpoint()),
                           Incarnation(registered.controller_incarnation()));
-  heartbeat_interval_ =
-      milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
-  deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
-  heartbeats_ = 0;
   spdlog::info("registered at {} as executor {}: {} {} devices, data port {}", config_.controller,
                registered.executor(), runtime_->info().num_devices, runtime_->info().device_kind,
                session_->data_endpoint());
-  Heartbeat(registration_);
+  link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
 }
 
 void ExecutorProcess::OnCommands(v1::Commands& commands) {
   if (session_ == nullptr || draining_) return;
   if (commands.incarnation() != session_->incarnation().value) {
-    return EndLink("commands for another incarnation came");
+    return link_.End("commands for another incarnation came");
   }
   for (v1::Command& proto : *commands.mutable_commands()) {
     auto command = CommandFromProto(proto);
-    if (!command.ok()) return EndLink(Text(command.status()));
+    if (!command.ok()) return link_.End(Text(command.status()));
     session_->OnCommand(*std::move(command));
   }
 }
 
 void ExecutorProcess::SendReport(const Report& report) {
-  if (link_ == nullptr || session_ == nullptr) return;
+  if (session_ == nullptr) return;
   v1::ToController message;
   ToProto(report, session_->incarnation(), message.mutable_report());
-  link_->Send(PackFrame(message));
+  link_.Send(message);
 }
 
-void ExecutorProcess::Heartbeat(uint64_t registration) {
-  if (registration != registration_ || link_ == nullptr || session_ == nullptr) return;
-  const auto now = Clock::now();
-  // If this process was stopped itself, what the controller said meanwhile is still to be read: a
-  // fence, perhaps.
-  if (heartbeats_ > 0 && now - beat_ > heartbeat_interval_ + deadline_ / 2) heard_ = now;
-  beat_ = now;
-  if (now - heard_ > deadline_) {
-    return EndLink(fmt::format("the controller was silent for {} ms", deadline_.count()));
-  }
+void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) const {
+  if (session_ == nullptr) return;
   const ExecutorSession::Counters counters = session_->counters();
-  v1::ToController message;
-  v1::Heartbeat* to = message.mutable_heartbeat();
-  to->set_sequence(++heartbeats_);
   for (const auto& [endpoint, bytes] : counters.pulled) {
-    auto* pulled = to->add_pulled();
+    auto* pulled = to.add_pulled();
     pulled->set_endpoint(endpoint);
     pulled->set_bytes(bytes);
   }
-  to->set_served_bytes(counters.served_bytes);
-  to->set_fetches_served(counters.fetches_served);
-  for (const int64_t bytes : counters.device_bytes) to->add_device_bytes(bytes);
-  to->set_gangs_launched(counters.gangs_launched);
-  to->set_launches(counters.launches);
-  to->set_buffers(counters.buffers);
-  to->set_executables(counters.executables);
-  link_->Send(PackFrame(message));
-  loop_.PostAfter(heartbeat_interval_, "heartbeat",
-                  [this, registration] { Heartbeat(registration); });
+  to.set_served_bytes(counters.served_bytes);
+  to.set_fetches_served(counters.fetches_served);
+  for (const int64_t bytes : counters.device_bytes) to.add_device_bytes(bytes);
+  to.set_gangs_launched(counters.gangs_launched);
+  to.set_launches(counters.launches);
+  to.set_buffers(counters.buffers);
+  to.set_executables(counters.executables);
 }
 
-void ExecutorProcess::EndLink(std::string why) {
-  if (link_ == nullptr) return;
+void ExecutorProcess::OnLinkEnd(const std::string& why) {
   if (!draining_) spdlog::warn("registration ends: {}", why);
-  // This may be a callback of the link itself.
-  loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
-  ++registration_;
   if (session_ != nullptr) {
     highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
     session_->End();
@@ -257,7 +190,7 @@ void ExecutorProcess::WaitForLaunches() {
   }
   session_ = nullptr;
   if (draining_) return Exit(kExitOk, "drained");
-  RetryConnect();
+  link_.Connect();
 }
 
 void ExecutorProcess::Drain() {
@@ -270,7 +203,7 @@ void ExecutorProcess::Drain() {
 }
 
 void ExecutorProcess::CheckDrained() {
-  if (link_ == nullptr && session_ == nullptr) return Exit(kExitOk, "drained");
+  if (!link_.connected() && session_ == nullptr) return Exit(kExitOk, "drained");
   if (session_ != nullptr && session_->launches_in_flight() > 0) {
     if (Clock::now() > drain_until_) {
       return Exit(kExitDrainTimeout,
@@ -280,11 +213,9 @@ void ExecutorProcess::CheckDrained() {
     loop_.PostAfter(kLookAgain, "draining", [this] { CheckDrained(); });
     return;
   }
-  if (link_ == nullptr) return Exit(kExitOk, "drained");
+  if (!link_.connected()) return Exit(kExitOk, "drained");
   // One more turn for the last reports; Close sends them before on_closed comes.
-  loop_.Post("close link", [this] {
-    if (link_ != nullptr) link_->Close();
-  });
+  loop_.Post("close link", [this] { link_.Close(); });
 }
 
 }  // namespace fairway

@@ -13,7 +13,7 @@
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
-#include "transport/link.h"
+#include "worker/controller_link.h"
 #include "worker/executor/executor_session.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
@@ -52,19 +52,17 @@ class ExecutorProcess {
   using Clock = std::chrono::steady_clock;
 
   void Exit(int code, std::string why);
-  void Connect();
-  void RetryConnect();
-  void OnConnected(std::unique_ptr<Link> link);
+  void OnOpen();
   // Why not: an error that another try will not cure ends the process.
   absl::Status Register();
-  void OnFrame(Frame frame);
+  void OnMessage(v1::FromController message);
   void OnRegistered(const v1::Registered& registered);
   void OnCommands(v1::Commands& commands);
   // Ends this registration; a new one follows when the launches in flight have ended.
-  void EndLink(std::string why);
+  void OnLinkEnd(const std::string& why);
   void WaitForLaunches();
   void SendReport(const Report& report);
-  void Heartbeat(uint64_t registration);
+  void FillHeartbeat(v1::Heartbeat& to) const;
   void CheckDrained();
   std::string AdvertisedHost() const;
   std::string Absolute(const std::string& controller_endpoint) const;
@@ -74,17 +72,9 @@ class ExecutorProcess {
   Runtime* const runtime_;
   BlockingPool blocking_;
   LaunchQueues launches_;
-  std::unique_ptr<Link> link_;
+  ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;
-  uint64_t registration_ = 0;  // counts; fences timers of earlier ones
   bool registered_ = false;
-  std::chrono::milliseconds backoff_;
-  bool connect_failure_logged_ = false;
-  std::chrono::milliseconds heartbeat_interval_{0};
-  std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;  // the controller
-  Clock::time_point beat_;   // our last heartbeat
-  uint64_t heartbeats_ = 0;
   uint64_t highest_launch_id_ = 0;
   bool draining_ = false;
   Clock::time_point drain_until_;

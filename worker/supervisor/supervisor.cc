@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <random>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/exit_codes.h"
 
@@ -18,33 +18,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnectTimeout{5000};
-constexpr milliseconds kFirstBackoff{20};
-constexpr milliseconds kLastBackoff{1000};
 constexpr milliseconds kBeyondDrain{2000};  // for an executor to end after its own limit
 constexpr size_t kMaxDeaths = 16;
-
-uint64_t RandomNonZero() {
-  std::random_device device;
-  uint64_t value = 0;
-  while (value == 0) value = uint64_t{device()} << 32 | device();
-  return value;
-}
-
-std::string HostName() {
-  char name[256] = "localhost";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 }  // namespace
 
 Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
     : loop_(loop),
       config_(std::move(config)),
-      incarnation_(RandomNonZero()),
+      incarnation_(RandomIncarnation()),
       restart_(config_.first_restart),
-      backoff_(kFirstBackoff) {}
+      link_(loop, config_.controller,
+            {.on_open = [this] { Register(); },
+             .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
+             .on_end = [this](const std::string& why) { OnLinkEnd(why); },
+             .fill_heartbeat = [](v1::Heartbeat&) {}}) {}
 
 Supervisor::~Supervisor() = default;
 
@@ -56,7 +44,7 @@ absl::Status Supervisor::Start() {
     FAIRWAY_ASSIGN_OR_RETURN(compiler_, CompilerProcess::Start(std::move(options)));
   }
   loop_.Post("start executor", [this] { StartExecutor(); });
-  loop_.Post("connect", [this] { Connect(); });
+  link_.Connect();
   return absl::OkStatus();
 }
 
@@ -75,9 +63,9 @@ void Supervisor::Exit(int code, std::string why) {
   } else {
     spdlog::error("worker {} ends with code {}: {}", config_.worker, code, why);
   }
-  if (link_ == nullptr || !registered_ || code == kExitFenced) return loop_.Stop();
+  if (!registered_ || code == kExitFenced) return loop_.Stop();
   // Lets the last messages leave.
-  link_->Close();
+  link_.Close();
   loop_.PostAfter(kBeyondDrain, "link did not close", [this] { loop_.Stop(); });
 }
 
@@ -150,65 +138,31 @@ void Supervisor::Drain(std::string why, milliseconds limit) {
 
 // ---- The link ----
 
-void Supervisor::Connect() {
+void Supervisor::Register() {
   if (exit_code_.has_value()) return;
-  ConnectTcp(loop_, config_.controller, kConnectTimeout,
-             [this](absl::StatusOr<std::unique_ptr<Link>> link) {
-               if (link.ok()) return OnConnected(*std::move(link));
-               if (!connect_failure_logged_)
-                 spdlog::warn("{}; trying again until it works", Text(link.status()));
-               connect_failure_logged_ = true;
-               RetryConnect();
-             });
-}
-
-void Supervisor::RetryConnect() {
-  loop_.PostAfter(backoff_, "connect again", [this] { Connect(); });
-  backoff_ = std::min(2 * backoff_, kLastBackoff);
-}
-
-void Supervisor::OnConnected(std::unique_ptr<Link> link) {
-  if (exit_code_.has_value()) return;
-  connect_failure_logged_ = false;
-  link_ = std::move(link);
-  link_->on_frame = [this](Frame frame) { OnFrame(std::move(frame)); };
-  link_->on_closed = [this](absl::Status status) {
-    EndLink(status.ok() ? "the controller closed it" : Text(status));
-  };
-  ++registration_;
-  registered_ = false;
   v1::ToController message;
   v1::RegisterWorker* to = message.mutable_register_worker();
   to->set_protocol(kLinkProtocol);
   to->set_worker(config_.worker);
   to->set_island(config_.island);
-  to->set_incarnation(incarnation_);
+  to->set_incarnation(incarnation_.value);
   to->set_host(HostName());
   to->set_pid(::getpid());
   to->set_has_compiler(compiler_ != nullptr);
-  link_->Send(PackFrame(message));
+  link_.Send(message);
 }
 
-void Supervisor::EndLink(std::string why) {
-  if (link_ == nullptr) return;
-  loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
-  ++registration_;
+void Supervisor::OnLinkEnd(const std::string& why) {
   registered_ = false;
   if (exit_code_.has_value()) return loop_.Stop();
   spdlog::warn("link to {} ended: {}", config_.controller, why);
-  RetryConnect();
+  link_.Connect();
 }
 
-void Supervisor::OnFrame(Frame frame) {
-  v1::FromController message;
-  if (absl::Status status = UnpackFrame(frame, &message); !status.ok())
-    return EndLink(Text(status));
-  heard_ = Clock::now();
+void Supervisor::OnMessage(v1::FromController message) {
   switch (message.message_case()) {
     case v1::FromController::kWorkerRegistered:
       return OnRegistered(message.worker_registered());
-    case v1::FromController::kHeartbeatAck:
-      return;
     case v1::FromController::kCompileRequest:
       return OnCompile(std::move(*message.mutable_compile_request()));
     case v1::FromController::kKillExecutor:
@@ -219,46 +173,24 @@ void Supervisor::OnFrame(Frame frame) {
     case v1::FromController::kFence:
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return EndLink("the controller sent a message that no supervisor gets");
+      return link_.End("the controller sent a message that no supervisor gets");
   }
 }
 
 void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
   registered_ = true;
-  backoff_ = kFirstBackoff;
-  heartbeat_interval_ =
-      milliseconds(std::clamp<int64_t>(registered.heartbeat_interval_ms(), 1, 3600000));
-  deadline_ = milliseconds(std::clamp<int64_t>(registered.deadline_ms(), 10, 24 * 3600000));
-  heartbeats_ = 0;
   spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island,
                config_.controller);
   SendDeaths();
-  Heartbeat(registration_);
-}
-
-void Supervisor::Heartbeat(uint64_t registration) {
-  if (registration != registration_ || link_ == nullptr) return;
-  const auto now = Clock::now();
-  // If this process was stopped itself, what the controller said meanwhile is still to be read: a
-  // fence, perhaps.
-  if (heartbeats_ > 0 && now - beat_ > heartbeat_interval_ + deadline_ / 2) heard_ = now;
-  beat_ = now;
-  if (now - heard_ > deadline_) {
-    return EndLink(fmt::format("the controller was silent for {} ms", deadline_.count()));
-  }
-  v1::ToController message;
-  message.mutable_heartbeat()->set_sequence(++heartbeats_);
-  link_->Send(PackFrame(message));
-  loop_.PostAfter(heartbeat_interval_, "heartbeat",
-                  [this, registration] { Heartbeat(registration); });
+  link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
 }
 
 void Supervisor::SendDeaths() {
-  if (!registered_ || link_ == nullptr) return;
+  if (!registered_) return;
   for (v1::ExecutorDied& died : deaths_) {
     v1::ToController message;
     *message.mutable_executor_died() = std::move(died);
-    link_->Send(PackFrame(message));
+    link_.Send(message);
   }
   deaths_.clear();
 }
@@ -272,8 +204,8 @@ void Supervisor::OnKill(const v1::KillExecutor& kill) {
 
 void Supervisor::OnCompile(v1::LinkCompileRequest request) {
   const auto answer = [this, id = request.id(),
-                       registration = registration_](absl::StatusOr<CompileResult> result) {
-    if (registration != registration_ || link_ == nullptr) return;
+                       connection = link_.connection()](absl::StatusOr<CompileResult> result) {
+    if (connection != link_.connection()) return;
     v1::ToController message;
     v1::LinkCompileResponse* to = message.mutable_compile_response();
     to->set_id(id);
@@ -283,7 +215,7 @@ void Supervisor::OnCompile(v1::LinkCompileRequest request) {
       to->set_checksum(std::move(result->checksum));
       *to->mutable_metadata() = std::move(result->metadata);
     }
-    link_->Send(PackFrame(message));
+    link_.Send(message);
   };
   if (compiler_ == nullptr) return answer(absl::UnimplementedError("this worker has no compiler"));
   const milliseconds limit =

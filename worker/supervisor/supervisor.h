@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "async/event_loop.h"
+#include "base/ids.h"
 #include "fairway/v1/link.pb.h"
-#include "transport/link.h"
 #include "worker/compiler/compiler_process.h"
+#include "worker/controller_link.h"
 #include "worker/supervisor/executor_child.h"
 
 namespace fairway {
@@ -53,21 +54,18 @@ class Supervisor {
 
   void StartExecutor();
   void OnExecutorEnd(const ProcessEnd& end);
-  void Connect();
-  void RetryConnect();
-  void OnConnected(std::unique_ptr<Link> link);
-  void OnFrame(Frame frame);
+  void Register();
+  void OnLinkEnd(const std::string& why);
+  void OnMessage(v1::FromController message);
   void OnRegistered(const v1::WorkerRegistered& registered);
   void OnCompile(v1::LinkCompileRequest request);
   void OnKill(const v1::KillExecutor& kill);
-  void EndLink(std::string why);
-  void Heartbeat(uint64_t registration);
   void SendDeaths();
   void Exit(int code, std::string why);
 
   EventLoop& loop_;
   const SupervisorConfig config_;
-  const uint64_t incarnation_;
+  const Incarnation incarnation_;
   std::unique_ptr<CompilerProcess> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
   Clock::time_point executor_started_;
@@ -75,16 +73,8 @@ class Supervisor {
   std::chrono::milliseconds restart_;
   std::string kill_reason_;  // why this supervisor killed the executor
 
-  std::unique_ptr<Link> link_;
-  uint64_t registration_ = 0;  // counts; fences timers and answers of earlier ones
+  ControllerLink link_;
   bool registered_ = false;
-  std::chrono::milliseconds backoff_;
-  bool connect_failure_logged_ = false;
-  std::chrono::milliseconds heartbeat_interval_{0};
-  std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;  // the controller
-  Clock::time_point beat_;   // our last heartbeat
-  uint64_t heartbeats_ = 0;
   std::deque<v1::ExecutorDied> deaths_;  // not yet told
 
   bool stopping_ = false;

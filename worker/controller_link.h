@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The link of a worker's process (supervisor or executor) to its controller: connects until it
+// works, beats, and gives up a controller that is silent for too long.
+#ifndef FAIRWAY_WORKER_CONTROLLER_LINK_H_
+#define FAIRWAY_WORKER_CONTROLLER_LINK_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "async/event_loop.h"
+#include "fairway/v1/link.pb.h"
+#include "transport/link.h"
+
+namespace fairway {
+
+// Loop-confined; lives as long as its loop turns.
+class ControllerLink {
+ public:
+  // What the owner does; set all before the first Connect.
+  struct Handler {
+    std::function<void()> on_open;                       // registers
+    std::function<void(v1::FromController)> on_message;  // every message but heartbeat answers
+    std::function<void(const std::string& why)> on_end;  // calls Connect when it likes
+    std::function<void(v1::Heartbeat&)> fill_heartbeat;  // all but the sequence number
+  };
+
+  // `controller`: host:port of its link port.
+  ControllerLink(EventLoop& loop, std::string controller, Handler handler);
+
+  // Connects: the first time at once, later after a pause that doubles until a registration holds.
+  void Connect();
+  // To be called once the controller has accepted the registration.
+  void StartHeartbeats(int64_t interval_ms, int64_t deadline_ms);
+  // Nothing happens when there is no connection.
+  void Send(const v1::ToController& message);
+  // Drops the connection; on_end comes before it returns.
+  void End(const std::string& why);
+  // Sends what is queued, then closes; on_end comes.
+  void Close();
+
+  bool connected() const { return link_ != nullptr; }
+  // Counts connections, and their ends: fences answers that belong to an earlier one.
+  uint64_t connection() const { return connection_; }
+  const std::string& controller() const { return controller_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Dial();
+  void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
+  void OnFrame(const Frame& frame);
+  void Beat(uint64_t connection);
+
+  EventLoop& loop_;
+  const std::string controller_;
+  const Handler handler_;
+  std::unique_ptr<Link> link_;
+  uint64_t connection_ = 0;
+  std::chrono::milliseconds pause_{0};  // before the next attempt
+  bool failure_logged_ = false;
+  std::chrono::milliseconds interval_{0};
+  std::chrono::milliseconds deadline_{0};
+  Clock::time_point heard_;  // the controller
+  Clock::time_point beat_;   // our last heartbeat
+  uint64_t beats_ = 0;       // of this connection
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_CONTROLLER_LINK_H_
