@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/ifrt/compile_request.h"
 
+#include <map>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "wire/ifrt_values.h"
@@ -26,6 +29,48 @@ absl::Status CheckKinds(const xla::ifrt::proxy::CompileRequest& request) {
                  "host callbacks (jax.pure_callback, io_callback, debug.print and debug.callback "
                  "inside jit) are not "
                  "served: the program runs on a worker, not beside this process");
+  return absl::OkStatus();
+}
+
+// Options that name a file or a folder would be read or written on the worker, by the worker's
+// user.
+bool NamesFiles(std::string_view option) {
+  if (option.starts_with("xla_dump_")) return !option.starts_with("xla_dump_max_");
+  for (const std::string_view end :
+       {"_to", "_from", "_dir", "_path", "_file", "_filename", "_prefix"}) {
+    if (option.ends_with(end)) return true;
+  }
+  return false;
+}
+
+absl::Status TakeCompilerOptions(const xla::CompileOptionsProto& in, v1::CompileOptions* out) {
+  const std::map<std::string, xla::OptionOverrideProto> sorted(in.env_option_overrides().begin(),
+                                                               in.env_option_overrides().end());
+  for (const auto& [name, value] : sorted) {
+    if (NamesFiles(name))
+      return Error(kUnimplemented,
+                   "compiler option \"{}\" (compiler_options of jax.jit) is not served: it names "
+                   "files, and the program is compiled on a worker",
+                   ValidUtf8(name));
+    v1::CompilerOption* option = out->add_compiler_options();
+    option->set_name(ValidUtf8(name));
+    switch (value.value_case()) {
+      case xla::OptionOverrideProto::kStringField:
+        option->set_text(ValidUtf8(value.string_field()));
+        break;
+      case xla::OptionOverrideProto::kBoolField:
+        option->set_flag(value.bool_field());
+        break;
+      case xla::OptionOverrideProto::kIntField:
+        option->set_integer(value.int_field());
+        break;
+      case xla::OptionOverrideProto::kDoubleField:
+        option->set_number(value.double_field());
+        break;
+      case xla::OptionOverrideProto::VALUE_NOT_SET:
+        return InvalidArgument("compiler option \"{}\" has no value", option->name());
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -60,10 +105,6 @@ absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileReques
     return InvalidArgument("the compile options do not parse");
   const xla::CompileOptionsProto& options = wrapper.compile_options();
   const xla::ExecutableBuildOptionsProto& build = options.executable_build_options();
-  if (!options.env_option_overrides().empty())
-    return Error(kUnimplemented,
-                 "compiler option \"{}\" (compiler_options of jax.jit) is not served",
-                 ValidUtf8(options.env_option_overrides().begin()->first));
 
   const int64_t replicas = build.num_replicas();
   const int64_t partitions = build.num_partitions();
@@ -73,6 +114,7 @@ absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileReques
         "a program of {} replicas x {} partitions cannot run on the {} devices of this session",
         replicas, partitions, num_devices);
   ParsedCompile out;
+  FAIRWAY_RETURN_IF_ERROR(TakeCompilerOptions(options, &out.options));
   FAIRWAY_ASSIGN_OR_RETURN(out.devices,
                            Assignment(build.device_assignment(), replicas, partitions));
   if (out.devices.empty()) {

@@ -19,7 +19,8 @@ struct ParsedCompile {
 };
 
 // `num_devices`: of the session; bounds replicas and partitions.
-// UNIMPLEMENTED: a kind of program or options we do not serve, or host callbacks. INVALID_ARGUMENT:
+// UNIMPLEMENTED: a kind of program or options we do not serve, a compiler option that names files,
+// or host callbacks. INVALID_ARGUMENT:
 // the options do not parse or contradict each other.
 absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request,
                                            int num_devices);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/pjrt_compiler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/dtype.h"
@@ -149,6 +150,32 @@ TEST_F(PjrtCompilerTest, OptionsAreChecked) {
   options = test::Spmd(int64_t{1} << 62);
   options.set_num_replicas(4);
   EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument) << "a product that overflows";
+}
+
+TEST_F(PjrtCompilerTest, CompilerOptionsReachTheCompilerWhichKnowsTheirNames) {
+  const auto compile = [&](const std::string& name, const auto& set) {
+    v1::CompileOptions options = test::OneDevice();
+    v1::CompilerOption* option = options.add_compiler_options();
+    option->set_name(name);
+    set(option);
+    return compiler_->Compile(test::Add("4xf32"), options).status();
+  };
+  const auto flag = [](v1::CompilerOption* option) { option->set_flag(true); };
+  const auto text = [](v1::CompilerOption* option) { option->set_text("neither"); };
+  EXPECT_TRUE(compile("xla_embed_ir_in_executable", flag).ok());
+  EXPECT_TRUE(compile("xla_dump_max_hlo_modules", [](v1::CompilerOption* option) {
+                option->set_integer(200);
+              }).ok());
+  EXPECT_TRUE(
+      compile("xla_gpu_auto_spmd_partitioning_memory_budget_ratio", [](v1::CompilerOption* option) {
+        option->set_number(0.5);
+      }).ok());
+  EXPECT_THAT(Text(compile("no_such_option", flag)),
+              testing::HasSubstr("No such compile option: 'no_such_option'"));
+  EXPECT_THAT(Text(compile("xla_embed_ir_in_executable", text)),
+              testing::HasSubstr("is not a valid bool value"));
+  EXPECT_EQ(compile("xla_embed_ir_in_executable", [](v1::CompilerOption*) {}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(PjrtCompilerTest, ANewerArtifactIsRefusedWithBothVersions) {

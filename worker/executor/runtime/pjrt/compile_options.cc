@@ -66,6 +66,25 @@ absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& optio
   for (bool allow : options.allow_spmd_sharding_propagation_to_output()) {
     build.add_allow_spmd_sharding_propagation_to_output(allow);
   }
+  for (const v1::CompilerOption& option : options.compiler_options()) {
+    hlo::OptionOverride& value = (*out.mutable_env_option_overrides())[option.name()];
+    switch (option.value_case()) {
+      case v1::CompilerOption::kText:
+        value.set_string_field(option.text());
+        break;
+      case v1::CompilerOption::kFlag:
+        value.set_bool_field(option.flag());
+        break;
+      case v1::CompilerOption::kInteger:
+        value.set_int_field(option.integer());
+        break;
+      case v1::CompilerOption::kNumber:
+        value.set_double_field(option.number());
+        break;
+      case v1::CompilerOption::VALUE_NOT_SET:
+        return InvalidArgument("compiler option \"{}\" has no value", option.name());
+    }
+  }
   if (!devices.empty()) {
     const int64_t partitions = options.num_partitions();
     hlo::DeviceAssignment& assignment = *build.mutable_device_assignment();

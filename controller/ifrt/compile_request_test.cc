@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/ifrt/compile_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+xla::CompileOptionsProto OneDevice() {
+  xla::CompileOptionsProto options;
+  options.mutable_executable_build_options()->set_num_replicas(1);
+  options.mutable_executable_build_options()->set_num_partitions(1);
+  return options;
+}
+
+absl::StatusOr<ParsedCompile> Parse(const xla::CompileOptionsProto& options) {
+  xla::ifrt::XlaCompileOptionsProto wrapper;
+  *wrapper.mutable_compile_options() = options;
+  xla::ifrt::proxy::CompileRequest request;
+  request.mutable_program()->set_type_name("xla::ifrt::XlaProgram");
+  request.mutable_compile_options()->set_type_name("xla::ifrt::XlaCompileOptions");
+  request.mutable_compile_options()->set_data(wrapper.SerializeAsString());
+  return ParseCompile(request, 8);
+}
+
+TEST(CompileRequestTest, CompilerOptionsOfEveryTypeAreTakenInOneOrder) {
+  xla::CompileOptionsProto options = OneDevice();
+  auto& given = *options.mutable_env_option_overrides();
+  given["xla_embed_ir_in_executable"].set_bool_field(true);
+  given["xla_dump_max_hlo_modules"].set_int_field(200);
+  given["a_ratio"].set_double_field(0.5);
+  given["a_text"].set_string_field("never");
+  const auto parsed = Parse(options);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->options.ShortDebugString(),
+            "num_replicas: 1 num_partitions: 1 "
+            "compiler_options { name: \"a_ratio\" number: 0.5 } "
+            "compiler_options { name: \"a_text\" text: \"never\" } "
+            "compiler_options { name: \"xla_dump_max_hlo_modules\" integer: 200 } "
+            "compiler_options { name: \"xla_embed_ir_in_executable\" flag: true }");
+}
+
+TEST(CompileRequestTest, CompilerOptionsThatNameFilesAreRefusedByName) {
+  for (const std::string name :
+       {"xla_dump_to", "xla_dump_hlo_as_text", "xla_gpu_cuda_data_dir", "a_path",
+        "xla_gpu_load_autotune_results_from", "xla_gpu_kernel_cache_file"}) {
+    xla::CompileOptionsProto options = OneDevice();
+    (*options.mutable_env_option_overrides())[name].set_string_field("/tmp/x");
+    const auto parsed = Parse(options);
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kUnimplemented) << name;
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(name));
+  }
+}
+
+TEST(CompileRequestTest, ACompilerOptionWithoutAValueIsInvalid) {
+  xla::CompileOptionsProto options = OneDevice();
+  (*options.mutable_env_option_overrides())["a"];
+  EXPECT_EQ(Parse(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace fairway
