@@ -19,7 +19,7 @@ TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
   EXPECT_THAT(
       line,
       HasSubstr("all_devices { id: 2 local_hardware_id: 2 device_kind: \"cpu\" debug_string: "
-                "\"cpuDevice(id=2, island=ib)\" to_string: \"cpuDevice(id=2, island=ib)\" "
+                "\"cpu:2\" to_string: \"CpuDevice(id=2, island=ib)\" "
                 "default_memory_id: 4 memory_ids: 4 memory_ids: 5 local_device_id: 2 attributes { "
                 "attributes { key: \"island\" value { string_value: \"ib\" } } attributes { key: "
                 "\"slice_index\" value { int64_value: 1 } } } platform_name: \"cpu\" }"));

@@ -17,6 +17,14 @@ uint64_t PlatformId(std::string_view name) {
   return hash;
 }
 
+// As XLA names its devices: "CpuDevice(id=0)"; with the island where there are several.
+std::string Name(const VirtualDevice& device, bool with_island) {
+  std::string platform = device.platform_name;
+  if (!platform.empty() && platform[0] >= 'a' && platform[0] <= 'z') platform[0] -= 'a' - 'A';
+  return with_island ? fmt::format("{}Device(id={}, island={})", platform, device.id, device.island)
+                     : fmt::format("{}Device(id={})", platform, device.id);
+}
+
 }  // namespace
 
 void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devices,
@@ -33,6 +41,9 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
                     response->mutable_client_attributes());
   std::map<std::string, int32_t> kind_ids;
   int32_t next_memory = 0;
+  const bool several_islands = std::any_of(
+      devices.begin(), devices.end(),
+      [&](const VirtualDevice& device) { return device.slice_index != devices[0].slice_index; });
   for (const VirtualDevice& device : devices) {
     auto* d = response->add_all_devices();
     d->set_id(device.id);
@@ -40,10 +51,8 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     d->set_local_hardware_id(device.id);
     d->set_platform_name(device.platform_name);
     d->set_device_kind(device.device_kind);
-    const std::string text =
-        fmt::format("{}Device(id={}, island={})", device.platform_name, device.id, device.island);
-    d->set_debug_string(text);
-    d->set_to_string(text);
+    d->set_debug_string(fmt::format("{}:{}", device.platform_name, device.id));  // str()
+    d->set_to_string(Name(device, several_islands));                             // repr()
     AttributesToProto({{"slice_index", int64_t{device.slice_index}}, {"island", device.island}},
                       d->mutable_attributes());
     response->add_primary_device_ids(device.id);
@@ -56,7 +65,7 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
       memory->set_kind_id(
           kind_ids.emplace(kind, static_cast<int32_t>(kind_ids.size())).first->second);
       memory->add_device_ids(device.id);
-      memory->set_debug_string(fmt::format("{} of {}", kind, text));
+      memory->set_debug_string(fmt::format("{} of {}", kind, d->to_string()));
       memory->set_to_string(memory->debug_string());
       if (!d->has_default_memory_id()) d->set_default_memory_id(id);
       d->add_memory_ids(id);
