@@ -11,6 +11,8 @@ import os
 import socket
 from typing import Any
 
+from fairway import arguments
+
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
 PLATFORM = "fairway"
@@ -106,6 +108,7 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    arguments.install()
     try:
         return ifrt_proxy.get_client(f"grpc://{where}", options)
     except Exception as error:

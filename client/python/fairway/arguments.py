@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What jaxlib's proxy client cannot take as it is, made into what it can, before it sees it.
+
+JAX looks up a handler by the type of every value that it moves to devices. Two handlers get
+something in front:
+- numpy arrays with negative strides (`x[::-1]`), which the client refuses, are made contiguous;
+- arrays of one client that are to go to devices of another, such as from an island to
+  `jax.devices("cpu")`, which the client also refuses, are fetched and put there.
+
+A JAX without this registry is left alone; then these two cases fail with jaxlib's own text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_MARK = "_fairway_handler"
+
+
+def install() -> None:
+    """Puts both in place, once. Called when a process opens its first session."""
+    try:
+        from jax._src.array import ArrayImpl
+        from jax._src.interpreters import pxla
+
+        handlers = pxla.shard_arg_handlers
+        wanted = {kind: _contiguous for kind in handlers if _is_plain_array(kind)}
+        for kind, make in {**wanted, ArrayImpl: _between_clients}.items():
+            if not hasattr(handlers[kind], _MARK):
+                handlers[kind] = make(handlers[kind], handlers)
+                setattr(handlers[kind], _MARK, True)
+    except (ImportError, AttributeError, KeyError, TypeError):
+        pass
+
+
+def _is_plain_array(kind: type) -> bool:
+    """numpy's own class and JAX's subclass of it, which carries a weak type."""
+    return issubclass(kind, np.ndarray) and not issubclass(kind, np.ma.MaskedArray)
+
+
+def _contiguous(inner: Any, _: Any) -> Any:
+    def handler(xs, *rest):
+        # copy() keeps the class, and is C-contiguous.
+        return inner([x.copy() if min(x.strides, default=0) < 0 else x for x in xs], *rest)
+
+    return handler
+
+
+def _client(sharding: Any) -> Any:
+    return next(iter(sharding.device_set)).client
+
+
+def _between_clients(inner: Any, handlers: Any) -> Any:
+    def handler(xs, shardings, layouts, copy_semantics):
+        away = [
+            i for i, (x, sharding) in enumerate(zip(xs, shardings, strict=True))
+            if _client(x.sharding) is not _client(sharding)
+        ]
+        if not away:
+            return inner(xs, shardings, layouts, copy_semantics)
+        columns = [list(c) for c in (xs, shardings, layouts, copy_semantics)]
+        stay = [i for i in range(len(xs)) if i not in set(away)]
+        results: list[Any] = [None] * len(xs)
+        for indices, handle in ((stay, inner), (away, handlers[np.ndarray])):
+            chosen = [[column[i] for i in indices] for column in columns]
+            if handle is not inner:
+                chosen[0] = [np.asarray(x) for x in chosen[0]]
+            if indices:
+                for i, result in zip(indices, handle(*chosen), strict=True):
+                    results[i] = result
+        return results
+
+    return handler
