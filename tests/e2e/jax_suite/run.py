@@ -1,141 +1,213 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one of JAX's own test files on JAX's CPU backend and through a cluster, and compares.
+"""Runs files of JAX's own test suite on JAX's CPU backend and through a cluster, and compares.
 
-  ./dev python tests/e2e/jax_suite/run.py JAX_SOURCE_TREE [tests/array_test.py] [--json FILE]
+  ./dev python tests/e2e/jax_suite/run.py JAX_SOURCE_TREE tests/array_test.py tests/pjit_test.py
+  ./dev python tests/e2e/jax_suite/run.py JAX_SOURCE_TREE tests/lax_numpy_test.py --sample 300
 
-JAX_SOURCE_TREE is a checkout of jax at the tag of the installed version (nothing is fetched). Both
-runs see 8 devices; the cluster is one island. A test that ends the Python process, or says nothing
-for --stall seconds, is counted as "crashed" or "hung", and the run goes on behind it.
-Exit code 0: every test that passes on the CPU backend passes through the cluster.
+JAX_SOURCE_TREE is a checkout of jax at the tag of the installed version; nothing is fetched. Both
+runs see 8 devices; the cluster is one island, a new one for each file. Tests run --shard at a time
+in one process; a test that ends its process or takes longer than --limit is a result like others.
+
+Every test that passes on the CPU backend and does not through the cluster is a difference; skipped
+counts as such. It is known if known.toml has it (see docs/jax-compatibility.md), new otherwise.
+Exit code: 0 no new difference, 1 a new difference, 2 a file that could not be run.
 """
 
 import argparse
 import collections
+import contextlib
+import dataclasses
 import json
-import os
 import pathlib
-import re
-import select
-import subprocess
+import random
 import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
+                str(pathlib.Path(__file__).resolve().parents[1])]
+import known as known_differences  # noqa: E402
+import runner  # noqa: E402
 from cluster import Cluster, cpu_environment  # noqa: E402
 
-STARTED = (r"^\S*{}::(.+?)"
-           r"(?: (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b.*| Fatal Python error.*|\s*)$")
-REASON = re.compile(r"^(?:FAILED|ERROR) \S*?::(.+?) - (.*)")
-RESULTS = ["passed", "skipped", "failed", "error", "crashed", "hung"]
+DEVICES = 8
 
 
-class Run:
-    """The results of one test file on one backend: test -> result, and why for what failed."""
-
-    def __init__(self):
-        self.results, self.reasons, self.seconds = {}, {}, 0.0
-        self.log = []
-
-    def counts(self):
-        count = collections.Counter(self.results.values())
-        return {name: count[name] for name in RESULTS if count[name]}
+@dataclasses.dataclass
+class Difference:
+    test: str
+    kind: str
+    entry: str | None
+    why: str
 
 
-def one_process(file, environment, run, stall):
-    """Runs what is not yet in run.results. Returns the test it ended in the middle of, or None."""
-    with tempfile.TemporaryDirectory() as folder:
-        empty = pathlib.Path(folder, "empty.ini")
-        empty.touch()
-        deselected = [f"--deselect={file.name}::{name}" for name in run.results]
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "pytest", "-v", "-c", empty, "--rootdir", file.parent,
-             "-p", "no:cacheprovider", "-o", "console_output_style=classic", "--tb=short", "-rfE",
-             "-W", "ignore", *deselected, file],
-            env={**environment, "COLUMNS": "1000", "NO_COLOR": "1"}, cwd=folder,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        current, hung, pending = None, False, b""
-        announced = re.compile(STARTED.format(re.escape(file.name)))
-        while True:
-            ready, _, _ = select.select([process.stdout], [], [], stall)
-            if not ready:
-                process.kill()
-                hung = True
-                break
-            data = os.read(process.stdout.fileno(), 1 << 16)
-            if not data:
-                break
-            *lines, pending = (pending + data).split(b"\n")
-            for raw in [*lines, pending]:  # a started test is printed before its line ends
-                line = raw.decode(errors="replace")
-                reason, started = REASON.match(line), announced.match(line)
-                if reason:
-                    run.reasons[reason.group(1)] = reason.group(2)
-                elif started and started.group(2):
-                    result = started.group(2).lower().replace("xfail", "skipped")
-                    run.results[started.group(1)] = result.replace("xpass", "passed")
-                    current = None
-                elif started:
-                    current = started.group(1)
-            run.log += [raw.decode(errors="replace") for raw in lines]
-        code = process.wait()
-        process.stdout.close()
-    if current in run.results:  # deselecting did not work; this would never end
-        raise SystemExit(f"{current} ran twice\n" + "\n".join(run.log[-40:]))
-    if current and (hung or code not in (0, 1)):
-        run.results[current] = "hung" if hung else "crashed"
-        last = next((l for l in reversed(run.log) if re.match(r"^[FE]\d{4} ", l)), "")
-        run.reasons[current] = last or f"the process ended with {code}"
-        return current
-    if hung or code not in (0, 1, 5):
-        run.log.append(f"pytest ended with {code}")
-        raise SystemExit("\n".join(run.log[-40:]))
-    return None
+@dataclasses.dataclass
+class Comparison:
+    """Of one file: how many tests had which outcome on each side, and what differs."""
+
+    file: str
+    cpu: dict
+    cluster: dict
+    different: list
+    better: list
+    seconds: list
+
+    def new(self):
+        return [d for d in self.different if d.entry is None]
+
+    def line(self):
+        passed = self.cpu.get("passed", 0)
+        share = 100 * len(self.different) / passed if passed else 0
+        counts = ", ".join(f"{n} {name}" for name, n in sorted(self.cluster.items()))
+        return (f"{self.file}: {passed} pass on the CPU backend, "
+                f"{passed - len(self.different)} of them through the cluster ({counts}); "
+                f"{len(self.different)} differ ({share:.2f} %), {len(self.new())} of them new; "
+                f"{self.seconds[0]:.0f} s + {self.seconds[1]:.0f} s")
 
 
-def run_file(file, environment, stall):
-    run, started = Run(), time.monotonic()
-    while one_process(file, environment, run, stall):
-        pass
-    run.seconds = time.monotonic() - started
-    return run
+def choose(names, args):
+    """The part of `names` that --part and --sample ask for, in the order of the file."""
+    if args.part:
+        index, parts = map(int, args.part.split("/"))
+        names = names[index - 1::parts]
+    if args.sample and args.sample < len(names):
+        chosen = set(random.Random(args.seed).sample(names, args.sample))
+        names = [name for name in names if name in chosen]
+    return names
+
+
+def cpu_results(file, names, log, limits, cache):
+    """On JAX's CPU backend. `cache`: a folder where results are kept between runs, or None."""
+    kept = cache and cache / f"{file.stem}.json"
+    have = {}
+    if kept and kept.is_file():
+        have = {n: runner.Result(*r) for n, r in json.loads(kept.read_text()).items()}
+    missing = [name for name in names if name not in have]
+    if missing:
+        have.update(runner.run(file, missing, cpu_environment(DEVICES), log, limits))
+        if kept:
+            cache.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps({n: dataclasses.astuple(r) for n, r in have.items()}))
+    return {name: have[name] for name in names}
+
+
+def cluster_results(file, names, log, limits):
+    with Cluster(islands=1, devices=DEVICES) as cluster:
+        alive = [process.pid for process in cluster.executors()]
+        # Tests that ask for jax.devices("cpu") see as many as on the other side.
+        environment = {**cluster.jax_environment(),
+                       "XLA_FLAGS": cpu_environment(DEVICES)["XLA_FLAGS"]}
+
+        def look_for_the_dead(results):
+            nonlocal alive
+            now = [process.pid for process in cluster.executors()]
+            if now == alive:
+                return
+            alive = now
+            lost = [r for r in results.values() if "DATA_LOSS" in r.why or "UNAVAILABLE" in r.why]
+            for result in lost[:1] or list(results.values())[-1:]:
+                result.outcome, result.why = "crashed", "the executor ended; " + result.why
+
+        return runner.run(file, names, environment, log, limits, look_for_the_dead)
+
+
+def compare(name, cpu, cluster, known, seconds):
+    different, better = [], []
+    file = name.rpartition("/")[2]
+    for test, result in cpu.items():
+        ours = cluster[test]
+        if result.outcome == "passed" and ours.outcome != "passed":
+            test_id = f"{file}::{test}"
+            different.append(Difference(
+                test, known_differences.kind(ours),
+                known_differences.explain(known, test_id, ours), ours.why))
+        elif result.outcome in ("failed", "crashed", "hung") and ours.outcome == "passed":
+            better.append(test)
+    count = [collections.Counter(r.outcome for r in side.values()) for side in (cpu, cluster)]
+    return Comparison(name, dict(count[0]), dict(count[1]), different, better, seconds)
+
+
+def run_file(args, name, known):
+    file = (args.tree / name).resolve()
+    limits = runner.Limits(test=args.limit, shard=args.shard)
+    with contextlib.ExitStack() as stack:
+        logs = args.logs
+        if logs:
+            logs.mkdir(parents=True, exist_ok=True)
+        else:
+            logs = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cpu_log, our_log = (
+            stack.enter_context(open(logs / f"{file.stem}.{side}.log", "ab", buffering=0))
+            for side in ("cpu", "cluster"))
+        names = runner.collect(file, cpu_environment(DEVICES), cpu_log, limits, args.k)
+        names = choose(names, args)
+        started = time.monotonic()
+        cpu = cpu_results(file, names, cpu_log, limits, args.cpu_cache)
+        between = time.monotonic()
+        ours = cluster_results(file, names, our_log, limits)
+        seconds = [between - started, time.monotonic() - between]
+        return compare(name, cpu, ours, known, seconds)
+
+
+def show(comparison):
+    print(comparison.line(), flush=True)
+    for d in comparison.different:
+        print(f"  {'known' if d.entry else 'NEW'}: {d.test}: {d.kind}: "
+              f"{d.entry or ' '.join(d.why.split())[:400]}", flush=True)
+    if comparison.better:
+        print(f"  only the cluster passes: {', '.join(comparison.better)}", flush=True)
+
+
+def summary(comparisons):
+    passed = sum(c.cpu.get("passed", 0) for c in comparisons)
+    different = [d for c in comparisons for d in c.different]
+    share = 100 * len(different) / passed if passed else 0
+    lines = [f"together: {passed} pass on the CPU backend, {len(different)} differ ({share:.2f} %), "
+             f"{sum(d.entry is None for d in different)} of them new"]
+    by_entry = collections.Counter(d.entry or f"new: {d.kind}" for d in different)
+    lines += [f"  {count:5} {entry}" for entry, count in by_entry.most_common()]
+    return "\n".join(lines)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", type=pathlib.Path, help="a checkout of jax, at the installed tag")
+    parser.add_argument("files", nargs="+", help="below the tree, such as tests/array_test.py")
+    parser.add_argument("-k", metavar="EXPR", help="only tests that pytest's -k EXPR selects")
+    parser.add_argument("--sample", type=int, metavar="N", help="N tests of each file, by --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", metavar="I/N", help="every N-th test of each file, from the I-th")
+    parser.add_argument("--shard", type=int, default=300, help="tests in one process")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one test")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the results there")
+    parser.add_argument("--logs", type=pathlib.Path, metavar="DIR", help="keep pytest's output there")
+    parser.add_argument("--cpu-cache", type=pathlib.Path, metavar="DIR",
+                        help="keep the CPU backend's results there and use them again")
+    args = parser.parse_args()
+    for name in args.files:
+        if not (args.tree / name).is_file():
+            parser.error(f"{args.tree / name} does not exist")
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tree", type=pathlib.Path, help="a checkout of jax, at the installed tag")
-    parser.add_argument("test", nargs="?", default="tests/array_test.py")
-    parser.add_argument("--json", metavar="FILE", help="write the counts and differences there")
-    parser.add_argument("--stall", type=float, default=120, help="seconds of silence of one test")
-    parser.add_argument("--log", metavar="FILE", help="write pytest's output of the cluster run")
-    args = parser.parse_args()
-    file = (args.tree / args.test).resolve()
-    if not file.is_file():
-        parser.error(f"{file} does not exist")
-
-    cpu = run_file(file, cpu_environment(8), args.stall)
-    print(f"JAX's CPU backend, 8 devices: {cpu.counts()} in {cpu.seconds:.0f} s", flush=True)
-    with Cluster(islands=1, devices=8) as cluster:
-        ours = run_file(file, cluster.jax_environment(), args.stall)
-    print(f"cluster, 1 island of 8 devices: {ours.counts()} in {ours.seconds:.0f} s")
-    if args.log:
-        pathlib.Path(args.log).write_text("\n".join(ours.log), encoding="utf-8")
-
-    different = {
-        name: {"cpu": cpu.results.get(name, "missing"), "cluster": ours.results.get(name, "missing"),
-               "why": ours.reasons.get(name, "")}
-        for name in sorted({*cpu.results, *ours.results})
-        if cpu.results.get(name) != ours.results.get(name)
-    }
-    print(f"{len(different)} tests differ")
-    for name, pair in different.items():
-        print(f"  {name}: {pair['cpu']} -> {pair['cluster']}  {pair['why'][:300]}")
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(
-            {"test": args.test, "cpu": cpu.counts(), "cluster": ours.counts(),
-             "different": different}, indent=1), encoding="utf-8")
-    return int(any(pair["cpu"] == "passed" for pair in different.values()))
+    args = arguments()
+    known = known_differences.load()
+    comparisons, unusable = [], []
+    for name in args.files:
+        try:
+            comparisons.append(run_file(args, name, known))
+        except runner.Unusable as error:
+            unusable.append(name)
+            print(f"{name} could not be run: {error}", flush=True)
+            continue
+        show(comparisons[-1])
+        if args.json:
+            args.json.write_text(json.dumps(
+                [dataclasses.asdict(c) for c in comparisons], indent=1), encoding="utf-8")
+    print(summary(comparisons))
+    return 2 if unusable else int(any(c.new() for c in comparisons))
 
 
 if __name__ == "__main__":
