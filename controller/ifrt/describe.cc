@@ -25,6 +25,31 @@ std::string Name(const VirtualDevice& device, bool with_island) {
                      : fmt::format("{}Device(id={})", platform, device.id);
 }
 
+using xla::ifrt::proxy::LoadedExecutableMetadataResponse;
+
+void AddLayout(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::LayoutList* list) {
+  xla::LayoutProto* layout = list->add_layouts();
+  if (value.minor_to_major_size() == value.shard_dims_size()) {
+    *layout->mutable_minor_to_major() = value.minor_to_major();
+  } else {
+    DenseLayoutToProto(value.shard_dims_size(), layout);
+  }
+}
+
+void AddSharding(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::ShardingList* list) {
+  // Bytes that did not parse were refused when the program was defined.
+  (void)list->add_shardings()->ParseFromString(value.op_sharding());
+}
+
+void SetMemoryStats(const v1::MemoryStats& stats, xla::CompiledMemoryStatsProto* proto) {
+  proto->set_generated_code_size_in_bytes(stats.generated_code());
+  proto->set_argument_size_in_bytes(stats.argument());
+  proto->set_output_size_in_bytes(stats.output());
+  proto->set_alias_size_in_bytes(stats.alias());
+  proto->set_temp_size_in_bytes(stats.temp());
+  proto->set_peak_memory_in_bytes(stats.peak());
+}
+
 }  // namespace
 
 void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devices,
@@ -108,6 +133,36 @@ absl::Status DefaultDeviceAssignment(
       computation->add_replica_device_ids(static_cast<int64_t>(r * partitions + p));
   }
   return absl::OkStatus();
+}
+
+void DescribeExecutable(const v1::ExecutableMetadata& metadata, size_t num_devices,
+                        const std::vector<std::string>& memory_kinds,
+                        LoadedExecutableMetadataResponse* response) {
+  // XLA gives no shardings for code of one device, and the client expects none.
+  const bool sharded = num_devices > 1;
+  auto* donated = response->mutable_donated_input_indices();
+  auto* parameter_layouts = response->mutable_parameter_layouts_list();
+  auto* output_layouts = response->mutable_output_layouts_list();
+  if (sharded) {
+    response->mutable_parameter_shardings();
+    response->mutable_output_shardings();
+  }
+  for (int i = 0; i < metadata.parameters_size(); ++i) {
+    const v1::ValueSpec& value = metadata.parameters(i);
+    AddLayout(value, parameter_layouts);
+    if (sharded) AddSharding(value, response->mutable_parameter_shardings());
+    if (value.donated()) donated->add_donated_input_indices(i);
+  }
+  auto* output_kinds = response->mutable_output_memory_kinds()->add_memory_kind_lists();
+  for (const v1::ValueSpec& value : metadata.outputs()) {
+    AddLayout(value, output_layouts);
+    if (sharded) AddSharding(value, response->mutable_output_shardings());
+    output_kinds->add_memory_kinds(value.memory_kind().empty() && !memory_kinds.empty()
+                                       ? memory_kinds[0]
+                                       : value.memory_kind());
+  }
+  SetMemoryStats(metadata.memory(), response->mutable_compiled_memory_stats());
+  response->set_size_of_generated_code_in_bytes(metadata.memory().generated_code());
 }
 
 }  // namespace fairway

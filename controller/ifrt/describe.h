@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session tells its client about the devices: the answers to Init, GetDefaultLayout,
-// GetDefaultDeviceAssignment.
+// What a session tells its client about devices and compiled programs: the answers to Init,
+// GetDefaultLayout, GetDefaultDeviceAssignment, LoadedExecutableMetadata.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
 #define FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "fairway/v1/executable.pb.h"
 #include "ifrt/messages.pb.h"
 
 namespace fairway {
@@ -25,6 +27,12 @@ absl::Status DefaultLayout(const xla::ifrt::proxy::GetDefaultLayoutRequest& requ
 absl::Status DefaultDeviceAssignment(
     const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request, int num_devices,
     xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response);
+
+// `metadata`: its shardings parse. `memory_kinds`: of the first of its `num_devices` devices, the
+// default first.
+void DescribeExecutable(const v1::ExecutableMetadata& metadata, size_t num_devices,
+                        const std::vector<std::string>& memory_kinds,
+                        xla::ifrt::proxy::LoadedExecutableMetadataResponse* response);
 
 }  // namespace fairway
 

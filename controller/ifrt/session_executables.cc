@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "controller/ifrt/compile_request.h"
+#include "controller/ifrt/describe.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
@@ -11,33 +12,8 @@
 namespace fairway {
 namespace {
 
-using xla::ifrt::proxy::LoadedExecutableMetadataResponse;
-
 std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
   return {field.begin(), field.end()};
-}
-
-void AddLayout(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::LayoutList* list) {
-  xla::LayoutProto* layout = list->add_layouts();
-  if (value.minor_to_major_size() == value.shard_dims_size()) {
-    *layout->mutable_minor_to_major() = value.minor_to_major();
-  } else {
-    DenseLayoutToProto(value.shard_dims_size(), layout);
-  }
-}
-
-void AddSharding(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::ShardingList* list) {
-  // Bytes that did not parse were refused when the program was defined.
-  (void)list->add_shardings()->ParseFromString(value.op_sharding());
-}
-
-void SetMemoryStats(const v1::MemoryStats& stats, xla::CompiledMemoryStatsProto* proto) {
-  proto->set_generated_code_size_in_bytes(stats.generated_code());
-  proto->set_argument_size_in_bytes(stats.argument());
-  proto->set_output_size_in_bytes(stats.output());
-  proto->set_alias_size_in_bytes(stats.alias());
-  proto->set_temp_size_in_bytes(stats.temp());
-  proto->set_peak_memory_in_bytes(stats.peak());
 }
 
 }  // namespace
@@ -97,33 +73,9 @@ absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
 
 absl::Status IfrtSession::Metadata(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
-  const v1::ExecutableMetadata& metadata = *loaded->metadata;
-  auto* out = response.mutable_loaded_executable_metadata_response();
-  // XLA gives no shardings for code of one device, and the client expects none.
-  const bool sharded = loaded->devices.size() > 1;
-  auto* donated = out->mutable_donated_input_indices();
-  auto* parameter_layouts = out->mutable_parameter_layouts_list();
-  auto* output_layouts = out->mutable_output_layouts_list();
-  if (sharded) {
-    out->mutable_parameter_shardings();
-    out->mutable_output_shardings();
-  }
-  for (int i = 0; i < metadata.parameters_size(); ++i) {
-    const v1::ValueSpec& value = metadata.parameters(i);
-    AddLayout(value, parameter_layouts);
-    if (sharded) AddSharding(value, out->mutable_parameter_shardings());
-    if (value.donated()) donated->add_donated_input_indices(i);
-  }
-  const std::vector<std::string>& kinds = devices()[loaded->devices[0]].memory_kinds;
-  auto* output_kinds = out->mutable_output_memory_kinds()->add_memory_kind_lists();
-  for (const v1::ValueSpec& value : metadata.outputs()) {
-    AddLayout(value, output_layouts);
-    if (sharded) AddSharding(value, out->mutable_output_shardings());
-    output_kinds->add_memory_kinds(
-        value.memory_kind().empty() && !kinds.empty() ? kinds[0] : value.memory_kind());
-  }
-  SetMemoryStats(metadata.memory(), out->mutable_compiled_memory_stats());
-  out->set_size_of_generated_code_in_bytes(metadata.memory().generated_code());
+  DescribeExecutable(*loaded->metadata, loaded->devices.size(),
+                     devices()[loaded->devices[0]].memory_kinds,
+                     response.mutable_loaded_executable_metadata_response());
   return absl::OkStatus();
 }
 
