@@ -20,11 +20,10 @@ def row(name, values, unit, against=None):
             "against": against}
 
 
-def ratio(rows, over, under):
-    """(value, spread) of row `over` divided by row `under`."""
-    a, b = (next(r for r in rows if r["name"] == name) for name in (over, under))
-    value = a["value"] / b["value"]
-    return value, value * (a["spread"] / a["value"] + b["spread"] / b["value"])
+def paired(these, those, compare):
+    """(median, spread) of compare(this, that) over the rounds in which both were measured."""
+    compared = [compare(this, that) for this, that in zip(these, those, strict=True)]
+    return median(compared), mad(compared)
 
 
 def bar(name, measured, at_least=None, at_most=None):

@@ -2,9 +2,10 @@
 """Runs one benchmark, prints its table, and writes what it found as one JSON object.
 
   ./dev bench                       lists the benchmarks
-  ./dev bench NAME [--json FILE]
+  ./dev bench NAME [--json FILE] [--quick]
 
-NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with run() -> (rows, bars).
+NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with run(quick) -> (rows, bars). Quick:
+a few steps, to see that it works; its figures mean nothing.
 The file: {bench, commit, machine, build_type, rows: [{name, value, unit, spread, against}],
 bars: [{name, value, bar, holds}]}. `value` is a median, `spread` the median absolute deviation of
 the repetitions; `against` names the row that this one is to be compared with, or is null. `holds` is
@@ -52,10 +53,13 @@ def build_type():
     return re.search(r"^CMAKE_BUILD_TYPE:\w+=(.*)$", cache, re.MULTILINE).group(1)
 
 
-def run_google_benchmark(program):
+def run_google_benchmark(program, quick):
     """Rows of a program: per benchmark the median of its repetitions."""
+    sizes = [f"--benchmark_repetitions={REPETITIONS}"]
+    if quick:
+        sizes = ["--benchmark_repetitions=2", "--benchmark_min_time=0.001"]
     done = subprocess.run(
-        [str(program), "--benchmark_format=json", f"--benchmark_repetitions={REPETITIONS}"],
+        [str(program), "--benchmark_format=json", *sizes],
         text=True, stdout=subprocess.PIPE, check=True,
     )
     samples = {}
@@ -68,15 +72,15 @@ def run_google_benchmark(program):
     ]
 
 
-def run(name):
+def run(name, quick):
     """Returns (rows, bars) of the benchmark `name`."""
     script = HERE / f"{name}_bench.py"
     if script.exists():
         spec = importlib.util.spec_from_file_location(f"{name}_bench", script)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.run()
-    return run_google_benchmark(BUILD / "bench" / f"{name}_bench"), []
+        return module.run(quick)
+    return run_google_benchmark(BUILD / "bench" / f"{name}_bench", quick), []
 
 
 def show(rows, bars):
@@ -93,6 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="?", help="without it: list the benchmarks")
     parser.add_argument("--json", metavar="FILE", help="write the result there")
+    parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
     args = parser.parse_args()
     if args.name is None:
         print("\n".join(names()))
@@ -104,7 +109,7 @@ def main():
     if kind == "Debug":
         print("build/release is a debug build; its times mean nothing", file=sys.stderr)
         return 2
-    rows, bars = run(args.name)
+    rows, bars = run(args.name, args.quick)
     show(rows, bars)
     if args.json:
         result = {

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX through the front door, beside a null front door and JAX's own CPU backend, 8 devices each.
+
+The null front door (null_front_door.cc) answers and does nothing: what a client costs by itself, and
+gRPC. Three clients live through the whole run and measure in turns, one case at a time, so that all
+see the same machine; a bar is judged by the ratios within the rounds. Times include Python, the
+protocol, launch, compute and the wait for the last result, unless said otherwise; compiling and the
+first calls are apart. CPU is that of all processes concerned, client included.
+
+Expected: the small steps are slower than in one process, which makes no network round trip, but
+near the null front door; a step of 10 ms and more hides the whole cost. In one process each gang and
+each training step waits for the one before the last, which costs little there. Not the same
+everywhere: "get" is no copy in one process, and the null front door compiles in its own process
+and runs nothing.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import typing
+
+from measure import bar, median, paired, row
+
+ROUNDS = 7
+DEVICES = 8
+HERE = pathlib.Path(__file__).resolve().parent
+NULL = HERE.parent / "build" / "release" / "bench" / "null_front_door"
+BACKENDS = ("fairway", "null", "JAX")
+PER_UNIT = {"us/call": 1e6, "us/step": 1e6, "ms/step": 1e3, "ms": 1e3}
+
+
+class Case(typing.NamedTuple):
+    unit: str
+    against: str  # what fairway is compared with
+    steps: int = 1  # in one measurement
+
+
+CASES = {
+    "dispatch": Case("us/call", "null", 400),
+    "async step, 1 device": Case("us/step", "null", 1500),
+    "async step, gang of 8": Case("us/step", "null", 500),
+    "async step, gang of 8 with all-reduce": Case("us/step", "null", 500),
+    "fetch each step": Case("us/step", "null", 200),
+    "feed each step": Case("us/step", "null", 400),
+    "training step, 1 device": Case("ms/step", "JAX", 15),
+    "training step, gang of 8": Case("ms/step", "JAX", 15),
+    "put 64 MiB": Case("ms", "null"),
+    "get 64 MiB": Case("ms", "null"),
+    "compile, first": Case("ms", "JAX"),
+    "compile, cached": Case("ms", "JAX"),
+}
+
+
+# ---- In the clients ----
+
+
+class Client:
+    """The cases, over the first DEVICES devices; each returns seconds per step."""
+
+    def __init__(self, quick):
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        self.jax, self.np = jax, np
+        self.in_one_process = jax.config.jax_platforms == "cpu"
+        devices = jax.devices()[:DEVICES]
+        self.first = jax.sharding.SingleDeviceSharding(devices[0])
+        mesh = Mesh(np.array(devices), ("x",))
+        self.split, self.copied = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+        self.add = jax.jit(lambda v: v + 1)
+        self.add_fed = jax.jit(lambda v, fed: v + fed.sum())
+        self.all_reduce = jax.jit(lambda v: v + v.sum() * 1e-9, out_shardings=self.split)
+        self.plus = jax.jit(lambda v: v + 1)
+        self.block = np.random.default_rng(0).random((4096, 4096), np.float32)  # 64 MiB
+        self.big = jax.device_put(self.block, self.first)
+        self.programs = 0
+        self.quick = quick
+
+        def loss(weights, x, y):
+            for w in weights:
+                x = jnp.tanh(x @ w)
+            return ((x - y) ** 2).mean()
+
+        def train(weights, x, y):
+            grads = jax.grad(loss)(weights, x, y)
+            return [w - 0.01 * g for w, g in zip(weights, grads)]
+
+        random = np.random.default_rng(1)
+        weights = [random.standard_normal((512, 512), np.float32) / 23 for _ in range(4)]
+        x, y = (random.standard_normal((512, 512), np.float32) for _ in range(2))
+        self.train = jax.jit(train)
+        self.training = {
+            "training step, 1 device": jax.device_put((weights, x, y), self.first),
+            "training step, gang of 8": (
+                jax.device_put(weights, self.copied), *jax.device_put((x, y), self.split)),
+        }
+        for name in CASES:  # compiles
+            self.measure(name)
+
+    def chain(self, step, value, steps):
+        # JAX's own CPU backend locks up with hundreds of queued gangs.
+        wait = self.in_one_process and len(value.sharding.device_set) > 1
+        began = time.perf_counter()
+        for _ in range(steps):
+            last, value = value, step(value)
+            if wait:
+                last.block_until_ready()
+        self.jax.block_until_ready(value)
+        return (time.perf_counter() - began) / steps
+
+    def measure(self, name):
+        jax, np = self.jax, self.np
+        steps = steps_of(name, self.quick)
+        if name == "dispatch":
+            return self.dispatch(steps)
+        if name == "async step, 1 device":
+            return self.chain(self.add, jax.device_put(np.float32(0), self.first), steps)
+        if name.startswith("async step, gang of 8"):
+            step = self.all_reduce if name.endswith("all-reduce") else self.add
+            return self.chain(step, jax.device_put(np.zeros(16, np.float32), self.split), steps)
+        if name in self.training:
+            return self.train_for(steps, *self.training[name])
+        if name == "fetch each step":
+            value = jax.device_put(np.float32(0), self.first)
+            began = time.perf_counter()
+            for _ in range(steps):
+                value = self.add(value)
+                float(value)
+            return (time.perf_counter() - began) / steps
+        if name == "feed each step":
+            value = jax.device_put(np.float32(0), self.first)
+            fed = np.ones((32, 32), np.float32)
+            began = time.perf_counter()
+            for _ in range(steps):
+                value = self.add_fed(value, fed)
+            value.block_until_ready()
+            return (time.perf_counter() - began) / steps
+        if name == "put 64 MiB":
+            began = time.perf_counter()
+            jax.device_put(self.block, self.first).block_until_ready()
+            return time.perf_counter() - began
+        if name == "get 64 MiB":
+            fresh = self.plus(self.big).block_until_ready()  # keeps no copy on the host yet
+            began = time.perf_counter()
+            np.asarray(fresh)
+            return time.perf_counter() - began
+        if name in ("compile, first", "compile, cached"):
+            return self.compile(name == "compile, first")
+        raise ValueError(name)
+
+    def dispatch(self, steps):
+        """The median call; the device is waited for after each 50 calls, not timed."""
+        calls, value = [], self.jax.device_put(self.np.float32(0), self.first)
+        for step in range(steps):
+            began = time.perf_counter()
+            value = self.add(value)
+            calls.append(time.perf_counter() - began)
+            if step % 50 == 49:
+                value.block_until_ready()
+        return median(calls)
+
+    def train_for(self, steps, weights, x, y):
+        began = time.perf_counter()
+        for _ in range(steps):
+            last, weights = weights, self.train(weights, x, y)
+            if self.in_one_process:
+                self.jax.block_until_ready(last)
+        self.jax.block_until_ready(weights)
+        return (time.perf_counter() - began) / steps
+
+    def compile(self, first):
+        self.programs += first
+        constant = os.getpid() + self.programs / 64
+        x = self.training["training step, 1 device"][1]
+        began = time.perf_counter()
+        # A function of its own each time: JAX itself remembers those it has seen.
+        self.jax.jit(lambda v: (v @ v + constant).sum()).lower(x).compile()
+        return time.perf_counter() - began
+
+
+def serve(quick):
+    client = Client(quick)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(client.measure(line.strip())), flush=True)
+
+
+def steps_of(case, quick):
+    return max(1, CASES[case].steps // 50) if quick else CASES[case].steps
+
+
+# ---- The driver ----
+
+
+def cpu_seconds(pids):
+    """Used by all threads of these processes that still live."""
+    total = 0
+    for pid in pids:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+class Child:
+    def __init__(self, environment, quick):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *(["--quick"] if quick else [])], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid = self.process.pid
+
+    def expect(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a client ended with {self.process.wait()}")
+        return line
+
+    def measure(self, case):
+        self.process.stdin.write(case + "\n")
+        self.process.stdin.flush()
+        return float(json.loads(self.expect()))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure_all(clients, servers, quick):
+    """{(case, backend): [value in the case's unit]}, and the CPU of the small steps."""
+    samples, cpu = {}, {}
+    for _ in range(2 if quick else ROUNDS):
+        for name, case in CASES.items():
+            for backend, client in clients.items():
+                pids = [client.pid, *servers[backend]]
+                before = cpu_seconds(pids)
+                seconds = client.measure(name)
+                samples.setdefault((name, backend), []).append(seconds * PER_UNIT[case.unit])
+                if case.unit == "us/step":
+                    used = (cpu_seconds(pids) - before) / steps_of(name, quick) * 1e6
+                    cpu.setdefault((name, backend), []).append(used)
+    return samples, cpu
+
+
+def summarize(samples, cpu):
+    rows = []
+    for name, case in CASES.items():
+        for backend in BACKENDS:
+            rows.append(row(f"{name}, {backend}", samples[name, backend], case.unit,
+                            f"{name}, {case.against}" if backend == "fairway" else None))
+    for (name, backend), used in cpu.items():
+        rows.append(row(f"CPU of all processes: {name}, {backend}", used, "us/step"))
+
+    def times(case, over, under):
+        return paired(samples[case, over], samples[case, under], lambda a, b: a / b)
+
+    bars = [bar(f"rate of the {case}, of the null front door's", times(case, "null", "fairway"),
+                at_least=0.7) for case in CASES if case.startswith("async step")]
+    bars.append(bar("client-side dispatch, of the null front door's",
+                    times("dispatch", "fairway", "null"), at_most=1.2))
+    for case in ("training step, 1 device", "training step, gang of 8"):
+        long_enough = median(samples[case, "JAX"]) >= 10
+        bars.append(bar(f"speed of the {case}, of JAX in one process",
+                        times(case, "JAX", "fairway") if long_enough else None, at_least=0.98))
+    fetch = "fetch each step"
+    bars.append(bar("added by fetching, over the null front door, ms",
+                    paired(samples[fetch, "fairway"], samples[fetch, "null"],
+                           lambda a, b: (a - b) / 1000), at_most=0.5))
+    return rows, bars
+
+
+def plugin():
+    found = sorted((HERE.parent / ".venv").glob(
+        "lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
+    return os.environ.get("FAIRWAY_PJRT_PLUGIN") or str(found[0])
+
+
+def run(quick):
+    sys.path.insert(0, str(HERE.parent / "tests" / "e2e"))
+    from cluster import Cluster, clean_environment, cpu_environment
+
+    null = subprocess.Popen(
+        [str(NULL), f"--devices={DEVICES}", f"--plugin={plugin()}"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment())
+    try:
+        with Cluster(islands=1, devices=DEVICES) as cluster:
+            null_port = int(null.stdout.readline())
+            quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+            clients = {
+                "fairway": Child({**cluster.jax_environment(), **quiet}, quick),
+                "null": Child({**cluster.jax_environment(), **quiet,
+                               "FAIRWAY_CONTROLLER": f"127.0.0.1:{null_port}"}, quick),
+                "JAX": Child({**cpu_environment(DEVICES), **quiet}, quick),
+            }
+            servers = {
+                "fairway": [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"],
+                "null": [null.pid],
+                "JAX": [],
+            }
+            for client in clients.values():
+                client.expect()
+            rows, bars = summarize(*measure_all(clients, servers, quick))
+            for client in clients.values():
+                client.close()
+    finally:
+        null.stdin.close()
+        null.wait()
+    return rows, bars
+
+
+if __name__ == "__main__":
+    serve("--quick" in sys.argv)

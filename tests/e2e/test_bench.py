@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every benchmark runs, in quick sizes, and writes JSON of the one form. Nothing here is timed."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from cluster import ROOT, clean_environment
+
+sys.path.insert(0, str(ROOT / "bench"))
+from measure import bar, paired  # noqa: E402
+
+
+def bench(*arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "run.py"), *arguments], text=True,
+        capture_output=True, env=clean_environment(), timeout=300,
+    )
+
+
+def result_of(name, path):
+    done = bench(name, "--quick", "--json", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def check_form(name, result):
+    assert list(result) == ["bench", "commit", "machine", "build_type", "rows", "bars"]
+    assert result["bench"] == name
+    assert all(isinstance(result[k], str) and result[k] for k in ("commit", "machine", "build_type"))
+    names = [row["name"] for row in result["rows"]]
+    assert names and len(set(names)) == len(names)
+    for row in result["rows"]:
+        assert set(row) == {"name", "value", "unit", "spread", "against"}
+        assert row["value"] > 0 and row["spread"] >= 0 and row["unit"]
+        assert row["against"] is None or row["against"] in names
+    for entry in result["bars"]:
+        assert set(entry) == {"name", "value", "bar", "holds"}
+        assert entry["holds"] in (True, False) or entry["holds"] == "unknown"
+        assert isinstance(entry["value"], float) or (
+            entry["value"] is None and entry["holds"] == "unknown")
+    return names
+
+
+@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n != "jax"])
+def test_a_benchmark_writes_the_one_form(name, tmp_path):
+    check_form(name, result_of(name, tmp_path / "result.json"))
+
+
+def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
+    result = result_of("jax", tmp_path / "result.json")
+    names = check_form("jax", result)
+    for case in ("dispatch", "async step, 1 device", "async step, gang of 8",
+                 "async step, gang of 8 with all-reduce", "fetch each step", "feed each step",
+                 "training step, 1 device", "training step, gang of 8", "put 64 MiB", "get 64 MiB",
+                 "compile, first", "compile, cached"):
+        for backend in ("fairway", "null", "JAX"):
+            assert f"{case}, {backend}" in names
+    judged = " ".join(entry["name"] for entry in result["bars"])
+    for what in ("async step, 1 device", "async step, gang of 8", "dispatch", "training step",
+                 "fetching"):
+        assert what in judged
+
+
+def test_an_unknown_benchmark_is_refused_with_the_names_there_are():
+    done = bench("nonsense")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr and "jax" in done.stderr
+
+
+def test_a_bar_holds_fails_or_is_unknown_by_the_measured_interval():
+    ratios = paired([9, 10, 20], [10, 10, 10], lambda a, b: a / b)
+    assert ratios == (1.0, pytest.approx(0.1))
+    assert bar("b", ratios, at_least=0.8)["holds"] is True
+    assert bar("b", ratios, at_least=1.2)["holds"] is False
+    assert bar("b", ratios, at_least=0.95)["holds"] == "unknown"
+    assert bar("b", ratios, at_most=0.8)["holds"] is False
+    assert bar("b", ratios, at_most=1.05)["holds"] == "unknown"
+    assert bar("b", None, at_most=1.05) == {
+        "name": "b", "value": None, "bar": "<= 1.05", "holds": "unknown"}
