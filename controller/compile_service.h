@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling on behalf of sessions: caches by content, asks a worker's compile helper otherwise, and
+// Compiling on behalf of sessions: caches by content, asks a worker otherwise, and
 // makes the result known to the core.
 #ifndef FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
 #define FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
@@ -23,7 +23,7 @@ struct CompiledCode {
   v1::ExecutableMetadata metadata;
 };
 
-// Where programs get compiled: the compile helper of one of the island's workers. Loop-confined.
+// Where programs get compiled: a compile process of one of the island's workers. Loop-confined.
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;

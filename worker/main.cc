@@ -44,6 +44,11 @@ struct Flags {
   std::string log_level = "info";
   std::chrono::milliseconds drain_limit{10000};
   std::chrono::milliseconds compile_limit{600000};
+  std::chrono::milliseconds compile_cpu_limit{600000};
+  int64_t compile_memory_limit = DefaultCompileMemory();
+  int compile_processes = 4;
+  int compile_warm = 2;
+  int compile_programs = 16;
   int life_fd = -1;
 };
 
@@ -71,7 +76,20 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
               "Host under which peers reach the data port");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
-  config.Flag("compile-limit", &flags.compile_limit, "Longest time for one compilation");
+  config.Flag("compile-limit", &flags.compile_limit,
+              "Longest time from a request to compile to its answer");
+  config.Flag("compile-cpu-limit", &flags.compile_cpu_limit,
+              "Most CPU time, over all threads, for compiling one program; 0s: no limit");
+  config.BytesFlag("compile-memory-limit", &flags.compile_memory_limit,
+                   "Most memory for compiling one program, e.g. 8GiB; 0: no limit. Default: a "
+                   "quarter of the host's, at least 2GiB");
+  config.Flag("compile-processes", &flags.compile_processes,
+              "Programs compiled at one time, each in a process of its own");
+  config.Flag("compile-warm", &flags.compile_warm,
+              "Compile processes kept ready for the next program");
+  config.Flag("compile-programs", &flags.compile_programs,
+              "Programs after which a compile process is replaced; it is at once after one that "
+              "failed. 1: no two programs ever share a process");
   config.Flag("life-fd", &flags.life_fd,
               "Inherited descriptor; its end of file ends this process. -1: none");
   if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;
@@ -104,6 +122,9 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
           "--advertise-host=" + flags.advertise_host,
           "--log-level=" + flags.log_level,
           fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
+          fmt::format("--compile-cpu-limit={}ms", flags.compile_cpu_limit.count()),
+          fmt::format("--compile-memory-limit={}", flags.compile_memory_limit),
+          fmt::format("--compile-programs={}", flags.compile_programs),
           fmt::format("--life-fd={}", life_fd)};
 }
 
@@ -124,6 +145,11 @@ std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
   return out;
 }
 
+CompileLimits LimitsOf(const Flags& flags) {
+  return {std::chrono::ceil<std::chrono::seconds>(flags.compile_cpu_limit),
+          flags.compile_memory_limit};
+}
+
 int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
@@ -136,7 +162,10 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   config.worker = flags.name;
   config.island = flags.island;
   config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
-  if (flags.runtime == "pjrt") config.compiler_argv = ChildArgv(flags, "compiler", -1);
+  if (flags.runtime == "pjrt") config.compile.argv = ChildArgv(flags, "compiler", -1);
+  config.compile.parallel = flags.compile_processes;
+  config.compile.warm = flags.compile_warm;
+  config.compile.limits = LimitsOf(flags);
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;
   config.compile_limit = flags.compile_limit;
@@ -193,6 +222,10 @@ int Main(int argc, char** argv) {
     return BadFlag(
         fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
   }
+  if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
+    return BadFlag(
+        "--compile-processes and --compile-programs must be at least 1, --compile-warm 0");
+  }
   if (flags.name.empty()) {
     flags.name = fmt::format("{}-{}", HostName(), flags.island);
   }
@@ -211,7 +244,7 @@ int Main(int argc, char** argv) {
   if (flags.role == "compiler") {
     TuneAllocatorForPjrt();
     std::signal(SIGINT, SIG_IGN);
-    return RunCompilerProcess(kCompileLinkFd, kCompileLinkFd, pjrt);
+    return RunCompilerProcess(kCompileLinkFd, pjrt, LimitsOf(flags), flags.compile_programs);
   }
   return RunSupervisor(flags, pjrt);
 }

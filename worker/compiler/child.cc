@@ -24,23 +24,28 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-std::string HowItEnded(int status) {
-  if (WIFSIGNALED(status)) {
-    const char* name = sigabbrev_np(WTERMSIG(status));
-    return name != nullptr ? fmt::format("killed by SIG{}", name)
-                           : fmt::format("killed by signal {}", WTERMSIG(status));
+ChildEnd HowItEnded(int status) {
+  ChildEnd end;
+  if (!WIFSIGNALED(status)) {
+    end.exit_code = WEXITSTATUS(status);
+    end.text = fmt::format("exited with code {}", end.exit_code);
+    return end;
   }
-  return fmt::format("exited with code {}", WEXITSTATUS(status));
+  end.signal = WTERMSIG(status);
+  const char* name = sigabbrev_np(end.signal);
+  end.text = name != nullptr ? fmt::format("killed by SIG{}", name)
+                             : fmt::format("killed by signal {}", end.signal);
+  return end;
 }
 
 }  // namespace
 
 absl::StatusOr<Child> Child::Spawn(const std::vector<std::string>& argv,
                                    const std::vector<std::string>& env) {
-  if (argv.empty()) return InvalidArgument("no program for the compile helper");
+  if (argv.empty()) return InvalidArgument("no program for compile processes");
   int link[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0) {
-    return Error(absl::StatusCode::kUnavailable, "compile helper: socketpair: {}",
+    return Error(absl::StatusCode::kUnavailable, "compile process: socketpair: {}",
                  std::strerror(errno));
   }
   posix_spawn_file_actions_t files;
@@ -66,7 +71,7 @@ absl::StatusOr<Child> Child::Spawn(const std::vector<std::string>& argv,
   child.fd_ = link[0];
   if (error != 0) {
     child.pid_ = 0;
-    return Error(absl::StatusCode::kUnavailable, "cannot start the compile helper {}: {}", argv[0],
+    return Error(absl::StatusCode::kUnavailable, "cannot start a compile process, {}: {}", argv[0],
                  std::strerror(error));
   }
   fcntl(child.fd_, F_SETFL, O_NONBLOCK);
@@ -84,12 +89,12 @@ Child& Child::operator=(Child&& other) noexcept {
 
 Child::~Child() { End(); }
 
-std::string Child::End() {
+ChildEnd Child::End() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
-  if (pid_ <= 0) return "not running";
+  if (pid_ <= 0) return {.text = "not running"};
   const pid_t pid = std::exchange(pid_, 0);
   int status = 0;
-  // Closing the link ends a helper by itself; killing before looking would hide what it died of.
+  // Closing the link ends it by itself; killing before looking would hide what it died of.
   pid_t reaped = waitpid(pid, &status, WNOHANG);
   if (reaped == 0) {
     kill(pid, SIGKILL);
@@ -97,7 +102,18 @@ std::string Child::End() {
       reaped = waitpid(pid, &status, 0);
     } while (reaped < 0 && errno == EINTR);
   }
-  return reaped == pid ? HowItEnded(status) : "ended, and somebody else reaped it";
+  if (reaped == pid) return HowItEnded(status);
+  return {.text = "ended, and somebody else reaped it"};
+}
+
+bool Child::Retire() {
+  if (fd_ >= 0) {
+    close(std::exchange(fd_, -1));
+    kill(pid_, SIGKILL);
+  }
+  if (pid_ <= 0 || waitpid(pid_, nullptr, WNOHANG) == 0) return pid_ <= 0;
+  pid_ = 0;
+  return true;
 }
 
 }  // namespace fairway

@@ -11,7 +11,15 @@
 
 namespace fairway {
 
-// A helper process and our end of its link (non-blocking). Owned by one thread.
+// How a process ended: one of signal and exit code, and both as text: "killed by SIGABRT", "exited
+// with code 3".
+struct ChildEnd {
+  int signal = 0;
+  int exit_code = 0;
+  std::string text;
+};
+
+// A compile process and our end of its link (non-blocking). Owned by one thread.
 class Child {
  public:
   Child() = default;
@@ -27,8 +35,10 @@ class Child {
   pid_t pid() const { return pid_; }
   int fd() const { return fd_; }
 
-  // Kills it if it still runs and waits for its end. "killed by SIGABRT", "exited with code 3".
-  std::string End();
+  // Kills it if it still runs and waits for its end.
+  ChildEnd End();
+  // Kills it and closes the link without waiting; true once it is gone, ask again until then.
+  bool Retire();
 
  private:
   pid_t pid_ = 0;

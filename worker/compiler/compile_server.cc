@@ -91,13 +91,10 @@ bool WriteAll(int fd, const std::string& bytes) {
   return true;
 }
 
-v1::CompileResponse Answer(const v1::CompileRequest& request,
-                           const absl::StatusOr<Compiler*>& compiler) {
+v1::CompileResponse Answer(const v1::CompileRequest& request, Compiler& compiler) {
   v1::CompileResponse response;
   response.set_id(request.id());
-  absl::StatusOr<CompileResult> result =
-      compiler.ok() ? (*compiler)->Compile(request.program(), request.options())
-                    : absl::StatusOr<CompileResult>(compiler.status());
+  absl::StatusOr<CompileResult> result = compiler.Compile(request.program(), request.options());
   response.set_status_code(static_cast<int32_t>(result.status().code()));
   response.set_status_message(Text(result.status()));
   if (result.ok()) {
@@ -110,21 +107,31 @@ v1::CompileResponse Answer(const v1::CompileRequest& request,
 
 }  // namespace
 
-int ServeCompiler(int fd_in, int fd_out, const absl::StatusOr<Compiler*>& compiler) {
+int ServeCompiler(int fd, const absl::StatusOr<Compiler*>& compiler, int programs,
+                  const Seal* seal) {
   std::signal(SIGPIPE, SIG_IGN);
-  RequestReader requests(fd_in);
+  const std::string refused = seal != nullptr ? seal->refused() : "";
+  v1::CompileResponse ready;
+  ready.set_id(kReadyId);
+  ready.set_status_code(static_cast<int32_t>(compiler.status().code()));
+  ready.set_status_message(compiler.ok() ? refused : Text(compiler.status()));
+  if (!WriteAll(fd, FrameOf(ready).value()) || !compiler.ok()) return 1;
+  RequestReader requests(fd);
   while (auto request = requests.Next()) {
-    v1::CompileResponse response = Answer(*request, compiler);
+    v1::CompileResponse response = Answer(*request, **compiler);
+    response.set_last(--programs <= 0 || response.status_code() != 0 ||
+                      (seal != nullptr && seal->Used()));
     auto frame = FrameOf(response);
     if (!frame.ok()) {
       v1::CompileResponse failed;
       failed.set_id(response.id());
+      failed.set_last(response.last());
       failed.set_status_code(static_cast<int32_t>(frame.status().code()));
       failed.set_status_message(Text(frame.status()));
       frame = FrameOf(failed);
     }
     // The reader cannot be stopped while it waits in read(); the process ends with the link.
-    if (!WriteAll(fd_out, *frame)) std::_Exit(1);
+    if (!WriteAll(fd, *frame)) std::_Exit(1);
   }
   return requests.broken() ? 1 : 0;
 }

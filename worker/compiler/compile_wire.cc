@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<std::string>> FrameBuffer::Next() {
     size |= static_cast<uint32_t>(static_cast<unsigned char>(bytes_[i])) << (8 * i);
   }
   if (size > kMaxCompileMessage) {
-    return Error(absl::StatusCode::kDataLoss, "a frame of {} bytes on the compile helper's link",
+    return Error(absl::StatusCode::kDataLoss, "a frame of {} bytes on a compile process's link",
                  size);
   }
   if (bytes_.size() - 4 < size) return std::optional<std::string>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between a supervisor and its compile helper: a length of 4 bytes, little-endian, then a
-// message of proto/fairway/v1/compiler.proto.
+// Messages between a supervisor and its compile processes: a length of 4 bytes, little-endian, then
+// a message of proto/fairway/v1/compiler.proto.
 #ifndef FAIRWAY_WORKER_COMPILER_COMPILE_WIRE_H_
 #define FAIRWAY_WORKER_COMPILER_COMPILE_WIRE_H_
 
@@ -17,6 +17,10 @@ class MessageLite;
 namespace fairway {
 
 constexpr uint32_t kMaxCompileMessage = 1u << 30;  // bytes
+
+// Ids of answers: one that no request asked for, and that of the one program under way.
+constexpr uint64_t kReadyId = 0;
+constexpr uint64_t kProgramId = 1;
 
 // The bytes of one frame. RESOURCE_EXHAUSTED: beyond kMaxCompileMessage.
 absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message);

@@ -3,14 +3,15 @@
 #define FAIRWAY_WORKER_COMPILER_RUN_COMPILER_PROCESS_H_
 
 #include "worker/compiler/compile_server.h"
+#include "worker/compiler/sandbox.h"
 #include "worker/executor/runtime/pjrt/config.h"
 
 namespace fairway {
 
-// The compile helper's main: loads the plugin and serves the link (which may be one descriptor
-// twice) until its end. A plugin that does not load is the answer to every request. Returns the
-// exit code.
-int RunCompilerProcess(int fd_in, int fd_out, const PjrtConfig& config);
+// The main of a compile process: loads the plugin, compiles a small program of its own so that the
+// first of a client takes no longer than later ones, confines itself and serves the link for
+// at most `programs` programs. Call it while the process has one thread. Returns the exit code.
+int RunCompilerProcess(int fd, const PjrtConfig& config, const CompileLimits& limits, int programs);
 
 }  // namespace fairway
 

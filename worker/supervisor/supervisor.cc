@@ -37,11 +37,10 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
 Supervisor::~Supervisor() = default;
 
 absl::Status Supervisor::Start() {
-  if (!config_.compiler_argv.empty()) {
-    CompilerProcess::Options options;
-    options.argv = config_.compiler_argv;
+  if (!config_.compile.argv.empty()) {
+    CompilePool::Options options = config_.compile;
     options.env = config_.child_env;
-    FAIRWAY_ASSIGN_OR_RETURN(compiler_, CompilerProcess::Start(std::move(options)));
+    FAIRWAY_ASSIGN_OR_RETURN(compiler_, CompilePool::Start(std::move(options)));
   }
   loop_.Post("start executor", [this] { StartExecutor(); });
   link_.Connect();

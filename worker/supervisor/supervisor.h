@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's daemon: starts and watches the executor and the compile helper, never loads the
+// The worker's daemon: starts and watches the executor and the compile processes, never loads the
 // plugin itself, and keeps the supervisor link of proto/fairway/v1/link.proto.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 #define FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
@@ -15,7 +15,7 @@
 #include "async/event_loop.h"
 #include "base/ids.h"
 #include "fairway/v1/link.pb.h"
-#include "worker/compiler/compiler_process.h"
+#include "worker/compiler/compile_pool.h"
 #include "worker/controller_link.h"
 #include "worker/supervisor/executor_child.h"
 
@@ -26,8 +26,8 @@ struct SupervisorConfig {
   std::string worker;
   std::string island;
   std::vector<std::string> executor_argv;
-  std::vector<std::string> compiler_argv;  // empty: this worker has no compiler
-  std::vector<std::string> child_env;      // "NAME=value", for both
+  CompilePool::Options compile;        // without argv: this worker has no compiler
+  std::vector<std::string> child_env;  // "NAME=value", for both
   std::chrono::milliseconds drain_limit{10000};
   std::chrono::milliseconds first_restart{50};  // then twice as long each time
   std::chrono::milliseconds last_restart{10000};
@@ -66,7 +66,7 @@ class Supervisor {
   EventLoop& loop_;
   const SupervisorConfig config_;
   const Incarnation incarnation_;
-  std::unique_ptr<CompilerProcess> compiler_;
+  std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
   Clock::time_point executor_started_;
   bool ever_registered_ = false;  // any executor

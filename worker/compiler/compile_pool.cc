@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/compile_pool.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/log.h"
+#include "fairway/v1/compiler.pb.h"
+#include "worker/compiler/checksum.h"
+#include "worker/compiler/child.h"
+#include "worker/compiler/compile_failure.h"
+#include "worker/compiler/compile_wire.h"
+
+namespace fairway {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kReapAgain{20};
+
+struct Job {
+  std::string program;
+  std::string title;
+  v1::CompileOptions options;
+  std::optional<Clock::time_point> deadline;
+  std::chrono::milliseconds limit{0};
+  CompilePool::Done done;
+
+  bool Late(Clock::time_point now) const { return deadline.has_value() && *deadline <= now; }
+};
+
+// One process of the pool.
+struct Process {
+  Child child;
+  bool ready = false;      // it has said so
+  bool retired = false;    // of no more use
+  std::optional<Job> job;  // that it is at
+  std::string out;
+  size_t sent = 0;
+  FrameBuffer in;
+
+  bool idle() const { return ready && !retired && !job.has_value(); }
+};
+
+absl::StatusOr<CompileResult> ResultOf(v1::CompileResponse response) {
+  if (response.status_code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(response.status_code()),
+                        response.status_message());
+  }
+  if (Sha256Hex(response.code()) != response.checksum()) {
+    return Error(absl::StatusCode::kDataLoss, "compiled code does not match its checksum");
+  }
+  CompileResult result;
+  result.code = std::move(*response.mutable_code());
+  result.checksum = std::move(*response.mutable_checksum());
+  result.metadata = std::move(*response.mutable_metadata());
+  return result;
+}
+
+}  // namespace
+
+// One thread that owns the processes and all jobs; others only add to inbox_ and wake it.
+class CompilePool::Loop {
+ public:
+  Loop(Options options, Child first)
+      : options_(std::move(options)), wake_fd_(eventfd(0, EFD_CLOEXEC)) {
+    Add(std::move(first));
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  ~Loop() {
+    stop_ = true;
+    Wake();
+    thread_.join();
+    close(wake_fd_);
+  }
+
+  void Add(Job job) {
+    {
+      std::lock_guard lock(mutex_);
+      inbox_.push_back(std::move(job));
+    }
+    Wake();
+  }
+
+  std::vector<int> pids() const {
+    std::lock_guard lock(mutex_);
+    return pids_;
+  }
+  int starts() const { return starts_; }
+
+ private:
+  void Wake() {
+    const uint64_t one = 1;
+    (void)!write(wake_fd_, &one, sizeof(one));
+  }
+
+  void Run() {
+    while (!stop_) {
+      TakeInbox();
+      Expire();
+      Assign();
+      Refill();
+      Wait();
+      for (Process& process : processes_) Exchange(process);
+      Clear();
+    }
+    TakeInbox();
+    const auto cancelled = Error(absl::StatusCode::kCancelled, "the worker is being shut down");
+    for (Process& process : processes_) {
+      if (process.job.has_value()) Finish(process, cancelled);
+    }
+    FailQueue(cancelled);
+    processes_.clear();
+    ending_.clear();
+  }
+
+  void TakeInbox() {
+    std::lock_guard lock(mutex_);
+    if (!inbox_.empty()) hold_ = false;
+    for (Job& job : inbox_) queue_.push_back(std::move(job));
+    inbox_.clear();
+  }
+
+  void Expire() {
+    const Clock::time_point now = Clock::now();
+    for (auto it = queue_.begin(); it != queue_.end();) {
+      if (!it->Late(now)) {
+        ++it;
+        continue;
+      }
+      std::move(it->done)(CompileTooLate(it->limit, false, it->title));
+      it = queue_.erase(it);
+    }
+    for (Process& process : processes_) {
+      if (!process.job.has_value() || !process.job->Late(now)) continue;
+      const absl::Status late = CompileTooLate(process.job->limit, true, process.job->title);
+      spdlog::warn("compile process {} killed: {}", process.child.pid(), Text(late));
+      process.retired = true;
+      Finish(process, late);
+    }
+    Clear();
+  }
+
+  int Busy() const {
+    return static_cast<int>(std::count_if(processes_.begin(), processes_.end(),
+                                          [](const Process& p) { return p.job.has_value(); }));
+  }
+
+  // Gives programs to processes that are free.
+  void Assign() {
+    for (Process& process : processes_) {
+      if (queue_.empty() || Busy() >= options_.parallel) return;
+      if (!process.idle()) continue;
+      Job job = std::move(queue_.front());
+      queue_.pop_front();
+      v1::CompileRequest request;
+      request.set_id(kProgramId);
+      request.set_program(std::move(job.program));
+      *request.mutable_options() = std::move(job.options);
+      request.set_deadline_ms(job.limit.count());
+      process.job = std::move(job);
+      auto frame = FrameOf(request);
+      if (!frame.ok()) {
+        Finish(process, frame.status());
+        continue;
+      }
+      process.out = *std::move(frame);
+      process.sent = 0;
+      Exchange(process);
+    }
+    Clear();
+  }
+
+  // Starts processes for what waits, and keeps options_.warm of them ready.
+  void Refill() {
+    if (hold_) return;
+    const auto starting = std::count_if(processes_.begin(), processes_.end(),
+                                        [](const Process& p) { return !p.ready; });
+    const auto free = starting + std::count_if(processes_.begin(), processes_.end(),
+                                               [](const Process& p) { return p.idle(); });
+    const auto needed = std::min<int64_t>(queue_.size(), options_.parallel - Busy());
+    // One after the other, unless somebody waits: starting takes the processor from others.
+    if (free >= needed && (free >= options_.warm || starting > 0)) return;
+    for (auto i = free; i < std::max<int64_t>(needed, free + 1); ++i) {
+      auto child = Child::Spawn(options_.argv, CompileEnvironment(options_.env));
+      if (!child.ok()) return NoProcess(std::move(child).status());
+      ++starts_;
+      Add(*std::move(child));
+    }
+  }
+
+  void Add(Child child) {
+    processes_.emplace_back().child = std::move(child);
+    KeepPids();
+  }
+
+  void KeepPids() {
+    std::lock_guard lock(mutex_);
+    pids_.clear();
+    for (const Process& process : processes_) pids_.push_back(process.child.pid());
+  }
+
+  void Wait() {
+    std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+    std::optional<Clock::time_point> next;
+    const auto consider = [&](const Job& job) {
+      if (job.deadline.has_value() && (!next.has_value() || *job.deadline < *next))
+        next = job.deadline;
+    };
+    for (const Job& job : queue_) consider(job);
+    for (const Process& process : processes_) {
+      const bool writes = process.sent < process.out.size();
+      fds.push_back({process.child.fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+      if (process.job.has_value()) consider(*process.job);
+    }
+    int timeout = ending_.empty() ? -1 : static_cast<int>(kReapAgain.count());
+    if (next.has_value()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
+      const int until = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+      timeout = timeout < 0 ? until : std::min(timeout, until);
+    }
+    poll(fds.data(), fds.size(), timeout);
+    if ((fds[0].revents & POLLIN) != 0) {
+      uint64_t count;
+      (void)!read(wake_fd_, &count, sizeof(count));
+    }
+  }
+
+  // Sends what is left of the request and takes what the process has written.
+  void Exchange(Process& process) {
+    if (process.retired) return;
+    while (process.sent < process.out.size()) {
+      const ssize_t n = send(process.child.fd(), process.out.data() + process.sent,
+                             process.out.size() - process.sent, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      if (n <= 0) return Died(process);
+      process.sent += static_cast<size_t>(n);
+    }
+    char chunk[1 << 16];
+    bool ended = false;
+    while (true) {
+      const ssize_t n = recv(process.child.fd(), chunk, sizeof(chunk), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      ended = n <= 0;
+      if (ended) break;
+      process.in.Append(chunk, static_cast<size_t>(n));
+    }
+    while (true) {
+      auto payload = process.in.Next();
+      if (!payload.ok()) return Died(process);
+      if (!payload->has_value()) break;
+      v1::CompileResponse response;
+      if (!response.ParseFromString(**payload) || !Answered(process, std::move(response)))
+        return Died(process);
+    }
+    if (ended) Died(process);
+  }
+
+  // False: the process says what it was not asked.
+  bool Answered(Process& process, v1::CompileResponse response) {
+    if (response.id() == kReadyId && !process.ready) {
+      if (response.status_code() != 0) {
+        process.retired = true;
+        NoProcess(ResultOf(std::move(response)).status());
+        return true;
+      }
+      process.ready = true;
+      if (!response.status_message().empty() && !std::exchange(told_, true)) {
+        spdlog::warn("compile processes run without: {}; the system refuses it",
+                     response.status_message());
+      }
+      return true;
+    }
+    if (response.id() != kProgramId || !process.job.has_value()) return false;
+    process.retired = response.last();
+    Finish(process, ResultOf(std::move(response)));
+    return true;
+  }
+
+  void Died(Process& process) {
+    if (process.retired) return;
+    const int pid = process.child.pid();
+    const ChildEnd end = process.child.End();
+    process.retired = true;
+    spdlog::warn("compile process {} {}{}", pid, end.text,
+                 process.job.has_value() ? " while compiling " + process.job->title : "");
+    if (process.job.has_value()) {
+      Finish(process, CompileFailure(end, options_.limits, process.job->title));
+    } else if (!process.ready) {
+      NoProcess(Error(absl::StatusCode::kUnavailable,
+                      "this worker cannot compile: a new compile process {} before it was ready",
+                      end.text));
+    }
+  }
+
+  // The next process would fail as well: what waits fails now, the next program tries again.
+  void NoProcess(const absl::Status& why) {
+    hold_ = true;
+    FailQueue(why);
+  }
+
+  void FailQueue(const absl::Status& why) {
+    for (Job& job : std::exchange(queue_, {})) std::move(job.done)(why);
+  }
+
+  // Lets go of processes that are of no more use; they end while others work.
+  void Clear() {
+    bool changed = false;
+    for (auto it = processes_.begin(); it != processes_.end();) {
+      if (!it->retired) {
+        ++it;
+        continue;
+      }
+      ending_.push_back(std::move(it->child));
+      it = processes_.erase(it);
+      changed = true;
+    }
+    std::erase_if(ending_, [](Child& child) { return child.Retire(); });
+    if (changed) KeepPids();
+  }
+
+  static void Finish(Process& process, absl::StatusOr<CompileResult> result) {
+    Job job = *std::move(process.job);
+    process.job.reset();
+    process.out.clear();
+    process.sent = 0;
+    std::move(job.done)(std::move(result));
+  }
+
+  const Options options_;
+  const int wake_fd_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> starts_{1};
+
+  mutable std::mutex mutex_;
+  std::deque<Job> inbox_;  // guarded by mutex_
+  std::vector<int> pids_;  // guarded by mutex_; all below belongs to the thread
+
+  std::deque<Job> queue_;
+  std::list<Process> processes_;
+  std::vector<Child> ending_;
+  bool hold_ = false;  // no process can be started; until the next program
+  bool told_ = false;  // what the system refuses
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<CompilePool>> CompilePool::Start(Options options) {
+  FAIRWAY_ASSIGN_OR_RETURN(Child child,
+                           Child::Spawn(options.argv, CompileEnvironment(options.env)));
+  auto loop = std::make_unique<Loop>(std::move(options), std::move(child));
+  return std::unique_ptr<CompilePool>(new CompilePool(std::move(loop)));
+}
+
+CompilePool::CompilePool(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+CompilePool::~CompilePool() = default;
+
+void CompilePool::Compile(std::string program, v1::CompileOptions options,
+                          std::chrono::milliseconds limit, Done done) {
+  Job job;
+  job.title = ProgramTitle(program);
+  job.program = std::move(program);
+  job.options = std::move(options);
+  job.limit = limit;
+  if (limit.count() > 0) job.deadline = Clock::now() + limit;
+  job.done = std::move(done);
+  loop_->Add(std::move(job));
+}
+
+std::vector<int> CompilePool::pids() const { return loop_->pids(); }
+int CompilePool::starts() const { return loop_->starts(); }
+
+}  // namespace fairway

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/compile_pool.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "worker/compiler/checksum.h"
+#include "worker/compiler/compile_failure.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+#include "worker/executor/runtime/pjrt/test_support.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using test::Awaited;
+using Answer = absl::StatusOr<CompileResult>;
+
+CompilePool::Options PoolOf(const std::string& argument) {
+  CompilePool::Options options;
+  options.argv = {FAIRWAY_TEST_PROCESS, argument};
+  options.env = {"XLA_FLAGS=" + XlaFlags(PjrtConfig{}), "AWS_SECRET_ACCESS_KEY=hidden", "TZ=UTC"};
+  options.limits = {std::chrono::seconds(1), int64_t{4} << 30};
+  return options;
+}
+
+std::unique_ptr<CompilePool> Start(CompilePool::Options options) {
+  auto pool = CompilePool::Start(std::move(options));
+  EXPECT_TRUE(pool.ok()) << pool.status();
+  return pool.ok() ? *std::move(pool) : nullptr;
+}
+
+std::unique_ptr<CompilePool> Start(const std::string& argument) { return Start(PoolOf(argument)); }
+
+Answer Compile(CompilePool& pool, const std::string& program,
+               v1::CompileOptions options = v1::CompileOptions(),
+               milliseconds limit = milliseconds(0)) {
+  Awaited<Answer> answer;
+  pool.Compile(program, std::move(options), limit, answer.Callback());
+  return answer.Get();
+}
+
+TEST(Sha256Test, KnownDigests) {
+  EXPECT_EQ(Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(CompilePoolTest, CompilesEachProgramInAProcessOfItsOwn) {
+  auto pool = Start(test::ConfigOfTests(4).plugin_path);
+  Answer answer = Compile(*pool, test::Psum(4), test::Spmd(4));
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->checksum, Sha256Hex(answer->code));
+  EXPECT_EQ(answer->metadata.num_devices(), 4);
+  Answer bad = Compile(*pool, "nonsense", test::OneDevice());
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
+  EXPECT_GE(pool->starts(), 2);
+}
+
+TEST(CompilePoolTest, APluginThatDoesNotLoadIsTheAnswer) {
+  auto pool = Start("/nonexistent/plugin.so");
+  for (int i = 0; i < 2; ++i) {
+    Answer answer = Compile(*pool, "x");
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kNotFound) << answer.status();
+    EXPECT_NE(Text(answer.status()).find("/nonexistent/plugin.so"), std::string::npos);
+  }
+}
+
+TEST(CompilePoolTest, ProcessesAreKeptWarmAndReplaced) {
+  auto pool = Start("unruly");
+  EXPECT_TRUE(test::Eventually([&] { return pool->pids().size() == 2; }));
+  const std::vector<int> first = pool->pids();
+  ASSERT_TRUE(Compile(*pool, "first").ok());
+  EXPECT_TRUE(test::Eventually([&] {
+    const std::vector<int> now = pool->pids();
+    return now.size() == 2 && now[0] == first[1] && now[1] != first[0];
+  }));
+  EXPECT_TRUE(test::Eventually([&] { return kill(first[0], 0) != 0; }));
+}
+
+TEST(CompilePoolTest, AProcessServesSoManyProgramsUnlessOneFails) {
+  auto pool = Start("unruly-long");  // three
+  const auto serves_next = [&] { return pool->pids().at(0); };
+  const int first = serves_next();
+  ASSERT_TRUE(Compile(*pool, "one").ok());
+  EXPECT_EQ(serves_next(), first);
+  ASSERT_TRUE(Compile(*pool, "two").ok());
+  EXPECT_EQ(serves_next(), first);
+  ASSERT_TRUE(Compile(*pool, "three").ok());
+  EXPECT_TRUE(test::Eventually([&] { return serves_next() != first; }));
+  const int second = serves_next();
+  EXPECT_FALSE(Compile(*pool, "refused").ok());
+  EXPECT_TRUE(test::Eventually([&] { return serves_next() != second; }));
+}
+
+TEST(CompilePoolTest, AProcessThatDiesFailsItsProgramOnly) {
+  auto pool = Start("unruly");
+  Awaited<Answer> dying, exiting, next;
+  pool->Compile("abort", {}, milliseconds(0), dying.Callback());
+  pool->Compile("exit 3", {}, milliseconds(0), exiting.Callback());
+  pool->Compile("next", {}, milliseconds(0), next.Callback());
+  Answer answer = dying.Get();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal);
+  EXPECT_NE(Text(answer.status()).find("killed by SIGABRT"), std::string::npos) << answer.status();
+  answer = exiting.Get();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal);
+  EXPECT_NE(Text(answer.status()).find("exited with code 3"), std::string::npos) << answer.status();
+  answer = next.Get();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->code, "next");
+}
+
+TEST(CompilePoolTest, AProcessKilledWhileIdleIsReplaced) {
+  CompilePool::Options options = PoolOf("unruly");
+  options.warm = 1;
+  auto pool = Start(std::move(options));
+  const int pid = pool->pids().at(0);
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  // The program may meet the old process or the new one; it may fail once, never hang.
+  Answer answer = Compile(*pool, "next");
+  if (!answer.ok()) answer = Compile(*pool, "next");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+}
+
+TEST(CompilePoolTest, ProgramsThatHangAreEndedAndOthersGoOnBesideThem) {
+  CompilePool::Options options = PoolOf("unruly");
+  options.parallel = 2;
+  auto pool = Start(std::move(options));
+  Awaited<Answer> hanging, queued;
+  pool->Compile("hang in the name of module @f", {}, milliseconds(0), queued.Callback());
+  EXPECT_TRUE(queued.Get().ok());  // only "hang" itself hangs
+  pool->Compile("hang", {}, milliseconds(2000), hanging.Callback());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Compile(*pool, "beside").ok());
+  Answer answer = hanging.Get();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(Text(answer.status()).find("not done after 2000 ms"), std::string::npos)
+      << answer.status();
+}
+
+TEST(CompilePoolTest, NoMoreThanTheBoundAreCompiledAtATime) {
+  CompilePool::Options options = PoolOf("unruly");
+  options.parallel = 1;
+  auto pool = Start(std::move(options));
+  Awaited<Answer> hanging, queued, behind;
+  pool->Compile("hang", {}, milliseconds(500), hanging.Callback());
+  pool->Compile("module @late", {}, milliseconds(50), queued.Callback());
+  pool->Compile("behind", {}, milliseconds(0), behind.Callback());
+  Answer answer = queued.Get();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(Text(answer.status()).find("late (12 bytes, SHA-256 "), std::string::npos)
+      << answer.status();
+  EXPECT_NE(Text(answer.status()).find("did not begin"), std::string::npos) << answer.status();
+  EXPECT_EQ(hanging.Get().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(behind.Get().ok());
+}
+
+TEST(CompilePoolTest, LimitsOfCpuTimeAndMemoryHold) {
+  auto pool = Start("unruly");
+  Answer spun = Compile(*pool, "spin", {}, milliseconds(60000));
+  EXPECT_EQ(spun.status().code(), absl::StatusCode::kResourceExhausted) << spun.status();
+  EXPECT_NE(Text(spun.status()).find("--compile-cpu-limit"), std::string::npos) << spun.status();
+  Answer ate = Compile(*pool, "eat", {}, milliseconds(60000));
+  EXPECT_EQ(ate.status().code(), absl::StatusCode::kResourceExhausted) << ate.status();
+  EXPECT_NE(Text(ate.status()).find("4294967296 bytes"), std::string::npos) << ate.status();
+}
+
+// The limits are what ends these programs: without them they go on to the deadline.
+TEST(CompilePoolTest, WithoutLimitsTheyWouldGoOn) {
+  auto pool = Start("unsealed");
+  EXPECT_EQ(Compile(*pool, "spin", {}, milliseconds(3000)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(CompilePoolTest, ProcessesAreConfined) {
+  auto pool = Start("unruly");
+  Answer answer = Compile(*pool, "probe");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const std::string& seen = answer->code;
+  for (const char* line : {"NoNewPrivs:\t1", "Seccomp:\t2", "socket: refused", "kill: refused",
+                           "core: 0", "raise: refused", "env: XLA_FLAGS=", "env: TZ=UTC", "fd: 3"})
+    EXPECT_NE(seen.find(line), std::string::npos) << line << " is missing in\n" << seen;
+  for (const char* line : {"env: AWS_", "fd: 4", "fd: 5"})
+    EXPECT_EQ(seen.find(line), std::string::npos) << line << " is in\n" << seen;
+
+  auto open = Start("unsealed");
+  answer = Compile(*open, "probe");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_NE(answer->code.find("socket: possible"), std::string::npos) << "so the probe can tell";
+}
+
+TEST(CompilePoolTest, CodeThatDoesNotMatchItsChecksumIsRefused) {
+  auto pool = Start("unruly");
+  EXPECT_EQ(Compile(*pool, "corrupt").status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(CompilePoolTest, AProgramLargerThanTheSocketBufferPasses) {
+  auto pool = Start("unruly");
+  const std::string large(32 << 20, 'x');
+  Answer answer = Compile(*pool, large);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->code, large);
+}
+
+TEST(CompilePoolTest, DestructionCancelsAndLeavesNoProcess) {
+  CompilePool::Options options = PoolOf("unruly");
+  options.parallel = 1;
+  auto pool = Start(std::move(options));
+  EXPECT_TRUE(test::Eventually([&] { return pool->pids().size() == 2; }));
+  const std::vector<int> pids = pool->pids();
+  Awaited<Answer> hanging, queued;
+  pool->Compile("hang", {}, milliseconds(0), hanging.Callback());
+  pool->Compile("queued", {}, milliseconds(0), queued.Callback());
+  pool.reset();
+  EXPECT_EQ(hanging.Get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(queued.Get().status().code(), absl::StatusCode::kCancelled);
+  for (const int pid : pids) EXPECT_EQ(kill(pid, 0), -1);
+}
+
+// Gone, or dead and not yet waited for by whoever adopted it.
+bool IsDead(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(stat, line)) return true;
+  const size_t name_end = line.rfind(')');
+  return line.substr(name_end + 2, 1) == "Z";
+}
+
+TEST(CompilePoolTest, AProcessEndsWithItsSupervisorEvenWhileCompiling) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  std::string program = FAIRWAY_TEST_PROCESS, argument = "supervise";
+  char* argv[] = {program.data(), argument.data(), nullptr};
+  char* env[] = {nullptr};
+  pid_t supervisor = 0;
+  ASSERT_EQ(posix_spawn(&supervisor, program.c_str(), &files, nullptr, argv, env), 0);
+  posix_spawn_file_actions_destroy(&files);
+  close(ends[1]);
+  char text[32] = {};
+  ASSERT_GT(read(ends[0], text, sizeof(text) - 1), 0);
+  close(ends[0]);
+  const int child = std::atoi(text);
+  ASSERT_GT(child, 0);
+  EXPECT_FALSE(IsDead(child));
+  ASSERT_EQ(kill(supervisor, SIGKILL), 0);
+  ASSERT_EQ(waitpid(supervisor, nullptr, 0), supervisor);
+  EXPECT_TRUE(test::Eventually([&] { return IsDead(child); }));
+}
+
+TEST(CompilePoolTest, AMissingProgramIsUnavailable) {
+  CompilePool::Options options;
+  options.argv = {"/nonexistent/process"};
+  EXPECT_EQ(CompilePool::Start(options).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(CompilePoolTest, NamesAreFoundWithoutDecoding) {
+  EXPECT_EQ(ProgramTitle("module @step attributes {}").substr(0, 17), "step (26 bytes, S");
+  EXPECT_EQ(ProgramTitle(std::string("ML\xef\0 jit_train\0x", 17)).substr(0, 10), "jit_train ");
+  EXPECT_EQ(ProgramTitle("").substr(0, 9), "program (");
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compile process for compile_pool_test: the real one, or one whose program text says how it
+// misbehaves.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "worker/compiler/checksum.h"
+#include "worker/compiler/compile_pool.h"
+#include "worker/compiler/run_compiler_process.h"
+
+namespace fairway {
+namespace {
+
+std::string Contents(const char* path) {
+  std::stringstream out;
+  out << std::ifstream(path).rdbuf();
+  return out.str();
+}
+
+// What a confined process can do and see, one line each.
+std::string Probe() {
+  std::string out = Contents("/proc/self/status");
+  out += fmt::format("socket: {}\n", socket(AF_INET, SOCK_STREAM, 0) < 0 ? "refused" : "possible");
+  out += fmt::format("kill: {}\n", kill(getppid(), 0) != 0 ? "refused" : "possible");
+  rlimit limit{};
+  getrlimit(RLIMIT_CORE, &limit);
+  out += fmt::format("core: {}\n", limit.rlim_max);
+  limit = {RLIM_INFINITY, RLIM_INFINITY};
+  out += fmt::format("raise: {}\n", setrlimit(RLIMIT_DATA, &limit) != 0 ? "refused" : "possible");
+  for (char** entry = environ; *entry != nullptr; ++entry) out += fmt::format("env: {}\n", *entry);
+  for (int fd = 3; fd < 256; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) out += fmt::format("fd: {}\n", fd);
+  }
+  return out;
+}
+
+// "abort", "exit 3", "hang", "spin", "eat", "refused", "probe", "corrupt"; all else comes back as
+// it is.
+class UnrulyCompiler final : public Compiler {
+ public:
+  absl::StatusOr<CompileResult> Compile(const std::string& program,
+                                        const v1::CompileOptions&) override {
+    if (program == "refused") return absl::InvalidArgumentError("no such program");
+    if (program == "abort") std::abort();
+    if (program == "exit 3") std::_Exit(3);
+    while (program == "hang") pause();
+    for (volatile uint64_t n = 0; program == "spin";) n = n + 1;
+    // Memory that nobody touches, so that the machine does not feel it.
+    for (std::vector<char*> all; program == "eat";)
+      all.push_back(static_cast<char*>(::operator new (size_t{1} << 30)));
+    CompileResult result;
+    result.code = program == "probe" ? Probe() : program;
+    result.checksum = Sha256Hex(program == "corrupt" ? "other bytes" : result.code);
+    return result;
+  }
+};
+
+}  // namespace
+}  // namespace fairway
+
+constexpr fairway::CompileLimits kLimits = {std::chrono::seconds(1), int64_t{4} << 30};
+
+// A supervisor with a process that hangs; tells that process's id and waits to be killed.
+int Supervise(const char* self) {
+  fairway::CompilePool::Options options;
+  options.argv = {self, "unruly"};
+  options.warm = 1;
+  auto pool = fairway::CompilePool::Start(std::move(options));
+  if (!pool.ok()) return 1;
+  const int pid = (*pool)->pids().at(0);
+  (*pool)->Compile("hang", {}, std::chrono::milliseconds(0), [](auto) {});
+  std::printf("%d\n", pid);
+  std::fflush(stdout);
+  while (true) pause();
+}
+
+int Unruly(int programs, bool sealed) {
+  fairway::UnrulyCompiler compiler;
+  std::optional<fairway::Seal> seal;
+  if (sealed) seal.emplace(kLimits, fairway::LeaveNetwork());
+  return fairway::ServeCompiler(fairway::kCompileLinkFd, &compiler, programs,
+                                sealed ? &*seal : nullptr);
+}
+
+int main(int argc, char** argv) {
+  const std::string_view role = argc > 1 ? argv[1] : "";
+  if (role == "supervise") return Supervise(argv[0]);
+  if (role == "unruly") return Unruly(1, /*sealed=*/true);
+  if (role == "unruly-long") return Unruly(3, /*sealed=*/true);
+  if (role == "unsealed") return Unruly(1, /*sealed=*/false);
+  fairway::PjrtConfig config;
+  config.plugin_path = role;
+  config.num_devices = 4;
+  return fairway::RunCompilerProcess(fairway::kCompileLinkFd, config, kLimits, 1);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/sandbox.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace fairway {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+constexpr uint32_t kArchitecture = 0;
+#endif
+constexpr uint32_t kX32Bit = 0x40000000;  // x86-64's second table of system calls
+
+// What neither decoding nor compiling needs, and what could reach others.
+constexpr uint32_t kDenied[] = {
+    __NR_socket,
+    __NR_connect,
+    __NR_bind,
+    __NR_listen,
+    __NR_accept,
+    __NR_accept4,
+    __NR_execve,
+    __NR_execveat,
+    __NR_kill,
+    __NR_ptrace,
+    __NR_process_vm_readv,
+    __NR_process_vm_writev,
+    __NR_pidfd_send_signal,
+    __NR_pidfd_getfd,
+    __NR_io_uring_setup,
+    __NR_mount,
+    __NR_umount2,
+    __NR_unshare,
+    __NR_setns,
+    __NR_bpf,
+    __NR_perf_event_open,
+    __NR_keyctl,
+    __NR_add_key,
+    __NR_request_key,
+    __NR_init_module,
+    __NR_finit_module,
+    __NR_kexec_load,
+    __NR_reboot,
+    __NR_swapon,
+    __NR_open_by_handle_at,
+    __NR_setrlimit,
+    __NR_chroot,
+    __NR_pivot_root,
+    __NR_quotactl,
+    __NR_acct,
+    __NR_settimeofday,
+};
+
+std::vector<sock_filter> Filter() {
+  constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
+  constexpr uint32_t kArch = offsetof(seccomp_data, arch);
+  constexpr uint32_t kNewLimit = offsetof(seccomp_data, args) + 2 * sizeof(uint64_t);
+  const sock_filter deny = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  const sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  std::vector<sock_filter> out = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kArch),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
+      deny,
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1),
+      deny,
+  };
+  for (const uint32_t number : kDenied) {
+    out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+    out.push_back(deny);
+  }
+  // Reading limits is what glibc does for every thread; setting them is over.
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 5));
+  out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNewLimit));
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2));
+  out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNewLimit + 4));
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0));
+  out.push_back(deny);
+  out.push_back(allow);
+  return out;
+}
+
+bool FilterSystemCalls() {
+  if (kArchitecture == 0) return false;
+  std::vector<sock_filter> filter = Filter();
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
+bool SetLimit(__rlimit_resource resource, rlim_t soft, rlim_t hard) {
+  rlimit old{};
+  if (getrlimit(resource, &old) != 0) return false;
+  hard = std::min(hard, old.rlim_max);
+  const rlimit limit = {std::min(soft, hard), hard};
+  return setrlimit(resource, &limit) == 0;
+}
+
+// Bytes of private memory that this process may write, touched or not: what RLIMIT_DATA counts.
+int64_t WritableBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  statm >> total >> resident >> shared >> text >> library >> data;
+  return data * sysconf(_SC_PAGESIZE);
+}
+
+std::chrono::seconds CpuUsed() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return std::chrono::seconds(use.ru_utime.tv_sec + use.ru_stime.tv_sec);
+}
+
+void OutOfMemory() {
+  constexpr char kText[] = "a compile process reached its memory limit\n";
+  (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
+  _exit(kExitOutOfMemory);
+}
+
+}  // namespace
+
+int64_t DefaultCompileMemory() {
+  const int64_t host = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::max(host / 4, int64_t{2} << 30);
+}
+
+bool LeaveNetwork() {
+  if (const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {
+    (void)!write(fd, "1000", 4);
+    close(fd);
+  }
+  // An ordinary user needs a user namespace around it.
+  return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+Seal::Seal(const CompileLimits& limits, bool left_network)
+    : limits_(limits), cpu_(CpuUsed()), memory_(WritableBytes()) {
+  const auto demand = [&](bool done, std::string_view what) {
+    if (!done) refused_ += fmt::format("{}{}", refused_.empty() ? "" : ", ", what);
+  };
+  demand(SetLimit(RLIMIT_CORE, 0, 0), "no core files");
+  // RLIMIT_DATA, not RLIMIT_AS: XLA and malloc reserve address space that they never touch.
+  if (limits.memory > 0) {
+    const rlim_t bytes = static_cast<rlim_t>(memory_ + limits.memory);
+    demand(SetLimit(RLIMIT_DATA, bytes, bytes), "memory limit");
+  }
+  if (limits.cpu.count() > 0) {
+    const rlim_t seconds = static_cast<rlim_t>((cpu_ + limits.cpu).count()) + 1;
+    demand(SetLimit(RLIMIT_CPU, seconds, seconds + 5), "limit of CPU time");
+  }
+  std::set_new_handler(OutOfMemory);
+  demand(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
+  const bool filtered = FilterSystemCalls();
+  demand(filtered, "system call filter");
+  if (!filtered) demand(left_network, "no network");
+}
+
+bool Seal::Used() const {
+  return (limits_.cpu.count() > 0 && CpuUsed() - cpu_ > limits_.cpu / 10) ||
+         (limits_.memory > 0 && WritableBytes() - memory_ > limits_.memory / 10);
+}
+
+std::vector<std::string> CompileEnvironment(const std::vector<std::string>& env) {
+  constexpr std::string_view kNames[] = {
+      "PATH",
+      "LANG",
+      "LC_ALL",
+      "TZ",
+      "TMPDIR",
+      "LD_PRELOAD",
+      "XLA_FLAGS",
+      "ASAN_OPTIONS",
+      "LSAN_OPTIONS",
+      "UBSAN_OPTIONS",
+      "TSAN_OPTIONS",
+      "LD_LIBRARY_PATH",
+      "TF_CPP_MIN_LOG_LEVEL",
+      "GLIBC_TUNABLES",
+  };
+  std::vector<std::string> out;
+  for (const std::string& entry : env) {
+    const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
+    const bool malloc_setting = name.starts_with("MALLOC_");
+    if (malloc_setting || std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames))
+      out.push_back(entry);
+  }
+  return out;
+}
+
+}  // namespace fairway
