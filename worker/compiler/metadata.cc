@@ -36,6 +36,8 @@ absl::StatusOr<std::vector<std::string>> SplitSharding(const std::string& bytes,
   if (!sharding.ParseFromString(bytes)) {
     return Error(absl::StatusCode::kInternal, "unreadable sharding in the optimized program");
   }
+  // XLA has one sharding, a leaf, for the empty tuple.
+  if (count == 0) return std::vector<std::string>();
   if (sharding.type() != kTupleSharding) return std::vector<std::string>(count, bytes);
   if (sharding.tuple_shardings_size() != count) {
     return Error(absl::StatusCode::kInternal, "{} shardings for {} values",
@@ -95,9 +97,7 @@ absl::Status MarkDonated(const hlo::HloModule& module, bool tupled,
   for (const auto& entry : module.input_output_alias().entries()) {
     FAIRWAY_RETURN_IF_ERROR(mark(entry.parameter_number(), entry.parameter_shape_index()));
   }
-  for (const auto& entry : module.buffer_donor().entries()) {
-    FAIRWAY_RETURN_IF_ERROR(mark(entry.parameter_number(), entry.parameter_shape_index()));
-  }
+  // What is left in buffer_donor() found no output: the plugin does not take it.
   return absl::OkStatus();
 }
 

@@ -20,6 +20,29 @@ std::tuple<int, int, int> ParseVersion(const std::string& text) {
   return {major, minor, patch};
 }
 
+// The plugin's partitioner drops `unreduced` of a Shardy sharding: every device then has the sum
+// where it should have its part. Within a program nobody can tell; at its border, and where a part
+// of it is written per device (shard_map), values would be wrong without a word.
+//
+// Shardings are text in every form of a program: "#sdy.sharding<@mesh, ...>" for arguments and
+// results, "<@mesh, ...>" in a list or behind an operation's operands for all else.
+absl::Status CheckUnreduced(std::string_view program) {
+  constexpr std::string_view kUnreduced = "unreduced={";
+  const bool per_device = program.find("manual_axes") != std::string_view::npos;
+  for (size_t at = program.find(kUnreduced); at != std::string_view::npos;
+       at = program.find(kUnreduced, at + 1)) {
+    const size_t open = program.rfind('<', at);
+    const bool inside = open != std::string_view::npos && open > 0 &&
+                        (program[open - 1] == '[' || program[open - 1] == ' ');
+    if (inside && !per_device) continue;
+    return Error(absl::StatusCode::kUnimplemented,
+                 "a program with unreduced shardings {} is not served: the worker's compiler would "
+                 "ignore them, and values would be wrong",
+                 inside ? "and parts written per device (shard_map)" : "of arguments or results");
+  }
+  return absl::OkStatus();
+}
+
 class PjrtCompiler final : public Compiler {
  public:
   explicit PjrtCompiler(std::shared_ptr<pjrt::Client> client) : client_(std::move(client)) {}
@@ -27,6 +50,7 @@ class PjrtCompiler final : public Compiler {
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions& options) override {
     if (program.empty()) return InvalidArgument("an empty program");
+    FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
     FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
     auto compiled = client_->Compile(program, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());

@@ -93,6 +93,7 @@ TEST_F(PjrtCompilerTest, DonatedParametersAreMarked) {
   EXPECT_TRUE(metadata.parameters(0).donated());
   EXPECT_FALSE(metadata.parameters(1).donated());
   EXPECT_EQ(metadata.memory().alias(), 32);
+  // Offered for donation, but of no output's size: the plugin leaves it usable, so it is.
   const std::string donor = R"(module @donor {
     func.func public @main(%x: tensor<4xf32>, %y: tensor<8xf32> {jax.buffer_donor = true}) -> tensor<4xf32> {
       %0 = stablehlo.slice %y [0:4] : (tensor<8xf32>) -> tensor<4xf32>
@@ -102,7 +103,7 @@ TEST_F(PjrtCompilerTest, DonatedParametersAreMarked) {
   })";
   const v1::ExecutableMetadata donated = Metadata(donor, test::OneDevice());
   EXPECT_FALSE(donated.parameters(0).donated());
-  EXPECT_TRUE(donated.parameters(1).donated());
+  EXPECT_FALSE(donated.parameters(1).donated());
 }
 
 TEST_F(PjrtCompilerTest, NoParametersAndNoOutputs) {
@@ -114,6 +115,53 @@ TEST_F(PjrtCompilerTest, NoParametersAndNoOutputs) {
   const v1::ExecutableMetadata metadata = Metadata(nothing, test::OneDevice());
   EXPECT_EQ(metadata.parameters_size(), 1);
   EXPECT_EQ(metadata.outputs_size(), 0);
+  const std::string sharded = R"(module {
+    sdy.mesh @mesh = <["x"=2]>
+    func.func public @main(%x: tensor<2xi32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) {
+      return } })";
+  EXPECT_EQ(Metadata(sharded, test::Spmd(2, true)).outputs_size(), 0);
+}
+
+// One value over two devices that each would hold a part of.
+std::string Unreduced(const std::string& result, const std::string& constraint) {
+  return fmt::format(R"(module {{
+    sdy.mesh @mesh = <["x"=2]>
+    func.func public @main(%x: tensor<i32> {{sdy.sharding = #sdy.sharding<@mesh, []>}})
+        -> (tensor<i32> {{sdy.sharding = #sdy.sharding<@mesh, []{}>}}) {{
+      %0 = sdy.sharding_constraint %x <@mesh, []{}> : tensor<i32>
+      return %0 : tensor<i32> }} }})",
+                     result, constraint);
+}
+
+TEST_F(PjrtCompilerTest, UnreducedShardingsAreRefusedWhereThePluginWouldGiveAWrongValue) {
+  const std::string unreduced = R"(, unreduced={"x"})";
+  for (const std::string& constraint : {std::string(), unreduced}) {
+    const auto refused = compiler_->Compile(Unreduced(unreduced, constraint), test::Spmd(2, true));
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(Text(refused.status()), testing::HasSubstr("unreduced"));
+  }
+  // Within a program no one sees which device holds what.
+  EXPECT_TRUE(compiler_->Compile(Unreduced("", unreduced), test::Spmd(2, true)).ok());
+  // Unless a part of it is written per device.
+  const std::string manual = R"(module {
+    sdy.mesh @mesh = <["x"=2]>
+    func.func public @main(%x: tensor<2xi32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})
+        -> (tensor<1xi32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+      %0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>]
+          out_shardings=[<@mesh, [{}], unreduced={"x"}>] manual_axes={"x"} (%y: tensor<1xi32>) {
+        sdy.return %y : tensor<1xi32>
+      } : (tensor<2xi32>) -> tensor<1xi32>
+      return %0 : tensor<1xi32> } })";
+  EXPECT_EQ(compiler_->Compile(manual, test::Spmd(2, true)).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(PjrtCompilerTest, ThePluginDropsUnreducedShardings) {
+  // Device 1 would have to get 0, by its partition id. When this fails, the plugin has learnt it:
+  // stop refusing.
+  const auto program = Unreduced("", R"(, unreduced={"x"})");
+  EXPECT_EQ(Metadata(program, test::Spmd(2, true)).program_text().find("partition-id"),
+            std::string::npos);
 }
 
 TEST_F(PjrtCompilerTest, WhatDoesNotCompileIsInvalidWithTheCompilersText) {
