@@ -77,6 +77,8 @@ struct CompileService::Waiter {
 struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   std::string platform;
   bool ready = false;
+  uint64_t last_use = 0;
+  int64_t bytes = 0;
   std::shared_ptr<const std::string> code;
   std::string checksum;
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
@@ -84,8 +86,11 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   std::vector<Waiter> waiting;  // until it is ready
 };
 
-CompileService::CompileService(Cluster* cluster, CompileBackend* backend)
-    : cluster_(cluster), backend_(backend), alive_(std::make_shared<bool>(true)) {}
+CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes)
+    : cluster_(cluster),
+      backend_(backend),
+      cache_bytes_(cache_bytes),
+      alive_(std::make_shared<bool>(true)) {}
 
 CompileService::~CompileService() { *alive_ = false; }
 
@@ -112,12 +117,14 @@ void CompileService::Compile(const std::string& program, v1::CompileOptions opti
   std::shared_ptr<Entry>& entry = entries_[key];
   if (entry != nullptr) {
     ++cache_hits_;
+    entry->last_use = next_use_++;
     if (entry->ready) return Answer(*entry, island, devices, done);
     entry->waiting.push_back({island, devices, std::move(done)});
     return;
   }
   entry = std::make_shared<Entry>();
   entry->platform = *platform;
+  entry->last_use = next_use_++;
   entry->waiting.push_back({island, devices, std::move(done)});
   ++compilations_;
   backend_->Compile(island, program, std::move(options),
@@ -140,7 +147,31 @@ void CompileService::Compiled(const std::string& key, absl::StatusOr<CompiledCod
   entry->code = std::make_shared<const std::string>(std::move(result->code));
   entry->checksum = std::move(result->checksum);
   entry->metadata = std::make_shared<const v1::ExecutableMetadata>(std::move(result->metadata));
+  entry->bytes = static_cast<int64_t>(entry->code->size() + entry->metadata->ByteSizeLong());
+  bytes_ += entry->bytes;
   for (const Waiter& waiter : waiting) Answer(*entry, waiter.island, waiter.devices, waiter.done);
+  Trim();
+}
+
+void CompileService::Trim() {
+  if (bytes_ <= cache_bytes_) return;
+  const std::set<ExecutableId> in_use = cluster_->ExecutablesInUse();
+  std::map<uint64_t, std::map<std::string, std::shared_ptr<Entry>>::iterator> unused;  // by age
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = *it->second;
+    const bool used = std::any_of(entry.placed.begin(), entry.placed.end(),
+                                  [&](const auto& place) { return in_use.contains(place.second); });
+    if (entry.ready && !used) unused.emplace(entry.last_use, it);
+  }
+  for (const auto& [age, it] : unused) {
+    if (bytes_ <= cache_bytes_) return;
+    for (const auto& [devices, id] : it->second->placed) {
+      cluster_->ForgetExecutable(id);
+      entry_of_.erase(id);
+    }
+    bytes_ -= it->second->bytes;
+    entries_.erase(it);
+  }
 }
 
 void CompileService::Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices,

@@ -42,8 +42,11 @@ struct CompiledProgram {
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
+  static constexpr int64_t kCacheBytes = int64_t{1} << 30;
 
-  CompileService(Cluster* cluster, CompileBackend* backend);
+  // Code that no session has a handle for is kept for the next one until all code together passes
+  // `cache_bytes`; then what was asked for longest ago goes first.
+  CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes);
   ~CompileService();
 
   // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is
@@ -62,6 +65,8 @@ class CompileService {
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
   uint64_t cache_hits() const { return cache_hits_; }
+  // Of the code held and what is known of it.
+  int64_t bytes() const { return bytes_; }
 
  private:
   struct Waiter;
@@ -74,13 +79,17 @@ class CompileService {
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
   void Compiled(const std::string& key, absl::StatusOr<CompiledCode> result);
+  void Trim();
 
   Cluster* const cluster_;
   CompileBackend* const backend_;
+  const int64_t cache_bytes_;
   std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
   std::map<ExecutableId, std::shared_ptr<Entry>> entry_of_;
   std::shared_ptr<bool> alive_;  // answers that come after the service's end find it gone
+  int64_t bytes_ = 0;
   uint64_t next_id_ = 1;
+  uint64_t next_use_ = 1;
   uint64_t compilations_ = 0;
   uint64_t cache_hits_ = 0;
 };

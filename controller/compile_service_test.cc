@@ -97,6 +97,45 @@ TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
       absl::StatusCode::kNotFound);
 }
 
+TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
+  Cluster& cluster = cluster_.cluster();
+  struct Backend : CompileBackend {
+    void Compile(IslandId, std::string program, v1::CompileOptions,
+                 std::function<void(absl::StatusOr<CompiledCode>)> done) override {
+      CompiledCode code = TestCode(1, 1, 1);
+      code.code = std::string(1000, program[0]);
+      done(std::move(code));
+    }
+  } backend;
+  CompileService service(&cluster, &backend, 3500);  // three of them
+  const auto compile = [&](const std::string& program) {
+    ExecutableId out;
+    service.Compile(program, Options(1), devices_[0].island_id, {devices_[0].device},
+                    [&](absl::StatusOr<CompiledProgram> result) { out = result.value().id; });
+    return out;
+  };
+  const ExecutableId a = compile("a");
+  const uint64_t held = cluster.BindExecutable(session_, 0, a, {0}).value();
+  const ExecutableId b = compile("b");
+  const ExecutableId c = compile("c");
+  EXPECT_EQ(compile("b"), b);
+  EXPECT_TRUE(cluster.HasExecutable(c));
+  EXPECT_LE(service.bytes(), 3500);
+  const ExecutableId d = compile("d");
+  EXPECT_TRUE(cluster.HasExecutable(a)) << "a session has it";
+  EXPECT_TRUE(cluster.HasExecutable(b)) << "asked for after c";
+  EXPECT_FALSE(cluster.HasExecutable(c));
+  EXPECT_TRUE(cluster.HasExecutable(d));
+  EXPECT_LE(service.bytes(), 3500);
+  EXPECT_EQ(service.compilations(), 4u);
+  EXPECT_NE(compile("c"), c) << "compiled anew";
+  EXPECT_EQ(service.compilations(), 5u);
+
+  EXPECT_TRUE(cluster.ReleaseExecutable(session_, held).ok());
+  compile("e");
+  EXPECT_FALSE(cluster.HasExecutable(a));
+}
+
 TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
   Compile("p", 0, 2);
   CompiledCode code = TestCode(1, 1, 2);

@@ -138,7 +138,8 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
     fmt::print(stderr, "fairway up: {}\n", Text(pipe.status()));
     return kExitFailed;
   }
-  auto [read_end, write_end] = *std::move(pipe);
+  OwnedFd read_end = std::move(pipe->first);
+  OwnedFd write_end = std::move(pipe->second);
   const pid_t background = ::fork();
   if (background < 0) {
     fmt::print(stderr, "fairway up: cannot fork\n");

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -257,6 +258,10 @@ class Cluster {
   // Makes code known, by id; a second definition of the same id is ignored.
   void DefineExecutable(ExecutableSpec spec);
   bool HasExecutable(ExecutableId id) const;
+  // Those that a session has a handle for, or that unfinished work or an executor's loading needs.
+  std::set<ExecutableId> ExecutablesInUse() const;
+  // Forgets code that is not in use; the executors that loaded it drop it.
+  void ForgetExecutable(ExecutableId id);
   // A session's handle for defined code over these virtual devices. Several handles may share one
   // executable.
   absl::StatusOr<uint64_t> BindExecutable(SessionId session, uint64_t out, ExecutableId id,

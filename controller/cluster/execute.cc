@@ -73,6 +73,29 @@ void Cluster::DefineExecutable(ExecutableSpec spec) {
 
 bool Cluster::HasExecutable(ExecutableId id) const { return state_->executables.contains(id); }
 
+std::set<ExecutableId> Cluster::ExecutablesInUse() const {
+  std::set<ExecutableId> out;
+  for (const auto& [id, session] : state_->sessions) {
+    for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
+  }
+  for (const auto& [id, node] : state_->nodes) {
+    if (node->executable != nullptr) out.insert(node->executable->id);
+  }
+  for (const auto& [id, executor] : state_->executors) {
+    for (const auto& [executable, install] : executor.installs) {
+      if (!install.installed) out.insert(executable);
+    }
+  }
+  return out;
+}
+
+void Cluster::ForgetExecutable(ExecutableId id) {
+  for (auto& [executor_id, executor] : state_->executors) {
+    if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
+  }
+  state_->executables.erase(id);
+}
+
 absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
                                                  ExecutableId id,
                                                  const std::vector<int32_t>& devices) {

@@ -88,6 +88,7 @@ class Client {
   Code* FindCode(const std::vector<const ModelArray*>& args, const std::vector<int32_t>& devices);
   Code* MakeCode(const std::vector<const ModelArray*>& args, const std::vector<int32_t>& devices);
   uint64_t Bind(const Code& code, const std::vector<int32_t>& devices);
+  void ForgetUnusedCode();
   void Executed(const Code& code, const std::vector<uint64_t>& args, const ExecuteOptions& options,
                 const ExecuteResult& result);
   Request::Item ItemOf(uint64_t handle, bool fetch) const;

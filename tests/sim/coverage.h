@@ -44,6 +44,7 @@ class Coverage {
 
  private:
   static constexpr std::array kEvents = {"install",
+                                         "code forgotten",
                                          "install fails",
                                          "launch single",
                                          "launch gang",

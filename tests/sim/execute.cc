@@ -163,6 +163,17 @@ void Client::DoExecute() {
     Expect(world_.controller->cluster().ReleaseExecutable(session_, released), "",
            "release of an executable");
   }
+  if (r.Percent(3)) ForgetUnusedCode();
+}
+
+void Client::ForgetUnusedCode() {
+  Cluster& cluster = world_.controller->cluster();
+  const std::set<ExecutableId> in_use = cluster.ExecutablesInUse();
+  for (const auto& [id, code] : world_.codes) {
+    if (in_use.contains(id) || !cluster.HasExecutable(id)) continue;
+    cluster.ForgetExecutable(id);
+    world_.Count("code forgotten");
+  }
 }
 
 void Client::Executed(const Code& code, const std::vector<uint64_t>& args,

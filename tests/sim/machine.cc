@@ -204,7 +204,10 @@ void Machine::Load(const InstallExecutable& install) {
       });
 }
 
-void Machine::Unload(ExecutableId executable) { loaded_.erase(executable); }
+void Machine::Unload(ExecutableId executable) {
+  if (loaded_.erase(executable) == 0)
+    world_.Broken("code", "{}: code {} is dropped that is not there", worker_, executable);
+}
 
 // ---- launches
 
