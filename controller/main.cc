@@ -44,6 +44,8 @@ struct Flags {
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{10000};
   std::chrono::milliseconds island_timeout{60000};
+  int64_t transit_memory = int64_t{4} << 30;
+  std::string spool_directory = "/tmp";
   std::string log_level = "info";
   std::string log_dir;
   int life_fd = -1;
@@ -64,6 +66,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
+  config.BytesFlag("transit-memory", &flags->transit_memory,
+                   "Host memory for bytes on their way to and from clients; beyond it they go to "
+                   "unlinked files");
+  config.Flag("spool-directory", &flags->spool_directory, "Where those files are");
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
   config.Flag("log-dir", &flags->log_dir,
               "Where NAME.log of this cluster's processes are, for `fairway logs`");
@@ -132,6 +138,8 @@ absl::Status Controller::Start() {
   options.island_timeout = flags_.island_timeout;
   options.log_dir = flags_.log_dir;
   if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
+  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
+  options.spool = spool;
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
 
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
@@ -152,7 +160,7 @@ absl::Status Controller::Start() {
   admin_ = MakeAdminService(std::move(hooks));
 
   door_ = std::make_unique<IfrtDoor>(&shell_->cluster(), &shell_->compiler());
-  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get());
+  ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
   shell_->set_answers(
       {.watched = [this](
                       SessionId session, uint64_t token,

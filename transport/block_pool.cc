@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/block_pool.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -8,16 +12,33 @@
 
 namespace fairway {
 
-std::shared_ptr<BlockPool> BlockPool::Make(size_t limit) {
-  return std::shared_ptr<BlockPool>(new BlockPool(limit));
+std::shared_ptr<BlockPool> BlockPool::Make(size_t limit) { return Make(limit, {}); }
+
+std::shared_ptr<BlockPool> BlockPool::Make(size_t limit, Spool spool) {
+  return std::shared_ptr<BlockPool>(new BlockPool(limit, std::move(spool)));
 }
 
 BlockPool::~BlockPool() {
   for (const Block& block : free_) std::free(block.data);
 }
 
+std::shared_ptr<Blob> BlockPool::TakeFile(size_t size) {
+  const int file = open(spool_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return nullptr;
+  void* map = MAP_FAILED;
+  // Reserved now: a page that finds no disk when it is first touched ends the process.
+  if (posix_fallocate(file, 0, static_cast<off_t>(size)) == 0)
+    map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (map == MAP_FAILED) return nullptr;
+  return Blob::Adopt(static_cast<char*>(map), size, [map, size] { munmap(map, size); });
+}
+
 std::shared_ptr<Blob> BlockPool::Take(size_t size) {
-  if (size < kSmallest || size > limit_) return Blob::Make(size);
+  const auto bytes = static_cast<int64_t>(size);
+  const bool counted = spool_.budget != nullptr && size >= kSmallest;
+  if (counted && !spool_.budget->Reserve(bytes)) return TakeFile(size);
+  if (size < kSmallest || (size > limit_ && !counted)) return Blob::Make(size);
   Block block{nullptr, size};
   {
     std::lock_guard lock(mutex_);
@@ -32,6 +53,7 @@ std::shared_ptr<Blob> BlockPool::Take(size_t size) {
   if (block.data == nullptr) {
     const size_t rounded = (size + Blob::kAlignment - 1) / Blob::kAlignment * Blob::kAlignment;
     block.data = static_cast<char*>(std::aligned_alloc(Blob::kAlignment, rounded));
+    if (block.data == nullptr && counted) spool_.budget->Release(bytes);
     if (block.data == nullptr) return nullptr;
   }
   return Blob::Adopt(block.data, size,
@@ -39,6 +61,8 @@ std::shared_ptr<Blob> BlockPool::Take(size_t size) {
 }
 
 void BlockPool::GiveBack(Block block) {
+  if (spool_.budget != nullptr) spool_.budget->Release(static_cast<int64_t>(block.size));
+  if (block.size > limit_) return std::free(block.data);
   std::vector<Block> surplus;
   {
     std::lock_guard lock(mutex_);

@@ -8,10 +8,20 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "base/blob.h"
+#include "base/memory_budget.h"
 
 namespace fairway {
+
+// Where blocks come from when the budget is spent: unlinked files in `directory`, whose pages the
+// kernel may write out and drop.
+struct Spool {
+  std::shared_ptr<MemoryBudget> budget;
+  std::string directory;
+};
 
 // Thread-safe. Blocks come back when their last reference goes, on whatever thread that is, also
 // after the pool's maker is gone.
@@ -21,11 +31,14 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 
   // Keeps at most `limit` bytes of blocks that nobody uses; the oldest go first.
   static std::shared_ptr<BlockPool> Make(size_t limit);
+  // Blocks in use of kSmallest bytes and more beyond the spool's budget are files.
+  static std::shared_ptr<BlockPool> Make(size_t limit, Spool spool);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A block of exactly `size` bytes, with any contents. nullptr when there is no memory.
+  // A block of exactly `size` bytes, with any contents. nullptr when there is no memory (or, with a
+  // spool, no disk).
   std::shared_ptr<Blob> Take(size_t size);
   // Bytes kept.
   size_t kept() const;
@@ -35,10 +48,12 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
     char* data;
     size_t size;
   };
-  explicit BlockPool(size_t limit) : limit_(limit) {}
+  BlockPool(size_t limit, Spool spool) : limit_(limit), spool_(std::move(spool)) {}
+  std::shared_ptr<Blob> TakeFile(size_t size);
   void GiveBack(Block block);
 
   const size_t limit_;
+  const Spool spool_;  // no budget: memory only
   mutable std::mutex mutex_;
   std::deque<Block> free_;  // oldest first
   size_t kept_ = 0;

@@ -2,6 +2,7 @@
 #include "transport/block_pool.h"
 
 #include <cstdint>
+#include <cstring>
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,30 @@ TEST(BlockPool, ABlockOfTheSameSizeIsUsedAgain) {
   EXPECT_EQ(pool->kept(), 2 * kMiB);
   EXPECT_NE(pool->Take(2 * kMiB + 64)->data(), at);
   EXPECT_EQ(pool->Take(2 * kMiB)->data(), at);
+}
+
+TEST(BlockPool, BeyondTheBudgetBlocksAreFilesAndTheBudgetComesBack) {
+  const auto budget = std::make_shared<MemoryBudget>(5 * kMiB);
+  auto pool = BlockPool::Make(2 * kMiB, {budget, "/tmp"});
+  auto large = pool->Take(4 * kMiB), kept = pool->Take(kMiB);
+  EXPECT_EQ(budget->used(), static_cast<int64_t>(5 * kMiB));
+  auto file = pool->Take(3 * kMiB + 5);
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(file->size(), 3 * kMiB + 5);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(file->data()) % Blob::kAlignment, 0u);
+  std::memset(file->data(), 7, file->size());
+  EXPECT_EQ(file->data()[file->size() - 1], 7);
+  EXPECT_EQ(budget->used(), static_cast<int64_t>(5 * kMiB));
+  large = nullptr;
+  kept = nullptr;
+  file = nullptr;
+  EXPECT_EQ(budget->used(), 0);
+  EXPECT_EQ(pool->kept(), kMiB);
+}
+
+TEST(BlockPool, WithoutASpoolDirectoryThereIsNoBlock) {
+  auto pool = BlockPool::Make(2 * kMiB, {std::make_shared<MemoryBudget>(0), "/nowhere"});
+  EXPECT_EQ(pool->Take(kMiB), nullptr);
 }
 
 TEST(BlockPool, KeepsNoMoreThanItsLimitAndNothingSmall) {

@@ -42,8 +42,11 @@ struct LoopSide {
 // All connections; everything but Post runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
-  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation)
-      : loop_side_(std::move(loop_side)), incarnation_(incarnation), acceptor_(io_) {}
+  IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, Spool spool)
+      : loop_side_(std::move(loop_side)),
+        incarnation_(incarnation),
+        acceptor_(io_),
+        blocks_(BlockPool::Make(kKeptBlocks, std::move(spool))) {}
 
   boost::asio::io_context& io() { return io_; }
   void set_acceptor(tcp::acceptor acceptor) { acceptor_ = std::move(acceptor); }
@@ -141,7 +144,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   std::map<std::string, Peer> peers_;
   std::map<ServerStream*, std::shared_ptr<ServerStream>> servers_;
   const std::shared_ptr<std::atomic<uint64_t>> served_ = std::make_shared<std::atomic<uint64_t>>(0);
-  const std::shared_ptr<BlockPool> blocks_ = BlockPool::Make(kKeptBlocks);
+  const std::shared_ptr<BlockPool> blocks_;
   mutable std::mutex counters_mutex_;
   std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
 };
@@ -234,9 +237,9 @@ class TcpDataPlane final : public DataPlane {
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull) {
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool) {
   auto loop_side = std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull)});
-  auto io = std::make_shared<IoSide>(loop_side, incarnation);
+  auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool));
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();

@@ -19,6 +19,7 @@
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "transport/block_pool.h"
 
 namespace fairway {
 
@@ -60,11 +61,11 @@ class DataPlane {
 
 // `on_pull` runs in the loop for every request from outside; it answers now or later through
 // `answer` (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what
-// endpoint() says.
+// endpoint() says. `spool`: where pulled bytes go beyond a budget of memory; empty: memory only.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull);
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {});
 
 }  // namespace fairway
 

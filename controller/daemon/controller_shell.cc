@@ -57,7 +57,8 @@ ControllerShell::~ControllerShell() { *alive_ = false; }
 absl::Status ControllerShell::Listen() {
   auto data = MakeTcpDataPlane(
       loop_, HostPort(options_.bind, options_.data_port), options_.bind, incarnation_,
-      [this](PullRequest request, DataPlane::Answer answer) { Serve(request, std::move(answer)); });
+      [this](PullRequest request, DataPlane::Answer answer) { Serve(request, std::move(answer)); },
+      options_.spool);
   if (!data.ok()) return Annotate(data.status(), fmt::format("--data-port={}", options_.data_port));
   data_plane_ = *std::move(data);
   const std::string endpoint = data_plane_->endpoint();

@@ -33,6 +33,7 @@ struct ControllerOptions {
   std::chrono::milliseconds island_timeout{60000};
   std::string log_dir;
   int64_t launcher_pid = 0;
+  Spool spool;  // for what clients fetch
   ClusterOptions cluster;
 };
 

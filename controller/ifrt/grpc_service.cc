@@ -121,7 +121,6 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
       : loop_(loop),
         door_(door),
         options_(std::move(options)),
-        budget_(std::make_shared<UploadBudget>(options_.upload_memory_bytes)),
         pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
         streams_(std::make_shared<Streams>()) {}
 
@@ -181,7 +180,8 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
       return new StoreCall(NoSuchSession());
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
     return new StoreCall(
-        std::make_unique<UploadBuffer>(metadata->buffer_size(), budget_, options_.spool_directory),
+        std::make_unique<UploadBuffer>(metadata->buffer_size(), options_.spool.budget,
+                                       options_.spool.directory),
         [loop = loop_, door = door_, id,
          handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
           loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
@@ -283,7 +283,6 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   EventLoop* const loop_;
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;
-  const std::shared_ptr<UploadBudget> budget_;
   const std::shared_ptr<BlockingPool> pool_;
   const std::shared_ptr<Streams> streams_;
 };

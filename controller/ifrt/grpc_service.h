@@ -5,12 +5,11 @@
 #ifndef FAIRWAY_CONTROLLER_IFRT_GRPC_SERVICE_H_
 #define FAIRWAY_CONTROLLER_IFRT_GRPC_SERVICE_H_
 
-#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "async/event_loop.h"
 #include "controller/ifrt/door.h"
+#include "transport/block_pool.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -19,9 +18,8 @@ class ServerBuilder;
 namespace fairway {
 
 struct IfrtGrpcOptions {
-  int64_t upload_memory_bytes =
-      int64_t{4} << 30;  // host memory for uploads; above it they go to unlinked files
-  std::string spool_directory = "/tmp";
+  // For uploads; beyond the budget they go to unlinked files in the directory.
+  Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
   int copy_threads = 2;
 };
 

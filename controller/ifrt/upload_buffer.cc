@@ -23,13 +23,7 @@ int64_t RoundedToAlignment(int64_t bytes) {
 
 }  // namespace
 
-bool UploadBudget::Reserve(int64_t bytes) {
-  if (used_.fetch_add(bytes) + bytes <= limit_) return true;
-  used_ -= bytes;
-  return false;
-}
-
-UploadBuffer::UploadBuffer(int64_t declared, std::shared_ptr<UploadBudget> budget,
+UploadBuffer::UploadBuffer(int64_t declared, std::shared_ptr<MemoryBudget> budget,
                            std::string spool_directory)
     : declared_(declared),
       budget_(std::move(budget)),

@@ -5,36 +5,23 @@
 #ifndef FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
 #define FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/blob.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 
 namespace fairway {
-
-// Bytes of host memory that uploads may use, over all sessions. Thread-safe.
-class UploadBudget {
- public:
-  explicit UploadBudget(int64_t limit) : limit_(limit) {}
-  bool Reserve(int64_t bytes);
-  void Release(int64_t bytes) { used_ -= bytes; }
-  int64_t used() const { return used_; }
-
- private:
-  const int64_t limit_;
-  std::atomic<int64_t> used_ = 0;
-};
 
 // One upload. Used by one thread at a time.
 class UploadBuffer {
  public:
   // `declared`: the size that the client announced; a hint, allocated only as bytes arrive.
   // `spool_directory`: for the file above the budget.
-  UploadBuffer(int64_t declared, std::shared_ptr<UploadBudget> budget, std::string spool_directory);
+  UploadBuffer(int64_t declared, std::shared_ptr<MemoryBudget> budget, std::string spool_directory);
   ~UploadBuffer();
   UploadBuffer(const UploadBuffer&) = delete;
   UploadBuffer& operator=(const UploadBuffer&) = delete;
@@ -53,7 +40,7 @@ class UploadBuffer {
   void DropMemory();
 
   const int64_t declared_;
-  const std::shared_ptr<UploadBudget> budget_;
+  const std::shared_ptr<MemoryBudget> budget_;
   const std::string spool_directory_;
   char* data_ = nullptr;
   int64_t capacity_ = 0;  // of data_; all of it reserved in the budget

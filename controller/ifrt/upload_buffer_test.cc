@@ -10,7 +10,7 @@ namespace {
 
 class UploadBufferTest : public testing::Test {
  protected:
-  std::shared_ptr<UploadBudget> budget_ = std::make_shared<UploadBudget>(4 << 20);
+  std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(4 << 20);
 };
 
 TEST_F(UploadBufferTest, BytesArriveInOrderAndAligned) {
@@ -62,7 +62,7 @@ TEST_F(UploadBufferTest, AboveTheBudgetBytesGoToAFile) {
 }
 
 TEST_F(UploadBufferTest, WithoutMemoryAndDiskTheUploadIsDrained) {
-  UploadBuffer buffer(8 << 20, std::make_shared<UploadBudget>(0), "/nonexistent");
+  UploadBuffer buffer(8 << 20, std::make_shared<MemoryBudget>(0), "/nonexistent");
   for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));
   EXPECT_EQ(buffer.Finish().status().code(), absl::StatusCode::kResourceExhausted);
 }
