@@ -292,6 +292,7 @@ class Cluster {
   // Queued and running work of a session, for the caps of rule B3.
   struct Backlog {
     size_t nodes = 0;
+    size_t record_bytes = 0;  // of executions
     bool waits_for_memory =
         false;  // the oldest queued node waits for memory rather than for device time
   };

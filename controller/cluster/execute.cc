@@ -64,6 +64,15 @@ absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& ar
   return absl::OkStatus();
 }
 
+// What a launch that waits costs the controller, about: it bounds what one session can make it
+// hold.
+size_t RecordBytes(const Node& node) {
+  constexpr size_t kNode = 1024, kGroup = 512;
+  const size_t shards = node.inputs.empty() ? 1 : node.inputs.front().size();
+  return kNode + node.inputs.size() * shards * sizeof(ShardRef) + node.outputs.size() * kGroup +
+         node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
+}
+
 }  // namespace
 
 void Cluster::DefineExecutable(ExecutableSpec spec) {
@@ -231,6 +240,8 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     donated.insert(donated.end(), shards.begin(), shards.end());
   }
   node.reads.assign(reads.begin(), reads.end());
+  node.record_bytes = RecordBytes(node);
+  session->record_bytes += node.record_bytes;
   NodeId id = node.id;
   s.Enqueue(node);
   if (!donated.empty()) s.MarkDeleted(donated);

@@ -12,7 +12,7 @@ constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched",
 Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   const auto it = state_->sessions.find(id);
   if (it == state_->sessions.end()) return {};
-  Backlog backlog{it->second.nodes.size(), false};
+  Backlog backlog{it->second.nodes.size(), it->second.record_bytes, false};
   for (const NodeId node_id : it->second.nodes) {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;

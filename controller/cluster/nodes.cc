@@ -445,6 +445,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     if (node.kind == NodeKind::kFetch && !status.ok())
       actions->OnFetched(node.session, node.token, status);
     session->second.nodes.erase(node.id);
+    session->second.record_bytes -= node.record_bytes;
   }
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
   if (ended->unsettled_inputs > 0) {

@@ -131,6 +131,7 @@ struct Node {
   std::vector<uint64_t> watches;  // tokens of WatchNode
 
   // kLaunch
+  size_t record_bytes = 0;  // what the record itself holds, about
   const ExecutableSpec* executable = nullptr;
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
@@ -191,7 +192,8 @@ struct Session {
   std::unordered_map<uint64_t, Array> arrays;
   std::unordered_map<uint64_t, Binding> executables;
   uint64_t next_handle = kFirstServerHandle;
-  std::set<NodeId> nodes;  // unfinished
+  std::set<NodeId> nodes;   // unfinished
+  size_t record_bytes = 0;  // of them
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;

@@ -282,6 +282,26 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
   door.Close(1);
 }
 
+TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
+  IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.max_queued_bytes = 20000});
+  IfrtSession* const other = session_;
+  session_ = door.Open(kId + 1, "t", this).value();
+  const uint64_t f = Compiled("0", 1, 1);
+  Put(5, 0, kEightFloats);
+  int executions = 0;
+  while (session_->MayRead() && executions < 1000) {
+    Ask(Execute(f, fmt::format("args_handles: {} result_array_handle: {}", 5 + executions,
+                               6 + executions)));
+    ++executions;
+  }
+  EXPECT_GT(executions, 5);
+  EXPECT_LT(executions, 20);
+  Run();
+  EXPECT_TRUE(session_->MayRead());
+  door.Close(kId + 1);
+  session_ = other;
+}
+
 TEST(VersionTest, TheClientsHighestVersionOrAClearRefusal) {
   const auto version = [](int protocol, int serdes) {
     xla::ifrt::proxy::IfrtProxyVersion out;

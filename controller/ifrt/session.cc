@@ -71,7 +71,9 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 
 bool IfrtSession::MayRead() const {
   const Cluster::Backlog backlog = cluster_->SessionBacklog(session_);
-  return backlog.nodes <= options_.max_queued_nodes || backlog.waits_for_memory;
+  return (backlog.nodes <= options_.max_queued_nodes &&
+          backlog.record_bytes <= options_.max_queued_bytes) ||
+         backlog.waits_for_memory;
 }
 
 void IfrtSession::Handle(const Request& request) {

@@ -34,8 +34,10 @@ class IfrtShell {
 };
 
 struct IfrtSessionOptions {
-  size_t max_queued_nodes =
-      100000;  // above this many unfinished executions reading may stop (rule B3)
+  // Above so many unfinished executions, or so many bytes of their records, reading may stop (rule
+  // B3).
+  size_t max_queued_nodes = 100000;
+  size_t max_queued_bytes = size_t{256} << 20;
   int64_t off_loop_bytes = 256 << 10;  // larger strided copies leave the loop
 };
 

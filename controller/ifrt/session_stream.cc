@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/ifrt/session_stream.h"
 
+#include <malloc.h>
+
 #include <chrono>
 #include <utility>
 
@@ -34,7 +36,7 @@ void SessionStream::Refuse(grpc::Status status) {
 
 void SessionStream::MaybeRead() {
   if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxRequests ||
-      inbox_bytes_ >= kInboxBytes)
+      inbox_bytes_ >= kInboxBytes || outbox_bytes_ >= kOutboxBytes)
     return;
   read_at_work_ = true;
   reading_ = std::make_unique<Request>();
@@ -48,7 +50,10 @@ void SessionStream::OnReadDone(bool ok) {
       read_at_work_ = false;
     }
     CloseSession();
-    return End(grpc::Status::OK);
+    // gRPC tells bytes that do not parse and the end of the client's side alike.
+    return End({grpc::StatusCode::CANCELLED,
+                "the session has ended: the client closed its stream, or sent what is no "
+                "IfrtRequest"});
   }
   const std::lock_guard lock(mu_);
   read_at_work_ = false;
@@ -82,14 +87,20 @@ void SessionStream::Drain() {
 void SessionStream::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {
   const std::lock_guard lock(mu_);
   if (ending_) return;
+  outbox_bytes_ += kAnswerBytes + response->ByteSizeLong();
   outbox_.push_back(std::move(response));
   if (outbox_.size() == 1) StartWrite(outbox_.front().get());
 }
 
 void SessionStream::OnWriteDone(bool ok) {
   const std::lock_guard lock(mu_);
+  outbox_bytes_ -= kAnswerBytes + outbox_.front()->ByteSizeLong();
   outbox_.pop_front();
-  if (!ok || ending_) outbox_.clear();
+  if (!ok || ending_) {
+    outbox_.clear();
+    outbox_bytes_ = 0;
+  }
+  MaybeRead();
   if (!outbox_.empty()) {
     StartWrite(outbox_.front().get());
   } else if (ending_ && !std::exchange(finished_, true)) {
@@ -119,6 +130,8 @@ void SessionStream::CloseSession() {
 
 void SessionStream::OnDone() {
   CloseSession();
+  // What large messages and buffers took stays with the allocator otherwise.
+  context_.loop->Post("ifrt closed", [pool = context_.pool] { pool->Run([] { malloc_trim(0); }); });
   context_.on_end(id_);
   self_.reset();
 }

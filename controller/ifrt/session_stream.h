@@ -26,7 +26,7 @@ grpc::Status ToGrpc(const absl::Status& status);
 // Thread-safe. Lives until gRPC's OnDone and as long as posted work refers to it.
 //
 // Requests gather in an inbox that the loop empties in batches; reading stops while the inbox is
-// full, or while the session may not read.
+// full, while the client leaves too many answers unread, or while the session may not read.
 class SessionStream
     : public grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>,
       public IfrtShell,
@@ -69,6 +69,8 @@ class SessionStream
 
   static constexpr size_t kInboxRequests = 4096;
   static constexpr size_t kInboxBytes = size_t{64} << 20;
+  static constexpr size_t kOutboxBytes = size_t{64} << 20;
+  static constexpr size_t kAnswerBytes = 512;  // what a small answer holds in memory, about
 
   const uint64_t id_;
   const std::string tenant_;
@@ -85,6 +87,7 @@ class SessionStream
   bool paused_ = true;  // until the session is open, and while it may not read
   std::deque<std::unique_ptr<xla::ifrt::proxy::IfrtResponse>>
       outbox_;  // the first is being written
+  size_t outbox_bytes_ = 0;
   bool ending_ = false;
   bool finished_ = false;
   grpc::Status end_status_;

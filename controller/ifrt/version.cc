@@ -12,10 +12,8 @@ absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> ChooseVersion(
     return max;
   return Error(absl::StatusCode::kFailedPrecondition,
                "this client's jaxlib speaks versions {} to {} of the IFRT proxy protocol (serdes "
-               "{} to {}); this Fairway "
-               "controller serves versions {} to {} (serdes up to {}). It is tested with jaxlib "
-               "0.10.2: pip install "
-               "jax==0.10.2 jaxlib==0.10.2",
+               "{} to {}); this Fairway controller serves versions {} to {} (serdes up to {}), "
+               "those of jaxlib 0.8.2 to 0.10.2: pip install jax==0.10.2 jaxlib==0.10.2",
                min.protocol_version(), protocol, min.ifrt_serdes_version_number(), serdes,
                kMinProtocolVersion, kMaxProtocolVersion, kMaxSerdesVersion);
 }
