@@ -2,8 +2,8 @@
 #include "controller/daemon/http_server.h"
 
 #include <chrono>
+#include <list>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -21,7 +21,8 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr auto kIdle = std::chrono::seconds(30);
-constexpr size_t kMaxConnections = 64;
+constexpr auto kLinger = std::chrono::seconds(2);
+constexpr size_t kMaxConnections = 64;  // a further one ends the oldest
 constexpr size_t kMaxHeader = 16 << 10;
 
 class Connection;
@@ -29,20 +30,16 @@ class Connection;
 // What connections share; outlives the server while one of their handlers runs.
 struct Shared {
   HttpServer::Handler handler;  // empty once the server is gone
-  std::unordered_set<Connection*> open;
-  std::function<void()> on_room;  // a connection ended
+  std::list<Connection*> open;  // oldest first
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, std::shared_ptr<Shared> shared)
-      : stream_(std::move(socket)), shared_(std::move(shared)) {
-    shared_->open.insert(this);
-  }
-  ~Connection() {
-    shared_->open.erase(this);
-    if (shared_->on_room) shared_->on_room();
-  }
+      : stream_(std::move(socket)),
+        shared_(std::move(shared)),
+        place_(shared_->open.insert(shared_->open.end(), this)) {}
+  ~Connection() { shared_->open.erase(place_); }
 
   void Read() {
     parser_.emplace();
@@ -94,6 +91,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (error) return;
       if (last) {
         self->stream_.socket().shutdown(tcp::socket::shutdown_send, error);
+        self->stream_.expires_after(kLinger);
+        self->Drain();
       } else {
         self->Read();
       }
@@ -109,8 +108,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
+  // Reads what the client still sends: closing with unread bytes would take the answer back.
+  void Drain() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(kMaxHeader),
+                            [self = shared_from_this()](beast::error_code error, size_t) {
+                              if (!error) self->Drain();
+                            });
+  }
+
   beast::tcp_stream stream_;
   const std::shared_ptr<Shared> shared_;
+  const std::list<Connection*>::iterator place_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
 };
@@ -121,35 +130,31 @@ class BeastServer final : public HttpServer {
       : acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))),
         shared_(std::make_shared<Shared>()) {
     shared_->handler = std::move(handler);
-    shared_->on_room = [this] { Accept(); };
     Accept();
   }
   ~BeastServer() override {
     beast::error_code ignored;
     acceptor_->close(ignored);
     shared_->handler = nullptr;
-    shared_->on_room = nullptr;
     for (Connection* connection : shared_->open) connection->Close();
   }
   int port() const override { return acceptor_->local_endpoint().port(); }
 
  private:
   void Accept() {
-    if (accepting_ || shared_->open.size() >= kMaxConnections) return;
-    accepting_ = true;
     acceptor_->async_accept(
         [this, acceptor = acceptor_](beast::error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted || !acceptor->is_open())
             return;  // `this` is gone
-          accepting_ = false;
           if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
+          // Otherwise clients that say nothing would keep all others out.
+          if (shared_->open.size() > kMaxConnections) shared_->open.front()->Close();
           Accept();
         });
   }
 
   const std::shared_ptr<tcp::acceptor> acceptor_;
   const std::shared_ptr<Shared> shared_;
-  bool accepting_ = false;
 };
 
 }  // namespace
