@@ -128,19 +128,21 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
           fmt::format("--life-fd={}", life_fd)};
 }
 
-// Our environment with the XLA flags of a process that loads the plugin.
+// Our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts its
+// threads before main: a compile process must have but one, and a device uses one.
 std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
-  constexpr std::string_view kXlaFlags = "XLA_FLAGS=";
+  constexpr std::string_view kXlaFlags = "XLA_FLAGS=", kBlasThreads = "OPENBLAS_NUM_THREADS=";
   std::vector<std::string> out;
   std::string inherited;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     if (text.starts_with(kXlaFlags)) {
       inherited = text.substr(kXlaFlags.size());
-    } else {
+    } else if (!text.starts_with(kBlasThreads)) {
       out.emplace_back(text);
     }
   }
+  out.push_back(std::string(kBlasThreads) + "1");
   out.push_back(std::string(kXlaFlags) + XlaFlags(pjrt, inherited));
   return out;
 }

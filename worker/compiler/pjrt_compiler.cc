@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "fairway/v1/compiler.pb.h"
+#include "worker/compiler/check_custom_calls.h"
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
 #include "worker/executor/runtime/pjrt/client.h"
@@ -102,6 +103,7 @@ class PjrtCompiler final : public Compiler {
       return Error(absl::StatusCode::kInternal, "unreadable optimized program ({} bytes)",
                    bytes.size());
     }
+    FAIRWAY_RETURN_IF_ERROR(CheckCustomCalls(module.hlo_module()));
     FAIRWAY_RETURN_IF_ERROR(
         DescribeSignature(module.hlo_module(), options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));

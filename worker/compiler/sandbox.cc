@@ -197,6 +197,7 @@ std::vector<std::string> CompileEnvironment(const std::vector<std::string>& env)
       "LD_LIBRARY_PATH",
       "TF_CPP_MIN_LOG_LEVEL",
       "GLIBC_TUNABLES",
+      "OPENBLAS_NUM_THREADS",
   };
   std::vector<std::string> out;
   for (const std::string& entry : env) {

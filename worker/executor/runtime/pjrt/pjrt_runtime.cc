@@ -11,6 +11,7 @@
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
 #include "worker/executor/runtime/pjrt/executable.h"
+#include "worker/executor/runtime/pjrt/ffi.h"
 #include "worker/executor/runtime/pjrt/slots.h"
 #include "worker/executor/runtime/pjrt/types.h"
 
@@ -127,6 +128,7 @@ PjrtRuntime::~PjrtRuntime() {
 
 absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& config) {
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Client> client, Client::Create(config));
+  pjrt::LogCustomCalls(*client);
   return MakePjrtRuntime(std::move(client));
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/call.h"
+#include "worker/executor/runtime/pjrt/ffi.h"
 
 namespace fairway::pjrt {
 namespace {
@@ -85,6 +86,7 @@ absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
   spdlog::info("PJRT plugin {}: API {}.{}, StableHLO {} to {}, extensions {}", config.plugin_path,
                plugin.api_major, plugin.api_minor, plugin.stablehlo_minimum,
                plugin.stablehlo_current, fmt::join(plugin.extensions, ","));
+  plugin.custom_calls = RegisterCustomCalls(plugin, config);
   return plugin;
 }
 

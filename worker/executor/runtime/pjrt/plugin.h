@@ -21,6 +21,7 @@ struct Plugin {
   std::string stablehlo_current;  // "1.13.3"; empty when the plugin does not say
   std::string stablehlo_minimum;
   std::vector<int> extensions;  // PJRT_Extension_Type, as found
+  absl::Status custom_calls;    // of RegisterCustomCalls (ffi.h)
 };
 
 // Opens config.preload, then config.plugin_path (RTLD_LOCAL: its protobuf, absl and LLVM stay its

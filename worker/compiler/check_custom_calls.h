@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_COMPILER_CHECK_CUSTOM_CALLS_H_
+#define FAIRWAY_WORKER_COMPILER_CHECK_CUSTOM_CALLS_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "xla/hlo_subset.pb.h"
+
+namespace fairway {
+
+// Whether the compiled program calls our custom calls (worker/ffi) with operands, results and
+// attributes that they can work on: at run time it is too late, since a gang must not fail.
+// INVALID_ARGUMENT: the name, and what is wrong. Calls of other names are the plugin's own.
+absl::Status CheckCustomCalls(const hlo::HloModule& module);
+
+// The integers and bools of an attribute dictionary as MLIR prints it: "{left = true, low = 1 :
+// i32}". What is neither is left out.
+std::map<std::string, int64_t, std::less<>> ParseAttributes(std::string_view text);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_COMPILER_CHECK_CUSTOM_CALLS_H_

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/ffi/custom_calls.h"
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include <absl/container/inlined_vector.h>
+
+#include "base/log.h"
+#include "worker/ffi/kernels.h"
+#include "worker/ffi/lapack.h"
+#include "xla/ffi/api/c_api.h"
+
+#define FAIRWAY_STRING_(x) #x
+#define FAIRWAY_STRING(x) FAIRWAY_STRING_(x)
+
+namespace fairway::ffi {
+namespace {
+
+struct Kernel {
+  std::string_view name;
+  absl::Status (*check)(const Call& call);
+  void (*run)(const Call& call);
+};
+
+#define FAIRWAY_REAL(base, K)                                                \
+  Kernel{"lapack_s" base "_ffi", &K<float>::Check, &K<float>::Run}, Kernel { \
+    "lapack_d" base "_ffi", &K<double>::Check, &K<double>::Run               \
+  }
+#define FAIRWAY_COMPLEX(base, K)                                         \
+  Kernel{"lapack_c" base "_ffi", &K<C64>::Check, &K<C64>::Run}, Kernel { \
+    "lapack_z" base "_ffi", &K<C128>::Check, &K<C128>::Run               \
+  }
+#define FAIRWAY_ALL(base, K) FAIRWAY_REAL(base, K), FAIRWAY_COMPLEX(base, K)
+
+constexpr Kernel kKernels[] = {
+    FAIRWAY_ALL("trsm", Trsm),
+    FAIRWAY_ALL("getrf", Getrf),
+    FAIRWAY_ALL("geqrf", Geqrf),
+    FAIRWAY_ALL("geqp3", Geqp3),
+    FAIRWAY_REAL("orgqr", Orgqr),
+    FAIRWAY_COMPLEX("ungqr", Orgqr),
+    FAIRWAY_REAL("ormqr", Ormqr),
+    FAIRWAY_COMPLEX("unmqr", Ormqr),
+    FAIRWAY_ALL("potrf", Potrf),
+    FAIRWAY_ALL("gesdd", Gesdd),
+    FAIRWAY_ALL("gesvd", Gesvd),
+    FAIRWAY_REAL("syevd", Syevd),
+    FAIRWAY_COMPLEX("heevd", Syevd),
+    FAIRWAY_ALL("geev", Geev),
+    FAIRWAY_REAL("sytrd", Sytrd),
+    FAIRWAY_COMPLEX("hetrd", Sytrd),
+    FAIRWAY_ALL("gees", Gees),
+    FAIRWAY_ALL("gehrd", Gehrd),
+    FAIRWAY_ALL("gtsv", Gtsv),
+    Kernel{"tridiagonal_solve_perturbed_ffi", &TridiagonalPerturbed::Check,
+           &TridiagonalPerturbed::Run},
+    Kernel{"cpu_csr_sparse_dense_ffi", &CsrDense::Check, &CsrDense::Run},
+};
+constexpr size_t kCount = std::size(kKernels);
+
+// Also in types.cc of the PJRT runtime, whose numbers are the same (xla.PrimitiveType).
+DType FromFfi(XLA_FFI_DataType type) {
+  switch (type) {
+    case XLA_FFI_DataType_S32:
+    case XLA_FFI_DataType_S64:
+    case XLA_FFI_DataType_F32:
+    case XLA_FFI_DataType_F64:
+    case XLA_FFI_DataType_C64:
+    case XLA_FFI_DataType_C128:
+      return static_cast<DType>(type);
+    default:
+      return DType::kInvalid;
+  }
+}
+
+Value FromFfi(const void* buffer) {
+  const auto* from = static_cast<const XLA_FFI_Buffer*>(buffer);
+  return {FromFfi(from->dtype), {from->dims, static_cast<size_t>(from->rank)}, from->data};
+}
+
+std::optional<int64_t> Integer(const XLA_FFI_Scalar& scalar) {
+  switch (scalar.dtype) {
+    case XLA_FFI_DataType_PRED:
+      return *static_cast<const bool*>(scalar.value);
+    case XLA_FFI_DataType_U8:
+      return *static_cast<const uint8_t*>(scalar.value);
+    case XLA_FFI_DataType_S32:
+      return *static_cast<const int32_t*>(scalar.value);
+    case XLA_FFI_DataType_S64:
+      return *static_cast<const int64_t*>(scalar.value);
+    default:
+      return std::nullopt;
+  }
+}
+
+// What is no buffer becomes an invalid value, which no check lets pass.
+void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
+  absl::InlinedVector<Value, 4> args(frame.args.size);
+  absl::InlinedVector<Value, 9> rets(frame.rets.size);
+  absl::InlinedVector<Attribute, 4> attributes;
+  for (int64_t i = 0; i < frame.args.size; ++i) {
+    if (frame.args.types[i] == XLA_FFI_ArgType_BUFFER) args[i] = FromFfi(frame.args.args[i]);
+  }
+  for (int64_t i = 0; i < frame.rets.size; ++i) {
+    if (frame.rets.types[i] == XLA_FFI_RetType_BUFFER) rets[i] = FromFfi(frame.rets.rets[i]);
+  }
+  for (int64_t i = 0; i < frame.attrs.size; ++i) {
+    if (frame.attrs.types[i] != XLA_FFI_AttrType_SCALAR) continue;
+    const XLA_FFI_ByteSpan& name = *frame.attrs.names[i];
+    if (auto value = Integer(*static_cast<const XLA_FFI_Scalar*>(frame.attrs.attrs[i]))) {
+      attributes.push_back({{name.ptr, name.len}, *value});
+    }
+  }
+  const Call call{{args.data(), args.size()},
+                  {rets.data(), rets.size()},
+                  {attributes.data(), attributes.size()}};
+  absl::Status status = kernel.check(call);
+  if (status.ok()) {
+    try {
+      return kernel.run(call);
+    } catch (const std::exception& error) {  // no memory for the workspace
+      status = Error(absl::StatusCode::kResourceExhausted, "{}", error.what());
+    }
+  }
+  spdlog::error("{}: {}; its results are NaN", kernel.name, fairway::Describe(status));
+  Poison(call);
+}
+
+template <size_t kIndex>
+XLA_FFI_Error* Handle(XLA_FFI_CallFrame* frame) {
+  // Asked at registration: which headers this was built with.
+  if (frame->extension_start != nullptr &&
+      frame->extension_start->type == XLA_FFI_Extension_Metadata) {
+    XLA_FFI_Metadata* metadata =
+        reinterpret_cast<XLA_FFI_Metadata_Extension*>(frame->extension_start)->metadata;
+    metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    metadata->traits = 0;
+    return nullptr;
+  }
+  if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE) Dispatch(kKernels[kIndex], *frame);
+  return nullptr;
+}
+
+template <size_t... kIndex>
+std::array<CustomCall, kCount> MakeTable(std::index_sequence<kIndex...>) {
+  return {CustomCall{kKernels[kIndex].name, kKernels[kIndex].check, kKernels[kIndex].run,
+                     reinterpret_cast<void*>(&Handle<kIndex>)}...};
+}
+
+}  // namespace
+
+std::span<const CustomCall> CustomCalls() {
+  static const std::array<CustomCall, kCount> table = [] {
+    openblas_set_num_threads(1);  // a device is one thread
+    return MakeTable(std::make_index_sequence<kCount>());
+  }();
+  return table;
+}
+
+const CustomCall* FindCustomCall(std::string_view name) {
+  for (const CustomCall& call : CustomCalls()) {
+    if (call.name == name) return &call;
+  }
+  return nullptr;
+}
+
+std::string_view FfiVersion() {
+  return FAIRWAY_STRING(XLA_FFI_API_MAJOR) "." FAIRWAY_STRING(XLA_FFI_API_MINOR);
+}
+
+}  // namespace fairway::ffi

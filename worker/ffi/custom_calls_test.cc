@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/ffi/custom_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xla/ffi/api/c_api.h"
+
+namespace fairway::ffi {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+// A value with its own memory.
+class Array {
+ public:
+  template <typename T>
+  static Array Of(Dims dims, std::vector<T> values, DType dtype = kDTypeOf<T>) {
+    Array out(std::move(dims), dtype);
+    std::copy(values.begin(), values.end(), out.as<T>());
+    return out;
+  }
+  static Array Ints(Dims dims, std::vector<int32_t> values = {}) {
+    Array out(std::move(dims), DType::kS32);
+    std::copy(values.begin(), values.end(), out.as<int32_t>());
+    return out;
+  }
+  Array(Dims dims, DType dtype) : dims_(std::move(dims)), dtype_(dtype), bytes_(Count() * 16 + 1) {}
+
+  int64_t Count() const {
+    int64_t count = 1;
+    for (int64_t d : dims_) count *= d;
+    return count;
+  }
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes_.data());
+  }
+  template <typename T>
+  std::vector<T> Values() {
+    return {as<T>(), as<T>() + Count()};
+  }
+  Value value() { return {dtype_, dims_, bytes_.data()}; }
+  XLA_FFI_Buffer buffer() {
+    XLA_FFI_Buffer out{};
+    out.struct_size = XLA_FFI_Buffer_STRUCT_SIZE;
+    out.dtype = static_cast<XLA_FFI_DataType>(dtype_);
+    out.data = bytes_.data();
+    out.rank = static_cast<int64_t>(dims_.size());
+    out.dims = dims_.data();
+    return out;
+  }
+
+ private:
+  Dims dims_;
+  DType dtype_;
+  std::vector<char> bytes_;
+};
+
+// Calls the handler as XLA does. Attributes are bytes: letters and bools.
+void Invoke(const std::string& name, std::vector<Array*> args, std::vector<Array*> rets,
+            std::map<std::string, uint8_t> attributes = {}) {
+  const CustomCall* target = FindCustomCall(name);
+  ASSERT_NE(target, nullptr) << name;
+  std::vector<XLA_FFI_Buffer> buffers;
+  for (Array* array : args) buffers.push_back(array->buffer());
+  for (Array* array : rets) buffers.push_back(array->buffer());
+  std::vector<void*> pointers;
+  for (XLA_FFI_Buffer& buffer : buffers) pointers.push_back(&buffer);
+  std::vector<XLA_FFI_ArgType> arg_types(args.size(), XLA_FFI_ArgType_BUFFER);
+  std::vector<XLA_FFI_RetType> ret_types(rets.size(), XLA_FFI_RetType_BUFFER);
+  std::vector<XLA_FFI_ByteSpan> names;
+  std::vector<XLA_FFI_Scalar> scalars;
+  for (auto& [key, value] : attributes) {
+    names.push_back({key.data(), key.size()});
+    scalars.push_back({XLA_FFI_DataType_U8, &value});
+  }
+  std::vector<XLA_FFI_ByteSpan*> name_pointers;
+  std::vector<void*> scalar_pointers;
+  for (auto& span : names) name_pointers.push_back(&span);
+  for (auto& scalar : scalars) scalar_pointers.push_back(&scalar);
+  std::vector<XLA_FFI_AttrType> types(names.size(), XLA_FFI_AttrType_SCALAR);
+
+  XLA_FFI_CallFrame frame{};
+  frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+  frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
+  frame.args = {XLA_FFI_Args_STRUCT_SIZE, nullptr, static_cast<int64_t>(args.size()),
+                arg_types.data(), pointers.data()};
+  frame.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, static_cast<int64_t>(rets.size()),
+                ret_types.data(), pointers.data() + args.size()};
+  frame.attrs = {XLA_FFI_Attrs_STRUCT_SIZE,
+                 nullptr,
+                 static_cast<int64_t>(names.size()),
+                 types.data(),
+                 name_pointers.data(),
+                 scalar_pointers.data()};
+  EXPECT_EQ(reinterpret_cast<XLA_FFI_Handler*>(target->handler)(&frame), nullptr) << name;
+}
+
+bool AllNan(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isnan(v); });
+}
+
+// A positive definite matrix of order n, the same for the same seed.
+std::vector<double> Definite(int64_t n, int seed) {
+  std::vector<double> a(n * n);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      a[i * n + j] = std::cos(0.1 * static_cast<double>((i + 1) * (j + 1) + seed));
+      if (i > j) a[i * n + j] = a[j * n + i];
+    }
+    a[i * n + i] += static_cast<double>(n) + 1;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < i; ++j) a[j * n + i] = a[i * n + j];
+  }
+  return a;
+}
+
+TEST(CustomCallsTest, HasEveryTypeOfEveryRoutine) {
+  std::set<std::string> names;
+  for (const CustomCall& call : CustomCalls()) {
+    EXPECT_TRUE(names.insert(std::string(call.name)).second) << call.name;
+  }
+  EXPECT_EQ(names.size(), 62u);
+  for (const char* name : {"lapack_sorgqr_ffi", "lapack_zungqr_ffi", "lapack_cunmqr_ffi",
+                           "lapack_zheevd_ffi", "lapack_chetrd_ffi", "lapack_dgesvd_ffi",
+                           "tridiagonal_solve_perturbed_ffi", "cpu_csr_sparse_dense_ffi"}) {
+    EXPECT_TRUE(names.count(name)) << name;
+  }
+  EXPECT_EQ(FindCustomCall("lapack_sgetrf"), nullptr);
+}
+
+TEST(CustomCallsTest, HandlersSayWhichHeadersTheyWereBuiltWith) {
+  EXPECT_EQ(FfiVersion(), "0.2");
+  for (const CustomCall& call : CustomCalls()) {
+    XLA_FFI_Metadata metadata{};
+    metadata.struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
+    metadata.traits = 7;
+    XLA_FFI_Metadata_Extension extension{
+        {XLA_FFI_Metadata_Extension_STRUCT_SIZE, XLA_FFI_Extension_Metadata, nullptr}, &metadata};
+    XLA_FFI_CallFrame frame{};
+    frame.extension_start = &extension.extension_base;
+    EXPECT_EQ(reinterpret_cast<XLA_FFI_Handler*>(call.handler)(&frame), nullptr);
+    EXPECT_EQ(metadata.api_version.major_version, 0);
+    EXPECT_EQ(metadata.api_version.minor_version, 2);
+    EXPECT_EQ(metadata.traits, 0u);
+  }
+}
+
+TEST(CustomCallsTest, CholeskyOfABatchTellsWhichMatrixIsNotDefinite) {
+  Array a = Array::Of<double>({2, 2, 2}, {4, 2, 2, 5, 1, 2, 2, 1});
+  Array factor({2, 2, 2}, DType::kF64), info = Array::Ints({2});
+  Invoke("lapack_dpotrf_ffi", {&a}, {&factor, &info}, {{"uplo", 'L'}});
+  EXPECT_EQ(info.Values<int32_t>(), (std::vector<int32_t>{0, 2}));
+  const auto l = factor.Values<double>();
+  EXPECT_DOUBLE_EQ(l[0], 2);
+  EXPECT_DOUBLE_EQ(l[1], 1);
+  EXPECT_DOUBLE_EQ(l[3], 2);
+}
+
+TEST(CustomCallsTest, WorksInPlaceToo) {
+  Array a = Array::Of<float>({1, 1}, {9});
+  Array info = Array::Ints({});
+  Invoke("lapack_spotrf_ffi", {&a}, {&a, &info}, {{"uplo", 'L'}});
+  EXPECT_EQ(*a.as<float>(), 3);
+}
+
+TEST(CustomCallsTest, PivotsAre32Bit) {
+  Array a = Array::Of<float>({2, 3}, {0, 3, 1, 4, 2, 5});  // columns {0,3} {1,4} {2,5}
+  Array lu({2, 3}, DType::kF32), pivots = Array::Ints({2}), info = Array::Ints({});
+  Invoke("lapack_sgetrf_ffi", {&a}, {&lu, &pivots, &info});
+  EXPECT_EQ(pivots.Values<int32_t>(), (std::vector<int32_t>{2, 2}));
+  EXPECT_EQ(*info.as<int32_t>(), 0);
+  EXPECT_EQ(lu.Values<float>(), (std::vector<float>{3, 0, 4, 1, 5, 2}));
+}
+
+TEST(CustomCallsTest, RealMatricesHaveComplexEigenvectors) {
+  Array a = Array::Of<double>({2, 2}, {0, 1, -1, 0});  // a rotation: i and -i
+  Array re({2}, DType::kF64), im({2}, DType::kF64), info = Array::Ints({});
+  Array left({2, 2}, DType::kC128), right({2, 2}, DType::kC128);
+  Invoke("lapack_dgeev_ffi", {&a}, {&re, &im, &left, &right, &info},
+         {{"compute_left", 'N'}, {"compute_right", 'V'}});
+  ASSERT_EQ(*info.as<int32_t>(), 0);
+  for (int j = 0; j < 2; ++j) {
+    using C = std::complex<double>;
+    const C w{re.as<double>()[j], im.as<double>()[j]};
+    EXPECT_NEAR(std::abs(w), 1, 1e-12);
+    const C x = right.as<C>()[2 * j], y = right.as<C>()[2 * j + 1];
+    EXPECT_NEAR(std::abs(-y - w * x), 0, 1e-12);
+    EXPECT_NEAR(std::abs(x - w * y), 0, 1e-12);
+    EXPECT_EQ(left.as<C>()[2 * j], C(0));
+  }
+}
+
+TEST(CustomCallsTest, WhatIsNotFiniteHasAnInfoInsteadOfAnEndlessLoop) {
+  Array a = Array::Of<double>({2, 1, 1}, {std::nan(""), 7});
+  Array re({2, 1}, DType::kF64), im({2, 1}, DType::kF64), info = Array::Ints({2});
+  Array left({2, 1, 1}, DType::kC128), right({2, 1, 1}, DType::kC128);
+  Invoke("lapack_dgeev_ffi", {&a}, {&re, &im, &left, &right, &info},
+         {{"compute_left", 'V'}, {"compute_right", 'V'}});
+  EXPECT_EQ(info.Values<int32_t>(), (std::vector<int32_t>{-4, 0}));
+  EXPECT_EQ(re.as<double>()[1], 7);
+}
+
+TEST(CustomCallsTest, SingularTridiagonalSystemsHaveFiniteSolutions) {
+  for (const std::vector<double>& diagonal :
+       {std::vector<double>{0, 0, 0}, std::vector<double>{1, 1, 1}}) {
+    Array dl = Array::Of<double>({3}, {0, 1, 1}), d = Array::Of<double>({3}, diagonal);
+    Array du = Array::Of<double>({3}, {1, 1, 0});
+    Array b = Array::Of<double>({3, 1}, {1, 2, 3}), x({3, 1}, DType::kF64);
+    Invoke("tridiagonal_solve_perturbed_ffi", {&dl, &d, &du, &b}, {&x});
+    for (double v : x.Values<double>()) EXPECT_TRUE(std::isfinite(v)) << v;
+  }
+  Array dl = Array::Of<double>({3}, {0, 1, 8}), d = Array::Of<double>({3}, {4, 1, 2});
+  Array du = Array::Of<double>({3}, {1, 1, 0});
+  Array b = Array::Of<double>({3, 1}, {6, 6, 22}), x({3, 1}, DType::kF64);
+  Invoke("tridiagonal_solve_perturbed_ffi", {&dl, &d, &du, &b}, {&x});
+  const auto v = x.Values<double>();  // a regular one, with rows exchanged, is solved
+  EXPECT_NEAR(4 * v[0] + v[1], 6, 1e-12);
+  EXPECT_NEAR(v[0] + v[1] + v[2], 6, 1e-12);
+  EXPECT_NEAR(8 * v[1] + 2 * v[2], 22, 1e-12);
+}
+
+TEST(CustomCallsTest, SparseIndicesOutsideGiveNan) {
+  Array values = Array::Of<double>({2}, {2, 3}), dense = Array::Of<double>({2}, {10, 20});
+  Array starts = Array::Ints({3}, {0, 1, 2}), columns = Array::Ints({2}, {1, 0});
+  Array out({2}, DType::kF64);
+  Invoke("cpu_csr_sparse_dense_ffi", {&values, &starts, &columns, &dense}, {&out});
+  EXPECT_EQ(out.Values<double>(), (std::vector<double>{40, 30}));
+  for (const std::vector<int32_t>& bad : {std::vector<int32_t>{1, 2}, {1, -1}, {1 << 30, 0}}) {
+    Array outside = Array::Ints({2}, bad);
+    Invoke("cpu_csr_sparse_dense_ffi", {&values, &starts, &outside, &dense}, {&out});
+    EXPECT_TRUE(AllNan(out.Values<double>()));
+  }
+  for (const std::vector<int32_t>& bad : {std::vector<int32_t>{0, 1, 9}, {-5, 1, 2}}) {
+    Array outside = Array::Ints({3}, bad);
+    Invoke("cpu_csr_sparse_dense_ffi", {&values, &outside, &columns, &dense}, {&out});
+    EXPECT_TRUE(AllNan(out.Values<double>()));
+  }
+}
+
+// What the compile helper refuses; at run time it must be data, never an error.
+TEST(CustomCallsTest, CallsThatDoNotFitGiveNanAndMinusOne) {
+  Array a = Array::Of<double>({2, 2}, {4, 2, 2, 5});
+  Array factor({2, 2}, DType::kF64), info = Array::Ints({});
+  const auto poisoned = [&] {
+    const bool all = AllNan(factor.Values<double>()) && *info.as<int32_t>() == -1;
+    std::fill_n(factor.as<double>(), 4, 0);
+    *info.as<int32_t>() = 0;
+    return all;
+  };
+  Invoke("lapack_dpotrf_ffi", {&a}, {&factor, &info}, {{"uplo", 'X'}});
+  EXPECT_TRUE(poisoned());
+  Invoke("lapack_dpotrf_ffi", {&a}, {&factor, &info}, {});
+  EXPECT_TRUE(poisoned());
+  Invoke("lapack_dpotrf_ffi", {&a, &a}, {&factor, &info}, {{"uplo", 'L'}});
+  EXPECT_TRUE(poisoned());
+  Invoke("lapack_dpotrf_ffi", {}, {&factor, &info}, {{"uplo", 'L'}});
+  EXPECT_TRUE(poisoned());
+  Array floats = Array::Of<float>({2, 2}, {4, 2, 2, 5});
+  Invoke("lapack_dpotrf_ffi", {&floats}, {&factor, &info}, {{"uplo", 'L'}});
+  EXPECT_TRUE(poisoned());
+  Array wide = Array::Of<double>({2, 3}, {1, 2, 3, 4, 5, 6});
+  Invoke("lapack_dpotrf_ffi", {&wide}, {&factor, &info}, {{"uplo", 'L'}});
+  EXPECT_TRUE(poisoned());
+}
+
+TEST(CustomCallsTest, ChecksNameWhatIsWrong) {
+  const auto text = [](const char* name, std::vector<Value> args, std::vector<Value> rets,
+                       std::vector<Attribute> attributes) {
+    const absl::Status status = FindCustomCall(name)->check({args, rets, attributes});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return fairway::Text(status);
+  };
+  const Dims square = {5, 3, 3}, tall = {5, 4, 3}, batch = {5}, vector = {5, 3}, two = {2, 3, 3};
+  const Dims huge = {int64_t{1} << 31, 1}, one = {1}, none = {};
+  const Value a{DType::kF32, square}, info{DType::kS32, batch}, pivots{DType::kS32, vector};
+  EXPECT_EQ(text("lapack_sgetrf_ffi", {a}, {a, pivots, {DType::kS64, batch}}, {}),
+            "result 2 is s64[5], expected s32[5]");
+  EXPECT_EQ(
+      text("lapack_sgetrf_ffi", {{DType::kF32, huge}},
+           {{DType::kF32, huge}, {DType::kS32, one}, {DType::kS32, none}}, {}),
+      "operand 0 is f32[2147483648,1]; matrices may have at most 2147483647 rows and columns");
+  EXPECT_EQ(text("lapack_strsm_ffi", {{DType::kF32, two}, a}, {a},
+                 {{"diag", 'N'}, {"side", 'L'}, {"trans_x", 'N'}, {"uplo", 'L'}}),
+            "operand 0 is f32[2,3,3], expected f32[5,3,3]");
+  EXPECT_EQ(text("lapack_spotrf_ffi", {a}, {a, info}, {{"uplo", 'l'}}),
+            "attribute \"uplo\" is 108, expected the code of one of the letters LU");
+  EXPECT_EQ(text("lapack_spotrf_ffi", {{DType::kF32, tall}}, {a, info}, {{"uplo", 'L'}}),
+            "operand 0 is f32[5,4,3], expected square matrices");
+  EXPECT_EQ(text("lapack_sorgqr_ffi", {a, {DType::kF32, vector}}, {{DType::kF32, tall}}, {}),
+            "result 0 is f32[5,4,3], expected f32[5,3,3]");
+}
+
+TEST(CustomCallsTest, ManyThreadsAtOnceGetTheSameBits) {
+  constexpr int64_t kOrder = 96;
+  const auto solve = [&](int seed) {
+    Array a = Array::Of<double>({kOrder, kOrder}, Definite(kOrder, seed));
+    Array lu({kOrder, kOrder}, DType::kF64), pivots = Array::Ints({kOrder});
+    Array info = Array::Ints({});
+    Invoke("lapack_dgetrf_ffi", {&a}, {&lu, &pivots, &info});
+    Array v({kOrder, kOrder}, DType::kF64), w({kOrder}, DType::kF64);
+    Invoke("lapack_dsyevd_ffi", {&a}, {&v, &w, &info}, {{"mode", 'V'}, {"uplo", 'L'}});
+    std::vector<double> out = lu.Values<double>();
+    for (double x : v.Values<double>()) out.push_back(x);
+    return out;
+  };
+  constexpr int kThreads = 8, kRounds = 12;
+  std::vector<std::vector<double>> expected;
+  for (int t = 0; t < kThreads; ++t) expected.push_back(solve(t));
+  std::vector<int> wrong(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < kRounds; ++round) wrong[t] += solve(t) != expected[t];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(kThreads));
+}
+
+}  // namespace
+}  // namespace fairway::ffi

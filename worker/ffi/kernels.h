@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The computations behind JAX's linear algebra on CPU. `Check` looks at shapes, element types and
+// attributes; `Run` may only be called on what has passed it, on any thread, and fails by data
+// alone: `info` is not 0 (JAX's lowering makes that NaN), or the results are NaN. Run may throw
+// std::bad_alloc.
+#ifndef FAIRWAY_WORKER_FFI_KERNELS_H_
+#define FAIRWAY_WORKER_FFI_KERNELS_H_
+
+#include "worker/ffi/call.h"
+
+namespace fairway::ffi {
+
+#define FAIRWAY_FFI_KERNEL(name)                 \
+  template <typename T>                          \
+  struct name {                                  \
+    static absl::Status Check(const Call& call); \
+    static void Run(const Call& call);           \
+  }
+
+// lapack_solve.cc
+FAIRWAY_FFI_KERNEL(Trsm);   // a, b -> x; side, uplo, trans_x, diag
+FAIRWAY_FFI_KERNEL(Getrf);  // a -> lu, pivots, info
+FAIRWAY_FFI_KERNEL(Potrf);  // a -> factor, info; uplo
+FAIRWAY_FFI_KERNEL(Gtsv);   // dl, d, du, b -> dl, d, du, x, info
+
+// lapack_orthogonal.cc
+FAIRWAY_FFI_KERNEL(Geqrf);  // a -> qr, tau
+FAIRWAY_FFI_KERNEL(Geqp3);  // a, pivots -> qr, pivots, tau
+FAIRWAY_FFI_KERNEL(Orgqr);  // a, tau -> q
+FAIRWAY_FFI_KERNEL(Ormqr);  // a, tau, c -> qc; left, transpose
+FAIRWAY_FFI_KERNEL(Gehrd);  // a -> h, tau, info; low, high
+FAIRWAY_FFI_KERNEL(Sytrd);  // a -> a, d, e, tau, info; uplo. Hermitian if complex, as is Syevd
+
+// lapack_spectral.cc
+FAIRWAY_FFI_KERNEL(Gesdd);  // a -> a, s, u, vt, info; mode
+FAIRWAY_FFI_KERNEL(Gesvd);  // the same
+FAIRWAY_FFI_KERNEL(Syevd);  // a -> v, w, info; mode, uplo
+FAIRWAY_FFI_KERNEL(
+    Geev);  // a -> w (real: its two parts), vl, vr, info; compute_left, compute_right
+FAIRWAY_FFI_KERNEL(Gees);  // a -> t, vs, w (as above), selected, info; mode, sort
+
+#undef FAIRWAY_FFI_KERNEL
+
+// tridiagonal_perturbed.cc: dl, d, du, b -> x, of any of the four types. Pivots near 0 are moved
+// away from it, so that singular systems have finite solutions (as LAPACK's lagtf and lagts do).
+struct TridiagonalPerturbed {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
+// csr_dense.cc: values, row starts, columns, dense -> product. Indices are data: those that point
+// outside of the operands make every element -1 or NaN.
+struct CsrDense {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
+}  // namespace fairway::ffi
+
+#endif  // FAIRWAY_WORKER_FFI_KERNELS_H_
