@@ -93,6 +93,10 @@ std::string XlaFlags(const PjrtConfig& config, std::string_view inherited) {
   return out;
 }
 
-void TuneAllocatorForPjrt() { mallopt(M_MMAP_THRESHOLD, 128 << 10); }
+void TuneAllocatorForPjrt() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
 
 }  // namespace fairway

@@ -46,9 +46,10 @@ absl::Status CheckPjrtConfig(const PjrtConfig& config);
 // survive, and ours win.
 std::string XlaFlags(const PjrtConfig& config, std::string_view inherited = {});
 
-// Fixes glibc's mmap threshold at 128 KiB for the calling process. With the default, which grows,
-// the arenas of XLA's threads fragment and resident memory rises by 8 to 16 MB a minute under load.
-// Call first thing in main.
+// Gives all threads of the calling process one arena of glibc's that keeps freed memory: each run of
+// a program allocates its temporaries anew, and pages that came fresh from the kernel would cost
+// more than many programs. With several arenas XLA's threads fragment them, and resident memory
+// rises by 8 to 16 MB a minute under load. Call first thing in main.
 void TuneAllocatorForPjrt();
 
 }  // namespace fairway
