@@ -156,8 +156,7 @@ void Cluster::State::StoreInlined(ShardRef ref, BytesRef bytes) {
 }
 
 BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
-  const int32_t replica = group.replica_of.empty() ? shard : group.replica_of[shard];
-  const auto it = group.inlined.find(replica);
+  const auto it = group.inlined.find(shard);
   return it == group.inlined.end() ? nullptr : it->second;
 }
 

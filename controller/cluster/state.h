@@ -43,7 +43,7 @@ struct Group {
   std::string memory_kind;
   std::vector<Shape> shapes;  // one for all shards, or one per shard
   std::vector<Place> places;
-  std::vector<int32_t> replica_of;  // the first shard with the same bytes; empty: each its own
+  std::vector<int32_t> replica_of;  // the first shard of the same tile; empty: each its own
 
   GroupState state = GroupState::kPending;
   absl::Status error;  // kFailed

@@ -46,3 +46,9 @@ for devices in islands():
         value = step(value)
         expected = expected + np.tile(expected.reshape(4, 2).sum(axis=0), 4) / 8
     np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+    # What a program says is replicated, and is not, keeps the value of each device.
+    unchecked = jax.shard_map(
+        lambda v: v, mesh=mesh, in_specs=P("i"), out_specs=P(), check_vma=False)
+    for k, shard in enumerate(jax.jit(unchecked)(here).addressable_shards):
+        np.testing.assert_array_equal(shard.data, x.reshape(4, 2)[k])
