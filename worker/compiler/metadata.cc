@@ -72,6 +72,13 @@ absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::
                  shape.element_type());
   }
   spec.set_dtype(static_cast<int32_t>(dtype));
+  if (dtype == DType::kToken) {  // JAX holds an empty array of bools for it; the plugin takes one
+    spec.set_dtype(static_cast<int32_t>(DType::kPred));
+    spec.add_shard_dims(0);
+    spec.add_global_dims(0);
+    spec.set_op_sharding(sharding);
+    return absl::OkStatus();
+  }
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<int64_t> tiles, Tiles(sharding, shape.dimensions_size()));
   for (int i = 0; i < shape.dimensions_size(); ++i) {
     spec.add_shard_dims(shape.dimensions(i));

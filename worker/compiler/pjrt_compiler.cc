@@ -133,9 +133,10 @@ class PjrtCompiler final : public Compiler {
     bool same = static_cast<int>(outputs.size()) == metadata.outputs_size();
     for (int i = 0; same && i < metadata.outputs_size(); ++i) {
       const v1::ValueSpec& spec = metadata.outputs(i);
-      same = static_cast<int32_t>(outputs[i].first) == spec.dtype() &&
-             outputs[i].second.dims ==
-                 std::vector<int64_t>(spec.shard_dims().begin(), spec.shard_dims().end());
+      same = outputs[i].first == DType::kToken ||
+             (static_cast<int32_t>(outputs[i].first) == spec.dtype() &&
+              outputs[i].second.dims ==
+                  std::vector<int64_t>(spec.shard_dims().begin(), spec.shard_dims().end()));
     }
     if (same) return absl::OkStatus();
     return Error(absl::StatusCode::kInternal,

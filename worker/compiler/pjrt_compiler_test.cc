@@ -122,6 +122,22 @@ TEST_F(PjrtCompilerTest, NoParametersAndNoOutputs) {
   EXPECT_EQ(Metadata(sharded, test::Spmd(2, true)).outputs_size(), 0);
 }
 
+TEST_F(PjrtCompilerTest, ATokenIsDescribedAsTheEmptyArrayThatJaxHasForIt) {
+  const v1::ExecutableMetadata metadata = Metadata(R"(module {
+    func.func public @main(%x: tensor<8xi32>, %t: !stablehlo.token)
+        -> (!stablehlo.token, tensor<8xi32>) {
+      return %t, %x : !stablehlo.token, tensor<8xi32> } })",
+                                                   test::OneDevice());
+  ASSERT_EQ(metadata.parameters_size(), 2);
+  ASSERT_EQ(metadata.outputs_size(), 2);
+  for (const v1::ValueSpec& token : {metadata.parameters(1), metadata.outputs(0)}) {
+    EXPECT_EQ(token.dtype(), static_cast<int32_t>(DType::kPred));
+    EXPECT_EQ(Of(token.global_dims()), Dims{0});
+    EXPECT_EQ(Of(token.shard_dims()), Dims{0});
+  }
+  EXPECT_EQ(metadata.outputs(1).dtype(), static_cast<int32_t>(DType::kS32));
+}
+
 // One value over two devices that each would hold a part of.
 std::string Unreduced(const std::string& result, const std::string& constraint) {
   return fmt::format(R"(module {{

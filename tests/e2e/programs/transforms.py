@@ -62,3 +62,7 @@ assert int(out["n"]) == 7
 
 eager = jnp.arange(10).reshape(2, 5).T[1:3] + 1
 np.testing.assert_array_equal(eager, np.arange(10).reshape(2, 5).T[1:3] + 1)
+
+numbers, token = jax.jit(lambda v, t: (v + 1, t))(jnp.arange(3), jax.lax.create_token(None))
+numbers, token = jax.jit(lambda v, t: (v + 1, t))(numbers, token)
+np.testing.assert_array_equal(numbers, [2, 3, 4])
