@@ -101,7 +101,7 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
         from jax.extend.backend import ifrt_proxy
     except ImportError:
         raise ControllerError(
-            "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib 0.10.2"
+            "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib 0.8.2 to 0.10.2"
         ) from None
     # The wheel knows plain text or a cloud's own credentials; read at the first session.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smoke matrix: small programs that every supported jaxlib must run on a cluster.
+
+Prints one line per case, "ok NAME" or "failed NAME: text". Runs on two islands of at least four
+devices, under any jax that Fairway supports: nothing here may be newer than the oldest of them.
+"""
+
+import sys
+import traceback
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def islands():
+    groups = {}
+    for device in jax.devices():
+        groups.setdefault(device.slice_index, []).append(device)
+    return [groups[index][:4] for index in sorted(groups)][:2]
+
+
+def split_over(devices, *spec):
+    return NamedSharding(Mesh(np.array(devices), ("x",)), P(*(spec or ("x",))))
+
+
+@case
+def init():
+    assert len(jax.devices()) == 8 and jax.process_count() == 1
+    assert [d.id for d in jax.devices()] == list(range(8))
+    left, right = islands()
+    assert len(left) == len(right) == 4
+    assert jax.default_backend() == "cpu"
+    assert jax.devices("cpu")[0].client is not jax.devices()[0].client
+
+
+@case
+def put_and_get_of_element_types():
+    kinds = [
+        np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16,
+        np.float32, np.complex64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2,
+    ]
+    for kind in kinds:
+        value = np.array([[0, 1, 1], [1, 0, 2]]).astype(kind)
+        on_device = jax.device_put(value, jax.devices()[1])
+        assert on_device.dtype == value.dtype, kind
+        np.testing.assert_array_equal(np.asarray(on_device), value, err_msg=str(kind))
+    for shape in ((), (0,), (3, 0, 2), (1,), (5, 1, 7)):
+        value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(np.asarray(jax.device_put(value)), value)
+
+
+@case
+def wide_element_types():
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        for kind in (np.int64, np.uint64, np.float64, np.complex128):
+            value = np.arange(6).astype(kind).reshape(2, 3)
+            doubled = jax.jit(lambda v: v + v)(value)
+            assert doubled.dtype == kind
+            np.testing.assert_array_equal(np.asarray(doubled), value + value)
+
+
+@case
+def jit():
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    f = jax.jit(lambda a: jnp.tanh(a @ a.T).sum(axis=0))
+    np.testing.assert_allclose(f(x), np.tanh(x @ x.T).sum(axis=0), rtol=1e-5)
+    assert int(jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, c: c + i, 0))(10)) == 45
+    eager = jnp.arange(10).reshape(2, 5).T[1:3] + 1
+    np.testing.assert_array_equal(eager, np.arange(10).reshape(2, 5).T[1:3] + 1)
+
+
+@case
+def grad_and_vmap():
+    x = np.linspace(-1, 1, 5, dtype=np.float32)
+    np.testing.assert_allclose(jax.grad(lambda v: (v**3).sum())(x), 3 * x**2, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jnp.sin)(x), np.sin(x), rtol=1e-6)
+    scanned = jax.jit(lambda v: jax.lax.scan(lambda c, e: (c + e, c + e), jnp.float32(0), v)[1])
+    np.testing.assert_allclose(scanned(x), np.cumsum(x), rtol=1e-5, atol=1e-6)
+
+
+@case
+def sharded_jit():
+    for devices in islands():
+        x = np.arange(64, dtype=np.float32).reshape(8, 8)
+        here = jax.device_put(x, split_over(devices))
+        assert {s.device for s in here.addressable_shards} == set(devices)
+        y = jax.jit(lambda v: v @ v.T + 1)(here)
+        assert y.sharding.device_set == set(devices)
+        np.testing.assert_allclose(np.asarray(y), x @ x.T + 1, rtol=1e-6)
+        columns = jax.jit(lambda v: v * 2, out_shardings=split_over(devices, None, "x"))(here)
+        np.testing.assert_array_equal(np.asarray(columns), x * 2)
+        everywhere = jax.jit(jnp.sum, out_shardings=NamedSharding(here.sharding.mesh, P()))(here)
+        assert float(everywhere) == x.sum()
+
+
+@case
+def constrained_and_two_axes():
+    (devices, _) = islands()
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    here = jax.device_put(x, NamedSharding(mesh, P("b", "a")))
+    other = NamedSharding(mesh, P(("a", "b"), None))
+    y = jax.jit(lambda v: jax.lax.with_sharding_constraint(v + 1, other) * 2)(here)
+    np.testing.assert_array_equal(np.asarray(y), (x + 1) * 2)
+
+
+@case
+def shard_map_psum():
+    for devices in islands():
+        mesh = Mesh(np.array(devices), ("x",))
+        mapped = jax.jit(jax.shard_map(
+            lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=P("x"), out_specs=P()))
+        x = np.arange(8, dtype=np.float32)
+        here = jax.device_put(x, NamedSharding(mesh, P("x")))
+        np.testing.assert_array_equal(mapped(here), x.reshape(4, 2).sum(axis=0))
+
+
+@case
+def pmap():
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    (devices, _) = islands()
+    y = jax.pmap(lambda v: v / jax.lax.psum(v, "i"), axis_name="i", devices=devices)(x + 1)
+    np.testing.assert_allclose(np.asarray(y), (x + 1) / (x + 1).sum(axis=0), rtol=1e-6)
+
+
+@case
+def between_islands():
+    left, right = islands()
+    x = np.arange(256, dtype=np.float32).reshape(16, 16)
+    here = jax.device_put(x, split_over(left))
+    there = jax.device_put(jax.jit(lambda v: v + 1)(here), split_over(right))
+    assert there.sharding.device_set == set(right)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda v: v * 2)(there)), (x + 1) * 2)
+    one = jax.device_put(jax.device_put(x, left[1]), right[2])
+    np.testing.assert_array_equal(np.asarray(one + 1), x + 1)
+
+
+@case
+def donation():
+    for sharding in (islands()[0][1], split_over(islands()[1])):
+        x = jax.device_put(np.ones((8, 4), np.float32), sharding)
+        y = jax.jit(lambda v: v + 1, donate_argnums=0)(x)
+        np.testing.assert_array_equal(np.asarray(y), np.full((8, 4), 2))
+        assert x.is_deleted() and not y.is_deleted()
+        try:
+            np.asarray(x)
+        except RuntimeError as error:
+            assert "deleted" in str(error)
+        else:
+            raise AssertionError("a donated array could be read")
+
+
+@case
+def deletion():
+    x = jnp.arange(4.0)
+    x.delete()
+    assert x.is_deleted()
+
+
+@case
+def small_fetches():
+    step = jax.jit(lambda v: v + 1)
+    x = jnp.float32(0)
+    for i in range(20):
+        x = step(x)
+        assert float(x) == i + 1
+
+
+@case
+def asynchronous_steps_and_trees():
+    tree = {"a": jnp.ones((8, 8)), "b": [jnp.arange(16.0), jnp.float32(3)]}
+    step = jax.jit(lambda t: jax.tree.map(lambda v: v * 2, t))
+    for _ in range(20):
+        tree = step(tree)
+    jax.block_until_ready(tree)
+    tree = jax.device_get(tree)
+    assert tree["a"][0, 0] == 2**20 and tree["b"][1] == 3 * 2**20
+
+
+@case
+def random():
+    key = jax.random.key(7)
+    here = np.asarray(jax.random.normal(key, (100,)))
+    with jax.default_device(jax.devices("cpu")[0]):
+        local = np.asarray(jax.random.normal(jax.random.key(7), (100,)))
+    np.testing.assert_allclose(here, local, rtol=1e-6)
+    (devices, _) = islands()
+    sharded = jax.jit(
+        lambda k: jax.random.uniform(k, (16,)), out_shardings=split_over(devices))(key)
+    assert 0 <= float(sharded.min()) and float(sharded.max()) < 1
+
+
+@case
+def shards_in_and_out():
+    (devices, _) = islands()
+    sharding = split_over(devices)
+    x = np.arange(16, dtype=np.float32)
+    parts = [jax.device_put(x[4 * i : 4 * i + 4], d) for i, d in enumerate(devices)]
+    whole = jax.make_array_from_single_device_arrays((16,), sharding, parts)
+    np.testing.assert_array_equal(np.asarray(whole), x)
+    made = jax.make_array_from_callback((16,), sharding, lambda index: x[index])
+    np.testing.assert_array_equal(np.asarray(made + whole), x + x)
+    for shard in made.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), x[shard.index])
+
+
+@case
+def ahead_of_time():
+    x = jnp.ones((8, 8))
+    compiled = jax.jit(lambda v: v @ v).lower(x).compile()
+    assert float(compiled(x)[0, 0]) == 8
+    assert compiled.cost_analysis()["flops"] >= 2 * 8 * 7 * 8
+    assert compiled.memory_analysis().output_size_in_bytes == 256
+    assert "ENTRY" in compiled.as_text()
+
+
+@case
+def checkpointed_gradients():
+    f = jax.checkpoint(lambda v: jnp.sin(jnp.sin(v)))
+    x = np.float32(0.3)
+    expected = np.cos(np.sin(x)) * np.cos(x)
+    np.testing.assert_allclose(jax.jit(jax.grad(f))(x), expected, rtol=1e-5)
+
+
+@case
+def errors():
+    # 128 TiB: it fails where it runs, and what depends on it says so.
+    too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))
+    dependant = jax.jit(lambda v: v[:4] * 2)
+    try:
+        np.asarray(dependant(too_large(jnp.int8(1))))
+    except jax.errors.JaxRuntimeError as error:
+        assert "Out of memory" in str(error), error
+    else:
+        raise AssertionError("it did not fail")
+    left, right = islands()
+    try:
+        jax.jit(lambda v: v + 1, out_shardings=split_over([left[0], right[0]]))(jnp.arange(4.0))
+    except Exception as error:
+        assert "island" in str(error), error
+    else:
+        raise AssertionError("a jit over two islands was not refused")
+    assert float(jax.jit(lambda v: v + 1)(jnp.float32(41))) == 42
+
+
+def main():
+    names = sys.argv[1:]
+    print("jaxlib", jax.lib.__version__ if hasattr(jax.lib, "__version__") else "", flush=True)
+    failed = False
+    for function in CASES:
+        if names and function.__name__ not in names:
+            continue
+        try:
+            function()
+        except Exception as error:
+            traceback.print_exc()
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"failed {function.__name__}: {text[:2000]}", flush=True)
+            failed = True
+        else:
+            print(f"ok {function.__name__}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smoke matrix on every jaxlib that Fairway supports, each in an environment of its own."""
+
+import functools
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from cluster import clean_environment, wait_for
+from conftest import VERSIONS, environment
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MULTILINE)
+
+
+def run(version, *arguments, env):
+    return subprocess.run(
+        [str(environment(version) / "bin" / "python"), *map(str, arguments)], env=env, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
+    )
+
+
+@functools.cache
+def smoke(version, cluster):
+    """({case: line of its result}, all that was printed)."""
+    done = run(version, HERE / "smoke.py", env=cluster.jax_environment())
+    results = {}
+    for line in done.stdout.splitlines():
+        match = re.match(r"(?:ok|failed) (\w+)", line)
+        if match:
+            results[match[1]] = line
+    return results, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_environment_has_that_jaxlib(version):
+    code = "import jax, jaxlib; print(jax.__version__, jaxlib.__version__)"
+    done = run(version, "-c", code, env=clean_environment())
+    assert done.stdout.split() == [version, version], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_smoke(version, name, cluster):
+    results, text = smoke(version, cluster)
+    assert name in results, f"{name} did not end:\n{text[-6000:]}"
+    assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_connect_from_code_and_the_plain_proxy_platform(version, cluster):
+    code = f"import fairway; fairway.connect('{cluster.address}'); import jax; "
+    code += "print([len(i) for i in fairway.islands()])"
+    done = run(version, "-c", code, env=clean_environment())
+    assert done.stdout.strip() == "[4, 4]", done.stdout + done.stderr
+    env = clean_environment(
+        JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.address}"
+    )
+    done = run(version, "-c", "import jax; print(float(jax.numpy.ones(3).sum()))", env=env)
+    assert done.stdout.strip() == "3.0", done.stdout + done.stderr
+
+
+def test_the_clusters_sessions_are_gone(cluster):
+    for name in ("fairway_sessions", "fairway_arrays", "fairway_shard_groups"):
+        wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0", 20)
