@@ -235,7 +235,7 @@ void Controller::End(std::string_view why, int exit_code) {
   spdlog::info("ending: {}", why);
   ender_ = std::thread([this] {
     grpc_->SetServing(false);
-    ifrt_->Shutdown();
+    ifrt_->Shutdown(kShutdownGrace);
     grpc_->Shutdown(kShutdownGrace);
     loop_.Stop();
   });

@@ -255,6 +255,22 @@ TEST_F(ExecutablesDialogue, AThousandExecutionsAndTheirFreesAreAcceptedWhileTheD
   EXPECT_EQ(cluster_.cluster().counts().arrays, 1u);
 }
 
+TEST_F(ExecutablesDialogue, ARefusedSessionAnswersAllThatWaitsAndAllThatComes) {
+  const uint64_t f = Compiled("0", 1, 1);
+  Put(5, 0, kEightFloats);
+  Ask(Execute(f,
+              "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true } "
+              "result_status_handle: 9"));
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 6 }"), "");
+  EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 9 }"), "");
+  session_->Refuse(absl::UnavailableError("the controller is shutting down"));
+  EXPECT_EQ(Take(),
+            "4 UNAVAILABLE: the controller is shutting down\n"
+            "5 UNAVAILABLE: the controller is shutting down");
+  EXPECT_EQ(Ask("init_request {}"), "6 UNAVAILABLE: the controller is shutting down");
+  EXPECT_EQ(Run(), "");
+}
+
 TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
   TestCluster cluster;
   IfrtSession* session = nullptr;

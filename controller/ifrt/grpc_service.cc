@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -42,6 +43,8 @@ std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, co
     return std::nullopt;
   return proto;
 }
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
 grpc::Status NoSuchSession() { return {grpc::StatusCode::NOT_FOUND, "there is no such session"}; }
 
@@ -156,7 +159,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     auto stream = std::make_shared<SessionStream>(id, std::move(tenant), std::move(stream_context));
     const bool open = streams_->Add(id, HostOf(context->peer()), stream);
     absl::Status refusal;
-    if (!open) refusal = absl::UnavailableError("the controller is shutting down");
+    if (!open) refusal = ShuttingDown();
     if (!metadata.has_value()) {
       refusal = InvalidArgument("the call carries no readable {}", kSessionKey);
     } else if (refusal.ok()) {
@@ -232,7 +235,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     return reactor;
   }
 
-  void Shutdown() { streams_->EndAll(); }
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(grace); }
   size_t num_streams() const { return streams_->size(); }
 
  private:
@@ -247,23 +250,25 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     void Remove(uint64_t id) {
       const std::lock_guard lock(mu_);
       streams_.erase(id);
+      if (streams_.empty()) empty_.notify_all();
     }
     bool Owns(uint64_t id, const std::string& host) const {
       const std::lock_guard lock(mu_);
       const auto it = streams_.find(id);
       return it != streams_.end() && it->second.host == host;
     }
-    void EndAll() {
-      std::vector<std::shared_ptr<SessionStream>> open;
-      {
-        const std::lock_guard lock(mu_);
-        ended_ = true;
-        for (const auto& [id, entry] : streams_) {
-          if (auto stream = entry.stream.lock()) open.push_back(std::move(stream));
-        }
-      }
-      for (const auto& stream : open)
-        stream->End({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+    void EndAll(std::chrono::milliseconds grace) {
+      std::unique_lock lock(mu_);
+      ended_ = true;
+      auto open = Open();
+      lock.unlock();
+      for (const auto& stream : open) stream->Fail(ShuttingDown());
+      open.clear();
+      lock.lock();
+      empty_.wait_for(lock, grace, [this] { return streams_.empty(); });
+      open = Open();
+      lock.unlock();
+      for (const auto& stream : open) stream->End(ToGrpc(ShuttingDown()));
     }
     size_t size() const {
       const std::lock_guard lock(mu_);
@@ -271,11 +276,21 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     }
 
    private:
+    // With mu_ held.
+    std::vector<std::shared_ptr<SessionStream>> Open() const {
+      std::vector<std::shared_ptr<SessionStream>> open;
+      for (const auto& [id, entry] : streams_) {
+        if (auto stream = entry.stream.lock()) open.push_back(std::move(stream));
+      }
+      return open;
+    }
+
     struct Entry {
       std::string host;
       std::weak_ptr<SessionStream> stream;
     };
     mutable std::mutex mu_;
+    std::condition_variable empty_;
     std::map<uint64_t, Entry> streams_;  // guarded by mu_
     bool ended_ = false;                 // guarded by mu_
   };
@@ -296,7 +311,7 @@ void IfrtGrpcService::Register(grpc::ServerBuilder* builder) {
   builder->RegisterService(impl_.get());
 }
 
-void IfrtGrpcService::Shutdown() { impl_->Shutdown(); }
+void IfrtGrpcService::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
 size_t IfrtGrpcService::num_streams() const { return impl_->num_streams(); }
 
 }  // namespace fairway

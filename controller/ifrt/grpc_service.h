@@ -36,9 +36,11 @@ class IfrtGrpcService {
   // message.
   void Register(grpc::ServerBuilder* builder);
 
-  // Ends all streams with UNAVAILABLE, so that the server's own shutdown need not wait. New ones
-  // are refused.
-  void Shutdown();
+  // Answers all that waits, and all that still comes, with UNAVAILABLE, and ends the streams with
+  // it when their clients have left or after `grace`: jaxlib's client reports a stream that ends
+  // under its hands as CANCELLED, an answer as what it says. New streams are refused. Blocks; not
+  // in the loop, which must run.
+  void Shutdown(std::chrono::milliseconds grace);
 
   size_t num_streams() const;
 

@@ -35,7 +35,7 @@ class GrpcServiceTest : public testing::Test {
     port_ = port;
   }
   ~GrpcServiceTest() override {
-    service_.Shutdown();
+    service_.Shutdown(std::chrono::seconds(0));
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
     loop_.Stop();
     loop_thread_.join();
@@ -251,9 +251,24 @@ TEST_F(GrpcServiceTest, AClientsEndFreesItsSession) {
   EXPECT_EQ(service_.num_streams(), 0u);
 }
 
+TEST_F(GrpcServiceTest, ShutdownAnswersWithUnavailableUntilTheClientLeaves) {
+  const auto session = Open();
+  auto shutdown = std::async(std::launch::async, [&] { service_.Shutdown(std::chrono::hours(1)); });
+  // From some moment on every answer is the refusal.
+  while (session->Ask("init_request {}").response_metadata().status().code() !=
+         static_cast<int>(grpc::StatusCode::UNAVAILABLE))
+    std::this_thread::yield();
+  session->stream->WritesDone();
+  proxy::IfrtResponse response;
+  EXPECT_FALSE(session->stream->Read(&response));
+  session->stream->Finish();
+  shutdown.get();
+  EXPECT_EQ(service_.num_streams(), 0u);
+}
+
 TEST_F(GrpcServiceTest, ShutdownEndsStreamsWithUnavailable) {
   const auto session = Open();
-  service_.Shutdown();
+  service_.Shutdown(std::chrono::seconds(0));
   proxy::IfrtResponse response;
   EXPECT_FALSE(session->stream->Read(&response));
   EXPECT_EQ(session->stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -84,6 +84,7 @@ void IfrtSession::Handle(const Request& request) {
     const absl::Status status = fill(*response);
     Answer(std::move(call), status, std::move(response));
   };
+  if (!refusal_.ok()) return with([&](Response&) { return refusal_; });
   switch (request.request_case()) {
     case Request::kInitRequest:
       call.counted = false;
@@ -192,6 +193,17 @@ void IfrtSession::Handle(const Request& request) {
     default:
       return with([&](Response&) { return NotServed(request); });
   }
+}
+
+void IfrtSession::Refuse(const absl::Status& status) {
+  refusal_ = status;
+  while (!watches_.empty()) OnWatched(watches_.begin()->first, status);
+  while (!fetches_.empty()) OnFetched(fetches_.begin()->first, status);
+  std::vector<uint64_t> asked;
+  for (const auto& [handle, future] : futures_) {
+    if (future.waiter.has_value()) asked.push_back(handle);
+  }
+  for (const uint64_t handle : asked) FutureEnded(handle, status);
 }
 
 uint64_t IfrtSession::MakeFuture(Future future) {

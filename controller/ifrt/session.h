@@ -57,6 +57,10 @@ class IfrtSession {
 
   void Handle(const Request& request);
 
+  // From now on `status` is the answer to every request, and to those that wait for one, except
+  // for programs that are being compiled.
+  void Refuse(const absl::Status& status);
+
   // The cluster's answers to Watch, WatchNode and Fetch; called from inside its operations.
   void OnWatched(uint64_t token, absl::Status status);
   void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
@@ -170,6 +174,7 @@ class IfrtSession {
   uint64_t next_token_ = 1;
   uint64_t next_future_;
   int64_t next_seq_num_ = 0;
+  absl::Status refusal_;         // not OK: the answer to everything
   std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
 };
 

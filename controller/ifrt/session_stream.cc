@@ -34,6 +34,13 @@ void SessionStream::Refuse(grpc::Status status) {
   End(std::move(status));
 }
 
+void SessionStream::Fail(absl::Status status) {
+  context_.loop->Post("ifrt fail", [self = shared_from_this(), status = std::move(status)] {
+    IfrtSession* session = self->context_.door->Find(self->id_);
+    if (session != nullptr) session->Refuse(status);
+  });
+}
+
 void SessionStream::MaybeRead() {
   if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxRequests ||
       inbox_bytes_ >= kInboxBytes || outbox_bytes_ >= kOutboxBytes)

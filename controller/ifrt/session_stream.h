@@ -46,6 +46,8 @@ class SessionStream
   void Start();
   // Instead of Start: ends it at once.
   void Refuse(grpc::Status status);
+  // Everything that waits or still comes is answered with `status`.
+  void Fail(absl::Status status);
   // Ends the stream with `status`, as soon as no write is at work. Later calls do nothing.
   void End(grpc::Status status);
 
