@@ -30,6 +30,7 @@ TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
   EXPECT_THAT(line, HasSubstr("memories { id: 5 memory_space_kind: \"pinned_host\" device_ids: 2"));
   EXPECT_THAT(line,
               HasSubstr("key: \"supports_executable_serialization\" value { bool_value: false }"));
+  EXPECT_THAT(line, HasSubstr("key: \"serialize_with_sdy\" value { bool_value: true }"));
   // The client does not count the answer to Init.
   EXPECT_THAT(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"), StartsWith("2 #0 "));
 }

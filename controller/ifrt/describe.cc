@@ -62,7 +62,8 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     response->set_platform_version("fairway; " + devices[0].platform_version);
     response->set_platform_id(PlatformId(devices[0].platform_name));
   }
-  AttributesToProto({{"supports_executable_serialization", false}},
+  // jax.export asks for the second: programs in the Shardy dialect compile here.
+  AttributesToProto({{"supports_executable_serialization", false}, {"serialize_with_sdy", true}},
                     response->mutable_client_attributes());
   std::map<std::string, int32_t> kind_ids;
   int32_t next_memory = 0;
