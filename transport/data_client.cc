@@ -73,43 +73,47 @@ bool ClientStream::NextFrame(OutFrame& frame) {
   return true;
 }
 
-std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
-  if (header.type == kChunk) {
-    const auto found = pulls_.find(header.id);
-    if (found != pulls_.end()) {
-      PendingPull& pull = found->second;
-      const auto expected = static_cast<uint64_t>(pull.request.bytes);
-      // The first look at a chunk: is it the next one, and does it fit?
-      if (done == 0 &&
-          (header.offset != pull.received || header.length > expected - pull.received)) {
-        End(header.id, Error(absl::StatusCode::kDataLoss,
-                             "{} sent {} bytes from {} of a shard of which {} of {} came",
-                             endpoint_, header.length, header.offset, pull.received, expected));
-      } else {
-        if (pull.blob == nullptr) pull.blob = blocks_->Take(expected);
-        if (pull.blob != nullptr) {
-          return {pull.blob->data() + header.offset + done, header.length - done};
-        }
-        End(header.id, Error(absl::StatusCode::kResourceExhausted,
-                             "no host memory for {} bytes to receive", expected));
-      }
-    }
-    scratch_.resize(std::max<size_t>(scratch_.size(), kMaxControlBytes));
-    return scratch_;
+bool ClientStream::Takes(const FrameHeader& header) {
+  const auto found = pulls_.find(header.id);
+  if (header.type != kChunk || found == pulls_.end()) return false;
+  PendingPull& pull = found->second;
+  const auto expected = static_cast<uint64_t>(pull.request.bytes);
+  if (header.offset != pull.received || header.length > expected - pull.received) {
+    End(header.id, Error(absl::StatusCode::kDataLoss,
+                         "{} sent {} bytes from {} of a shard of which {} of {} came", endpoint_,
+                         header.length, header.offset, pull.received, expected));
+    return false;
   }
-  // Errors are kept whole up to the limit; what is beyond it overwrites the end.
-  scratch_.resize(std::max<size_t>(scratch_.size(), kMaxControlBytes));
-  if (done < kMaxControlBytes) return std::span(scratch_).subspan(done, kMaxControlBytes - done);
-  return std::span(scratch_).last(1);
+  if (pull.blob == nullptr) pull.blob = blocks_->Take(expected);
+  if (pull.blob == nullptr) {
+    End(header.id, Error(absl::StatusCode::kResourceExhausted,
+                         "no host memory for {} bytes to receive", expected));
+  }
+  return pull.blob != nullptr;
+}
+
+std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
+  // Decided once per frame: a pull that begins in the middle of one has nothing to do with it.
+  if (done == 0) takes_ = Takes(header);
+  if (takes_) {
+    Blob& blob = *pulls_.at(header.id).blob;
+    return {blob.data() + header.offset + done, header.length - done};
+  }
+  // Errors are kept whole up to the limit; what is beyond it, or nobody wants, overwrites the end.
+  scratch_.resize(kMaxControlBytes);
+  if (done < kMaxControlBytes) return std::span(scratch_).subspan(done);
+  return std::span(scratch_).last(header.type == kChunk ? kMaxControlBytes : 1);
 }
 
 void ClientStream::OnFrame(const FrameHeader& header) {
+  if (header.length == 0) takes_ = Takes(header);
   const auto found = pulls_.find(header.id);
   if (found == pulls_.end()) return;
   if (header.type == kError) {
+    scratch_.resize(kMaxControlBytes);
     End(header.id,
         DecodeStatus({scratch_.data(), std::min<size_t>(header.length, kMaxControlBytes)}));
-  } else if (header.type == kChunk) {
+  } else if (takes_) {
     OnChunk(header, found->second);
   }
 }

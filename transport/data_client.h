@@ -45,6 +45,8 @@ class ClientStream final : public FrameStream {
   void OnStreamClosed(absl::Status status) override;
 
  private:
+  // Whether a frame that begins is the next chunk of a pull; one that does not fit ends its pull.
+  bool Takes(const FrameHeader& header);
   void OnChunk(const FrameHeader& header, PendingPull& pull);
   // Ends pull `id`; later chunks of it are dropped.
   void End(uint64_t id, absl::Status status);
@@ -55,6 +57,7 @@ class ClientStream final : public FrameStream {
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;
+  bool takes_ = false;         // the frame under way
   std::vector<char> scratch_;  // error texts, and bytes that nobody wants
 };
 

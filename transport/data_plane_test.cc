@@ -202,10 +202,12 @@ TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {
       loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
 }
 
-// A source that sends given bytes to whoever connects.
+// A source that sends given bytes to whoever connects and asks; then `later` after a second
+// request, unless that is empty.
 class RawSource {
  public:
-  explicit RawSource(std::string bytes) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit RawSource(std::string bytes, std::string later = {})
+      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -214,12 +216,15 @@ class RawSource {
     EXPECT_EQ(::listen(fd_, 1), 0);
     ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, bytes = std::move(bytes)] {
+    thread_ = std::thread([this, bytes = std::move(bytes), later = std::move(later)] {
       const int peer = ::accept(fd_, nullptr, nullptr);
       char request[72];
-      EXPECT_EQ(::recv(peer, request, 72, MSG_WAITALL), 72);
-      EXPECT_EQ(::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                static_cast<ssize_t>(bytes.size()));
+      for (const std::string& answer : {bytes, later}) {
+        if (answer.empty()) break;
+        EXPECT_EQ(::recv(peer, request, 72, MSG_WAITALL), 72);
+        EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL),
+                  static_cast<ssize_t>(answer.size()));
+      }
       ::shutdown(peer, SHUT_WR);
       while (::recv(peer, request, 64, 0) > 0) {
       }
@@ -270,6 +275,18 @@ TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
   EXPECT_EQ(after(Chunk(1, 0, false, "1234")).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(after("garbage that is longer than a frame header").code(),
             absl::StatusCode::kUnavailable);
+}
+
+TEST_F(Planes, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
+  // The half of a chunk of pull 2, far beyond its 8 bytes, before there is such a pull.
+  const std::string early = Chunk(2, uint64_t{1} << 40, false, std::string(4096, 'x'));
+  const std::string first = Chunk(1, 0, true, "12345678") + early.substr(0, 1024);
+  RawSource source(first, early.substr(1024) + Chunk(2, 0, true, "abcdefgh"));
+  endpoint_ = source.endpoint();
+  EXPECT_TRUE(PullStatus(8).ok());
+  EXPECT_TRUE(PullStatus(8).ok());
+  EXPECT_EQ((*got_.begin()->second)->view(), "abcdefgh");
+  sink_ = nullptr;  // closes the connection
 }
 
 }  // namespace

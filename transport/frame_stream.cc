@@ -32,9 +32,9 @@ void FrameStream::Start() {
 void FrameStream::Read() {
   if (closed_) return;
   if (in_payload_ && in_begin_ == in_end_ && header_.length - done_ >= kDirectBytes) {
-    std::span<char> into = Destination(header_, done_);
-    into = into.first(std::min<size_t>(into.size(), header_.length - done_));
-    socket_.async_read_some(boost::asio::buffer(into.data(), into.size()),
+    into_ = Destination(header_, done_);
+    into_ = into_.first(std::min<size_t>(into_.size(), header_.length - done_));
+    socket_.async_read_some(boost::asio::buffer(into_.data(), into_.size()),
                             [self = shared_from_this()](const error_code& error, size_t count) {
                               self->OnRead(error, count, true);
                             });
@@ -66,7 +66,7 @@ void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
     in_begin_ = in_end_ = 0;
     in_payload_ = false;
   } else if (direct) {
-    TookPayload(Destination(header_, done_).first(count));
+    TookPayload(into_.first(count));
     if (done_ == header_.length && !EndFrame()) return;
   } else {
     in_end_ += count;

@@ -61,6 +61,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   // The next frame to send; false: nothing now.
   virtual bool NextFrame(OutFrame& frame) = 0;
   // Where the payload's bytes from `done` on go: at least one byte; may be less than the rest.
+  // Asked once for each piece, so once per frame with 0; valid until the next virtual function is
+  // called.
   virtual std::span<char> Destination(const FrameHeader& header, size_t done) = 0;
   // The payload is complete and its checksum right.
   virtual void OnFrame(const FrameHeader& header) = 0;
@@ -104,6 +106,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   bool in_payload_ = false;
   FrameHeader header_;
   size_t done_ = 0;
+  std::span<char> into_;  // of the read under way, if it goes straight to its destination
   uint32_t crc_ = 0;
 
   size_t batch_bytes_ = 0;
