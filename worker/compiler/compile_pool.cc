@@ -18,7 +18,6 @@
 
 #include "base/log.h"
 #include "fairway/v1/compiler.pb.h"
-#include "worker/compiler/checksum.h"
 #include "worker/compiler/child.h"
 #include "worker/compiler/compile_failure.h"
 #include "worker/compiler/compile_wire.h"
@@ -53,21 +52,6 @@ struct Process {
 
   bool idle() const { return ready && !retired && !job.has_value(); }
 };
-
-absl::StatusOr<CompileResult> ResultOf(v1::CompileResponse response) {
-  if (response.status_code() != 0) {
-    return absl::Status(static_cast<absl::StatusCode>(response.status_code()),
-                        response.status_message());
-  }
-  if (Sha256Hex(response.code()) != response.checksum()) {
-    return Error(absl::StatusCode::kDataLoss, "compiled code does not match its checksum");
-  }
-  CompileResult result;
-  result.code = std::move(*response.mutable_code());
-  result.checksum = std::move(*response.mutable_checksum());
-  result.metadata = std::move(*response.mutable_metadata());
-  return result;
-}
 
 }  // namespace
 
@@ -262,11 +246,11 @@ class CompilePool::Loop {
     }
     while (true) {
       auto payload = process.in.Next();
-      if (!payload.ok()) return Died(process);
+      if (!payload.ok()) return Babbles(process);
       if (!payload->has_value()) break;
       v1::CompileResponse response;
       if (!response.ParseFromString(**payload) || !Answered(process, std::move(response)))
-        return Died(process);
+        return Babbles(process);
     }
     if (ended) Died(process);
   }
@@ -290,6 +274,16 @@ class CompilePool::Loop {
     process.retired = response.last();
     Finish(process, ResultOf(std::move(response)));
     return true;
+  }
+
+  // It says what is no answer, and is not listened to any more.
+  void Babbles(Process& process) {
+    if (process.job.has_value()) {
+      Finish(process, Error(absl::StatusCode::kInternal,
+                            "the process that compiled {} sent what is no answer and was ended",
+                            process.job->title));
+    }
+    Died(process);
   }
 
   void Died(Process& process) {

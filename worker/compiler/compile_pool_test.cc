@@ -117,6 +117,21 @@ TEST(CompilePoolTest, AProcessThatDiesFailsItsProgramOnly) {
   EXPECT_EQ(answer->code, "next");
 }
 
+TEST(CompilePoolTest, AnErrorMayQuoteBytesThatAreNoText) {
+  auto pool = Start("unruly");
+  Answer answer = Compile(*pool, "quoted");
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kInvalidArgument) << answer.status();
+  EXPECT_EQ(Text(answer.status()), "no such type: \xff\xfe");
+}
+
+TEST(CompilePoolTest, AnAnswerThatIsNoneFailsItsProgramOnly) {
+  auto pool = Start("unruly");
+  Answer answer = Compile(*pool, "babble");
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal) << answer.status();
+  EXPECT_NE(Text(answer.status()).find("no answer"), std::string::npos) << answer.status();
+  EXPECT_TRUE(Compile(*pool, "x").ok());
+}
+
 TEST(CompilePoolTest, AProcessKilledWhileIdleIsReplaced) {
   CompilePool::Options options = PoolOf("unruly");
   options.warm = 1;

@@ -46,13 +46,15 @@ std::string Probe() {
   return out;
 }
 
-// "abort", "exit 3", "hang", "spin", "eat", "refused", "probe", "corrupt"; all else comes back as
-// it is.
+// "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "probe", "corrupt"; all
+// else comes back as it is.
 class UnrulyCompiler final : public Compiler {
  public:
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions&) override {
     if (program == "refused") return absl::InvalidArgumentError("no such program");
+    if (program == "quoted") return absl::InvalidArgumentError("no such type: \xff\xfe");
+    if (program == "babble") (void)!write(kCompileLinkFd, "\x04\0\0\0\xff\xff\xff\xff", 8);
     if (program == "abort") std::abort();
     if (program == "exit 3") std::_Exit(3);
     while (program == "hang") pause();

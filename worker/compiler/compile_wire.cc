@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/compile_wire.h"
 
+#include <utility>
+
 #include <google/protobuf/message_lite.h>
+
+#include "worker/compiler/checksum.h"
 
 namespace fairway {
 
@@ -31,6 +35,21 @@ absl::StatusOr<std::optional<std::string>> FrameBuffer::Next() {
   std::string payload = bytes_.substr(4, size);
   bytes_.erase(0, 4 + static_cast<size_t>(size));
   return std::optional<std::string>(std::move(payload));
+}
+
+absl::StatusOr<CompileResult> ResultOf(v1::CompileResponse response) {
+  if (response.status_code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(response.status_code()),
+                        response.status_message());
+  }
+  if (Sha256Hex(response.code()) != response.checksum()) {
+    return Error(absl::StatusCode::kDataLoss, "compiled code does not match its checksum");
+  }
+  CompileResult result;
+  result.code = std::move(*response.mutable_code());
+  result.checksum = std::move(*response.mutable_checksum());
+  result.metadata = std::move(*response.mutable_metadata());
+  return result;
 }
 
 }  // namespace fairway

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "fairway/v1/compiler.pb.h"
+#include "worker/compiler/compiler.h"
 
 namespace google::protobuf {
 class MessageLite;
@@ -36,6 +38,10 @@ class FrameBuffer {
  private:
   std::string bytes_;
 };
+
+// What a process answered for its program, or the error that it told. DATA_LOSS: the code does not
+// match its checksum.
+absl::StatusOr<CompileResult> ResultOf(v1::CompileResponse response);
 
 }  // namespace fairway
 
