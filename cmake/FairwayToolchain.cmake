@@ -7,13 +7,17 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-set(FAIRWAY_SANITIZE "" CACHE STRING "address or thread; empty for none")
+set(FAIRWAY_SANITIZE "" CACHE STRING "address, thread or fuzz; empty for none")
 option(FAIRWAY_PLANTED_BUGS "Compile the test-only switches that break one rule each" OFF)
 set(FAIRWAY_PJRT_INCLUDE "" CACHE PATH "Directory of pjrt_c_api.h (from the xla-cpu-pjrt wheel)")
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
 if(FAIRWAY_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(FAIRWAY_SANITIZE STREQUAL "fuzz")  # clang only; tests/fuzz links -fsanitize=fuzzer
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(FAIRWAY_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/ifrt/test_cluster.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fairway {
@@ -8,7 +9,7 @@ namespace {
 
 constexpr Incarnation kIncarnation{7};
 
-ExecutorSpec Worker(const std::string& name, const std::string& island) {
+ExecutorSpec Worker(const std::string& name, const std::string& island, int64_t device_memory) {
   ExecutorSpec spec;
   spec.worker = name;
   spec.island = island;
@@ -19,6 +20,7 @@ ExecutorSpec Worker(const std::string& name, const std::string& island) {
   spec.device_kind = "cpu";
   spec.memory_kinds = {"device", "pinned_host"};
   spec.num_devices = 2;
+  spec.device_memory = device_memory;
   spec.data_endpoint = name + ":1";
   return spec;
 }
@@ -31,10 +33,10 @@ BytesRef Zeros(int64_t bytes) {
 
 }  // namespace
 
-TestCluster::TestCluster()
+TestCluster::TestCluster(int64_t device_memory)
     : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
-  a = cluster_.ExecutorUp(Worker("wa", "ia")).value();
-  b = cluster_.ExecutorUp(Worker("wb", "ib")).value();
+  a = cluster_.ExecutorUp(Worker("wa", "ia", device_memory)).value();
+  b = cluster_.ExecutorUp(Worker("wb", "ib", device_memory)).value();
 }
 
 Report TestCluster::Ended(ExecutorId, uint64_t seq) {
@@ -47,18 +49,24 @@ Report TestCluster::Ended(ExecutorId, uint64_t seq) {
 void TestCluster::Send(ExecutorId executor, Command command) {
   if (const auto* c = std::get_if<InstallExecutable>(&command)) {
     log.push_back(fmt::format("e{} install x{}", executor, c->executable));
-    work_.push_back({executor, [id = c->executable] {
+    work_.push_back({executor,
+                     [id = c->executable] {
                        Report report;
                        report.installed.push_back({id, absl::OkStatus()});
                        return report;
-                     }});
+                     },
+                     {},
+                     {}});
   } else if (const auto* c = std::get_if<PrepareReceive>(&command)) {
     On(executor, *c);
   } else if (const auto* c = std::get_if<PrepareLaunch>(&command)) {
     log.push_back(
         fmt::format("e{} prepare x{} on {} devices", executor, c->executable, c->devices.size()));
     prepared_[{executor, c->node}] = *c;
+    for (const GroupPart& part : c->outputs) poisoned_.erase(part.group);
   } else if (const auto* c = std::get_if<Launch>(&command)) {
+    On(executor, *c);
+  } else if (const auto* c = std::get_if<CancelNode>(&command)) {
     On(executor, *c);
   } else if (const auto* c = std::get_if<PrepareSend>(&command)) {
     for (const auto& item : c->items) sends_[{c->transfer, item.index}] = item.shard;
@@ -82,19 +90,79 @@ BytesRef TestCluster::Source(const PrepareReceive& command, size_t i) const {
   return nullptr;
 }
 
+void TestCluster::Forget(const GroupPart& part, const absl::Status& cause) {
+  poisoned_[part.group] = cause;
+  for (const LocalShard& shard : part.shards) bytes_.erase({part.group, shard.shard});
+}
+
+void TestCluster::On(ExecutorId executor, const CancelNode& command) {
+  const auto key = std::make_pair(executor, command.node);
+  Report report;
+  if (const auto launch = prepared_.find(key); launch != prepared_.end()) {
+    report.finished = {launch->second.seq};
+    for (const GroupPart& part : launch->second.outputs) Forget(part, command.cause);
+  } else if (const auto receive = received_.find(key); receive != received_.end()) {
+    report.finished = {receive->second.seq};
+    Forget(receive->second.out, command.cause);
+  }
+  std::erase_if(work_,
+                [&](const Work& w) { return w.executor == executor && w.node == command.node; });
+  work_.push_back({executor, [report] { return report; }, {}, {}});
+}
+
+std::vector<ShardRef> TestCluster::Needs(const PrepareReceive& command) const {
+  std::vector<ShardRef> out;
+  for (const ShardSource& source : command.sources) {
+    if (source.kind == ShardSource::Kind::kLocal) out.push_back(source.shard);
+    if (source.kind != ShardSource::Kind::kPeer) continue;
+    const auto send = sends_.find({command.transfer, source.index});
+    out.push_back(send == sends_.end() ? ShardRef() : send->second);
+  }
+  return out;
+}
+
+bool TestCluster::Ready(const Work& work) const {
+  const auto needs = work.node ? Needs(received_.at({work.executor, work.node})) : work.needs;
+  return std::all_of(needs.begin(), needs.end(), [&](const ShardRef& shard) {
+    return bytes_.contains(shard) || poisoned_.contains(shard.group);
+  });
+}
+
+absl::Status TestCluster::PoisonOf(const std::vector<ShardRef>& shards) const {
+  for (const ShardRef& shard : shards) {
+    const auto found = poisoned_.find(shard.group);
+    if (found != poisoned_.end()) return found->second;
+  }
+  return absl::OkStatus();
+}
+
 void TestCluster::On(ExecutorId executor, const PrepareReceive& command) {
   log.push_back(fmt::format("e{} receive {} shards", executor, command.out.shards.size()));
+  received_[{executor, command.node}] = command;
+  poisoned_.erase(command.out.group);
   work_.push_back(
-      {executor, [this, executor, command] {
+      {executor,
+       [this, executor, command] {
+         const absl::Status poison = PoisonOf(Needs(command));
+         if (!poison.ok()) {
+           poisoned_[command.out.group] = poison;
+           Report report;
+           report.finished = {command.seq};
+           report.failures.push_back({command.seq, poison});
+           return report;
+         }
          for (size_t i = 0; i < command.sources.size(); ++i)
            bytes_[{command.out.group, command.out.shards[i].shard}] = Source(command, i);
          return Ended(executor, command.seq);
-       }});
+       },
+       {},
+       command.node});
 }
 
 void TestCluster::On(ExecutorId executor, const Launch& launch) {
   log.push_back(fmt::format("e{} launch", executor));
-  work_.push_back({executor, [this, executor, launch] {
+  work_.push_back({executor,
+                   [this, executor, launch] {
                      const PrepareLaunch& command = prepared_.at({executor, launch.node});
                      for (size_t o = 0; o < command.outputs.size(); ++o) {
                        const GroupPart& part = command.outputs[o];
@@ -112,13 +180,18 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
                      for (const ShardRef& ref : launch.inline_shards)
                        report.inlined.push_back({ref, bytes_.at(ref)});
                      return report;
-                   }});
+                   },
+                   {},
+                   {}});
 }
 
 void TestCluster::RunAll() {
-  while (!work_.empty()) {
-    const Work work = std::move(work_.front());
-    work_.pop_front();
+  while (true) {
+    const auto next =
+        std::find_if(work_.begin(), work_.end(), [&](const Work& w) { return Ready(w); });
+    if (next == work_.end()) return;
+    const Work work = std::move(*next);
+    work_.erase(next);
     cluster_.OnReport(work.executor, kIncarnation, work.run());
   }
 }
@@ -130,10 +203,19 @@ void TestCluster::WithdrawUpload(TransferId transfer) { offered_.erase(transfer)
 
 void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t) {
   log.push_back(fmt::format("pull from e{}", executor));
-  work_.push_back({executor, [this, transfer, index] {
-                     cluster_.FetchArrived(transfer, bytes_.at(sends_.at({transfer, index})));
+  const ShardRef shard = sends_.at({transfer, index});
+  work_.push_back({executor,
+                   [this, transfer, shard] {
+                     const absl::Status poison = PoisonOf({shard});
+                     if (!poison.ok()) {
+                       cluster_.FetchArrived(transfer, poison);
+                     } else {
+                       cluster_.FetchArrived(transfer, bytes_.at(shard));
+                     }
                      return Report();
-                   }});
+                   },
+                   {shard},
+                   {}});
 }
 
 void TestCluster::OnWatched(SessionId session, uint64_t token, absl::Status status) {

@@ -21,7 +21,8 @@ namespace fairway {
 
 class TestCluster : public ClusterActions, public CompileBackend {
  public:
-  TestCluster();
+  // `device_memory`: bytes per device; 0: no limit.
+  explicit TestCluster(int64_t device_memory = 0);
 
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }
@@ -58,16 +59,25 @@ class TestCluster : public ClusterActions, public CompileBackend {
   struct Work {
     ExecutorId executor;
     std::function<Report()> run;
+    std::vector<ShardRef> needs;  // not before these are there, or cannot be
+    NodeId node;                  // of a receive
   };
   void On(ExecutorId executor, const PrepareReceive& command);
   void On(ExecutorId executor, const PrepareLaunch& command);
   void On(ExecutorId executor, const Launch& command);
+  void On(ExecutorId executor, const CancelNode& command);
+  void Forget(const GroupPart& part, const absl::Status& cause);
+  bool Ready(const Work& work) const;
+  absl::Status PoisonOf(const std::vector<ShardRef>& shards) const;
+  std::vector<ShardRef> Needs(const PrepareReceive& command) const;
   Report Ended(ExecutorId executor, uint64_t seq);
   BytesRef Source(const PrepareReceive& command, size_t i) const;
 
   std::deque<Work> work_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareLaunch> prepared_;
+  std::map<std::pair<ExecutorId, NodeId>, PrepareReceive> received_;
   std::map<ShardRef, BytesRef> bytes_;                        // on the "devices"
+  std::map<GroupId, absl::Status> poisoned_;                  // groups that were cancelled
   std::map<TransferId, std::vector<BytesRef>> offered_;       // by the controller
   std::map<std::pair<TransferId, int32_t>, ShardRef> sends_;  // by executors
   std::deque<std::function<void(absl::StatusOr<CompiledCode>)>> compilations_;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control messages between controller, supervisors, executors and compile processes, in both
+// directions. What is accepted must survive being written and read again.
+#include <string>
+#include <string_view>
+
+#include "fairway/v1/compiler.pb.h"
+#include "fairway/v1/link.pb.h"
+#include "tests/fuzz/fuzz.h"
+#include "wire/link_codec.h"
+#include "worker/compiler/compile_wire.h"
+
+namespace fairway::fuzz {
+namespace {
+
+enum Kind : uint8_t {
+  kToController = 0,    // ToController
+  kFromController = 1,  // FromController
+  kCompileAnswer = 2,   // CompileResponse
+  kCompileStream = 3,   // byte: size of the pieces in which the bytes come
+};
+
+Frame FrameWith(std::string_view payload) {
+  Frame frame;
+  frame.type = 1;
+  frame.payload = payload;
+  return frame;
+}
+
+// The bytes of a value that was read: the same after another round.
+template <typename Message, typename Read, typename Write>
+void RoundTrip(Message& in, Read read, Write write) {
+  const auto value = read(in);
+  if (!value.ok()) return;
+  Message first;
+  write(*value, &first);
+  Message copy = first;
+  const auto again = read(copy);
+  FUZZ_CHECK(again.ok());
+  Message second;
+  write(*again, &second);
+  FUZZ_CHECK(first.SerializeAsString() == second.SerializeAsString());
+}
+
+void OnToController(std::string_view bytes) {
+  v1::ToController message;
+  if (!UnpackFrame(FrameWith(bytes), &message).ok()) return;
+  if (message.has_register_executor()) {
+    RoundTrip(*message.mutable_register_executor()->mutable_spec(), ExecutorSpecFromProto,
+              [](const ExecutorSpec& spec, v1::ExecutorSpec* out) { ToProto(spec, out); });
+  } else if (message.has_report()) {
+    RoundTrip(*message.mutable_report(), ReportFromProto,
+              [](const Report& report, v1::Report* out) { ToProto(report, Incarnation(1), out); });
+  } else if (message.has_compile_response()) {
+    (void)StatusFromProto(message.compile_response().status());
+  }
+}
+
+void OnFromController(std::string_view bytes) {
+  v1::FromController message;
+  if (!UnpackFrame(FrameWith(bytes), &message).ok()) return;
+  for (v1::Command& command : *message.mutable_commands()->mutable_commands()) {
+    RoundTrip(command, CommandFromProto,
+              [](const Command& value, v1::Command* out) { ToProto(value, out); });
+  }
+}
+
+void OnCompileAnswer(std::string_view bytes) {
+  v1::CompileResponse response;
+  if (!response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  const bool ok = response.status_code() == 0;
+  const auto result = ResultOf(std::move(response));
+  if (!ok) FUZZ_CHECK(!result.ok());
+  // As it goes on to the controller.
+  if (!result.ok()) (void)StatusFromProto(ToProto(result.status()));
+}
+
+void OnCompileStream(Reader in) {
+  const size_t piece = 1 + in.Byte();
+  std::string_view bytes = in.Rest();
+  FrameBuffer frames;
+  size_t taken = 0;
+  const size_t all = bytes.size();
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
+    frames.Append(bytes.data(), std::min(piece, bytes.size()));
+    while (true) {
+      const auto payload = frames.Next();
+      if (!payload.ok()) return;
+      if (!payload->has_value()) break;
+      taken += 4 + (*payload)->size();
+      FUZZ_CHECK(taken <= all);
+      OnCompileAnswer(**payload);
+    }
+  }
+}
+
+}  // namespace
+
+const google::protobuf::Message* Prototype(uint8_t kind) {
+  switch (kind) {
+    case kToController:
+      return &v1::ToController::default_instance();
+    case kFromController:
+      return &v1::FromController::default_instance();
+    case kCompileAnswer:
+      return &v1::CompileResponse::default_instance();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace fairway::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace fairway::fuzz;
+  for (const Record& record : Cut({reinterpret_cast<const char*>(data), size})) {
+    switch (record.kind) {
+      case kToController:
+        OnToController(record.payload);
+        break;
+      case kFromController:
+        OnFromController(record.payload);
+        break;
+      case kCompileAnswer:
+        OnCompileAnswer(record.payload);
+        break;
+      default:
+        OnCompileStream(Reader(record.payload));
+    }
+  }
+  return 0;
+}
