@@ -6,47 +6,9 @@
 
 #include <fmt/ranges.h>
 
-#include "controller/cluster/state.h"
+#include "controller/cluster/placement.h"
 
 namespace fairway {
-namespace {
-
-// Shards of an array that become one group, because they lie on one island.
-struct IslandShards {
-  IslandId island;
-  std::vector<int32_t> positions;  // in the sharding's device list
-};
-
-absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session,
-                                                        const std::vector<int32_t>& devices) {
-  std::vector<IslandShards> out;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const int32_t id = devices[i];
-    if (id < 0 || static_cast<size_t>(id) >= session.devices.size())
-      return InvalidArgument("there is no device {}: this session has devices 0 to {}", id,
-                             session.devices.size() - 1);
-    const IslandId island = session.devices[id].island_id;
-    auto it = std::find_if(out.begin(), out.end(),
-                           [&](const IslandShards& s) { return s.island == island; });
-    if (it == out.end()) it = out.insert(out.end(), IslandShards{island, {}});
-    it->positions.push_back(static_cast<int32_t>(i));
-  }
-  return out;
-}
-
-// The memory kind as the groups name it: empty for the default.
-absl::StatusOr<std::string> MemoryKind(const VirtualDevice& device, const std::string& asked) {
-  if (asked.empty() || device.memory_kinds.empty() || asked == device.memory_kinds[0])
-    return std::string();
-  if (std::find(device.memory_kinds.begin(), device.memory_kinds.end(), asked) ==
-      device.memory_kinds.end())
-    return InvalidArgument("device {} has no memory of kind \"{}\"; it has: {}", device.id, asked,
-                           fmt::join(device.memory_kinds, ", "));
-  return asked;
-}
-
-}  // namespace
-
 absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t out,
                                                 const ArraySpec& spec,
                                                 std::vector<int32_t> blob_of_shard) {
@@ -160,7 +122,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
   std::vector<uint64_t> handles;
   for (size_t a = 0; a < in.size(); ++a) {
     FAIRWAY_ASSIGN_OR_RETURN(Array * source, s.FindArray(session_id, in[a]));
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(source->shards, in[a]));
+    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*source, in[a]));
     const Sharding& old = source->spec.sharding;
     FAIRWAY_ASSIGN_OR_RETURN(
         Sharding sharding,
@@ -240,7 +202,7 @@ absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
   Array array{std::move(spec), {}, absl::OkStatus()};
   for (size_t i = 0; i < in.size(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(Array * piece, s.FindArray(session_id, in[i]));
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(piece->shards, in[i]));
+    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*piece, in[i]));
     if (array.spec.dtype == DType::kInvalid) array.spec.dtype = piece->spec.dtype;
     if (piece->spec.dtype != array.spec.dtype)
       return InvalidArgument("assemble: array {} is {}, expected {}", in[i],
@@ -279,7 +241,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
-  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(array->shards, in));
+  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
   const int count = array->spec.sharding.num_shards();
   if (!out.empty() && static_cast<int>(out.size()) != count)
     return InvalidArgument("disassemble: {} results named for {} shards", out.size(), count);
@@ -308,7 +270,7 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
-  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(array->shards, in));
+  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
   if (!array->spec.sharding.fully_replicated())
     return InvalidArgument("array {} is not fully replicated: it has {} different shards", in,
                            array->spec.sharding.num_shards());
@@ -325,6 +287,7 @@ absl::Status Cluster::Delete(SessionId session, const std::vector<uint64_t>& han
   State& s = *state_;
   for (const uint64_t handle : handles) {
     FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session, handle));
+    array->deleted = array->shards.empty();
     s.MarkDeleted(array->shards);
   }
   s.Settle();
@@ -333,7 +296,7 @@ absl::Status Cluster::Delete(SessionId session, const std::vector<uint64_t>& han
 
 absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) const {
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, state_->FindArray(session, handle));
-  return state_->AnyDeleted(array->shards);
+  return state_->IsDeleted(*array);
 }
 
 absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>& handles) {

@@ -51,6 +51,23 @@ absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t as
   return asked;
 }
 
+absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& session,
+                                                                 const std::vector<uint64_t>& asked,
+                                                                 size_t count) {
+  if (!asked.empty() && asked.size() != count)
+    return InvalidArgument("{} result handles for {} arrays", asked.size(), count);
+  std::vector<uint64_t> handles;
+  std::set<uint64_t> fresh;
+  for (size_t i = 0; i < count; ++i) {
+    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                             NewHandle(session, asked.empty() ? 0 : asked[i]));
+    if (!fresh.insert(handle).second)
+      return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
+    handles.push_back(handle);
+  }
+  return handles;
+}
+
 absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   State& s = *state_;
   std::vector<const Island*> islands;
@@ -155,7 +172,7 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
   for (const uint64_t handle : handles) {
     const absl::StatusOr<Array*> array = s.FindArray(session, handle);
     absl::Status status = array.ok() ? (*array)->error : array.status();
-    if (array.ok() && status.ok()) status = s.CheckUsable((*array)->shards, handle);
+    if (array.ok() && status.ok()) status = s.CheckUsable(**array, handle);
     if (!status.ok()) {
       ++s.watches[id].open;
       s.WatchEnded(id, position, status, NodeId());
@@ -217,6 +234,7 @@ void Cluster::Tick(int64_t now_ms) {
       continue;
     }
     island.stuck_since = -1;
+    ++island.given_up;
     s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
     live.reset();
   }

@@ -21,6 +21,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "core/device.h"
+#include "core/remap.h"
 #include "core/sharding.h"
 #include "graph/plan.h"
 
@@ -127,7 +128,8 @@ struct IslandStatus {
   uint64_t gangs_launched = 0;
   size_t queued = 0;  // nodes that wait for memory
   size_t prepared = 0;
-  size_t in_flight = 0;  // launched and not finished
+  size_t in_flight = 0;   // launched and not finished
+  uint64_t given_up = 0;  // nodes that failed because they would never have fitted
 };
 
 struct ExecutorStatus {
@@ -232,6 +234,15 @@ class Cluster {
   // INVALID_ARGUMENT: not fully replicated.
   absl::StatusOr<uint64_t> FullyReplicatedShard(SessionId session, uint64_t in,
                                                 CopySemantics semantics, uint64_t out);
+
+  // Arrays made of shards of `in` that stay where they are. kDonateInput: `in` are as deleted
+  // afterwards. INVALID_ARGUMENT: number, element type, shape or devices of `in` are not those of
+  // the plan, a shard lies on another device, or in another memory, or has another shape than the
+  // output's sharding says, or kAlwaysCopy, which this is not. An output made of an error array is
+  // one.
+  absl::StatusOr<std::vector<uint64_t>> Remap(SessionId session, const std::vector<uint64_t>& in,
+                                              const RemapPlan& plan, CopySemantics semantics,
+                                              const std::vector<uint64_t>& out);
 
   // Deletes the shard buffers: all arrays that share them are deleted. The handles stay.
   absl::Status Delete(SessionId session, const std::vector<uint64_t>& handles);

@@ -157,11 +157,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
                            spec.outputs.size(), out.size());
   ExecuteResult result;
   result.specs = binding.outputs;
-  for (size_t o = 0; o < spec.outputs.size(); ++o) {
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             s.NewHandle(*session, out.empty() ? 0 : out[o]));
-    result.handles.push_back(handle);
-  }
+  FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, spec.outputs.size()));
   const auto refuse = [&](absl::Status error) {
     if (!out.empty()) {
       for (size_t o = 0; o < out.size(); ++o)
@@ -181,7 +177,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
       return refuse(Annotate(array.status(), fmt::format("{}: argument {}", spec.name, a)));
     if (!(*array)->error.ok()) {
       if (poison.ok()) poison = (*array)->error;
-    } else if (const absl::Status usable = s.CheckUsable((*array)->shards, args[a]); !usable.ok()) {
+    } else if (const absl::Status usable = s.CheckUsable(**array, args[a]); !usable.ok()) {
       return refuse(Annotate(usable, fmt::format("{}: argument {}", spec.name, a)));
     } else {
       std::vector<const Group*> groups;

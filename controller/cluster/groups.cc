@@ -59,15 +59,20 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
   for (const GroupId id : GroupsOf(shards)) Collect(*FindGroup(id));
 }
 
-bool Cluster::State::AnyDeleted(const std::vector<ShardRef>& shards) const {
-  return std::any_of(shards.begin(), shards.end(), [&](const ShardRef& ref) {
-    return groups.at(ref.group)->is_deleted(ref.shard);
-  });
+bool Cluster::State::IsDeleted(const Array& array) const {
+  return array.deleted ||
+         std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
+           return groups.at(ref.group)->is_deleted(ref.shard);
+         });
 }
 
-absl::Status Cluster::State::CheckUsable(const std::vector<ShardRef>& shards,
-                                         uint64_t handle) const {
-  if (!AnyDeleted(shards)) return absl::OkStatus();
+void Cluster::State::GiveAway(Array& array) {
+  const Array given = std::exchange(array, Array{array.spec, {}, array.error, true});
+  DropView(given);
+}
+
+absl::Status Cluster::State::CheckUsable(const Array& array, uint64_t handle) const {
+  if (!IsDeleted(array)) return absl::OkStatus();
   return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated",
                handle);
 }

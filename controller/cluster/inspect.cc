@@ -40,7 +40,7 @@ std::vector<IslandStatus> Cluster::Islands() const {
   for (const auto& [id, island] : state_->islands) {
     out.push_back({id, island.name, state_->IslandUp(island), island.epoch,
                    island.sequencer.gangs_granted(), state_->admission.waiting(id),
-                   island.sequencer.prepared(), island.sequencer.in_flight()});
+                   island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up});
   }
   return out;
 }

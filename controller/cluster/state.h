@@ -75,7 +75,8 @@ struct Group {
 struct Array {
   ArraySpec spec;
   std::vector<ShardRef> shards;
-  absl::Status error;  // set: there are no shards
+  absl::Status error;    // set: there are no shards
+  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
 };
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
@@ -177,6 +178,7 @@ struct Island {
   Sequencer sequencer{SequencerOptions{}};
   NodeId stuck_node;  // the head that could not start, and since when
   int64_t stuck_since = -1;
+  uint64_t given_up = 0;  // heads that failed because they would never have fitted
 };
 
 struct Binding {
@@ -247,6 +249,10 @@ struct Cluster::State {
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range when 0.
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
+  // `count` of them, each for another array; `asked`: as many or none.
+  absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
+                                                   const std::vector<uint64_t>& asked,
+                                                   size_t count);
   Group* FindGroup(GroupId id);
   Node* FindNode(NodeId id);
   Executor* ExecutorOf(DeviceId device);
@@ -261,7 +267,13 @@ struct Cluster::State {
   // The view's groups, each once.
   std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
-  bool AnyDeleted(const std::vector<ShardRef>& shards) const;
+  bool IsDeleted(const Array& array) const;
+  // One output of a remap.
+  absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
+                                 const std::vector<RemapPlan::From>& from,
+                                 const std::vector<const Array*>& in);
+  // The handle is as deleted from here on; other views of its shards are not.
+  void GiveAway(Array& array);
   void AddReader(GroupId id, NodeId node);
   void DropReader(GroupId id);
   void SetReady(Group& group);
@@ -271,8 +283,8 @@ struct Cluster::State {
   void ReleaseBytes(Group& group);
   void StoreInlined(ShardRef ref, BytesRef bytes);
   BytesRef Inlined(const Group& group, int32_t shard) const;
-  // OK, or why the shards cannot be used: deleted.
-  absl::Status CheckUsable(const std::vector<ShardRef>& shards, uint64_t handle) const;
+  // OK, or why the array cannot be used: deleted.
+  absl::Status CheckUsable(const Array& array, uint64_t handle) const;
   uint64_t AddWatch(SessionId session, uint64_t token);
   void WatchEnded(uint64_t watch, size_t position, const absl::Status& status, NodeId cause);
 

@@ -116,7 +116,7 @@ void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
   const absl::StatusOr<Array*> array = s.FindArray(session, handle);
   absl::Status status = array.status();
   if (status.ok()) status = (*array)->error;
-  if (status.ok()) status = s.CheckUsable((*array)->shards, handle);
+  if (status.ok()) status = s.CheckUsable(**array, handle);
   if (status.ok() && (*array)->shards.size() != 1 && !(*array)->spec.sharding.fully_replicated())
     status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one",
                              handle, (*array)->shards.size());

@@ -167,6 +167,11 @@ TEST_F(ArraysDialogue, MakeErrorArrays) {
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"), "2 ABORTED: by the user");
   EXPECT_EQ(Ask("make_error_arrays_request { array_specs { @f32(2) @one(0) } array_handles: 6 }"),
             "3 INVALID_ARGUMENT: error arrays of an OK status");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "4 #1 is_array_deleted_response { }");
+  Ask("delete_array_request { array_handle: 5 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "6 #2 is_array_deleted_response { deleted: true }");
 }
 
 TEST_F(ArraysDialogue, AssembleAndDisassembleMoveNothing) {
@@ -225,6 +230,89 @@ TEST_F(ArraysDialogue, ReshardServesTheSameCutOnly) {
                   "copy_semantics: "
                   "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 7 }"),
               StartsWith("3 UNIMPLEMENTED: reshard_arrays_request to another partitioning"));
+}
+
+TEST_F(ArraysDialogue, RemapMovesNothingAndMayGiveTheInputsAway) {
+  Put(5, 0, "aaaa");
+  Put(6, 1, "bbbb");
+  const size_t actions = cluster_.log.size();
+  const std::string plan =
+      "plan { input_specs { @f32(1) @one(0) } input_specs { @f32(1) @one(1) } output_specs { "
+      "@f32(2) @cut(1 0) } @map(0 0 0 1 1 1 2 1) @map(1 0 0 1 1 0 1 1) } array_handles: [5, 6] ";
+  EXPECT_EQ(Ask("remap_arrays_request { " + plan +
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 7 }"),
+            "3 #2 remap_arrays_response { array_handles: 7 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "4 #3 is_array_deleted_response { }");
+  EXPECT_EQ(Ask("remap_arrays_request { " + plan +
+                "copy_semantics: ARRAY_COPY_SEMANTICS_DONATE_INPUT result_handles: 8 }"),
+            "5 #4 remap_arrays_response { array_handles: 8 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "6 #5 is_array_deleted_response { deleted: true }");
+  EXPECT_EQ(cluster_.log.size(), actions);
+  Ask("destruct_array_request { array_handle: [5, 6, 7] }");
+  Ask("disassemble_into_single_device_arrays_request { array_handle: 8 copy_semantics: "
+      "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [9, 10] }");
+  Ask("copy_to_host_buffer_request { array_handle: 9 host_buffer_handle: 11 }");
+  Run();
+  EXPECT_EQ(Lookup(11), "bbbb");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 8 }"),
+            "10 #8 is_array_deleted_response { }");
+}
+
+TEST_F(ArraysDialogue, ARemapThatDoesNotFitIsRefusedAndPoisonsItsResults) {
+  Put(5, 0, "aaaa");
+  const auto remap = [&](const std::string& plan, const std::string& semantics, int out) {
+    return Ask(
+        fmt::format("remap_arrays_request {{ plan {{ {} }} array_handles: 5 copy_semantics: "
+                    "ARRAY_COPY_SEMANTICS_{} result_handles: {} }}",
+                    plan, semantics, out));
+  };
+  const std::string whole = "input_specs { @f32(1) @one(0) } ";
+  const std::string same = whole + "output_specs { @f32(1) @one(0) } @map(0 0 0 1 1 0 1 1)";
+  EXPECT_EQ(
+      remap(whole + "output_specs { @f32(1) @one(1) } @map(0 0 0 1 1 0 1 1)", "REUSE_INPUT", 6),
+      "2 INVALID_ARGUMENT: remap: shard 0 of input 0 does not lie on device 1, where the "
+      "output has it");
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 6 }"),
+              StartsWith("3 INVALID_ARGUMENT: remap: shard 0 of input 0 does not lie"));
+  EXPECT_EQ(remap(same, "ALWAYS_COPY", 7),
+            "4 INVALID_ARGUMENT: remap: it copies nothing; say that the inputs are reused or "
+            "donated");
+  EXPECT_EQ(
+      remap(whole + "output_specs { @f32(2) @one(0) } @map(0 0 0 1 1 0 1 1)", "REUSE_INPUT", 8),
+      "5 INVALID_ARGUMENT: remap: shard 0 of input 0 is f32[1], the output has f32[2] there");
+  EXPECT_EQ(remap("input_specs { @f32(3) @one(0) } output_specs { @f32(3) @one(0) } "
+                  "@map(0 0 0 1 1 0 1 1)",
+                  "REUSE_INPUT", 9),
+            "6 INVALID_ARGUMENT: remap: input 0 is f32[1], the plan says f32[3]");
+  EXPECT_EQ(remap(whole + "output_specs { @f32(1) @one(0) }", "REUSE_INPUT", 10),
+            "7 INVALID_ARGUMENT: remap: nothing is given for shard 0 of output 0");
+  EXPECT_EQ(remap(same + same, "REUSE_INPUT", 11),
+            "8 INVALID_ARGUMENT: remap: shard 0 of input 0 is used twice");
+  EXPECT_EQ(remap(same, "DONATE_INPUT", 5), "9 ALREADY_EXISTS: handle 5 is in use");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "10 #1 is_array_deleted_response { }");
+  Ask("make_error_arrays_request { error { code: ABORTED message: \"by the user\" } array_specs { "
+      "@f32(1) @one(0) } array_handles: 12 }");
+  EXPECT_EQ(Ask("remap_arrays_request { plan { " + same +
+                " } array_handles: 12 copy_semantics: ARRAY_COPY_SEMANTICS_DONATE_INPUT "
+                "result_handles: 13 }"),
+            "12 #3 remap_arrays_response { array_handles: 13 }");
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 13 }"), "13 ABORTED: by the user");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 12 }"),
+            "14 #4 is_array_deleted_response { deleted: true }");
+}
+
+TEST_F(ArraysDialogue, TwoResultsNeedTwoHandles) {
+  Put(5, 0, "aaaa");
+  const std::string out = "output_specs { @f32(1) @one(0) } ";
+  EXPECT_EQ(Ask("remap_arrays_request { plan { input_specs { @f32(1) @one(0) } input_specs { "
+                "@f32(1) @one(0) } " +
+                out + out +
+                "@map(0 0 0 1 1 0 1 1) @map(1 1 0 1 1 0 1 1) } array_handles: [5, 5] "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [6, 6] }"),
+            "2 ALREADY_EXISTS: handle 6 is given for two results");
 }
 
 TEST_F(ArraysDialogue, FullyReplicatedShard) {
@@ -293,12 +381,10 @@ TEST_F(ArraysDialogue, HandlesOfTheClientAreChecked) {
 }
 
 TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamedAndPoisonTheirResults) {
-  EXPECT_EQ(Ask("remap_arrays_request { result_handles: 7 }"),
-            "1 UNIMPLEMENTED: remap_arrays_request is not served by Fairway");
   EXPECT_EQ(Ask("bitcast_arrays_request { result_handles: 8 }"),
-            "2 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
+            "1 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 8 }"),
-            "3 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
+            "2 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
   for (const char* kind :
        {"loaded_executable_delete_request", "loaded_executable_is_deleted_request",
         "loaded_executable_mpmd_metadata_request", "loaded_executable_mpmd_cost_analysis_request",

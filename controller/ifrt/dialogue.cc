@@ -62,6 +62,13 @@ std::string Expand(const std::string& word, const std::string& argument) {
     return ShardingField(Sharding::Tiled({numbers.begin(), numbers.end()}, {count}, tiles).value());
   }
   if (word == "program") return ProgramFields(numbers);
+  if (word == "map") {
+    return fmt::format(
+        "mappings {{ in_array: {} out_array: {} from_start: {} from_end: {} from_step: {} "
+        "to_start: {} to_end: {} to_step: {} }}",
+        numbers.at(0), numbers.at(1), numbers.at(2), numbers.at(3), numbers.at(4), numbers.at(5),
+        numbers.at(6), numbers.at(7));
+  }
   if (word == "f32")
     return fmt::format("dtype {{ kind: KIND_F32 }} shape {{ dims: [{}] }}",
                        fmt::join(numbers, ", "));

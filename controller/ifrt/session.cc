@@ -131,10 +131,8 @@ void IfrtSession::Handle(const Request& request) {
         return ReplicatedShard(request.fully_replicated_shard_request(), call, r);
       });
     case Request::kRemapArraysRequest:
-      return with([&](Response&) {
-        return Poison(ToVector(request.remap_arrays_request().result_handles()),
-                      NotServed(request));
-      });
+      return with(
+          [&](Response& r) { return RemapArrays(request.remap_arrays_request(), call, r); });
     case Request::kBitcastArraysRequest:
       return with([&](Response&) {
         return Poison(ToVector(request.bitcast_arrays_request().result_handles()),

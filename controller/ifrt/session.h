@@ -130,6 +130,8 @@ class IfrtSession {
                           Response& response);
   absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call,
                        Response& response);
+  absl::Status RemapArrays(const xla::ifrt::proxy::RemapArraysRequest& request, const Call& call,
+                           Response& response);
   absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
                                const Call& call, Response& response);
   absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,

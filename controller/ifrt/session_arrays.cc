@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "controller/ifrt/session.h"
+#include "wire/ifrt_remap.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
 
@@ -352,6 +353,23 @@ absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& 
   const auto handles = reshard();
   if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
   SetHandles(*handles, response.mutable_reshard_arrays_response()->mutable_array_handles());
+  Hold(call, *handles);
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::RemapArrays(const xla::ifrt::proxy::RemapArraysRequest& request,
+                                      const Call& call, Response& response) {
+  const std::vector<uint64_t> in = ToVector(request.array_handles());
+  const auto remap = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
+    FAIRWAY_RETURN_IF_ERROR(FirstError(in));
+    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
+                             SemanticsFromProto(request.copy_semantics()));
+    FAIRWAY_ASSIGN_OR_RETURN(const RemapPlan plan, RemapPlanFromProto(request.plan()));
+    return cluster_->Remap(session_, in, plan, semantics, ToVector(request.result_handles()));
+  };
+  const auto handles = remap();
+  if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
+  SetHandles(*handles, response.mutable_remap_arrays_response()->mutable_array_handles());
   Hold(call, *handles);
   return absl::OkStatus();
 }

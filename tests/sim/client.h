@@ -20,6 +20,11 @@ namespace fairway::sim {
 class Machine;
 class World;
 
+inline constexpr CopySemantics kSemantics[] = {
+    CopySemantics::kAlwaysCopy, CopySemantics::kReuseInput, CopySemantics::kDonateInput};
+
+inline Shape Vector(int64_t elements) { return Shape{{elements}}; }
+
 class Client {
  public:
   Client(World& world, int number);
@@ -68,6 +73,7 @@ class Client {
   void DoAssemble();
   void DoDisassemble();
   void DoReplicatedShard();
+  void DoRemap();
   void DoMakeError();
   void DoDelete();
   void DoDestruct();

@@ -35,7 +35,6 @@ void Controller::Settle() {
   while (!answers_.empty()) {
     const Answer answer = std::move(answers_.front());
     answers_.pop_front();
-    CheckGivenUp(answer.result.status());
     Client* client = nullptr;
     for (auto& c : world_.clients) {
       if (c->session() == answer.session) client = c.get();
@@ -49,21 +48,20 @@ void Controller::Settle() {
 }
 
 void Controller::Tick(int64_t now_ms) {
-  for (const auto& [id, member] : members_) {
-    if (member.up && member.machine->running()) running_.insert(member.machine->island());
+  std::map<std::string, uint64_t> running;  // islands with launches at work
+  for (const IslandStatus& island : cluster_.Islands()) {
+    for (const auto& [id, member] : members_) {
+      if (member.up && member.machine->running() && member.machine->island() == island.name)
+        running[island.name] = island.given_up;
+    }
   }
   cluster_.Tick(now_ms);
-  Settle();
-  running_.clear();
-}
-
-void Controller::CheckGivenUp(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kResourceExhausted) return;
-  for (const std::string& island : running_) {
-    if (Text(status).find(fmt::format("of island {} (", island)) != std::string::npos &&
-        Text(status).find("No work that is under way") != std::string::npos)
-      world_.Broken("B2", "given up while island {} runs something: {}", island, Text(status));
+  for (const IslandStatus& island : cluster_.Islands()) {
+    const auto before = running.find(island.name);
+    if (before != running.end() && before->second != island.given_up)
+      world_.Broken("B2", "a node is given up while island {} runs something", island.name);
   }
+  Settle();
 }
 
 void Controller::Register(Machine& machine) {

@@ -66,14 +66,12 @@ class Controller final : public ClusterActions {
   void NoteLaunch(Member& member, const Launch& launch);
   void NotePrepare(const Member& member, const PrepareLaunch& prepare);
   void CheckLaunches();
-  void CheckGivenUp(const absl::Status& status);
 
   World& world_;
   Cluster cluster_;
   std::map<ExecutorId, Member> members_;
   std::map<DeviceId, Machine*> machine_of_;
-  std::set<Machine*> lost_;        // ever
-  std::set<std::string> running_;  // within Tick: islands with launches at work
+  std::set<Machine*> lost_;  // ever
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::deque<Answer> answers_;
   struct Launched {

@@ -75,6 +75,8 @@ class Coverage {
                                          "assemble",
                                          "disassemble",
                                          "replicated shard",
+                                         "remap",
+                                         "remap donates",
                                          "delete",
                                          "foreign handle",
                                          "execute refused",

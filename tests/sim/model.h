@@ -47,12 +47,14 @@ struct ModelArray {
   ArraySpec spec;
   std::vector<ModelShard> shards;
   std::string error;  // an error array: no shards
+  bool gone = false;  // given to a remap, or an error array that was deleted: no shards
 
   bool deleted() const {
-    return std::any_of(shards.begin(), shards.end(),
-                       [](const ModelShard& s) { return s.group->deleted[s.index]; });
+    return gone || std::any_of(shards.begin(), shards.end(),
+                               [](const ModelShard& s) { return s.group->deleted[s.index]; });
   }
-  void Delete() const {
+  void Delete() {
+    gone = gone || shards.empty();
     for (const ModelShard& shard : shards) shard.group->deleted[shard.index] = true;
   }
 };

@@ -11,12 +11,7 @@
 namespace fairway::sim {
 namespace {
 
-constexpr CopySemantics kSemantics[] = {CopySemantics::kAlwaysCopy, CopySemantics::kReuseInput,
-                                        CopySemantics::kDonateInput};
-
 int64_t Total(const Shape& shape) { return ByteSize(DType::kU64, shape).value(); }
-
-Shape Vector(int64_t elements) { return Shape{{elements}}; }
 
 }  // namespace
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations that put the shards of arrays together anew.
+#include <algorithm>
+
+#include "tests/sim/client.h"
+#include "tests/sim/controller.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+// Shards of some arrays, all of one shape in one memory, dealt out to others.
+void Client::DoRemap() {
+  Random& r = world_.random;
+  RemapPlan plan;
+  std::vector<uint64_t> in;
+  std::vector<RemapPlan::From> pool;
+  std::string kind;
+  Shape shape;
+  for (int64_t i = r.Between(1, 3); i > 0; --i) {
+    const uint64_t handle = AnyHandle();
+    if (handle == 0 || arrays_[handle].deleted()) continue;
+    const ArraySpec& spec = arrays_[handle].spec;
+    const auto number = static_cast<int32_t>(in.size());
+    in.push_back(handle);
+    plan.inputs.push_back(spec);
+    for (int32_t shard = 0; shard < spec.sharding.num_shards(); ++shard) {
+      const Shape have = spec.sharding.ShardShape(spec.shape, shard).value();
+      // An assembled array may have its shards in other memories than it says.
+      const auto& shards = arrays_[handle].shards;
+      const std::string memory = !shards.empty() ? shards[shard].group->kinds[shards[shard].index]
+                                 : spec.sharding.memory_kind() == "host" ? "host"
+                                                                         : "";
+      if (pool.empty()) shape = have, kind = memory;
+      if (have == shape && memory == kind) pool.push_back({number, shard});
+    }
+  }
+  if (pool.empty()) return;
+  r.Shuffle(pool);
+  plan.shards.resize(r.Between(1, 3));
+  std::vector<std::vector<int32_t>> devices(plan.shards.size());
+  for (const RemapPlan::From& from : pool) {
+    const int64_t o = r.Below(static_cast<int64_t>(plan.shards.size()));
+    const int32_t device = plan.inputs[from.array].sharding.devices()[from.shard];
+    if (std::find(devices[o].begin(), devices[o].end(), device) != devices[o].end()) continue;
+    plan.shards[o].push_back(from);
+    devices[o].push_back(device);
+  }
+  std::erase_if(plan.shards, [](const auto& shards) { return shards.empty(); });
+  std::erase_if(devices, [](const auto& list) { return list.empty(); });
+  std::vector<uint64_t> out;
+  for (const std::vector<int32_t>& list : devices) {
+    const auto pieces = static_cast<int64_t>(list.size());
+    std::vector<int64_t> tiles(list.size());
+    for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
+    plan.outputs.push_back({DType::kU64, Vector(shape.dims[0] * pieces),
+                            Sharding::Tiled(list, {pieces}, tiles, kind).value()});
+    out.push_back(OutHandle());
+  }
+  const CopySemantics semantics = kSemantics[r.Below(3)];
+  const auto made = world_.controller->cluster().Remap(session_, in, plan, semantics, out);
+  const bool copy = semantics == CopySemantics::kAlwaysCopy;
+  if (Expect(made.status(), copy ? "INVALID_ARGUMENT" : "", "remap")) {
+    std::vector<ModelArray> arrays;
+    for (size_t o = 0; o < out.size(); ++o) {
+      ModelArray array{plan.outputs[o], {}, {}};
+      for (const RemapPlan::From& from : plan.shards[o]) {
+        const ModelArray& source = arrays_[in[from.array]];
+        if (array.error.empty()) array.error = source.error;
+        if (source.error.empty()) array.shards.push_back(source.shards[from.shard]);
+      }
+      if (!array.error.empty()) array.shards.clear();
+      arrays.push_back(std::move(array));
+    }
+    for (size_t o = 0; o < out.size(); ++o) arrays_[out[o]] = std::move(arrays[o]);
+    world_.Count("remap");
+    if (semantics == CopySemantics::kDonateInput) {
+      world_.Count("remap donates");
+      for (const uint64_t handle : in) {
+        arrays_[handle].shards.clear();
+        arrays_[handle].gone = true;
+      }
+    }
+  }
+  world_.controller->Settle();
+}
+
+}  // namespace fairway::sim
