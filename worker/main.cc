@@ -16,9 +16,12 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "wire/link_codec.h"
+#include "worker/compiler/native_compiler.h"
+#include "worker/compiler/pjrt_compiler.h"
 #include "worker/compiler/run_compiler_process.h"
 #include "worker/executor/executor_process.h"
 #include "worker/executor/runtime/fake/fake_runtime.h"
+#include "worker/executor/runtime/host/host_runtime.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/exit_codes.h"
 #include "worker/life.h"
@@ -64,8 +67,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("devices", &flags.devices, "Devices to expose");
   config.BytesFlag("device-memory", &flags.device_memory,
                    "Memory per device, e.g. 2GiB; 0: no limit");
-  config.Flag("runtime", &flags.runtime,
-              "What drives the devices: pjrt, or fake (for tests; it has no compiler)");
+  config.Flag(
+      "runtime", &flags.runtime,
+      "What drives the devices: pjrt (a plugin), host (native kernels in this host's memory), "
+      "or fake (for tests; it has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
@@ -164,7 +169,7 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   config.worker = flags.name;
   config.island = flags.island;
   config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
-  if (flags.runtime == "pjrt") config.compile.argv = ChildArgv(flags, "compiler", -1);
+  if (flags.runtime != "fake") config.compile.argv = ChildArgv(flags, "compiler", -1);
   config.compile.parallel = flags.compile_processes;
   config.compile.warm = flags.compile_warm;
   config.compile.limits = LimitsOf(flags);
@@ -189,6 +194,7 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
 
 absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const PjrtConfig& pjrt) {
   if (flags.runtime == "fake") return std::make_unique<FakeRuntime>(flags.devices);
+  if (flags.runtime == "host") return std::make_unique<HostRuntime>(flags.devices);
   TuneAllocatorForPjrt();
   return MakePjrtRuntime(pjrt);
 }
@@ -211,14 +217,24 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   RunExecutor(config, runtime->get());
 }
 
+int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
+  std::signal(SIGINT, SIG_IGN);
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Compiler>> {
+    if (flags.runtime == "host") return MakeNativeCompiler();
+    TuneAllocatorForPjrt();
+    return MakeWarmPjrtCompiler(pjrt);
+  };
+  return RunCompilerProcess(kCompileLinkFd, make, LimitsOf(flags), flags.compile_programs);
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   if (auto code = ParseFlags(argc, argv, flags)) return *code;
   if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
     return BadFlag(fmt::format("--role is '{}', not supervisor, executor or compiler", flags.role));
   }
-  if (flags.runtime != "pjrt" && flags.runtime != "fake") {
-    return BadFlag(fmt::format("--runtime is '{}', not pjrt or fake", flags.runtime));
+  if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "fake") {
+    return BadFlag(fmt::format("--runtime is '{}', not pjrt, host or fake", flags.runtime));
   }
   if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
     return BadFlag(
@@ -243,11 +259,7 @@ int Main(int argc, char** argv) {
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
               flags.log_level);
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
-  if (flags.role == "compiler") {
-    TuneAllocatorForPjrt();
-    std::signal(SIGINT, SIG_IGN);
-    return RunCompilerProcess(kCompileLinkFd, pjrt, LimitsOf(flags), flags.compile_programs);
-  }
+  if (flags.role == "compiler") return RunCompilerRole(flags, pjrt);
   return RunSupervisor(flags, pjrt);
 }
 

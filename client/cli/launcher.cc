@@ -133,6 +133,7 @@ absl::Status Launcher::StartWorker(int island) {
                               options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
                   fmt::format("--devices={}", options_.devices),
                   fmt::format("--device-memory={}", options_.device_memory),
+                  "--runtime=" + options_.runtime,
                   "--plugin=" + options_.plugin,
                   fmt::format("--life-fd={}", kLifeFd)};
   spec.log_file = LogOf(worker.name);

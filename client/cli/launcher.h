@@ -21,7 +21,8 @@ namespace fairway {
 
 struct LauncherOptions {
   std::string programs;         // directory of fairway-controller and fairway-worker
-  std::string plugin;           // path of the PJRT plugin
+  std::string runtime;          // "pjrt" or "host"
+  std::string plugin;           // path of the PJRT plugin; pjrt only
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
   int islands = 1;

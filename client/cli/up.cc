@@ -58,6 +58,7 @@ struct UpFlags {
   int64_t device_memory = 0;
   bool detach = false;
   std::string bind = "127.0.0.1";
+  std::string runtime = "pjrt";
   std::string plugin;
 };
 
@@ -101,6 +102,7 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     }
     LauncherOptions options;
     options.programs = ProgramDirectory();
+    options.runtime = flags.runtime;
     options.plugin = plugin;
     options.state_directory = fmt::format("{}/{}", StateRoot(), *port);
     options.bind = flags.bind;
@@ -199,6 +201,10 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("detach", &flags.detach,
               "Return once the cluster is ready; it goes on in the background");
   config.Flag("bind", &flags.bind, "Address that the controller listens on");
+  config.Flag(
+      "runtime", &flags.runtime,
+      "What drives the devices: pjrt (a plugin: everything that JAX compiles) or host (native "
+      "kernels only, in this host's memory)");
   config.Flag("plugin", &flags.plugin,
               "Path of the PJRT plugin; default: that of the project's Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
@@ -212,12 +218,16 @@ int RunUp(int argc, const char* const* argv) {
   if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
   if (flags.http_port < 0 || flags.http_port > 65535)
     return usage("--http-port must be 0 to 65535");
-  const std::string plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
-  if (plugin.empty()) {
-    return usage("no PJRT plugin found: give --plugin PATH or set FAIRWAY_PJRT_PLUGIN");
+  if (flags.runtime != "pjrt" && flags.runtime != "host")
+    return usage(fmt::format("--runtime is '{}', not pjrt or host", flags.runtime));
+  std::string plugin;
+  if (flags.runtime == "pjrt") {
+    plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
+    if (plugin.empty())
+      return usage("no PJRT plugin found: give --plugin PATH or set FAIRWAY_PJRT_PLUGIN");
+    if (::access(plugin.c_str(), R_OK) != 0)
+      return usage(fmt::format("cannot read the plugin {}", plugin));
   }
-  if (::access(plugin.c_str(), R_OK) != 0)
-    return usage(fmt::format("cannot read the plugin {}", plugin));
   if (flags.detach) return RunDetached(flags, plugin);
   InitLogging({.component = "up", .island = {}, .worker = {}}, "info");
   return RunCluster(flags, plugin, [](const std::string&) {});

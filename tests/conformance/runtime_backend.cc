@@ -5,8 +5,11 @@
 
 #include "base/log.h"
 #include "worker/compiler/fake_compiler.h"
+#include "worker/compiler/native_compiler.h"
 #include "worker/compiler/pjrt_compiler.h"
 #include "worker/executor/runtime/fake/fake_runtime.h"
+#include "worker/executor/runtime/host/host_runtime.h"
+#include "worker/executor/runtime/host/test_native_programs.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
@@ -80,6 +83,40 @@ class FakeBackend final : public RuntimeBackend {
   std::unique_ptr<FakeRuntime> runtime_;
 };
 
+class HostBackend final : public RuntimeBackend {
+ public:
+  explicit HostBackend(int num_devices)
+      : compiler_(MakeNativeCompiler()), runtime_(std::make_unique<HostRuntime>(num_devices)) {}
+
+  Runtime& runtime() override { return *runtime_; }
+  absl::StatusOr<CompileResult> Compile(Program program,
+                                        const v1::CompileOptions& options) override {
+    const bool sum = program == Program::kPsum || program == Program::kDonatingPsum;
+    const bool donated = program == Program::kDonatingAdd || program == Program::kDonatingPsum;
+    const int devices = static_cast<int>(options.num_replicas() * options.num_partitions());
+    std::string text;
+    if (sum) {
+      const std::string count = fmt::format("{}", devices);
+      text = test::Parameter(DType::kF32, count, count, donated) + test::Step("all_reduce", "0") +
+             test::Result(1);
+    } else {
+      text = test::Parameter(DType::kF32, "4", "", donated) + test::Parameter(DType::kF32, "4") +
+             test::Step("add", "0, 1") + test::Result(2);
+    }
+    return compiler_->Compile(test::NativeFromText(text).SerializeAsString(), options);
+  }
+  absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) override {
+    FAIRWAY_ASSIGN_OR_RETURN(HostRuntime::Incoming incoming,
+                             runtime_->Expect(dtype, shape, device));
+    return Incoming{std::move(incoming.buffer), std::move(incoming.fulfil)};
+  }
+  void CloseRuntime() override { runtime_.reset(); }
+
+ private:
+  const std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<HostRuntime> runtime_;
+};
+
 }  // namespace
 
 const std::vector<BackendUnderTest>& Backends() {
@@ -92,6 +129,11 @@ const std::vector<BackendUnderTest>& Backends() {
            return nullptr;
          }
          return std::make_unique<PjrtBackend>(*std::move(client));
+       },
+       {}},
+      {"host",
+       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
+         return std::make_unique<HostBackend>(num_devices);
        },
        {}},
       {"fake",

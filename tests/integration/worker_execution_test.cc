@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/worker_harness.h"
+#include "worker/executor/runtime/host/test_native_programs.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
 
 namespace fairway::test {
@@ -163,10 +164,11 @@ class Talk {
 
 class WorkerExecution : public testing::Test {
  protected:
-  std::unique_ptr<WorkerProcess> StartWorker(const std::string& name, int devices) {
-    return std::make_unique<WorkerProcess>(
-        std::vector<std::string>{"--controller=" + controller_.address(), "--name=" + name,
-                                 "--island=i0", fmt::format("--devices={}", devices)});
+  std::unique_ptr<WorkerProcess> StartWorker(const std::string& name, int devices,
+                                             const std::string& runtime = "pjrt") {
+    return std::make_unique<WorkerProcess>(std::vector<std::string>{
+        "--controller=" + controller_.address(), "--name=" + name, "--island=i0",
+        fmt::format("--devices={}", devices), "--runtime=" + runtime});
   }
   PlayedController controller_;
 };
@@ -240,6 +242,34 @@ TEST_F(WorkerExecution, GangsRunInOrderAThousandTimes) {
   EXPECT_THAT(ToFloats(talk.executor().Inlined({x.group, 0})->view()), testing::ElementsAre(0));
   ASSERT_TRUE(
       controller_.Until([&] { return talk.executor().heartbeat.gangs_launched() == kGangs; }));
+}
+
+TEST_F(WorkerExecution, NativeProgramsRunOnTheHostRuntime) {
+  auto worker = StartWorker("a", 4, "host");
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  EXPECT_EQ(talk.executor().spec.runtime, "host");
+  const std::vector<int32_t> devices = {3, 1, 0, 2};
+  // Each round: the sum over the devices, divided by 4, and 1 more on each.
+  const std::string program = Parameter(DType::kF32, "4", "4", true) +
+                              Parameter(DType::kF32, "4", "4") + Step("all_reduce", "0") +
+                              Step("scale", "2", "factor: 0.25") + Step("add", "3, 1") +
+                              Result(4, "4") + "repeat: 100";
+  const ExecutableId steps =
+      talk.Install(NativeFromText(program).SerializeAsString(), Spmd(4), devices);
+  const GroupPart x = talk.Part(Shape{{1}}, devices);
+  const GroupPart one = talk.Part(Shape{{1}}, devices);
+  const GroupPart y = talk.Part(Shape{{1}}, devices);
+  talk.Put(x, {Floats({4}), Floats({20}), Floats({300}), Floats({4000})});
+  ASSERT_EQ(talk.Wait(talk.Put(one, {Floats({1}), Floats({1}), Floats({1}), Floats({1})})),
+            absl::OkStatus());
+  ASSERT_EQ(talk.Wait(talk.Run(steps, devices, {x, one}, {y})), absl::OkStatus());
+  const TransferId transfer = talk.Offer(y);
+  for (int i = 0; i < 4; ++i) {
+    auto shard = controller_.Fetch(talk.executor(), transfer, i, 4);
+    ASSERT_TRUE(shard.ok()) << shard.status();
+    EXPECT_THAT(ToFloats((*shard)->view()), testing::ElementsAre(1181)) << i;
+  }
 }
 
 TEST_F(WorkerExecution, GangsGiveTheRightSum) {

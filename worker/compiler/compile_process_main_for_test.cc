@@ -18,6 +18,7 @@
 
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/compile_pool.h"
+#include "worker/compiler/pjrt_compiler.h"
 #include "worker/compiler/run_compiler_process.h"
 
 namespace fairway {
@@ -105,5 +106,6 @@ int main(int argc, char** argv) {
   fairway::PjrtConfig config;
   config.plugin_path = role;
   config.num_devices = 4;
-  return fairway::RunCompilerProcess(fairway::kCompileLinkFd, config, kLimits, 1);
+  return fairway::RunCompilerProcess(
+      fairway::kCompileLinkFd, [&] { return fairway::MakeWarmPjrtCompiler(config); }, kLimits, 1);
 }

@@ -171,4 +171,21 @@ absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& con
   return MakePjrtCompiler(std::move(client));
 }
 
+absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config) {
+  // Goes through the parser, XLA's passes and LLVM, all of which set themselves up at first use.
+  constexpr char kWarmUp[] = R"(module @warm_up {
+    func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.add %x, %x : tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+  })";
+  FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<Compiler> compiler, MakePjrtCompiler(config));
+  v1::CompileOptions options;
+  options.set_num_replicas(1);
+  options.set_num_partitions(1);
+  FAIRWAY_RETURN_IF_ERROR(
+      Annotate(compiler->Compile(kWarmUp, options).status(), "compiling a first program"));
+  return compiler;
+}
+
 }  // namespace fairway

@@ -20,7 +20,11 @@ class Client;
 // pjrt::Client::Create.
 absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config);
 
-// As above, over a client that the process has already.
+// As above, after compiling a small program of its own, so that the first of a client takes no
+// longer than later ones.
+absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config);
+
+// Over a client that the process has already.
 std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<pjrt::Client> client);
 
 // The version in the header of a StableHLO portable artifact, "1.13.3"; empty for other programs.

@@ -8,7 +8,9 @@
 #include <mutex>
 #include <optional>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
+
+#include "worker/executor/runtime/launch_checks.h"
 
 namespace fairway {
 namespace {
@@ -18,9 +20,7 @@ using Callback = absl::AnyInvocable<void()>;
 // The bytes of one shard, or their absence, shared by a buffer and the launches that read or make
 // it.
 struct Cell {
-  DType dtype = DType::kInvalid;
-  Shape shape;
-  int device = 0;
+  BufferSpec spec;
   int64_t size = 0;
   std::string memory_kind;
   bool consumed = false;
@@ -41,8 +41,13 @@ struct Execution {
 class FakeExecutable final : public LoadedExecutable {
  public:
   explicit FakeExecutable(FakeProgram program)
-      : program(std::make_shared<const FakeProgram>(std::move(program))) {}
+      : program(std::make_shared<const FakeProgram>(std::move(program))) {
+    for (const FakeProgram::Value& value : this->program->inputs) {
+      parameters.push_back({value.dtype, value.shape, 0});
+    }
+  }
   const std::shared_ptr<const FakeProgram> program;
+  std::vector<BufferSpec> parameters;
 };
 
 }  // namespace
@@ -111,9 +116,7 @@ CellPtr CellOf(DeviceBuffer* buffer) { return static_cast<FakeBuffer*>(buffer)->
 
 CellPtr MakeCell(DType dtype, const Shape& shape, int device, std::string_view memory_kind) {
   auto cell = std::make_shared<Cell>();
-  cell->dtype = dtype;
-  cell->shape = shape;
-  cell->device = device;
+  cell->spec = {dtype, shape, device};
   cell->size = ByteSize(dtype, shape).value_or(0);
   cell->memory_kind = memory_kind;
   return cell;
@@ -229,58 +232,16 @@ const RuntimeInfo& FakeRuntime::info() const { return state_->info; }
 absl::StatusOr<std::shared_ptr<LoadedExecutable>> FakeRuntime::Load(
     std::string_view code, const std::vector<int>& devices) {
   FAIRWAY_ASSIGN_OR_RETURN(FakeProgram program, FakeProgram::Parse(code));
-  if (!devices.empty() && !program.devices.empty()) {
-    if (devices.size() != program.devices.size()) {
-      return InvalidArgument("{} devices for a program of {}", devices.size(),
-                             program.devices.size());
-    }
-    program.devices = devices;
-  }
-  std::vector<int> sorted = program.devices.empty() ? devices : program.devices;
-  std::sort(sorted.begin(), sorted.end());
-  for (int device : sorted) {
-    if (device < 0 || device >= info().num_devices) {
-      return InvalidArgument("no device {} (there are {})", device, info().num_devices);
-    }
-  }
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return InvalidArgument("a device is listed twice");
-  }
+  FAIRWAY_ASSIGN_OR_RETURN(program.devices, DevicesToLoad(info(), program.devices, devices));
   return std::make_shared<FakeExecutable>(std::move(program));
 }
-
-namespace {
-
-absl::Status CheckPlace(const RuntimeInfo& info, int device, std::string_view memory_kind) {
-  if (device < 0 || device >= info.num_devices) {
-    return InvalidArgument("no device {} (there are {})", device, info.num_devices);
-  }
-  const auto& kinds = info.memory_kinds;
-  if (!memory_kind.empty() && std::find(kinds.begin(), kinds.end(), memory_kind) == kinds.end()) {
-    return InvalidArgument("device {} has no memory of kind \"{}\"", device, memory_kind);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Donated(const Cell& cell) {
-  return Error(absl::StatusCode::kFailedPrecondition,
-               "buffer {} on device {} was donated to an earlier program",
-               ToString(cell.dtype, cell.shape), cell.device);
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> FakeRuntime::FromHost(std::shared_ptr<Blob> bytes,
                                                                     DType dtype, const Shape& shape,
                                                                     int device,
                                                                     std::string_view memory_kind) {
   FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, memory_kind));
-  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
-  if (BitsInMemory(dtype) == 0) return InvalidArgument("{} has no bytes on a device", Name(dtype));
-  if (bytes == nullptr || bytes->size() != static_cast<size_t>(size)) {
-    return InvalidArgument("{} takes {} bytes, got {}", ToString(dtype, shape), size,
-                           bytes == nullptr ? 0 : bytes->size());
-  }
+  FAIRWAY_RETURN_IF_ERROR(CheckBytes(bytes.get(), dtype, shape));
   CellPtr cell = MakeCell(dtype, shape, device, memory_kind);
   cell->status = absl::OkStatus();
   cell->bytes = std::move(bytes);
@@ -297,7 +258,7 @@ void FakeRuntime::Read(DeviceBuffer& buffer,
     std::lock_guard lock(state_->mutex);
     consumed = cell->consumed;
   }
-  if (consumed) return std::move(done)(Donated(*cell));
+  if (consumed) return std::move(done)(DonatedError(cell->spec));
   buffer.OnReady([cell, done = std::move(done)](absl::Status status) mutable {
     if (!status.ok()) return std::move(done)(std::move(status));
     std::move(done)(HostView{cell->bytes->view(), cell->bytes});
@@ -308,10 +269,10 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> FakeRuntime::CopyToDevice(
     DeviceBuffer& buffer, int device, std::string_view memory_kind) {
   FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, memory_kind));
   CellPtr source = CellOf(&buffer);
-  CellPtr copy = MakeCell(source->dtype, source->shape, device, memory_kind);
+  CellPtr copy = MakeCell(source->spec.dtype, source->spec.shape, device, memory_kind);
   {
     std::lock_guard lock(state_->mutex);
-    if (source->consumed) return Donated(*source);
+    if (source->consumed) return DonatedError(source->spec);
     state_->Allocated(*copy);
   }
   auto result = std::make_unique<FakeBuffer>(state_, copy);
@@ -331,7 +292,6 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> FakeRuntime::CopyToDevice(
 absl::StatusOr<FakeRuntime::Incoming> FakeRuntime::Expect(DType dtype, const Shape& shape,
                                                           int device) {
   FAIRWAY_RETURN_IF_ERROR(CheckPlace(info(), device, ""));
-  FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
   CellPtr cell = MakeCell(dtype, shape, device, "");
   {
     std::lock_guard lock(state_->mutex);
@@ -339,11 +299,9 @@ absl::StatusOr<FakeRuntime::Incoming> FakeRuntime::Expect(DType dtype, const Sha
   }
   Incoming incoming;
   incoming.buffer = std::make_unique<FakeBuffer>(state_, cell);
-  incoming.fulfil = [state = state_, cell, size](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+  incoming.fulfil = [state = state_, cell](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
     absl::Status status = bytes.status();
-    if (status.ok() && (*bytes)->size() != static_cast<size_t>(size)) {
-      status = InvalidArgument("{} bytes came for a buffer of {}", (*bytes)->size(), size);
-    }
+    if (status.ok()) status = CheckBytes(bytes->get(), cell->spec.dtype, cell->spec.shape);
     std::vector<Callback> after;
     {
       std::lock_guard lock(state->mutex);
@@ -403,51 +361,14 @@ int64_t FakeRuntime::live_bytes() const {
 
 namespace {
 
-absl::Status CheckDevices(const LaunchRequest& request, const FakeProgram& program,
-                          const RuntimeInfo& info) {
-  for (int device : request.devices) FAIRWAY_RETURN_IF_ERROR(CheckPlace(info, device, ""));
-  const bool fits =
-      program.devices.empty() ? request.devices.size() == 1 : request.devices == program.devices;
-  if (!fits) {
-    return InvalidArgument("launched on devices [{}], loaded for [{}]",
-                           fmt::join(request.devices, ","), fmt::join(program.devices, ","));
-  }
-  if (request.inputs.size() != request.devices.size()) {
-    return InvalidArgument("inputs for {} devices, launched on {}", request.inputs.size(),
-                           request.devices.size());
-  }
-  if (request.devices.size() > 1 && request.launch_id == 0) {
-    return InvalidArgument("a gang without a launch id");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckInputs(const LaunchRequest& request, const FakeProgram& program) {
-  const size_t arity = program.inputs.size();
-  for (size_t d = 0; d < request.inputs.size(); ++d) {
-    if (request.inputs[d].size() != arity) {
-      return InvalidArgument("{} arguments on device {}, the program takes {}",
-                             request.inputs[d].size(), request.devices[d], arity);
-    }
-    for (size_t a = 0; a < arity; ++a) {
-      if (request.inputs[d][a] == nullptr) return InvalidArgument("argument {} is missing", a);
-      const Cell& got = *CellOf(request.inputs[d][a]);
-      const FakeProgram::Value& want = program.inputs[a];
-      if (got.dtype != want.dtype || got.shape != want.shape) {
-        return InvalidArgument("argument {} on device {} is {}, the program takes {}", a,
-                               request.devices[d], ToString(got.dtype, got.shape),
-                               ToString(want.dtype, want.shape));
+absl::Status CheckNotDonated(const LaunchRequest& request) {
+  for (const auto& inputs : request.inputs) {
+    for (size_t a = 0; a < inputs.size(); ++a) {
+      const Cell& cell = *CellOf(inputs[a]);
+      if (cell.consumed) {
+        return InvalidArgument("argument {}: {}", a, Text(DonatedError(cell.spec)));
       }
-      if (got.device != request.devices[d]) {
-        return InvalidArgument("argument {} lies on device {}, the program runs on device {}", a,
-                               got.device, request.devices[d]);
-      }
-      if (got.consumed) return InvalidArgument("argument {}: {}", a, Text(Donated(got)));
     }
-  }
-  for (int a : request.non_donatable) {
-    if (a < 0 || static_cast<size_t>(a) >= arity)
-      return InvalidArgument("non-donatable argument {} of {}", a, arity);
   }
   return absl::OkStatus();
 }
@@ -478,13 +399,16 @@ absl::Status CheckGang(State& state, const LaunchRequest& request) {
 absl::StatusOr<LaunchResult> FakeRuntime::Launch(const LaunchRequest& request,
                                                  absl::AnyInvocable<void(absl::Status)> done) {
   if (request.executable == nullptr) return InvalidArgument("no executable to launch");
-  const auto program = static_cast<const FakeExecutable&>(*request.executable).program;
+  const auto& executable = static_cast<const FakeExecutable&>(*request.executable);
+  const auto program = executable.program;
   std::vector<Callback> after;
   LaunchResult result;
   {
     std::lock_guard lock(state_->mutex);
-    FAIRWAY_RETURN_IF_ERROR(CheckDevices(request, *program, state_->info));
-    FAIRWAY_RETURN_IF_ERROR(CheckInputs(request, *program));
+    FAIRWAY_RETURN_IF_ERROR(CheckLaunch(
+        request, state_->info, program->devices, executable.parameters,
+        [](DeviceBuffer& buffer) -> const BufferSpec& { return CellOf(&buffer)->spec; }));
+    FAIRWAY_RETURN_IF_ERROR(CheckNotDonated(request));
     if (request.devices.size() > 1) {
       FAIRWAY_RETURN_IF_ERROR(CheckGang(*state_, request));
       state_->last_gang = request.launch_id;

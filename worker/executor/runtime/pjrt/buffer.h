@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "worker/executor/runtime/outcome.h"
 #include "worker/executor/runtime/pjrt/client.h"
-#include "worker/executor/runtime/pjrt/outcome.h"
 #include "worker/executor/runtime/runtime.h"
 
 struct PJRT_Buffer;

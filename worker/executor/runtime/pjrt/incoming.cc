@@ -16,7 +16,6 @@ using pjrt::Buffer;
 using pjrt::Call;
 using pjrt::Client;
 using pjrt::Completions;
-using pjrt::Outcome;
 using pjrt::Padded;
 using pjrt::RawBuffer;
 

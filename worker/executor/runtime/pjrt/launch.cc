@@ -20,7 +20,6 @@ namespace {
 
 using pjrt::Buffer;
 using pjrt::Executable;
-using pjrt::Outcome;
 using pjrt::Padded;
 using pjrt::RawBuffer;
 

@@ -23,7 +23,6 @@ using pjrt::Call;
 using pjrt::Client;
 using pjrt::Completions;
 using pjrt::IsSubByte;
-using pjrt::Outcome;
 using pjrt::Padded;
 using pjrt::RawBuffer;
 using pjrt::Slots;

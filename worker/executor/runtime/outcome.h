@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_
-#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_OUTCOME_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_OUTCOME_H_
 
 #include <memory>
 #include <mutex>
@@ -12,10 +12,10 @@
 
 #include "base/status.h"
 
-namespace fairway::pjrt {
+namespace fairway {
 
-// How the work that makes a buffer ended: our own status, kept beside PJRT's, which loses the code
-// of an error on its way through a program. Set once. Thread-safe.
+// How the work that makes a buffer ended. Set once. Thread-safe. The pjrt runtime keeps it beside
+// the plugin's own, which loses the code of an error on its way through a program.
 class Outcome {
  public:
   static std::shared_ptr<Outcome> Of(absl::Status status) {
@@ -62,6 +62,6 @@ class Outcome {
   std::vector<absl::AnyInvocable<void(absl::Status)>> waiters_;
 };
 
-}  // namespace fairway::pjrt
+}  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_OUTCOME_H_
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_OUTCOME_H_

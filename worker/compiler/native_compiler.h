@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_COMPILER_NATIVE_COMPILER_H_
+#define FAIRWAY_WORKER_COMPILER_NATIVE_COMPILER_H_
+
+#include <memory>
+
+#include "worker/compiler/compiler.h"
+
+namespace fairway {
+
+// Checks v1::NativeProgram messages, places them on the devices of the options and describes them,
+// for the host runtime. Metadata: cost has "flops" and "bytes accessed" of one device.
+std::unique_ptr<Compiler> MakeNativeCompiler();
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_COMPILER_NATIVE_COMPILER_H_

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_EXECUTION_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_EXECUTION_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/status.h"
+#include "worker/executor/runtime/host/native_program.h"
+
+namespace fairway {
+
+using Bytes = std::shared_ptr<Blob>;
+
+// Runs `program` on the calling thread. `arguments` and the result: [device][value]. A block that
+// nobody else holds is written into once its last reader is the step at work; every other is left
+// as it is. Two results may share a block. RESOURCE_EXHAUSTED: no memory for a value.
+absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(
+    const NativeProgram& program, std::vector<std::vector<Bytes>> arguments);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_EXECUTION_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every runtime checks of its callers before it touches a device.
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_LAUNCH_CHECKS_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_LAUNCH_CHECKS_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+
+#include "base/blob.h"
+#include "worker/executor/runtime/runtime.h"
+
+namespace fairway {
+
+// What a buffer is and where it lies.
+struct BufferSpec {
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  int device = 0;  // local ordinal
+};
+
+// INVALID_ARGUMENT: no such device, or it has no memory of that kind (empty: the default).
+absl::Status CheckPlace(const RuntimeInfo& info, int device, std::string_view memory_kind);
+
+// INVALID_ARGUMENT: `bytes` is not dtype[shape], or the type has no bytes.
+absl::Status CheckBytes(const Blob* bytes, DType dtype, const Shape& shape);
+
+// The devices that code compiled for `compiled` (empty: any one) is loaded for, given what the
+// caller of Runtime::Load wants. INVALID_ARGUMENT: another number, one that does not exist or one
+// listed twice.
+absl::StatusOr<std::vector<int>> DevicesToLoad(const RuntimeInfo& info,
+                                               const std::vector<int>& compiled,
+                                               const std::vector<int>& wanted);
+
+// INVALID_ARGUMENT: the request's devices are not `loaded` (empty: any one), there are not inputs
+// for each, an argument is missing or is not parameters[a] on its device, a non-donatable index is
+// out of range, or a gang has no launch id. `parameters[a].device` is not looked at.
+absl::Status CheckLaunch(const LaunchRequest& request, const RuntimeInfo& info,
+                         const std::vector<int>& loaded, const std::vector<BufferSpec>& parameters,
+                         absl::FunctionRef<const BufferSpec&(DeviceBuffer&)> spec_of);
+
+// FAILED_PRECONDITION: what reading a donated buffer is told.
+absl::Status DonatedError(const BufferSpec& spec);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_LAUNCH_CHECKS_H_
