@@ -209,21 +209,31 @@ class Session:
         finally:
             self.delete_buffer(buffer)
 
-    def compile(self, program, device=0, seconds=60):
-        """A program (StableHLO artifact) for one device: its handle."""
+    def ask_compile(self, program, devices=(0,), change=None):
+        """Sends a program to compile, one partition per device; the op_id. `change` may edit the
+        options."""
         options = message("xla.ifrt.XlaCompileOptionsProto")()
         build = options.compile_options.executable_build_options
-        build.num_replicas = build.num_partitions = 1
+        build.num_replicas, build.num_partitions = 1, len(devices)
+        build.use_spmd_partitioning = build.use_shardy_partitioner = len(devices) > 1
         build.device_ordinal = -1
-        build.device_assignment.replica_count = build.device_assignment.computation_count = 1
-        build.device_assignment.computation_devices.add(replica_device_ids=[device])
+        build.device_assignment.replica_count = 1
+        build.device_assignment.computation_count = len(devices)
+        for device in devices:
+            build.device_assignment.computation_devices.add(replica_device_ids=[device])
+        if change is not None:
+            change(options.compile_options)
         serialized = message("xla.ifrt.Serialized")
-        done = self.call(
-            "compile_request", seconds,
+        return self.send(
+            "compile_request",
             program=serialized(type_name="xla::ifrt::XlaProgram", data=program),
             compile_options=serialized(
                 type_name="xla::ifrt::XlaCompileOptions", data=options.SerializeToString()),
-        ).compile_response
+        )
+
+    def compile(self, program, device=0, seconds=60):
+        """A program (StableHLO artifact) for one device: its handle."""
+        done = self.answer(self.ask_compile(program, [device]), seconds).compile_response
         self.call("check_future_request", future_handle=done.ready_future_handle)
         return done.loaded_executable_handle
 
