@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/shape.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 namespace fairway {
@@ -16,13 +18,15 @@ std::string ToString(DType dtype, const Shape& shape) {
 }
 
 absl::StatusOr<int64_t> ByteSize(DType dtype, const Shape& shape) {
-  int64_t bytes = BytesPerElement(dtype);
+  constexpr int64_t kLargest = int64_t{1} << 62;
+  const int64_t element = BytesPerElement(dtype);
+  int64_t bytes = std::max<int64_t>(1, element);  // what has no bytes is bounded as if it had one
   for (const int64_t dim : shape.dims) {
     if (dim < 0) return InvalidArgument("{}: extent {} is negative", ToString(dtype, shape), dim);
-    if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > (int64_t{1} << 62))
+    if (dim > kLargest || __builtin_mul_overflow(bytes, dim, &bytes) || bytes > kLargest)
       return InvalidArgument("{}: larger than 2^62 bytes", ToString(dtype, shape));
   }
-  return bytes;
+  return element == 0 ? 0 : bytes;
 }
 
 }  // namespace fairway

@@ -24,7 +24,7 @@ struct Shape {
 // "f32[128,512]"
 std::string ToString(DType dtype, const Shape& shape);
 
-// Bytes of a dense array. INVALID_ARGUMENT: a negative extent, or more than 2^62 bytes.
+// Bytes of a dense array. INVALID_ARGUMENT: a negative extent, an extent or a size beyond 2^62.
 absl::StatusOr<int64_t> ByteSize(DType dtype, const Shape& shape);
 
 }  // namespace fairway

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/sharding.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -31,6 +33,15 @@ TEST(ShardingTest, WrongRankAndWrongDeviceCountAreErrors) {
   EXPECT_EQ(s.ShardShape(Shape{{2, 2}}, 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(s.WithDevices({1}, "").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(Sharding::Tiled({0, 1}, {2}, {0, 2}).ok());
+}
+
+TEST(ShapeTest, ExtentsAreBoundedAlsoWhereThereAreNoBytes) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_FALSE(ByteSize(DType::kF32, Shape{{0, kMost}}).ok());
+  EXPECT_FALSE(ByteSize(DType::kToken, Shape{{kMost}}).ok());
+  EXPECT_FALSE(ByteSize(DType::kToken, Shape{{int64_t{1} << 40, int64_t{1} << 40}}).ok());
+  EXPECT_EQ(ByteSize(DType::kToken, Shape{{8}}).value(), 0);
+  EXPECT_EQ(ByteSize(DType::kF32, Shape{{0, int64_t{1} << 62}}).value(), 0);
 }
 
 }  // namespace

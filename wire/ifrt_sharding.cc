@@ -207,7 +207,7 @@ absl::StatusOr<TileAssignment> FromParam(const xla::ifrt::ShardingParamProto& pa
   std::vector<int64_t> reshape(param.axis_sizes().rbegin(), param.axis_sizes().rend());
   std::vector<int64_t> perm;
   for (auto it = param.permutation().rbegin(); it != param.permutation().rend(); ++it)
-    perm.push_back(param.axis_sizes_size() - *it - 1);
+    perm.push_back(int64_t{param.axis_sizes_size()} - *it - 1);
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<int64_t> order,
                            TransposedIota(reshape, perm, num_devices));
   std::vector<int64_t> tiles(param.dim_shards().begin(), param.dim_shards().end());

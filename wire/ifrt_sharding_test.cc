@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/ifrt_sharding.h"
 
+#include <limits>
 #include <string>
 
 #include <google/protobuf/text_format.h>
@@ -159,6 +160,10 @@ TEST(ShardingTest, ShardingParamsAreMinorToMajor) {
   const auto sharding = ShardingFromProto(proto, Shape{{4, 6}}).value();
   EXPECT_EQ(sharding.tiles(), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(sharding.tile_of(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  p->set_permutation(1, std::numeric_limits<int32_t>::min());
+  param.SerializeToString(proto.mutable_serialized_sharding()->mutable_data());
+  EXPECT_EQ(ShardingFromProto(proto, Shape{{4, 6}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ShardingTest, UnknownKindsAndGarbageAreRefused) {
