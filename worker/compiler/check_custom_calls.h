@@ -13,7 +13,8 @@ namespace fairway {
 
 // Whether the compiled program calls our custom calls (worker/ffi) with operands, results and
 // attributes that they can work on: at run time it is too late, since a gang must not fail.
-// INVALID_ARGUMENT: the name, and what is wrong. Calls of other names are the plugin's own.
+// INVALID_ARGUMENT: the name, and what is wrong. Calls of other names are the plugin's own: it
+// refuses those that nobody registered with it. UNIMPLEMENTED: infeed and outfeed.
 absl::Status CheckCustomCalls(const hlo::HloModule& module);
 
 // The integers and bools of an attribute dictionary as MLIR prints it: "{left = true, low = 1 :

@@ -83,5 +83,30 @@ TEST(CheckCustomCallsTest, CallsInsideOfLoopsAreFound) {
             "custom call lapack_spotrf_ffi: operand 0 is f32[4,5], expected square matrices");
 }
 
+TEST(CheckCustomCallsTest, ProgramsThatWaitForAHostDoNotCompile) {
+  auto compiler = MakePjrtCompiler(test::ConfigOfTests(1));
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const std::string infeed = R"(module @waits {
+    func.func public @main() -> tensor<4xf32> {
+      %t = stablehlo.create_token : !stablehlo.token
+      %0:2 = "stablehlo.infeed"(%t) {infeed_config = "", layout = [[0]]}
+        : (!stablehlo.token) -> (tensor<4xf32>, !stablehlo.token)
+      return %0#0 : tensor<4xf32>
+    }
+  })";
+  const std::string outfeed = R"(module @waits {
+    func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %t = stablehlo.create_token : !stablehlo.token
+      %0 = "stablehlo.outfeed"(%a, %t) {outfeed_config = ""}
+        : (tensor<4xf32>, !stablehlo.token) -> !stablehlo.token
+      return %a : tensor<4xf32>
+    }
+  })";
+  for (const std::string& program : {infeed, outfeed}) {
+    const auto result = (*compiler)->Compile(program, test::OneDevice());
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kUnimplemented) << result.status();
+  }
+}
+
 }  // namespace
 }  // namespace fairway

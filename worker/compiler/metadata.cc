@@ -81,8 +81,13 @@ absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::
   }
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<int64_t> tiles, Tiles(sharding, shape.dimensions_size()));
   for (int i = 0; i < shape.dimensions_size(); ++i) {
+    int64_t global = 0;
+    if (__builtin_mul_overflow(shape.dimensions(i), tiles[i], &global)) {
+      return Error(absl::StatusCode::kInternal, "{} tiles of an extent of {}", tiles[i],
+                   shape.dimensions(i));
+    }
     spec.add_shard_dims(shape.dimensions(i));
-    spec.add_global_dims(shape.dimensions(i) * tiles[i]);
+    spec.add_global_dims(global);
   }
   spec.set_op_sharding(sharding);
   *spec.mutable_minor_to_major() = shape.layout().minor_to_major();
