@@ -80,6 +80,13 @@ def probe(host: str, port: int, timeout: float) -> None:
         ) from None
 
 
+def prepare_process() -> None:
+    """What jaxlib's proxy client needs in a process before its first session. Again: no effect."""
+    # The wheel knows plain text or a cloud's own credentials; it reads this at the first session.
+    os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
+    arguments.install()
+
+
 def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
     """Opens a session.
 
@@ -103,12 +110,10 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
         raise ControllerError(
             "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib 0.8.2 to 0.10.2"
         ) from None
-    # The wheel knows plain text or a cloud's own credentials; read at the first session.
-    os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
+    prepare_process()
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    arguments.install()
     try:
         return ifrt_proxy.get_client(f"grpc://{where}", options)
     except Exception as error:

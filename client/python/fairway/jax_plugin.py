@@ -11,8 +11,11 @@ def initialize() -> None:
 
     JAX calls this in every process where the package is installed, so nothing connects here and a
     process that names neither platform keeps its own default: the priority is below the CPU's, and
-    a factory that fails is passed over. Calling it again changes nothing.
+    a factory that fails is passed over. Calling it again changes nothing. Where "proxy" is somebody
+    else's (pathwaysutils.initialize()) and the process names it, only what jaxlib's client needs is
+    set.
     """
+    import jax
     from jax._src import xla_bridge
     from jax.extend.backend import register_backend_factory
 
@@ -22,6 +25,8 @@ def initialize() -> None:
     ):
         if not _registered(xla_bridge, name):
             register_backend_factory(name, factory, priority=-1, fail_quietly=True)
+        elif name in (jax.config.jax_platforms or "").split(","):
+            connection.prepare_process()
 
 
 def _registered(xla_bridge, name: str) -> bool:

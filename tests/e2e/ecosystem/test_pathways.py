@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs written for Pathways on Cloud: pathwaysutils is all they know of."""
+
+import pathlib
+
+from cluster import clean_environment, run_python
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def environment(cluster):
+    """What Pathways' own documents tell a user to set, and nothing of ours."""
+    return clean_environment(
+        JAX_PLATFORMS="proxy,cpu", JAX_BACKEND_TARGET=f"grpc://{cluster.address}"
+    )
+
+
+def test_initialize_is_the_only_set_up(cluster):
+    done = run_python(HERE / "pathways_only.py", env=environment(cluster))
+    assert done.stdout.split() == ["connected"]
