@@ -3,6 +3,8 @@
 
 import pathlib
 
+import pytest
+
 from cluster import clean_environment, run_python
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,3 +20,9 @@ def environment(cluster):
 def test_initialize_is_the_only_set_up(cluster):
     done = run_python(HERE / "pathways_only.py", env=environment(cluster))
     assert done.stdout.split() == ["connected"]
+
+
+@pytest.mark.parametrize("name", ["split", "concatenate"])
+def test_helpers_of_pathwaysutils(cluster, name):
+    done = run_python(HERE / "pathways_helpers.py", name, env=environment(cluster))
+    assert done.stdout.split() == ["done"]
