@@ -38,6 +38,7 @@ struct Call {
   std::span<const Value> args;
   std::span<const Value> rets;
   std::span<const Attribute> attributes;
+  int64_t device = -1;  // the executor's ordinal of the device that runs it; -1: unknown
 };
 
 template <typename T>

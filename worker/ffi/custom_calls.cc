@@ -57,22 +57,48 @@ constexpr Kernel kKernels[] = {
     Kernel{"tridiagonal_solve_perturbed_ffi", &TridiagonalPerturbed::Check,
            &TridiagonalPerturbed::Run},
     Kernel{"cpu_csr_sparse_dense_ffi", &CsrDense::Check, &CsrDense::Run},
+    Kernel{"fairway_own_part", &OwnPart::Check, &OwnPart::Run},
 };
 constexpr size_t kCount = std::size(kKernels);
 
-// Also in types.cc of the PJRT runtime, whose numbers are the same (xla.PrimitiveType).
+// Of the element types that the kernels take. Also in types.cc of the PJRT runtime, whose numbers
+// are the same (xla.PrimitiveType).
 DType FromFfi(XLA_FFI_DataType type) {
   switch (type) {
+    case XLA_FFI_DataType_PRED:
+    case XLA_FFI_DataType_S8:
+    case XLA_FFI_DataType_S16:
     case XLA_FFI_DataType_S32:
     case XLA_FFI_DataType_S64:
+    case XLA_FFI_DataType_U8:
+    case XLA_FFI_DataType_U16:
+    case XLA_FFI_DataType_U32:
+    case XLA_FFI_DataType_U64:
+    case XLA_FFI_DataType_F16:
     case XLA_FFI_DataType_F32:
     case XLA_FFI_DataType_F64:
+    case XLA_FFI_DataType_BF16:
     case XLA_FFI_DataType_C64:
     case XLA_FFI_DataType_C128:
       return static_cast<DType>(type);
     default:
       return DType::kInvalid;
   }
+}
+
+int64_t Device(const XLA_FFI_CallFrame& frame) {
+  if (frame.api == nullptr || frame.ctx == nullptr) return -1;
+  XLA_FFI_DeviceOrdinal_Get_Args args = {};
+  args.struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE;
+  args.ctx = frame.ctx;
+  if (XLA_FFI_Error* error = frame.api->XLA_FFI_DeviceOrdinal_Get(&args)) {
+    XLA_FFI_Error_Destroy_Args destroy = {};
+    destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+    destroy.error = error;
+    frame.api->XLA_FFI_Error_Destroy(&destroy);
+    return -1;
+  }
+  return args.device_ordinal;
 }
 
 Value FromFfi(const void* buffer) {
@@ -115,7 +141,8 @@ void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
   }
   const Call call{{args.data(), args.size()},
                   {rets.data(), rets.size()},
-                  {attributes.data(), attributes.size()}};
+                  {attributes.data(), attributes.size()},
+                  Device(frame)};
   absl::Status status = kernel.check(call);
   if (status.ok()) {
     try {

@@ -131,10 +131,11 @@ TEST(CustomCallsTest, HasEveryTypeOfEveryRoutine) {
   for (const CustomCall& call : CustomCalls()) {
     EXPECT_TRUE(names.insert(std::string(call.name)).second) << call.name;
   }
-  EXPECT_EQ(names.size(), 62u);
-  for (const char* name : {"lapack_sorgqr_ffi", "lapack_zungqr_ffi", "lapack_cunmqr_ffi",
-                           "lapack_zheevd_ffi", "lapack_chetrd_ffi", "lapack_dgesvd_ffi",
-                           "tridiagonal_solve_perturbed_ffi", "cpu_csr_sparse_dense_ffi"}) {
+  EXPECT_EQ(names.size(), 63u);
+  for (const char* name :
+       {"lapack_sorgqr_ffi", "lapack_zungqr_ffi", "lapack_cunmqr_ffi", "lapack_zheevd_ffi",
+        "lapack_chetrd_ffi", "lapack_dgesvd_ffi", "tridiagonal_solve_perturbed_ffi",
+        "cpu_csr_sparse_dense_ffi", "fairway_own_part"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
   EXPECT_EQ(FindCustomCall("lapack_sgetrf"), nullptr);
@@ -155,6 +156,27 @@ TEST(CustomCallsTest, HandlersSayWhichHeadersTheyWereBuiltWith) {
     EXPECT_EQ(metadata.api_version.minor_version, 2);
     EXPECT_EQ(metadata.traits, 0u);
   }
+}
+
+TEST(CustomCallsTest, TheOwnPartIsEverythingOnTheDevicesThatAreNamedAndZerosElsewhere) {
+  const CustomCall* target = FindCustomCall("fairway_own_part");
+  ASSERT_NE(target, nullptr);
+  Array x = Array::Ints({3}, {5, 6, 7}), part = Array::Ints({3}), small = Array::Ints({2});
+  const Value args[] = {x.value()}, rets[] = {part.value()}, wrong[] = {small.value()};
+  const Attribute attributes[] = {{"devices0", 0b101}, {"devices1", 0b10}};
+  for (int64_t device : {0, 2, 65}) {
+    part.as<int32_t>()[0] = -1;
+    target->run({args, rets, attributes, device});
+    EXPECT_EQ(part.Values<int32_t>(), (std::vector<int32_t>{5, 6, 7})) << device;
+  }
+  for (int64_t device : {-1, 1, 64, 129}) {
+    part.as<int32_t>()[0] = -1;
+    target->run({args, rets, attributes, device});
+    EXPECT_EQ(part.Values<int32_t>(), (std::vector<int32_t>{0, 0, 0})) << device;
+  }
+  EXPECT_TRUE(target->check({args, rets, attributes}).ok());
+  EXPECT_FALSE(target->check({args, wrong, attributes}).ok());
+  EXPECT_FALSE(target->check({args, {}, attributes}).ok());
 }
 
 TEST(CustomCallsTest, CholeskyOfABatchTellsWhichMatrixIsNotDefinite) {

@@ -55,6 +55,13 @@ struct CsrDense {
   static void Run(const Call& call);
 };
 
+// own_part.cc: x -> x on the devices that the attributes name, zeros on the others. Attribute
+// "devices<k>" is a mask of the ordinals 64k to 64k+63.
+struct OwnPart {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
 }  // namespace fairway::ffi
 
 #endif  // FAIRWAY_WORKER_FFI_KERNELS_H_

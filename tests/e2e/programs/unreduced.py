@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unreduced shardings: parts on the devices, whose sum is the value."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, PartitionSpec as P
+
+from places import islands
+
+mesh = Mesh(np.array(islands()[0]).reshape(2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+jax.set_mesh(mesh)
+a = np.arange(16, dtype=np.int32).reshape(4, 4) + 1
+
+
+def parts(array):
+    return [np.asarray(shard.data) for shard in array.addressable_shards]
+
+
+for before, unreduced in [
+    (P(), P(unreduced={"x"})), (P(), P(unreduced={"x", "y"})),
+    (P("x"), P("x", unreduced={"y"})), (P("x", "y"), P(unreduced={"x", "y"})),
+    (P(None, "y"), P(None, "y", unreduced={"x"})),
+]:
+    whole = jax.device_put(a, before)
+    split = jax.reshard(whole, unreduced)
+    assert split.sharding.spec.unreduced == unreduced.unreduced
+    np.testing.assert_array_equal(jax.reshard(split, before), a)
+    np.testing.assert_array_equal(jax.reshard(split + split, before), 2 * a)
+
+split = jax.reshard(jax.device_put(a, P()), P(unreduced={"x"}))
+for part, expected in zip(parts(split), [a, a, 0 * a, 0 * a]):
+    np.testing.assert_array_equal(part, expected)
+
+# In a loop, and in a function called from it.
+@jax.jit
+def halves(x):
+    return jax.reshard(x, P(unreduced={"y"}))
+
+@jax.jit
+def twice(x):
+    return jax.lax.scan(lambda c, _: (jax.reshard(halves(c), P()) * 2, None), x, length=3)[0]
+
+np.testing.assert_array_equal(twice(jax.device_put(a, P())), 8 * a)
+
+# What the compiler itself makes unreduced.
+left = jax.device_put(a, P("x", "y"))
+right = jax.device_put(a, P("y", None))
+product = jax.jit(lambda l, r: jnp.dot(l, r, out_sharding=P("x", unreduced={"y"})))(left, right)
+np.testing.assert_array_equal(jax.reshard(product, P("x")), a @ a)
+
+# Gradients of what is replicated for them ("reduced").
+weights = jax.device_put(np.ones(4, np.float32), P(reduced={"x"}))
+gradient = jax.jit(jax.grad(lambda w, b: (jax.reshard(w, P("x")) * b).sum()))(
+    weights, jax.device_put(np.arange(4, dtype=np.float32), P("x")))
+np.testing.assert_array_equal(jax.reshard(gradient, P()), np.arange(4, dtype=np.float32))

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The container of MLIR bytecode: sections and tables, read and written without knowing any
+// dialect. Layout: mlir.llvm.org/docs/BytecodeFormat (versions 4 to 6, which StableHLO artifacts
+// have).
+#ifndef FAIRWAY_WORKER_COMPILER_MLIR_BYTECODE_H_
+#define FAIRWAY_WORKER_COMPILER_MLIR_BYTECODE_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace fairway::mlir {
+
+// Reads numbers. What does not fit clears ok() and reads as 0 or empty from then on.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : bytes_(bytes) {}
+  bool ok() const { return ok_; }
+  bool at_end() const { return position_ >= bytes_.size(); }
+  size_t position() const { return position_; }
+
+  uint8_t Byte();
+  uint64_t Number();
+  int64_t Signed();
+  // The number without its lowest bit, which `flag` gets.
+  uint64_t NumberWithFlag(bool& flag);
+  std::string_view Bytes(uint64_t count);
+  // A count of things of at least one byte each.
+  uint64_t Count();
+  std::vector<uint64_t> Numbers(uint64_t count);
+
+ private:
+  bool Have(uint64_t count);
+
+  std::string_view bytes_;
+  size_t position_ = 0;
+  bool ok_ = true;
+};
+
+void AppendNumber(std::string& out, uint64_t number);
+inline void AppendWithFlag(std::string& out, uint64_t number, bool flag) {
+  AppendNumber(out, number << 1 | (flag ? 1 : 0));
+}
+// A section without alignment.
+void AppendSection(std::string& out, uint8_t id, std::string_view data);
+
+constexpr uint8_t kIrSection = 4;
+
+// An attribute, or a type: in its dialect's own encoding (custom), or as text that ends with a 0.
+struct Entry {
+  int dialect = 0;
+  bool custom = false;
+  std::string bytes;
+};
+
+struct OpName {
+  int dialect = 0;
+  std::string_view name;
+};
+
+// Views of the bytes that were read, which must outlive it.
+class Module {
+ public:
+  // INVALID_ARGUMENT: it is no bytecode of a version we know.
+  static absl::StatusOr<Module> Read(std::string_view bytes);
+
+  // Of what is not there: empty.
+  std::string_view String(uint64_t index) const;
+  const Entry* Attribute(uint64_t index) const;
+  // Operand bytes of an operation's properties.
+  std::string_view Properties(uint64_t index) const;
+  OpName Name(uint64_t index) const;
+  // -1: none of that name.
+  int Dialect(std::string_view name) const;
+  std::string_view ir() const { return ir_; }
+  std::string_view DialectName(int dialect) const;
+  uint64_t num_attributes() const { return attributes_.size(); }
+
+  // Each returns the index of what was added.
+  uint64_t AddString(std::string_view text);
+  int AddDialect(std::string_view name);
+  uint64_t AddOperation(int dialect, std::string_view name);
+  uint64_t AddAttribute(Entry entry);
+  uint64_t AddType(Entry entry);
+
+  // The module with what was added, and with `ir` for its operations.
+  std::string Write(std::string_view ir) const;
+
+ private:
+  struct Section {
+    uint8_t id = 0;
+    uint64_t alignment = 1;
+    std::string_view data;
+  };
+  absl::Status ReadStrings(std::string_view data);
+  absl::Status ReadDialects(std::string_view data);
+  absl::Status ReadEntries(std::string_view offsets, std::string_view data);
+  std::string StringSection() const;
+  std::string DialectSection() const;
+  std::pair<std::string, std::string> EntrySections() const;
+
+  uint64_t version_ = 0;
+  std::string_view header_;
+  std::vector<Section> sections_;
+  std::string_view ir_;
+  std::deque<std::string> strings_;  // views of them stay
+  std::vector<uint64_t> dialects_;   // names
+  std::string_view dialect_entries_, operation_groups_;
+  uint64_t old_dialects_ = 0, old_operations_ = 0;
+  std::vector<std::pair<int, uint64_t>> operations_;  // dialect, name
+  std::vector<Entry> attributes_, types_;
+  std::vector<std::string_view> properties_;
+};
+
+}  // namespace fairway::mlir
+
+#endif  // FAIRWAY_WORKER_COMPILER_MLIR_BYTECODE_H_

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/program_attributes.h"
+
+#include <fmt/ranges.h>
+
+namespace fairway::mlir {
+namespace {
+
+constexpr std::string_view kCustomCall = "fairway_own_part";
+
+// How the dialects write the attributes that are looked into: the first number of an entry.
+// builtin: mlir/IR/BuiltinDialectBytecode.td; sdy: shardy/dialect/sdy/ir/bytecode.td; vhlo:
+// stablehlo/dialect/VhloBytecode.cpp.
+constexpr uint64_t kDictionary = 1, kString = 2, kSymbol = 4;
+constexpr uint64_t kMeshAxis = 1, kMesh = 2, kAxisRef = 4, kShardingPerValue = 7,
+                   kUnreducedSharding = 15, kUnreducedPerValue = 16;  // and newer ones
+constexpr uint64_t kVhloArray = 1, kVhloBoolean = 2, kVhloApiVersion = 5, kVhloDictionary = 6,
+                   kVhloInteger = 9, kVhloString = 14;
+constexpr uint64_t kTypedFfi = 4;  // stablehlo.CustomCallApiVersion
+
+std::string Config(const Masks& devices) {
+  std::vector<std::string> out;
+  for (const auto& [word, mask] : devices) {
+    out.push_back(fmt::format("devices{} = {} : i64", word, static_cast<int64_t>(mask)));
+  }
+  return fmt::format("{{{}}}", fmt::join(out, ", "));
+}
+
+}  // namespace
+
+bool Attributes::AnyUnreduced() const {
+  if (sdy_ < 0) return false;
+  for (uint64_t i = 0; i < module_.num_attributes(); ++i) {
+    if (auto numbers = Read(i, sdy_); numbers && numbers->Number() >= kUnreducedSharding)
+      return true;
+  }
+  return false;
+}
+
+std::string Attributes::Text(uint64_t index) const {
+  auto text = Read(index, builtin_);
+  if (!text) return {};
+  uint64_t code = text->Number();
+  if (code == kSymbol) {
+    text = Read(text->Number(), builtin_);
+    code = text ? text->Number() : 0;
+  }
+  return code == kString ? std::string(module_.String(text->Number())) : std::string();
+}
+
+std::string Attributes::VhloText(uint64_t index) const {
+  auto text = Read(index, vhlo_);
+  if (!text || text->Number() != kVhloString) return {};
+  return std::string(module_.String(text->Number()));
+}
+
+Axes Attributes::Unreduced(uint64_t index) const {
+  Axes out = Axes::Whole();
+  auto sharding = Read(index, sdy_);
+  if (!sharding || sharding->Number() != kUnreducedSharding) return out;
+  sharding->Number();
+  for (int list = 0; list < 2; ++list) sharding->Numbers(sharding->Count());
+  for (uint64_t axis : sharding->Numbers(sharding->Count())) {
+    auto reference = Read(axis, sdy_);
+    if (!reference || reference->Number() != kAxisRef) return {};
+    const std::string name(module_.String(reference->Number()));
+    const bool part = reference->Number() != 0;
+    out.names.insert(part ? name + ", in part" : name);
+  }
+  return out;
+}
+
+std::vector<Axes> Attributes::UnreducedPerValue(uint64_t index) const {
+  std::vector<Axes> out;
+  auto list = Read(index, sdy_);
+  if (!list) return out;
+  const uint64_t code = list->Number();
+  if (code != kShardingPerValue && code != kUnreducedPerValue) return out;
+  for (uint64_t one : list->Numbers(list->Count())) out.push_back(Unreduced(one));
+  return out;
+}
+
+std::vector<Declared> Attributes::UnreducedOfSignature(uint64_t index) const {
+  std::vector<Declared> out;
+  auto list = Read(index, vhlo_);
+  if (!list || list->Number() != kVhloArray) return out;
+  for (uint64_t one : list->Numbers(list->Count())) {
+    out.emplace_back();
+    auto pairs = Read(one, vhlo_);
+    if (!pairs || pairs->Number() != kVhloDictionary) continue;
+    for (uint64_t count = pairs->Number(); count > 0 && pairs->ok(); --count) {
+      const std::string name = VhloText(pairs->Number());
+      const uint64_t value = pairs->Number();
+      if (name == "sdy.sharding") out.back() = {Unreduced(value), value};
+    }
+  }
+  return out;
+}
+
+std::optional<Mesh> Attributes::MeshOf(uint64_t index) const {
+  auto mesh = Read(index, sdy_);
+  if (!mesh || mesh->Number() != kMesh) return std::nullopt;
+  Mesh out;
+  for (uint64_t axis : mesh->Numbers(mesh->Count())) {
+    auto one = Read(axis, sdy_);
+    if (!one || one->Number() != kMeshAxis) return std::nullopt;
+    std::string name(module_.String(one->Number()));
+    out.axes.emplace_back(std::move(name), one->Signed());
+  }
+  for (uint64_t count = mesh->Count(); count > 0 && mesh->ok(); --count) {
+    out.devices.push_back(mesh->Signed());
+  }
+  if (!mesh->ok()) return std::nullopt;
+  return out;
+}
+
+uint64_t Attributes::MeshReference(uint64_t sharding) const {
+  auto numbers = Read(sharding, sdy_);
+  if (numbers) numbers->Number();
+  return numbers ? numbers->Number() : 0;
+}
+
+uint64_t Attributes::CallAttributes(uint64_t sharding, const Masks& devices, bool vhlo) {
+  const auto known = calls_.find({sharding, devices, vhlo});
+  if (known != calls_.end()) return known->second;
+  std::vector<std::pair<std::string_view, uint64_t>> values;
+  if (vhlo) {
+    const uint64_t none = Add(vhlo_, {kVhloArray, 0});
+    values = {{"api_version", Add(vhlo_, {kVhloApiVersion, kTypedFfi})},
+              {"backend_config", VhloConfig(devices)},
+              {"call_target_name", AddVhloText(kCustomCall)},
+              {"called_computations", none},
+              {"has_side_effect", Add(vhlo_, {kVhloBoolean, 0})},
+              {"operand_layouts", none},
+              {"output_operand_aliases", none},
+              {"result_layouts", none}};
+  } else {
+    values = {{"api_version", AddText(fmt::format("{} : i32", kTypedFfi))},
+              {"backend_config", AddText(Config(devices))},
+              {"call_target_name", AddText(fmt::format("\"{}\"", kCustomCall))}};
+  }
+  values.emplace_back("sdy.sharding", Add(sdy_, {kUnreducedPerValue, 1, sharding}));
+  std::vector<uint64_t> pairs = {kDictionary, values.size()};
+  for (const auto& [name, value] : values) {
+    pairs.push_back(AddText(fmt::format("\"{}\"", name)));
+    pairs.push_back(value);
+  }
+  return calls_[{sharding, devices, vhlo}] = Add(builtin_, pairs);
+}
+
+std::optional<Cursor> Attributes::Read(uint64_t index, int dialect) const {
+  const Entry* entry = module_.Attribute(index);
+  if (entry == nullptr || entry->dialect != dialect || !entry->custom) return std::nullopt;
+  return Cursor(entry->bytes);
+}
+
+uint64_t Attributes::Add(int dialect, const std::vector<uint64_t>& numbers) {
+  std::string bytes;
+  for (uint64_t number : numbers) AppendNumber(bytes, number);
+  return module_.AddAttribute({dialect, true, bytes});
+}
+
+uint64_t Attributes::AddText(const std::string& text) {
+  return module_.AddAttribute({builtin_, false, text + '\0'});
+}
+
+uint64_t Attributes::AddVhloText(std::string_view text) {
+  return Add(vhlo_, {kVhloString, module_.AddString(text)});
+}
+
+uint64_t Attributes::VhloConfig(const Masks& devices) {
+  const uint64_t type = module_.AddType({vhlo_, false, std::string("!vhlo.i64_v1") + '\0'});
+  std::vector<uint64_t> out = {kVhloDictionary, devices.size()};
+  for (const auto& [word, mask] : devices) {
+    out.push_back(AddVhloText(fmt::format("devices{}", word)));
+    const uint64_t zigzag = mask << 1 ^ (mask >> 63 != 0 ? ~uint64_t{0} : 0);
+    out.push_back(Add(vhlo_, {kVhloInteger, type, zigzag}));
+  }
+  return Add(vhlo_, out);
+}
+
+}  // namespace fairway::mlir

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attributes of a program in MLIR bytecode say of its shardings, and those of a call that
+// is added to it. Knows how the dialects builtin, sdy and vhlo write what is read here; anything
+// else reads as nothing.
+#ifndef FAIRWAY_WORKER_COMPILER_PROGRAM_ATTRIBUTES_H_
+#define FAIRWAY_WORKER_COMPILER_PROGRAM_ATTRIBUTES_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "worker/compiler/mlir_bytecode.h"
+
+namespace fairway::mlir {
+
+// The axes over which a value is yet to be summed. Not known: nothing says so.
+struct Axes {
+  bool known = false;
+  std::set<std::string> names;
+  bool operator==(const Axes&) const = default;
+
+  static Axes Whole() { return {true, {}}; }
+};
+
+// What a function's argument or result is declared as.
+struct Declared {
+  Axes axes = Axes::Whole();
+  uint64_t sharding = 0;  // an attribute
+};
+
+struct Mesh {
+  std::vector<std::pair<std::string, int64_t>> axes;  // major to minor, with their sizes
+  std::vector<int64_t> devices;                       // places in the program; empty: 0, 1, 2, ...
+};
+
+// The ordinals of devices: bit b of word w is 64 w + b.
+using Masks = std::map<int32_t, uint64_t>;
+
+// Attributes are named by their index.
+class Attributes {
+ public:
+  // `module` must outlive it.
+  explicit Attributes(Module& module)
+      : module_(module),
+        builtin_(module.Dialect("builtin")),
+        sdy_(module.Dialect("sdy")),
+        vhlo_(module.Dialect("vhlo")) {}
+
+  bool AnyUnreduced() const;
+
+  // Of a string, or of a symbol's name.
+  std::string Text(uint64_t index) const;
+  std::string VhloText(uint64_t index) const;
+
+  // Of a sharding; of anything else: whole.
+  Axes Unreduced(uint64_t index) const;
+  // Of a list of shardings.
+  std::vector<Axes> UnreducedPerValue(uint64_t index) const;
+  // Of a list of dictionaries, one for each argument or result of a function.
+  std::vector<Declared> UnreducedOfSignature(uint64_t index) const;
+
+  std::optional<Mesh> MeshOf(uint64_t index) const;
+  // The mesh that a sharding has: itself, or its symbol.
+  uint64_t MeshReference(uint64_t sharding) const;
+
+  // The dictionary of a call of fairway_own_part, which the module gets. `vhlo`: of that dialect's,
+  // which has its own strings and numbers; else of stablehlo's.
+  uint64_t CallAttributes(uint64_t sharding, const Masks& devices, bool vhlo);
+
+ private:
+  // The numbers of an attribute of that dialect; nothing if it is of another.
+  std::optional<Cursor> Read(uint64_t index, int dialect) const;
+  uint64_t Add(int dialect, const std::vector<uint64_t>& numbers);
+  uint64_t AddText(const std::string& text);
+  uint64_t AddVhloText(std::string_view text);
+  uint64_t VhloConfig(const Masks& devices);
+
+  Module& module_;
+  const int builtin_, sdy_, vhlo_;
+  std::map<std::tuple<uint64_t, Masks, bool>, uint64_t> calls_;
+};
+
+}  // namespace fairway::mlir
+
+#endif  // FAIRWAY_WORKER_COMPILER_PROGRAM_ATTRIBUTES_H_

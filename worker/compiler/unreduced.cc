@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/unreduced.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "worker/compiler/mlir_bytecode.h"
+#include "worker/compiler/program_attributes.h"
+
+namespace fairway {
+namespace {
+
+using mlir::Axes;
+using mlir::Cursor;
+using mlir::Declared;
+using mlir::Masks;
+using mlir::Mesh;
+
+constexpr int kDeepest = 200;  // regions in regions, calls in calls
+
+// Of an operation: which parts follow.
+constexpr uint8_t kHasAttributes = 1, kHasResults = 2, kHasOperands = 4, kHasSuccessors = 8,
+                  kHasRegions = 16, kHasUseOrders = 32, kHasProperties = 64;
+
+absl::Status Unserved(std::string_view why) {
+  return Error(absl::StatusCode::kUnimplemented,
+               "a program with unreduced shardings is not served: {}; values would be wrong", why);
+}
+
+Axes Union(const Axes& a, const Axes& b) {
+  Axes out{a.known && b.known, a.names};
+  if (!out.known) return {};
+  out.names.insert(b.names.begin(), b.names.end());
+  return out;
+}
+
+struct Function {
+  std::string name;
+  std::vector<Axes> arguments, results;
+  std::vector<Declared> wanted;  // of its results
+  std::set<size_t> owed;         // the results that are whole and shall not be
+  std::vector<Axes> passed;      // by the calls seen in this walk, which `called` counts
+  int called = 0;
+};
+
+// One operation, but for its regions.
+struct Operation {
+  uint64_t name = 0, location = 0, attributes = 0, properties = 0;
+  uint8_t mask = 0;
+  std::string_view dialect, kind;
+  std::vector<uint64_t> results, operands, successors;  // results: types
+  std::string orders;                                   // of uses, as they were
+  bool numbered = false;  // operands have the numbers that they will have
+};
+
+// Reads the operations and writes them again, some of them as custom calls.
+class Rewriter {
+ public:
+  Rewriter(mlir::Module& module, const v1::CompileOptions& options)
+      : module_(module), attributes_(module), options_(options) {}
+
+  bool AnyUnreduced() const { return attributes_.AnyUnreduced(); }
+
+  absl::StatusOr<std::string> Rewrite() {
+    // What functions are called with is known behind the first walk, with what they call behind
+    // the next.
+    std::map<std::string, Function> before;
+    for (int walk = 0; walk < kDeepest; ++walk) {
+      before = functions_;
+      for (auto& [name, function] : functions_) function.called = 0;
+      out_.clear();
+      changed_ = 0;
+      Cursor cursor(module_.ir());
+      values_.clear();
+      next_ = 0;
+      Block(cursor, {}, 0, 0);
+      if (!cursor.ok() || !cursor.at_end()) Fail("its operations are unreadable");
+      if (!status_.ok()) return status_;
+      for (auto& [name, function] : functions_) {
+        if (function.called > 0) function.arguments = function.passed;
+      }
+      if (walk > 0 && Same(before)) break;
+    }
+    return changed_ > 0 ? module_.Write(out_) : std::string();
+  }
+
+ private:
+  bool Same(const std::map<std::string, Function>& before) const {
+    return std::ranges::equal(before, functions_, [](const auto& a, const auto& b) {
+      return a.first == b.first && a.second.arguments == b.second.arguments &&
+             a.second.results == b.second.results && a.second.owed == b.second.owed;
+    });
+  }
+
+  void Fail(std::string_view why) {
+    if (status_.ok()) status_ = Unserved(why);
+  }
+
+  Axes Of(uint64_t value) const { return value < values_.size() ? values_[value].axes : Axes(); }
+
+  void Define(const Axes& axes, uint64_t type) {
+    if (next_ >= values_.size()) values_.resize(next_ + 1);
+    values_[next_++] = {axes, type};
+  }
+
+  std::string ReadOrders(Cursor& cursor, uint64_t values) {
+    std::string orders;
+    uint64_t lists = 1;
+    if (values > 1) mlir::AppendNumber(orders, lists = cursor.Count());
+    for (uint64_t i = 0; i < lists && cursor.ok(); ++i) {
+      if (values > 1) mlir::AppendNumber(orders, cursor.Number());
+      bool pairs = false;
+      const uint64_t count = cursor.NumberWithFlag(pairs);
+      mlir::AppendWithFlag(orders, count, pairs);
+      for (uint64_t k = 0; k < count && cursor.ok(); ++k)
+        mlir::AppendNumber(orders, cursor.Number());
+    }
+    return orders;
+  }
+
+  // `arguments`: what is known of the block's. `added`: operations that it will have more.
+  void Block(Cursor& cursor, const std::vector<Axes>& arguments, size_t added, int depth) {
+    bool has_arguments = false;
+    const uint64_t operations = cursor.NumberWithFlag(has_arguments);
+    mlir::AppendWithFlag(out_, operations + added, has_arguments);
+    if (has_arguments) {
+      const uint64_t count = cursor.Count();
+      mlir::AppendNumber(out_, count);
+      for (uint64_t i = 0; i < count && cursor.ok(); ++i) {
+        bool located = false;
+        const uint64_t type = cursor.NumberWithFlag(located);
+        mlir::AppendWithFlag(out_, type, located);
+        if (located) mlir::AppendNumber(out_, cursor.Number());
+        Define(i < arguments.size() ? arguments[i] : Axes(), type);
+      }
+      const uint8_t ordered = cursor.Byte();
+      out_.push_back(static_cast<char>(ordered));
+      if (ordered != 0) out_ += ReadOrders(cursor, count);
+    }
+    for (uint64_t i = 0; i < operations && cursor.ok() && status_.ok(); ++i) {
+      ReadOperation(cursor, depth);
+    }
+  }
+
+  void ReadOperation(Cursor& cursor, int depth) {
+    Operation op;
+    op.name = cursor.Number();
+    const mlir::OpName name = module_.Name(op.name);
+    op.dialect = module_.DialectName(name.dialect);
+    op.kind = name.name;
+    op.mask = cursor.Byte();
+    op.location = cursor.Number();
+    if (op.mask & kHasAttributes) op.attributes = cursor.Number();
+    if (op.mask & kHasProperties) op.properties = cursor.Number();
+    if (op.mask & kHasResults) op.results = cursor.Numbers(cursor.Count());
+    if (op.mask & kHasOperands) op.operands = cursor.Numbers(cursor.Count());
+    if (op.mask & kHasSuccessors) op.successors = cursor.Numbers(cursor.Count());
+    if (op.mask & kHasUseOrders) op.orders = ReadOrders(cursor, op.results.size());
+    if (!cursor.ok()) return;
+    const std::vector<Axes> results = Understand(op);
+    Append(op);
+    const size_t first = next_;
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      Define(i < results.size() ? results[i] : Axes(), op.results[i]);
+    }
+    if (op.mask & kHasRegions) Regions(op, cursor, first, depth);
+  }
+
+  void Append(const Operation& op) {
+    mlir::AppendNumber(out_, op.name);
+    out_.push_back(static_cast<char>(op.mask));
+    mlir::AppendNumber(out_, op.location);
+    if (op.mask & kHasAttributes) mlir::AppendNumber(out_, op.attributes);
+    if (op.mask & kHasProperties) mlir::AppendNumber(out_, op.properties);
+    const std::pair<uint8_t, const std::vector<uint64_t>&> lists[] = {
+        {kHasResults, op.results}, {kHasOperands, op.operands}, {kHasSuccessors, op.successors}};
+    for (const auto& [bit, list] : lists) {
+      if (!(op.mask & bit)) continue;
+      mlir::AppendNumber(out_, list.size());
+      for (uint64_t one : list) {
+        const bool behind = bit == kHasOperands && one >= own_values_ && !op.numbered;
+        mlir::AppendNumber(out_, behind ? one + added_values_ : one);
+      }
+    }
+    out_ += op.orders;
+  }
+
+  void Regions(const Operation& op, Cursor& cursor, size_t first_result, int depth) {
+    if (depth > kDeepest) return Fail("regions are nested too deep");
+    bool isolated = false;
+    const uint64_t count = cursor.NumberWithFlag(isolated);
+    mlir::AppendWithFlag(out_, count, isolated);
+    const std::vector<Axes> arguments = RegionArguments(op);
+    for (uint64_t i = 0; i < count && cursor.ok() && status_.ok(); ++i) {
+      if (!isolated) {
+        Region(cursor, arguments, depth + 1);
+        continue;
+      }
+      if (cursor.Byte() != mlir::kIrSection) return Fail("a region is unreadable");
+      Cursor inner(cursor.Bytes(cursor.Number()));
+      std::string outer = std::exchange(out_, {});
+      std::vector<Value> values = std::exchange(values_, {});
+      const size_t next = std::exchange(next_, 0);
+      Function* const function = std::exchange(function_, FunctionOf(op));
+      const uint64_t own = own_values_, added = added_values_;
+      Region(inner, arguments, depth + 1);
+      if (!inner.ok() || !inner.at_end()) Fail("a region is unreadable");
+      mlir::AppendSection(outer, mlir::kIrSection, out_);
+      out_ = std::move(outer);
+      values_ = std::move(values);
+      next_ = next;
+      function_ = function;
+      own_values_ = own;
+      added_values_ = added;
+    }
+    if (op.kind == "while_v1") {
+      for (size_t i = 0; i < std::min(op.operands.size(), op.results.size()); ++i)
+        values_[first_result + i].axes = Of(op.operands[i]);
+    }
+  }
+
+  // Values are numbered by region: those of a region in it come behind all of its own.
+  void Region(Cursor& cursor, const std::vector<Axes>& arguments, int depth) {
+    const uint64_t blocks = cursor.Count();
+    mlir::AppendNumber(out_, blocks);
+    if (blocks == 0) return;
+    const uint64_t values = cursor.Count();
+    const size_t base = values_.size(), next = next_;
+    const size_t added = base == 0 && function_ != nullptr ? function_->owed.size() : 0;
+    if (added > 0 && blocks != 1) return Fail("the program branches");
+    if (base == 0) own_values_ = values;
+    if (base == 0) added_values_ = added;
+    mlir::AppendNumber(out_, values + added);
+    values_.resize(base + values);
+    next_ = base;
+    const size_t outer = std::exchange(base_, base);
+    for (uint64_t i = 0; i < blocks && cursor.ok() && status_.ok(); ++i) {
+      Block(cursor, i == 0 ? arguments : std::vector<Axes>(), added, depth);
+    }
+    values_.resize(base);
+    next_ = next;
+    base_ = outer;
+  }
+
+  std::vector<Axes> RegionArguments(const Operation& op) {
+    if (const Function* function = FunctionOf(op)) return function->arguments;
+    std::vector<Axes> out;
+    if (op.kind == "while_v1") {
+      for (uint64_t value : op.operands) out.push_back(Of(value));
+    }
+    if (op.kind == "manual_computation") {
+      out = attributes_.UnreducedPerValue(Property(op, 0));
+    }
+    return out;
+  }
+
+  uint64_t Property(const Operation& op, size_t place) const {
+    Cursor cursor(module_.Properties(op.properties));
+    uint64_t out = 0;
+    for (size_t i = 0; i <= place; ++i) out = cursor.Number();
+    return (op.mask & kHasProperties) != 0 && cursor.ok() ? out : ~uint64_t{0};
+  }
+
+  // Null: `op` is none.
+  Function* FunctionOf(const Operation& op) {
+    if (op.dialect != "vhlo" || op.kind != "func_v1") return nullptr;
+    // Properties: the arguments' attributes, the type, the results' attributes, name, visibility.
+    const std::string name = attributes_.VhloText(Property(op, 3));
+    Function& function = functions_[name];
+    function.name = name;
+    if (name == "main") {  // called from outside, with what it says
+      function.arguments.clear();
+      for (const Declared& one : attributes_.UnreducedOfSignature(Property(op, 0))) {
+        function.arguments.push_back(one.axes);
+      }
+    }
+    function.wanted = attributes_.UnreducedOfSignature(Property(op, 2));
+    return &function;
+  }
+
+  // What is known of the results; may make `op` another.
+  std::vector<Axes> Understand(Operation& op) {
+    std::vector<Axes> of;
+    Axes all = Axes::Whole();
+    for (uint64_t value : op.operands) {
+      of.push_back(Of(value));
+      all = Union(all, of.back());
+    }
+    if (op.dialect == "sdy") {
+      if (op.kind == "mesh") {
+        meshes_[attributes_.Text(Property(op, 1))] = Property(op, 0);
+        return {};
+      }
+      if (op.kind == "manual_computation") return attributes_.UnreducedPerValue(Property(op, 2));
+      if (op.kind != "sharding_constraint") return {};
+      const Axes wanted = attributes_.Unreduced(Property(op, 0));
+      Constrain(op, of.empty() ? Axes() : of[0], wanted);
+      return {wanted};
+    }
+    if (op.kind == "call_v1") return Called(op, of);
+    if (op.kind == "return_v1" && function_ != nullptr && base_ == 0) Returned(op, of);
+    if (op.kind == "optimization_barrier_v1" || op.kind == "unrealized_conversion_cast") return of;
+    // These add up: what they give may be unreduced where no operand is.
+    for (std::string_view adding : {"dot", "reduce", "scatter", "gather", "conv", "custom"}) {
+      if (op.kind.find(adding) != std::string_view::npos && op.kind != "convert_v1") return {};
+    }
+    if ((op.mask & kHasRegions) != 0) return {};
+    return std::vector<Axes>(op.results.size(), all);
+  }
+
+  std::vector<Axes> Called(const Operation& op, const std::vector<Axes>& arguments) {
+    const std::string name = attributes_.VhloText(Property(op, 0));
+    Function& callee = functions_[name];
+    if (callee.called++ == 0) {
+      callee.passed = arguments;
+    } else {
+      for (size_t i = 0; i < callee.passed.size(); ++i) {
+        if (i >= arguments.size() || arguments[i] != callee.passed[i]) callee.passed[i] = {};
+      }
+    }
+    return callee.results;
+  }
+
+  void Returned(Operation& op, const std::vector<Axes>& results) {
+    function_->results = results;
+    if (function_->name != "main") return;
+    // There is room for those that the walk before found.
+    uint64_t value = own_values_;
+    for (size_t i : function_->owed) {
+      if (i >= op.operands.size() || op.operands[i] >= own_values_) return Fail("a bad return");
+      const Declared& wanted = function_->wanted[i];
+      Operation part;
+      part.dialect = "vhlo";  // whose types arguments and results have
+      part.mask = kHasResults | kHasOperands;
+      part.location = op.location;
+      part.results = {values_[op.operands[i]].type};
+      part.operands = {op.operands[i]};
+      TakePart(part, wanted.sharding, Missing(results[i], wanted.axes));
+      Append(part);
+      op.operands[i] = value++;
+      op.numbered = true;
+    }
+    for (size_t i = 0; i < results.size() && i < function_->wanted.size(); ++i) {
+      if (results[i].known && !Missing(results[i], function_->wanted[i].axes).empty()) {
+        function_->owed.insert(i);
+      }
+    }
+  }
+
+  static std::set<std::string> Missing(const Axes& from, const Axes& wanted) {
+    std::set<std::string> out;
+    std::ranges::set_difference(wanted.names, from.names, std::inserter(out, out.end()));
+    return out;
+  }
+
+  void Constrain(Operation& op, const Axes& from, const Axes& wanted) {
+    if (!wanted.known) return Fail("a sharding is unreadable");
+    if (from.known && !Missing(from, wanted).empty()) {
+      TakePart(op, Property(op, 0), Missing(from, wanted));
+    }
+  }
+
+  // Makes `op` the call that leaves each device its part over the axes `added`.
+  void TakePart(Operation& op, uint64_t sharding, const std::set<std::string>& added) {
+    const std::optional<Masks> devices = Origin(sharding, added);
+    if (!devices.has_value()) {
+      return Fail(fmt::format("the devices at the origin of the mesh axes {} are not known",
+                              fmt::join(added, ", ")));
+    }
+    const bool vhlo = op.dialect == "vhlo";
+    auto [call, fresh] = calls_.try_emplace(vhlo, 0);
+    if (fresh) {
+      int dialect = module_.Dialect(vhlo ? "vhlo" : "stablehlo");
+      if (dialect < 0) dialect = module_.AddDialect("stablehlo");
+      call->second = module_.AddOperation(dialect, vhlo ? "custom_call_v1" : "custom_call");
+    }
+    op.name = call->second;
+    op.mask = static_cast<uint8_t>((op.mask & ~kHasProperties) | kHasAttributes);
+    op.attributes = attributes_.CallAttributes(sharding, *devices, vhlo);
+    ++changed_;
+  }
+
+  // The devices at the origin of `axes`.
+  std::optional<Masks> Origin(uint64_t sharding, const std::set<std::string>& axes) const {
+    const uint64_t reference = attributes_.MeshReference(sharding);
+    std::optional<Mesh> mesh = attributes_.MeshOf(reference);
+    if (!mesh) {
+      const auto named = meshes_.find(attributes_.Text(reference));
+      if (named != meshes_.end()) mesh = attributes_.MeshOf(named->second);
+    }
+    const int64_t partitions = options_.num_partitions();
+    if (!mesh || options_.num_replicas() != 1 || options_.devices_size() != partitions)
+      return std::nullopt;
+    std::set<std::string> missing = axes;
+    Masks words;
+    for (int64_t place = 0; place < partitions; ++place) {
+      int64_t rest = place;
+      bool origin = true;
+      for (auto axis = mesh->axes.rbegin(); axis != mesh->axes.rend(); ++axis) {
+        if (axis->second <= 0) return std::nullopt;
+        if (axes.contains(axis->first)) origin = origin && rest % axis->second == 0;
+        missing.erase(axis->first);
+        rest /= axis->second;
+      }
+      if (rest != 0) return std::nullopt;  // a mesh of fewer devices
+      if (!origin) continue;
+      int64_t partition = place;
+      if (!mesh->devices.empty()) {
+        if (mesh->devices.size() != static_cast<size_t>(partitions)) return std::nullopt;
+        partition = mesh->devices[place];
+        if (partition < 0 || partition >= partitions) return std::nullopt;
+      }
+      const int32_t device = options_.devices(static_cast<int>(partition));
+      words[device / 64] |= uint64_t{1} << (device % 64);
+    }
+    if (!missing.empty()) return std::nullopt;
+    return words;
+  }
+
+  mlir::Module& module_;
+  mlir::Attributes attributes_;
+  const v1::CompileOptions& options_;
+  absl::Status status_ = absl::OkStatus();
+  std::string out_;
+  struct Value {
+    Axes axes;
+    uint64_t type = 0;
+  };
+  std::vector<Value> values_;  // of the regions around, by number
+  size_t next_ = 0;            // the number of the next value
+  size_t base_ = 0;            // of the first value of this region; 0: a function's own
+  // Of the function's own region: its values, and how many more it will have. Those of regions in
+  // it are numbered behind them.
+  uint64_t own_values_ = ~uint64_t{0}, added_values_ = 0;
+  Function* function_ = nullptr;
+  std::map<std::string, Function> functions_;
+  std::map<std::string, uint64_t> meshes_;
+  std::map<bool, uint64_t> calls_;  // operations; true: vhlo's
+  int changed_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> MakeUnreduced(std::string program, const v1::CompileOptions& options) {
+  absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
+  if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
+  Rewriter rewriter(*module, options);
+  if (!rewriter.AnyUnreduced()) return program;
+  FAIRWAY_ASSIGN_OR_RETURN(std::string changed, rewriter.Rewrite());
+  return changed.empty() ? program : changed;
+}
+
+}  // namespace fairway

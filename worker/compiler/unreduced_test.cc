@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/compiler/unreduced.h"
+
+#include <absl/strings/escaping.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/compiler/mlir_bytecode.h"
+#include "worker/compiler/pjrt_compiler.h"
+#include "worker/executor/runtime/pjrt/test_programs.h"
+#include "worker/executor/runtime/pjrt/test_support.h"
+
+namespace fairway {
+namespace {
+
+using testing::HasSubstr;
+
+// jax.export of jit(lambda x: reshard(reshard(x, P(unreduced={"x"})), P())), x of four floats on a
+// mesh of two devices.
+constexpr char kWhole[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABIwcBBQkNAQUPEwMFFxsFBR8jA4tjEQFDBwsLCwsLDwsPIwsPCw8LDwsT"
+    "CxMLDxsLCw8PDxMPDxMTAw0XExMPHw8FFQsPEwsPGwsLCwsBCxMPCw8HBQcTFwcCtgIfBRMFFQUXBQ0JCR0HAQUZ"
+    "HQNBAwcVFxkbHR8FGxEFAAUdEQMJBR8RAwUFIQMDJScFIwMDKSsFJQEDLQMFLwcxMwUnBSkRBwkdDzcdAzkXBR9D"
+    "HQ89HQM/FwUfKxcFIQUNCwNFAQsBAQEFA0kBAxcJHwsDRQEDTQkXAR0rAwNTDQNPQyMNAwNZDQVbXU9DHS0dLx0x"
+    "HTMbAxEJAQICAQkBAgQLKQMRDxEDCwMLCQSFBQNRARMBBwRzAwEJB0EBIwMJUAEFBwRVAwsXAxcNAAEGDQMBAwEF"
+    "RjUHAwEDAwVGOwkDAQMFAQYRAwsDBwsEEQMJBgMBBQEAzgQ1DwsPIRsLCwsfFSUpOREFFxcVEQspDzcLCRFidWls"
+    "dGluAHNkeQB2aGxvAHVucmVhbGl6ZWRfY29udmVyc2lvbl9jYXN0AG1vZHVsZQBzaGFyZGluZ19jb25zdHJhaW50"
+    "AG1lc2gAZnVuY192MQByZXR1cm5fdjEAaml0KHdob2xlKQBwcm9ncmFtLnB5AHgAcmVzaGFyZABqYXgudXNlc19z"
+    "aGFwZV9wb2x5bW9ycGhpc20AbWhsby5udW1fcGFydGl0aW9ucwBtaGxvLm51bV9yZXBsaWNhcwBqaXRfd2hvbGUA"
+    "c3RhYmxlaGxvLm1lc2gAYXhlcwBuYW1lAHNpemUAc2R5LnNoYXJkaW5nAGpheC5yZXN1bHRfaW5mbwByZXN1bHQA"
+    "bWFpbgBwdWJsaWMACCMLBUMBBUcJC1FVV19hA0sDQw==";
+
+// jax.export of jit(lambda x: x, out_shardings=P(None, unreduced={"x"})), x replicated.
+constexpr char kIdentity[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABHwcBBQkJAQMPAwMTBQUXGwN5VQ0BNQcLCwsjCw8LDwsPCxMLEwsPGwsL"
+    "Dw8PCxMLAw0TEw8XHw8FFQsPEwsPGwsLCwsBBw8LDwUHExcHAkoCHwUPBQkJBQMHCw0PERMVBRERAwAFExEBCQUV"
+    "EQEFBRcDAxsdBRkDAx8hBRsBAyMDBSUDJykFHQUfEQUJHQMBHS8xBSEXMycFBSMLAQEBBQM5AQMPCQ0HAzUBHwcD"
+    "NQEDPwkPAR0lAwNFDQNBOyMJAwNLDQVNT0E9HScdKR0rHS0BAgIBCQECBCkDEQsRAwcDBwkESQUBUQEJAQcENwMB"
+    "CQNBARkDBVABBQcEGQMDBwMPKwAHBC0DAQYDAQUBAPoDLw8LDyEbFx0LCwsfGSUpOQUVEQsPCwkRYnVpbHRpbgBz"
+    "ZHkAdmhsbwBtb2R1bGUAbWVzaABmdW5jX3YxAHJldHVybl92MQB4AGpheC51c2VzX3NoYXBlX3BvbHltb3JwaGlz"
+    "bQBtaGxvLm51bV9wYXJ0aXRpb25zAG1obG8ubnVtX3JlcGxpY2FzAGppdF9fbGFtYmRhAHN0YWJsZWhsby5tZXNo"
+    "AGF4ZXMAbmFtZQBzaXplAGppdCg8bGFtYmRhPikAcHJvZ3JhbS5weQBzZHkuc2hhcmRpbmcAamF4LnJlc3VsdF9p"
+    "bmZvAHJlc3VsdABtYWluAHB1YmxpYwAIGwcFLwEFNwULQ0dJUVM=";
+
+v1::CompileOptions On(std::initializer_list<int> devices) {
+  v1::CompileOptions out = test::Spmd(static_cast<int>(devices.size()), true);
+  out.clear_devices();
+  for (int device : devices) out.add_devices(device);
+  return out;
+}
+
+std::string Artifact(const char* text) {
+  std::string out;
+  EXPECT_TRUE(absl::Base64Unescape(text, &out));
+  return out;
+}
+
+TEST(MlirBytecodeTest, WhatIsReadIsWrittenTheSame) {
+  for (const char* text : {kWhole, kIdentity}) {
+    const std::string bytes = Artifact(text);
+    const auto module = mlir::Module::Read(bytes);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(module->Write(module->ir()), bytes);
+  }
+}
+
+TEST(MlirBytecodeTest, NumbersOfEveryLengthAreReadBack) {
+  for (int bits = 0; bits < 64; ++bits) {
+    for (uint64_t number : {(uint64_t{1} << bits) - 1, uint64_t{1} << bits, ~uint64_t{0} >> bits}) {
+      std::string bytes;
+      mlir::AppendNumber(bytes, number);
+      mlir::Cursor cursor(bytes);
+      EXPECT_EQ(cursor.Number(), number);
+      EXPECT_TRUE(cursor.ok() && cursor.at_end()) << number;
+    }
+  }
+}
+
+TEST(UnreducedTest, WholeValuesThatBecomeUnreducedAreWholeAtTheOriginOnly) {
+  const auto changed = MakeUnreduced(Artifact(kWhole), On({0, 1}));
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_THAT(*changed, HasSubstr("fairway_own_part"));
+  EXPECT_THAT(*changed, HasSubstr("{devices0 = 1 : i64}"));
+  // Ordinals of devices, not places in the program.
+  EXPECT_THAT(MakeUnreduced(Artifact(kWhole), On({3, 1})).value(),
+              HasSubstr("{devices0 = 8 : i64}"));
+}
+
+TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
+  auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  for (const char* text : {kWhole, kIdentity}) {
+    const auto result = (*compiler)->Compile(Artifact(text), On({0, 1}));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(result->metadata.program_text(), HasSubstr("fairway_own_part"));
+  }
+}
+
+TEST(UnreducedTest, OtherProgramsStayAsTheyAre) {
+  for (const std::string& program : {test::Add("4xf32"), std::string("ML\xefR"), std::string()}) {
+    EXPECT_EQ(MakeUnreduced(program, test::OneDevice()).value(), program);
+  }
+}
+
+TEST(UnreducedTest, WhatCannotBeServedIsRefusedWithTheReason) {
+  // The mesh is of two devices.
+  const auto other = MakeUnreduced(Artifact(kWhole), On({0, 1, 2, 3}));
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Text(other.status()), HasSubstr("the origin of the mesh axes x are not known"));
+}
+
+TEST(UnreducedTest, BrokenProgramsAreNeverTheEnd) {
+  for (const char* text : {kWhole, kIdentity}) {
+    const std::string bytes = Artifact(text);
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      (void)MakeUnreduced(bytes.substr(0, at), On({0, 1}));
+      for (int flip : {1, 2, 0x10, 0x80, 0xff}) {
+        std::string broken = bytes;
+        broken[at] = static_cast<char>(broken[at] ^ flip);
+        (void)MakeUnreduced(broken, On({0, 1}));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fairway
