@@ -90,6 +90,7 @@ def test_every_outcome_is_told_and_nothing_is_lost(results):
     }
     assert "10 pass on the CPU backend, 2 of them through the cluster" in compared.line()
     assert "8 differ (80.00 %), 7 of them new" in compared.line()
+    assert compared.row() == "| some_test.py | 12 | 10 | 8 | 1 |"
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_keeps_the_order():

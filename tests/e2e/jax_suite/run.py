@@ -65,6 +65,13 @@ class Comparison:
                 f"{self.seconds[0]:.0f} s + {self.seconds[1]:.0f} s")
 
 
+    def row(self):
+        """As docs/jax-compatibility.md has it."""
+        known = len(self.different) - len(self.new())
+        return (f"| {self.file.removeprefix('tests/')} | {sum(self.cpu.values())} | "
+                f"{self.cpu.get('passed', 0)} | {len(self.different)} | {known} |")
+
+
 def choose(names, args):
     """The part of `names` that --part and --sample ask for, in the order of the file."""
     if args.part:
@@ -166,6 +173,8 @@ def summary(comparisons):
              f"{sum(d.entry is None for d in different)} of them new"]
     by_entry = collections.Counter(d.entry or f"new: {d.kind}" for d in different)
     lines += [f"  {count:5} {entry}" for entry, count in by_entry.most_common()]
+    lines += ["", "| file | tests run | pass on the CPU backend | differ | of these known |",
+              "|---|---|---|---|---|", *(c.row() for c in comparisons)]
     return "\n".join(lines)
 
 
