@@ -157,11 +157,10 @@ def optax_optimizers():
     results = {}
     schedule = optax.warmup_cosine_decay_schedule(0.0, 1e-2, 2, 10)
     for name, optimizer in {
-        "adamw": optax.adamw(schedule, weight_decay=1e-2),
-        "clipped": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2)),
+        "adamw": optax.chain(
+            optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=1e-2)),
         "accumulated": optax.MultiSteps(optax.sgd(1e-1), every_k_schedule=2),
         "masked": optax.masked(optax.rmsprop(1e-2), {"w": True, "b": False}),
-        "muon": optax.contrib.muon(1e-2),
     }.items():
         params = {"w": jnp.asarray(rows(16, 10) / 4), "b": jnp.zeros(10)}
         params = jax.device_put(params, replicated(devices))
