@@ -27,7 +27,7 @@ class InstantExecutor : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override {
     received.emplace_back(node.node, position);
   }
-  void Serve(uint64_t, ShardRef) override {}
+  void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
   void ReportWanted() override { report_wanted = true; }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/blob.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "core/box.h"
 #include "core/dtype.h"
 #include "core/shape.h"
 
@@ -89,14 +91,23 @@ struct ShardSource {
       bytes;  // kInline: small uploads travel with the command; to be copied before use
 };
 
-// Receive the shards of `out`, one source each. Starts by itself; the source answers when it is
-// ready.
+// Box `from` of a source becomes box `to` of a shard to receive.
+struct Piece {
+  int32_t out = 0;  // position in PrepareReceive::out.shards
+  Box from;         // in the source's shard
+  Box to;           // same extents; the boxes of one shard fill it
+};
+
+// Receive the shards of `out`: one whole source each, or, with `pieces`, made of boxes of several.
+// Bytes are copied as they are; the element types of a piece's two sides may differ. Starts by
+// itself; the source answers when it is ready.
 struct PrepareReceive {
   NodeId node;
   uint64_t seq = 0;
   TransferId transfer;
   GroupPart out;
-  std::vector<ShardSource> sources;  // sources[i] is for out.shards[i]
+  std::vector<ShardSource> sources;  // sources[i] is for out.shards[i], or for pieces[i]
+  std::vector<Piece> pieces;         // empty, or one per source
 };
 
 // Serve these shards to whoever asks for (transfer, index), when they are ready, until EndSend.
@@ -104,6 +115,7 @@ struct PrepareSend {
   struct Item {
     int32_t index = 0;
     ShardRef shard;
+    std::optional<Box> box = std::nullopt;  // only this part of it, dense
   };
   TransferId transfer;
   std::vector<Item> items;

@@ -144,6 +144,44 @@ TEST(Commands, Transfers) {
   EXPECT_EQ(RoundTrip(EndSend{TransferId(4)}).transfer, TransferId(4));
 }
 
+TEST(Commands, ReceivesMadeOfPieces) {
+  PrepareReceive in;
+  in.node = NodeId(2);
+  in.seq = 1;
+  in.transfer = TransferId(2);
+  in.out = {GroupId(3), DType::kF32, "", {{0, 1, Shape{{2, 3}}}}};
+  ShardSource local;
+  local.shard = {GroupId(1), 0};
+  in.sources = {local, local};
+  const Box from{4, {4, 3}, {3, 0}, {1, 3}};
+  in.pieces = {{0, from, {4, {2, 3}, {0, 0}, {1, 3}}}, {0, from, {4, {2, 3}, {1, 0}, {1, 3}}}};
+  const PrepareReceive out = RoundTrip(in);
+  ASSERT_EQ(out.pieces.size(), 2u);
+  EXPECT_EQ(out.pieces[1].out, 0);
+  EXPECT_EQ(out.pieces[1].from, in.pieces[1].from);
+  EXPECT_EQ(out.pieces[1].to, in.pieces[1].to);
+  const PrepareSend send = RoundTrip(PrepareSend{TransferId(4), {{0, {GroupId(1), 2}, from}}});
+  EXPECT_EQ(send.items[0].box, from);
+  const auto refused = [](const PrepareReceive& bad) {
+    v1::Command proto;
+    ToProto(Command(bad), &proto);
+    return !CommandFromProto(proto).ok();
+  };
+  EXPECT_FALSE(refused(in));
+  PrepareReceive bad = in;
+  bad.pieces[0].out = 1;
+  EXPECT_TRUE(refused(bad));
+  bad = in;
+  bad.pieces[0].to.origin = {2, 0};
+  EXPECT_TRUE(refused(bad));
+  bad = in;
+  bad.pieces[0].to = {4, {3, 3}, {0, 0}, {1, 3}};  // not the shard's size
+  EXPECT_TRUE(refused(bad));
+  bad = in;
+  bad.pieces.pop_back();
+  EXPECT_TRUE(refused(bad));
+}
+
 TEST(Commands, CancelAndFree) {
   const CancelNode cancel = RoundTrip(CancelNode{NodeId(8), absl::DataLossError("why \xff")});
   EXPECT_EQ(cancel.node, NodeId(8));

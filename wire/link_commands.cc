@@ -21,6 +21,13 @@ void Put(ShardRef ref, v1::ShardRef* out) {
   out->set_shard(ref.shard);
 }
 
+void Put(const Box& in, v1::Box* out) {
+  out->set_element_bytes(static_cast<int32_t>(in.element_bytes));
+  out->mutable_dims()->Assign(in.dims.begin(), in.dims.end());
+  out->mutable_origin()->Assign(in.origin.begin(), in.origin.end());
+  out->mutable_extents()->Assign(in.extents.begin(), in.extents.end());
+}
+
 void Put(const GroupPart& part, v1::GroupPart* out) {
   out->set_group(part.group.value);
   out->set_dtype(static_cast<int32_t>(part.dtype));
@@ -83,6 +90,12 @@ struct Encoder {
       at->set_index(source.index);
       if (source.bytes != nullptr) at->set_bytes(source.bytes->data(), source.bytes->size());
     }
+    for (const Piece& piece : in.pieces) {
+      v1::Piece* at = to->add_pieces();
+      at->set_out(piece.out);
+      Put(piece.from, at->mutable_from());
+      Put(piece.to, at->mutable_to());
+    }
   }
   void operator()(const PrepareSend& in) {
     v1::PrepareSend* to = out->mutable_prepare_send();
@@ -91,6 +104,7 @@ struct Encoder {
       v1::PrepareSend::Item* at = to->add_items();
       at->set_index(item.index);
       Put(item.shard, at->mutable_shard());
+      if (item.box.has_value()) Put(*item.box, at->mutable_box());
     }
   }
   void operator()(const EndSend& in) { out->mutable_end_send()->set_transfer(in.transfer.value); }
@@ -266,6 +280,29 @@ absl::StatusOr<ShardSource> Take(const v1::ShardSource& in, const GroupPart& par
   return out;
 }
 
+absl::StatusOr<Box> Take(const v1::Box& in) {
+  Box out{in.element_bytes(),
+          {in.dims().begin(), in.dims().end()},
+          {in.origin().begin(), in.origin().end()},
+          {in.extents().begin(), in.extents().end()}};
+  FAIRWAY_RETURN_IF_ERROR(CheckBox(out));
+  return out;
+}
+
+absl::StatusOr<Piece> Take(const v1::Piece& in, const GroupPart& part) {
+  if (in.out() < 0 || static_cast<size_t>(in.out()) >= part.shards.size())
+    return InvalidArgument("a piece of shard {} of {}", in.out(), part.shards.size());
+  Piece out{in.out(), {}, {}};
+  FAIRWAY_ASSIGN_OR_RETURN(out.from, Take(in.from()));
+  FAIRWAY_ASSIGN_OR_RETURN(out.to, Take(in.to()));
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(part.dtype, part.shards[in.out()].shape));
+  if (out.from.extents != out.to.extents || out.from.element_bytes != out.to.element_bytes ||
+      out.to.array_bytes() != bytes)
+    return InvalidArgument("a piece of {} bytes for {} bytes of a shard of {}", out.from.bytes(),
+                           out.to.bytes(), bytes);
+  return out;
+}
+
 absl::StatusOr<Command> Take(const v1::PrepareReceive& in) {
   if (in.node() == 0 || in.seq() == 0)
     return InvalidArgument("receive of node {}, seq {}", in.node(), in.seq());
@@ -274,12 +311,18 @@ absl::StatusOr<Command> Take(const v1::PrepareReceive& in) {
   out.seq = in.seq();
   out.transfer = TransferId(in.transfer());
   FAIRWAY_ASSIGN_OR_RETURN(out.out, Take(in.out()));
-  if (static_cast<size_t>(in.sources_size()) != out.out.shards.size()) {
-    return InvalidArgument("node {} receives {} shards from {} sources", in.node(),
-                           out.out.shards.size(), in.sources_size());
+  const auto sources = static_cast<size_t>(in.sources_size());
+  const size_t wanted = in.pieces().empty() ? out.out.shards.size() : in.pieces_size();
+  if (sources != wanted || (in.pieces_size() > 0 && out.out.shards.size() > sources)) {
+    return InvalidArgument("node {} receives {} shards in {} pieces from {} sources", in.node(),
+                           out.out.shards.size(), in.pieces_size(), sources);
   }
-  for (int i = 0; i < in.sources_size(); ++i) {
-    FAIRWAY_ASSIGN_OR_RETURN(ShardSource source, Take(in.sources(i), out.out, i));
+  for (const v1::Piece& piece : in.pieces()) {
+    FAIRWAY_ASSIGN_OR_RETURN(out.pieces.emplace_back(), Take(piece, out.out));
+  }
+  for (size_t i = 0; i < sources; ++i) {
+    FAIRWAY_ASSIGN_OR_RETURN(ShardSource source, Take(in.sources(static_cast<int>(i)), out.out,
+                                                      out.pieces.empty() ? i : out.pieces[i].out));
     out.sources.push_back(std::move(source));
   }
   return out;
@@ -293,7 +336,10 @@ absl::StatusOr<Command> Take(const v1::PrepareSend& in) {
     if (item.index() < 0)
       return InvalidArgument("transfer {} has an index {}", in.transfer(), item.index());
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef ref, Take(item.shard()));
-    out.items.push_back({item.index(), ref});
+    out.items.push_back({item.index(), ref, std::nullopt});
+    if (item.has_box()) {
+      FAIRWAY_ASSIGN_OR_RETURN(out.items.back().box, Take(item.box()));
+    }
   }
   return out;
 }

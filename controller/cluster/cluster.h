@@ -244,6 +244,22 @@ class Cluster {
                                               const RemapPlan& plan, CopySemantics semantics,
                                               const std::vector<uint64_t>& out);
 
+  // The same values with another sharding, on the same islands or others: shards that stay what and
+  // where they are are shared, unless kAlwaysCopy; the others are made of boxes of the old ones,
+  // from executor to executor. kDonateInput: `in` are as deleted afterwards. INVALID_ARGUMENT:
+  // element type or shape differ, or one of the two shardings does not tell where its shards lie
+  // and the cuts differ.
+  absl::StatusOr<std::vector<uint64_t>> Reshard(SessionId session, const std::vector<uint64_t>& in,
+                                                const std::vector<ArraySpec>& targets,
+                                                CopySemantics semantics,
+                                                const std::vector<uint64_t>& out);
+  // The bytes of the same shards on the same devices as another type. INVALID_ARGUMENT: devices,
+  // memory or bytes of a shard differ.
+  absl::StatusOr<std::vector<uint64_t>> Bitcast(SessionId session, const std::vector<uint64_t>& in,
+                                                const std::vector<ArraySpec>& targets,
+                                                CopySemantics semantics,
+                                                const std::vector<uint64_t>& out);
+
   // Deletes the shard buffers: all arrays that share them are deleted. The handles stay.
   absl::Status Delete(SessionId session, const std::vector<uint64_t>& handles);
   absl::StatusOr<bool> IsDeleted(SessionId session, uint64_t handle) const;

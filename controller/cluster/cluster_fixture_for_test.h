@@ -45,7 +45,8 @@ inline std::string Text(const Command& command) {
     }
     std::string operator()(const PrepareReceive& c) const {
       std::vector<std::string> sources;
-      for (const ShardSource& s : c.sources) {
+      for (size_t i = 0; i < c.sources.size(); ++i) {
+        const ShardSource& s = c.sources[i];
         switch (s.kind) {
           case ShardSource::Kind::kLocal:
             sources.push_back("local " + Ref(s.shard));
@@ -60,6 +61,11 @@ inline std::string Text(const Command& command) {
             sources.push_back(fmt::format("inline {}B", s.bytes->size()));
             break;
         }
+        if (!c.pieces.empty()) {
+          const Piece& piece = c.pieces[i];
+          sources.back() += fmt::format(" {}+{} to {}:{}", piece.from.origin, piece.from.extents,
+                                        c.out.shards[piece.out].shard, piece.to.origin);
+        }
       }
       return fmt::format("receive n{} g{} from [{}]", c.node, c.out.group,
                          fmt::join(sources, ", "));
@@ -67,7 +73,9 @@ inline std::string Text(const Command& command) {
     std::string operator()(const PrepareSend& c) const {
       std::vector<std::string> items;
       for (const auto& item : c.items)
-        items.push_back(fmt::format("#{}={}", item.index, Ref(item.shard)));
+        items.push_back(
+            fmt::format("#{}={}{}", item.index, Ref(item.shard),
+                        item.box ? fmt::format("{}+{}", item.box->origin, item.box->extents) : ""));
       return fmt::format("send t{} [{}]", c.transfer, fmt::join(items, " "));
     }
     std::string operator()(const EndSend& c) const {

@@ -118,6 +118,38 @@ TEST_F(ClusterTest, ACopyToTheSameDeviceMovesNothingUnlessACopyIsAskedFor) {
   EXPECT_FALSE(*cluster.IsDeleted(session, 3));
 }
 
+TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereTheyAre) {
+  Start();
+  PutReady(1, 0);
+  const ArraySpec cut{DType::kF32, Shape{{4}}, Sharding::Tiled({1, 2}, {2}, {0, 1}).value()};
+  ASSERT_TRUE(cluster.Reshard(session, {1}, {cut}, CopySemantics::kReuseInput, {2}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n2 g2 from [local 1:0 [0]+[2] to 0:[0]]",
+                                          "e1 <- send t3 [#0=1:0[2]+[2]]",
+                                          "e2 <- receive n3 g3 from [wa:1#0 [2]+[2] to 0:[0]]"));
+  EXPECT_TRUE(cluster.Destruct(session, {1}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());  // it is still read
+  End(a, 2);
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "e1 <- free [1]"));
+  // Two pieces make a shard; one of the executors fails.
+  const ArraySpec whole{DType::kF32, Shape{{4}}, Sharding::Replicated({0, 3})};
+  ASSERT_TRUE(cluster.Reshard(session, {2}, {whole}, CopySemantics::kDonateInput, {3}).ok());
+  EXPECT_THAT(
+      actions.Take(),
+      ElementsAre(
+          "e2 <- send t4 [#1=3:0[0]+[2]]",
+          "e1 <- receive n4 g4 from [local 2:0 [0]+[2] to 0:[0], wb:1#1 [0]+[2] to 0:[2]]",
+          "e1 <- send t5 [#0=2:0[0]+[2]]",
+          "e2 <- receive n5 g5 from [wa:1#0 [0]+[2] to 0:[0], local 3:0 [0]+[2] to 0:[2]]"));
+  cluster.Watch(session, 9, {3});
+  End(b, 5, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t5", "e2 <- free [5]"));
+  End(a, 4);
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- end send t4",
+                                          HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]"),
+                                          "e1 <- free [2]", "e2 <- free [3]"));
+}
+
 TEST_F(ClusterTest, DependantsOfAFailedComputationNeverRunAndTellTheFirstCause) {
   Start();
   PutReady(1, 0);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -140,11 +141,15 @@ struct Node {
   LaunchId launch_id;
 
   // kReceive
-  std::vector<ShardRef> sources;  // one per shard of outputs[0]; empty for uploads
+  std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
+  std::vector<Piece> pieces;      // empty, or one per source; Piece::out is a shard of outputs[0]
   std::vector<BytesRef> blobs;    // uploads: by blob number
   std::vector<int32_t> blob_of_shard;
   int open_blobs = 0;
   bool is_upload = false;
+  bool remade = false;  // its shards are made of pieces, or have no bytes
+  // The shard of outputs[0] that sources[i] is for.
+  size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
   NodeId upload;  // uploads: the first node of the same put
 
   // kFetch
@@ -332,8 +337,36 @@ struct Cluster::State {
   std::vector<MemoryNeed> Needs(const Node& node) const;
   void AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp);
 
+  // ---- resharding (reshard.cc)
+  // `source` with another sharding or type, in the making; `shards` of it without what an array
+  // needs besides. `pieces_of`: for one position of the target's devices.
+  struct SourcePiece {
+    int32_t source = 0;  // position in the source's devices
+    Piece piece;         // `out` is not looked at
+  };
+  using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
+  absl::StatusOr<Array> Remake(Session& session, const Array& source, const ArraySpec& target,
+                               const std::string& name, bool may_alias, const PiecesOf& pieces_of,
+                               std::vector<Node*>& made);
+  absl::StatusOr<Array> Resharded(Session& session, const Array& source, const ArraySpec& target,
+                                  bool may_alias, std::vector<Node*>& made);
+  absl::StatusOr<Array> Bitcasted(Session& session, const Array& source, const ArraySpec& target,
+                                  bool may_alias, std::vector<Node*>& made);
+  using Remaking = absl::StatusOr<Array> (State::*)(Session&, const Array&, const ArraySpec&, bool,
+                                                    std::vector<Node*>&);
+  absl::StatusOr<std::vector<uint64_t>> RemakeAll(SessionId session,
+                                                  const std::vector<uint64_t>& in,
+                                                  const std::vector<ArraySpec>& targets,
+                                                  CopySemantics semantics,
+                                                  const std::vector<uint64_t>& out, Remaking how);
+  // Undoes MakeNode and MakeGroup for a node that was never enqueued.
+  void Forget(Node& node);
+
   // ---- transfers and fetches (transfers.cc)
   void PrepareReceiveOn(Node& node, size_t participant);
+  ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
+  // The sources and pieces of a remade shard, the last one of command.out.
+  void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
   void PrepareSends(Node& node);
   void EndTransfer(const Node& node);
   void StartFetch(Node& node);

@@ -28,10 +28,11 @@ void Cluster::State::PrepareSends(Node& node) {
   for (size_t i = 0; i < node.sources.size(); ++i) {
     const ShardRef from = node.sources[i];
     const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
-    if (source == out.places[i].executor) continue;
+    if (source == out.places[node.OutOf(i)].executor) continue;
     PrepareSend& send = sends[source];
     send.transfer = TransferOf(node);
-    send.items.push_back({static_cast<int32_t>(i), from});
+    send.items.push_back({static_cast<int32_t>(i), from, std::nullopt});
+    if (!node.pieces.empty()) send.items.back().box = node.pieces[i].from;
   }
   for (auto& [id, send] : sends) SendTo(executors.at(id), std::move(send));
   if (!node.is_upload) return;
@@ -41,6 +42,42 @@ void Cluster::State::PrepareSends(Node& node) {
       return;
     }
   }
+}
+
+ShardSource Cluster::State::SourceOf(const Node& node, size_t i, const Executor& receiver) {
+  ShardSource source;
+  const ShardRef from = node.sources[i];
+  const Executor& owner = executors.at(FindGroup(from.group)->places[from.shard].executor);
+  if (owner.id == receiver.id) {
+    source.kind = ShardSource::Kind::kLocal;
+    source.shard = from;
+  } else {
+    source.kind = ShardSource::Kind::kPeer;
+    source.endpoint = owner.spec.data_endpoint;
+    source.incarnation = owner.spec.incarnation;
+    source.index = static_cast<int32_t>(i);
+  }
+  return source;
+}
+
+void Cluster::State::AddPieces(const Node& node, int32_t shard, PrepareReceive& command) {
+  const Group& out = *FindGroup(node.outputs[0]);
+  const Executor& receiver = executors.at(out.places[shard].executor);
+  const auto position = static_cast<int32_t>(command.out.shards.size() - 1);
+  const size_t before = command.sources.size();
+  for (size_t i = 0; i < node.pieces.size(); ++i) {
+    if (node.pieces[i].out != shard) continue;
+    command.pieces.push_back(node.pieces[i]);
+    command.pieces.back().out = position;
+    command.sources.push_back(SourceOf(node, i, receiver));
+  }
+  if (command.sources.size() > before) return;
+  // A shard without bytes.
+  ShardSource nothing;
+  nothing.kind = ShardSource::Kind::kInline;
+  nothing.bytes = Blob::Make(0);
+  command.sources.push_back(std::move(nothing));
+  command.pieces.push_back({position, Box::Whole(1, {0}), Box::Whole(1, {0})});
 }
 
 void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
@@ -72,18 +109,11 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
         source.kind = ShardSource::Kind::kLocal;
         source.shard = {out.id, first->second};
       }
+    } else if (node.remade) {
+      AddPieces(node, shard, command);
+      continue;
     } else {
-      const ShardRef from = node.sources[i];
-      const Executor& owner = executors.at(FindGroup(from.group)->places[from.shard].executor);
-      if (owner.id == executor.id) {
-        source.kind = ShardSource::Kind::kLocal;
-        source.shard = from;
-      } else {
-        source.kind = ShardSource::Kind::kPeer;
-        source.endpoint = owner.spec.data_endpoint;
-        source.incarnation = owner.spec.incarnation;
-        source.index = shard;
-      }
+      source = SourceOf(node, i, executor);
     }
     command.sources.push_back(std::move(source));
   }
@@ -106,7 +136,7 @@ void Cluster::State::EndTransfer(const Node& node) {
   for (size_t i = 0; i < node.sources.size(); ++i) {
     const ShardRef from = node.sources[i];
     const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
-    if (source != out.places[i].executor) sources.insert(source);
+    if (source != out.places[node.OutOf(i)].executor) sources.insert(source);
   }
   for (const ExecutorId id : sources) SendTo(executors.at(id), EndSend{transfer});
 }

@@ -220,16 +220,111 @@ TEST_F(ArraysDialogue, CopyArraysBetweenIslands) {
               StartsWith("6 INVALID_ARGUMENT: copy semantics"));
 }
 
-TEST_F(ArraysDialogue, ReshardServesTheSameCutOnly) {
-  Put(5, 0, "aaaabbbb");
-  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @one(3) } "
-                "copy_semantics: "
-                "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }"),
+TEST_F(ArraysDialogue, ReshardToAnotherCutOnAnotherIslandAndBack) {
+  Put(5, 0, "aaaabbbbcccc");
+  // Uneven: two elements and one.
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(3) @cut(2 0) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }"),
             "2 #1 reshard_arrays_response { array_handles: 6 }");
-  EXPECT_THAT(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @cut(0 1) } "
-                  "copy_semantics: "
-                  "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 7 }"),
-              StartsWith("3 UNIMPLEMENTED: reshard_arrays_request to another partitioning"));
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 6 array_specs { @f32(3) @all(3 1) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_DONATE_INPUT result_handles: 7 }"),
+            "3 #2 reshard_arrays_response { array_handles: 7 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 6 }"),
+            "4 #3 is_array_deleted_response { deleted: true }");
+  Run();
+  Ask("copy_to_host_buffer_request { array_handle: 7 host_buffer_handle: 8 }");
+  Run();
+  EXPECT_EQ(Lookup(8), "aaaabbbbcccc");
+  Ask("disassemble_into_single_device_arrays_request { array_handle: 7 copy_semantics: "
+      "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [9, 10] }");
+  Ask("copy_to_host_buffer_request { array_handle: 10 host_buffer_handle: 11 }");
+  Run();
+  EXPECT_EQ(Lookup(11), "aaaabbbbcccc");
+}
+
+TEST_F(ArraysDialogue, AReshardToWhatIsThereMovesNothingUnlessACopyIsAskedFor) {
+  Put(5, 0, "aaaabbbb");
+  const size_t actions = cluster_.log.size();
+  const std::string same =
+      "reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @all(0) } ";
+  Ask(same + "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }");
+  EXPECT_EQ(cluster_.log.size(), actions);
+  Ask(same + "copy_semantics: ARRAY_COPY_SEMANTICS_ALWAYS_COPY result_handles: 7 }");
+  EXPECT_EQ(cluster_.log.back(), "e1 receive 1 shards");
+  Run();
+  Ask("delete_array_request { array_handle: 6 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "5 #3 is_array_deleted_response { deleted: true }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 7 }"),
+            "6 #4 is_array_deleted_response { }");
+}
+
+TEST_F(ArraysDialogue, ShardsWithoutBytesAreMade) {
+  session_->host_buffers().Store(5, Blob::Copy(""));
+  Ask("make_array_from_host_buffer_request { @f32(0) @one(0) host_buffer_handle: 5 array_handle: 5 "
+      "}");
+  Run();
+  Put(6, 1, "aaaa");
+  EXPECT_EQ(
+      Ask("reshard_arrays_request { array_handles: [5, 6] array_specs { @f32(0) @cut(0 2) } "
+          "array_specs { @f32(1) @cut(0 2) } copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT "
+          "result_handles: [7, 8] }"),
+      "3 #2 reshard_arrays_response { array_handles: 7 array_handles: 8 }");
+  Run();
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: [7, 8] }"),
+            "4 #3 check_value_ready_response { }");
+}
+
+TEST_F(ArraysDialogue, AReshardThatCannotBeIsRefusedAndPoisonsItsResults) {
+  Put(5, 0, "aaaabbbb");
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(3) @cut(0 1) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }"),
+            "2 INVALID_ARGUMENT: reshard: array 5 is f32[2], it cannot become f32[3]");
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 6 }"),
+              StartsWith("3 INVALID_ARGUMENT: reshard: array 5"));
+  EXPECT_THAT(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(2) @cut(0 9) } "
+                  "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 7 }"),
+              StartsWith("4 INVALID_ARGUMENT: there is no device 9"));
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 8 }"),
+            "5 INVALID_ARGUMENT: 1 arrays are to become 0");
+  // The second of two is refused: the first is not made either.
+  EXPECT_THAT(Ask("reshard_arrays_request { array_handles: [5, 5] array_specs { @f32(2) @one(1) } "
+                  "array_specs { @f32(2) @one(9) } copy_semantics: "
+                  "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [9, 10] }"),
+              StartsWith("6 INVALID_ARGUMENT: there is no device 9"));
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 9 }"),
+              StartsWith("7 INVALID_ARGUMENT: there is no device 9"));
+  Ask("make_error_arrays_request { error { code: ABORTED message: \"by the user\" } array_specs { "
+      "@f32(2) @one(0) } array_handles: 11 }");
+  EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 11 array_specs { @f32(2) @cut(0 3) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_DONATE_INPUT result_handles: 12 }"),
+            "9 #2 reshard_arrays_response { array_handles: 12 }");
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 12 }"), "10 ABORTED: by the user");
+}
+
+TEST_F(ArraysDialogue, BitcastReadsTheBytesAsAnotherType) {
+  Put(5, 0, "aaaabbbb");
+  EXPECT_EQ(Ask("bitcast_arrays_request { array_handles: 5 array_specs { dtype { kind: KIND_U8 } "
+                "shape { dims: [4, 2] } @one(0) } copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_DONATE_INPUT result_handles: 6 }"),
+            "2 #1 bitcast_arrays_response { array_handles: 6 }");
+  EXPECT_EQ(Ask("is_array_deleted_request { array_handle: 5 }"),
+            "3 #2 is_array_deleted_response { deleted: true }");
+  Run();
+  Ask("copy_to_host_buffer_request { array_handle: 6 host_buffer_handle: 7 }");
+  Run();
+  EXPECT_EQ(Lookup(7), "aaaabbbb");
+  EXPECT_EQ(Ask("bitcast_arrays_request { array_handles: 6 array_specs { @f32(3) @one(0) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 8 }"),
+            "5 INVALID_ARGUMENT: bitcast of u8[4,2] to f32[3]: shard 0 has 8 bytes, 12 are asked "
+            "for");
+  EXPECT_EQ(Ask("bitcast_arrays_request { array_handles: 6 array_specs { @f32(2) @one(1) } "
+                "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 9 }"),
+            "6 INVALID_ARGUMENT: bitcast of u8[4,2] to f32[2]: it stays on its devices and in its "
+            "memory");
+  EXPECT_THAT(Ask("check_value_ready_request { value_handles: 9 }"),
+              StartsWith("7 INVALID_ARGUMENT: bitcast of u8[4,2]"));
 }
 
 TEST_F(ArraysDialogue, RemapMovesNothingAndMayGiveTheInputsAway) {
@@ -380,11 +475,7 @@ TEST_F(ArraysDialogue, HandlesOfTheClientAreChecked) {
       StartsWith("3 INVALID_ARGUMENT: handle 1152921504606846976 is in the server's range"));
 }
 
-TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamedAndPoisonTheirResults) {
-  EXPECT_EQ(Ask("bitcast_arrays_request { result_handles: 8 }"),
-            "1 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
-  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 8 }"),
-            "2 UNIMPLEMENTED: bitcast_arrays_request is not served by Fairway");
+TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamed) {
   for (const char* kind :
        {"loaded_executable_delete_request", "loaded_executable_is_deleted_request",
         "loaded_executable_mpmd_metadata_request", "loaded_executable_mpmd_cost_analysis_request",

@@ -134,10 +134,7 @@ void IfrtSession::Handle(const Request& request) {
       return with(
           [&](Response& r) { return RemapArrays(request.remap_arrays_request(), call, r); });
     case Request::kBitcastArraysRequest:
-      return with([&](Response&) {
-        return Poison(ToVector(request.bitcast_arrays_request().result_handles()),
-                      NotServed(request));
-      });
+      return with([&](Response& r) { return Bitcast(request.bitcast_arrays_request(), call, r); });
     case Request::kCopyToHostBufferRequest:
       return with(
           [&](Response& r) { return CopyToHost(request.copy_to_host_buffer_request(), r); });

@@ -130,6 +130,16 @@ class IfrtSession {
                           Response& response);
   absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call,
                        Response& response);
+  using Remaking = absl::StatusOr<std::vector<uint64_t>> (Cluster::*)(SessionId,
+                                                                      const std::vector<uint64_t>&,
+                                                                      const std::vector<ArraySpec>&,
+                                                                      CopySemantics,
+                                                                      const std::vector<uint64_t>&);
+  // The handles of the results; with an error, those asked for hold it.
+  template <typename Proto>
+  absl::StatusOr<std::vector<uint64_t>> Remake(const Proto& request, Remaking how);
+  absl::Status Bitcast(const xla::ifrt::proxy::BitcastArraysRequest& request, const Call& call,
+                       Response& response);
   absl::Status RemapArrays(const xla::ifrt::proxy::RemapArraysRequest& request, const Call& call,
                            Response& response);
   absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,

@@ -313,47 +313,37 @@ absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& 
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request,
-                                  const Call& call, Response& response) {
-  const auto reshard = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    const std::vector<uint64_t> in = ToVector(request.array_handles());
-    const std::vector<uint64_t> out = ToVector(request.result_handles());
+template <typename Proto>
+absl::StatusOr<std::vector<uint64_t>> IfrtSession::Remake(const Proto& request, Remaking how) {
+  const std::vector<uint64_t> in = ToVector(request.array_handles());
+  const auto remake = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
     FAIRWAY_RETURN_IF_ERROR(FirstError(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
-    if (request.array_specs_size() != static_cast<int>(in.size()) ||
-        (!out.empty() && out.size() != in.size()))
-      return InvalidArgument("{} arrays, {} specs and {} results", in.size(),
-                             request.array_specs_size(), out.size());
-    std::vector<Sharding> targets;
-    for (size_t i = 0; i < in.size(); ++i) {
-      FAIRWAY_ASSIGN_OR_RETURN(const ArraySpec target,
-                               ArraySpecFromProto(request.array_specs(static_cast<int>(i))));
-      const ArraySpec* spec = cluster_->Spec(session_, in[i]);
-      if (spec == nullptr) return Error(absl::StatusCode::kNotFound, "there is no array {}", in[i]);
-      const auto moved =
-          spec->sharding.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
-      if (!moved.ok() || *moved != target.sharding)
-        return Error(absl::StatusCode::kUnimplemented,
-                     "reshard_arrays_request to another partitioning is not served by Fairway; use "
-                     "jax.device_put");
-      targets.push_back(target.sharding);
+    std::vector<ArraySpec> targets;
+    for (const auto& spec : request.array_specs()) {
+      FAIRWAY_ASSIGN_OR_RETURN(targets.emplace_back(), ArraySpecFromProto(spec));
     }
-    std::vector<uint64_t> handles;
-    for (size_t i = 0; i < in.size(); ++i) {
-      FAIRWAY_ASSIGN_OR_RETURN(
-          const std::vector<uint64_t> one,
-          cluster_->Copy(session_, {in[i]}, targets[i].devices(), targets[i].memory_kind(),
-                         semantics,
-                         out.empty() ? std::vector<uint64_t>() : std::vector<uint64_t>{out[i]}));
-      handles.push_back(one[0]);
-    }
-    return handles;
+    return (cluster_->*how)(session_, in, targets, semantics, ToVector(request.result_handles()));
   };
-  const auto handles = reshard();
+  auto handles = remake();
   if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
-  SetHandles(*handles, response.mutable_reshard_arrays_response()->mutable_array_handles());
-  Hold(call, *handles);
+  return handles;
+}
+
+absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request,
+                                  const Call& call, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto handles, Remake(request, &Cluster::Reshard));
+  SetHandles(handles, response.mutable_reshard_arrays_response()->mutable_array_handles());
+  Hold(call, handles);
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::Bitcast(const xla::ifrt::proxy::BitcastArraysRequest& request,
+                                  const Call& call, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const auto handles, Remake(request, &Cluster::Bitcast));
+  SetHandles(handles, response.mutable_bitcast_arrays_response()->mutable_array_handles());
+  Hold(call, handles);
   return absl::OkStatus();
 }
 

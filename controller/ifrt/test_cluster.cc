@@ -69,7 +69,7 @@ void TestCluster::Send(ExecutorId executor, Command command) {
   } else if (const auto* c = std::get_if<CancelNode>(&command)) {
     On(executor, *c);
   } else if (const auto* c = std::get_if<PrepareSend>(&command)) {
-    for (const auto& item : c->items) sends_[{c->transfer, item.index}] = item.shard;
+    for (const auto& item : c->items) sends_[{c->transfer, item.index}] = item;
   } else if (const auto* c = std::get_if<FreeGroups>(&command)) {
     log.push_back(fmt::format("e{} free {} groups", executor, c->groups.size()));
   }
@@ -83,7 +83,7 @@ BytesRef TestCluster::Source(const PrepareReceive& command, size_t i) const {
     case ShardSource::Kind::kLocal:
       return bytes_.at(source.shard);
     case ShardSource::Kind::kPeer:
-      return bytes_.at(sends_.at({command.transfer, source.index}));
+      return bytes_.at(sends_.at({command.transfer, source.index}).shard);
     case ShardSource::Kind::kController:
       return offered_.at(command.transfer).at(source.index);
   }
@@ -116,7 +116,7 @@ std::vector<ShardRef> TestCluster::Needs(const PrepareReceive& command) const {
     if (source.kind == ShardSource::Kind::kLocal) out.push_back(source.shard);
     if (source.kind != ShardSource::Kind::kPeer) continue;
     const auto send = sends_.find({command.transfer, source.index});
-    out.push_back(send == sends_.end() ? ShardRef() : send->second);
+    out.push_back(send == sends_.end() ? ShardRef() : send->second.shard);
   }
   return out;
 }
@@ -136,27 +136,43 @@ absl::Status TestCluster::PoisonOf(const std::vector<ShardRef>& shards) const {
   return absl::OkStatus();
 }
 
+void TestCluster::Store(const PrepareReceive& command, size_t i) {
+  const BytesRef source = Source(command, i);
+  if (command.pieces.empty()) {
+    bytes_[{command.out.group, command.out.shards[i].shard}] = source;
+    return;
+  }
+  const Piece& piece = command.pieces[i];
+  if (command.sources[i].kind == ShardSource::Kind::kPeer)
+    if (sends_.at({command.transfer, command.sources[i].index}).box != piece.from)
+      log.push_back("a send of another box than the receiver asks for");
+  BytesRef& target = bytes_[{command.out.group, command.out.shards[piece.out].shard}];
+  if (target == nullptr) target = Zeros(piece.to.array_bytes());
+  // Shared blobs are not written to.
+  auto copy = Blob::Copy(target->view());
+  CopyBox(piece.from, source->data(), piece.to, copy->data());
+  target = std::move(copy);
+}
+
 void TestCluster::On(ExecutorId executor, const PrepareReceive& command) {
   log.push_back(fmt::format("e{} receive {} shards", executor, command.out.shards.size()));
   received_[{executor, command.node}] = command;
   poisoned_.erase(command.out.group);
-  work_.push_back(
-      {executor,
-       [this, executor, command] {
-         const absl::Status poison = PoisonOf(Needs(command));
-         if (!poison.ok()) {
-           poisoned_[command.out.group] = poison;
-           Report report;
-           report.finished = {command.seq};
-           report.failures.push_back({command.seq, poison});
-           return report;
-         }
-         for (size_t i = 0; i < command.sources.size(); ++i)
-           bytes_[{command.out.group, command.out.shards[i].shard}] = Source(command, i);
-         return Ended(executor, command.seq);
-       },
-       {},
-       command.node});
+  work_.push_back({executor,
+                   [this, executor, command] {
+                     const absl::Status poison = PoisonOf(Needs(command));
+                     if (!poison.ok()) {
+                       poisoned_[command.out.group] = poison;
+                       Report report;
+                       report.finished = {command.seq};
+                       report.failures.push_back({command.seq, poison});
+                       return report;
+                     }
+                     for (size_t i = 0; i < command.sources.size(); ++i) Store(command, i);
+                     return Ended(executor, command.seq);
+                   },
+                   {},
+                   command.node});
 }
 
 void TestCluster::On(ExecutorId executor, const Launch& launch) {
@@ -203,7 +219,7 @@ void TestCluster::WithdrawUpload(TransferId transfer) { offered_.erase(transfer)
 
 void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t) {
   log.push_back(fmt::format("pull from e{}", executor));
-  const ShardRef shard = sends_.at({transfer, index});
+  const ShardRef shard = sends_.at({transfer, index}).shard;
   work_.push_back({executor,
                    [this, transfer, shard] {
                      const absl::Status poison = PoisonOf({shard});

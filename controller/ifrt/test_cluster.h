@@ -72,14 +72,15 @@ class TestCluster : public ClusterActions, public CompileBackend {
   std::vector<ShardRef> Needs(const PrepareReceive& command) const;
   Report Ended(ExecutorId executor, uint64_t seq);
   BytesRef Source(const PrepareReceive& command, size_t i) const;
+  void Store(const PrepareReceive& command, size_t i);
 
   std::deque<Work> work_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareLaunch> prepared_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareReceive> received_;
-  std::map<ShardRef, BytesRef> bytes_;                        // on the "devices"
-  std::map<GroupId, absl::Status> poisoned_;                  // groups that were cancelled
-  std::map<TransferId, std::vector<BytesRef>> offered_;       // by the controller
-  std::map<std::pair<TransferId, int32_t>, ShardRef> sends_;  // by executors
+  std::map<ShardRef, BytesRef> bytes_;                                 // on the "devices"
+  std::map<GroupId, absl::Status> poisoned_;                           // groups that were cancelled
+  std::map<TransferId, std::vector<BytesRef>> offered_;                // by the controller
+  std::map<std::pair<TransferId, int32_t>, PrepareSend::Item> sends_;  // by executors
   std::deque<std::function<void(absl::StatusOr<CompiledCode>)>> compilations_;
   v1::CompileOptions last_options_;
   Cluster cluster_;

@@ -22,6 +22,12 @@ def test_program_is_right_about_jax(name):
     run_python(PROGRAMS / f"{name}.py", env=cpu_environment())
 
 
+def test_arrays_are_resharded_split_and_put_together(cluster):
+    # Helpers that JAX's own CPU backend does not have; the program compares with numpy.
+    done = cluster.python(PROGRAMS / "reshard.py")
+    assert done.stdout.splitlines()[-1] == "resharded"
+
+
 def test_a_jit_over_two_islands_is_refused_with_their_names_and_the_way_out(cluster):
     done = cluster.python(PROGRAMS / "crosses_islands.py")
     (line,) = [l for l in done.stdout.splitlines() if l.startswith(("REFUSED", "RAN"))]

@@ -77,7 +77,7 @@ void Client::Step() {
       {5, &Client::DoAssemble},  {5, &Client::DoDisassemble}, {4, &Client::DoReplicatedShard},
       {2, &Client::DoMakeError}, {4, &Client::DoDelete},      {14, &Client::DoDestruct},
       {4, &Client::DoLook},      {10, &Client::DoWatch},      {10, &Client::DoFetch},
-      {4, &Client::DoWrong},     {5, &Client::DoRemap}};
+      {4, &Client::DoWrong},     {5, &Client::DoRemap},       {14, &Client::DoReshard}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   int64_t pick = r.Below(total);

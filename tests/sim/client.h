@@ -74,6 +74,7 @@ class Client {
   void DoDisassemble();
   void DoReplicatedShard();
   void DoRemap();
+  void DoReshard();
   void DoMakeError();
   void DoDelete();
   void DoDestruct();

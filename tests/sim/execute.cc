@@ -105,6 +105,15 @@ void Client::DoExecute() {
   } else {
     devices = RandomDevices(r.Between(1, 5), true);
   }
+  // Code has one shape for all shards of an argument.
+  std::erase_if(args, [&](uint64_t arg) {
+    const ArraySpec& spec = arrays_[arg].spec;
+    const Shape first = spec.sharding.ShardShape(spec.shape, 0).value();
+    for (int i = 1; i < spec.sharding.num_shards(); ++i) {
+      if (spec.sharding.ShardShape(spec.shape, i).value() != first) return true;
+    }
+    return false;
+  });
   std::vector<const ModelArray*> models;
   for (const uint64_t arg : args) models.push_back(&arrays_[arg]);
   Code* code = FindCode(models, devices);

@@ -74,6 +74,7 @@ void Machine::Die() {
   for (auto& queue : queues_) queue.clear();
   runs_.clear();
   receives_.clear();
+  assemblies_.clear();
   loaded_.clear();
   for (auto& [number, pull] : pulls_) {
     if (pull.done == nullptr) continue;
@@ -102,6 +103,7 @@ void Machine::Reset() {
   report_pending_ = false;
   loaded_.clear();
   receives_.clear();
+  assemblies_.clear();
   for (auto& [number, pull] : pulls_) {
     if (pull.done == nullptr) continue;
     world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
@@ -175,10 +177,14 @@ void Machine::Drop(const std::vector<ShardRef>& shards) {
       if (receive.ref != ref || receive.abandoned) continue;
       receive.abandoned = true;
       if (receive.local) EndRead(receive.source);
-      Charge(receive.device, -receive.bytes);
+      if (receive.assembly == nullptr) Charge(receive.device, -receive.bytes);
     }
   }
   for (const ShardRef ref : shards) {
+    if (const auto made = assemblies_.find(ref); made != assemblies_.end()) {
+      Charge(made->second->device, -made->second->bytes);
+      assemblies_.erase(made);
+    }
     const auto it = buffers_.find(ref);
     if (it == buffers_.end()) continue;
     if (it->second.readers > 0 && !resetting_)
@@ -348,19 +354,41 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
 
 // ---- transfers
 
+std::shared_ptr<Machine::Assembly> Machine::AssemblyFor(const PrepareReceive& node, size_t out,
+                                                        ShardRef ref) {
+  std::shared_ptr<Assembly>& made = assemblies_[ref];
+  if (made != nullptr) return made;
+  made = std::make_shared<Assembly>();
+  made->device = node.out.shards[out].device;
+  made->bytes = Units(ByteSize(node.out.dtype, node.out.shards[out].shape).value());
+  for (const Piece& piece : node.pieces)
+    made->open += static_cast<size_t>(piece.out) == out ? 1 : 0;
+  Charge(made->device, made->bytes);
+  return made;
+}
+
 void Machine::StartReceive(const PrepareReceive& node, size_t position) {
-  const LocalShard& shard = node.out.shards[position];
+  const size_t out = node.pieces.empty() ? position : node.pieces[position].out;
+  const LocalShard& shard = node.out.shards[out];
   const ShardSource& source = node.sources[position];
   const int64_t size = ByteSize(node.out.dtype, shard.shape).value();
   const uint64_t id = next_receive_++;
   Receive& receive = receives_[id];
   receive = {node.node,    position,    {node.out.group, shard.shard},
              shard.device, Units(size), source.shard,
-             false,        false};
+             false,        false,       nullptr,
+             {},           {}};
   if (buffers_.contains(receive.ref))
     world_.Broken("B1", "{}: shard {}:{} is received while it exists", worker_, receive.ref.group,
                   receive.ref.shard);
-  Charge(shard.device, Units(size));
+  if (!node.pieces.empty() && source.kind != ShardSource::Kind::kInline) {
+    receive.assembly = AssemblyFor(node, out, receive.ref);
+    receive.from = node.pieces[position].from;
+    receive.to = node.pieces[position].to;
+    world_.Count("receive piece");
+  } else {
+    Charge(shard.device, Units(size));
+  }
   const auto done = [this, life = life_, id](absl::StatusOr<uint64_t> value) {
     EndReceive(life, id, std::move(value));
   };
@@ -377,7 +405,8 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
       if (buffer == nullptr) return;
       ++buffer->readers;
       receive.local = true;
-      const uint64_t value = buffer->value;
+      const uint64_t value =
+          receive.assembly == nullptr ? buffer->value : BoxedValue(buffer->value, receive.from);
       world_.queue.After(world_.random.Between(1, 2000), [done, value] { done(value); });
       return;
     }
@@ -403,11 +432,29 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
   }
 }
 
+void Machine::EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value) {
+  if (receive.local && !receive.abandoned) EndRead(receive.source);
+  Assembly& made = *receive.assembly;
+  made.failed = made.failed || !value.ok();
+  if (value.ok()) made.pieces[receive.to.origin] = *value;
+  if (--made.open > 0) return;
+  const auto at = assemblies_.find(receive.ref);
+  if (at == assemblies_.end() || at->second != receive.assembly) return;
+  if (made.failed) {
+    Charge(made.device, -made.bytes);
+  } else {
+    Store(receive.ref, made.device, made.bytes, Assembled(made.pieces));
+  }
+  assemblies_.erase(at);
+}
+
 void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value) {
   if (life != life_) return;
   const Receive receive = receives_.at(id);
   receives_.erase(id);
-  if (!receive.abandoned) {
+  if (receive.assembly != nullptr) {
+    EndPiece(receive, value);
+  } else if (!receive.abandoned) {
     if (receive.local) EndRead(receive.source);
     if (value.ok()) {
       Store(receive.ref, receive.device, receive.bytes, *value);
@@ -434,14 +481,16 @@ void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, 
   core_->OnPull(number, transfer, index);
 }
 
-void Machine::Serve(uint64_t number, ShardRef ref) {
+void Machine::Serve(uint64_t number, const PrepareSend::Item& item) {
+  const ShardRef ref = item.shard;
   WaitingPull& pull = pulls_.at(number);
   Buffer* buffer = Readable(ref, "a send");
   if (buffer == nullptr) return RefusePull(number, absl::InternalError("no buffer to send"));
   ++buffer->readers;
   pull.serving = ref;
   pull.reading = true;
-  world_.queue.After(world_.DataDelay(), [this, life = life_, number, value = buffer->value] {
+  const uint64_t value = item.box ? BoxedValue(buffer->value, *item.box) : buffer->value;
+  world_.queue.After(world_.DataDelay(), [this, life = life_, number, value] {
     if (life != life_) return;  // its end was told when it died
     Pulled done = std::exchange(pulls_.at(number).done, nullptr);
     done(value);
@@ -496,7 +545,10 @@ void Machine::CheckTotals() {
     for (const auto& [ref, buffer] : buffers_)
       sum += buffer.device == d && !buffer.consumed ? buffer.bytes : 0;
     for (const auto& [id, receive] : receives_)
-      sum += receive.device == d && !receive.abandoned ? receive.bytes : 0;
+      sum += receive.device == d && !receive.abandoned && receive.assembly == nullptr
+                 ? receive.bytes
+                 : 0;
+    for (const auto& [ref, made] : assemblies_) sum += made->device == d ? made->bytes : 0;
     if (runs_.empty() && sum != used_[d])
       world_.Broken("sim", "{}: device {} counts {} bytes and has {}", worker_, d, used_[d], sum);
   }
@@ -515,6 +567,7 @@ std::string Machine::Leftovers() const {
   add("buffers", buffers_.size());
   add("launches", runs_.size());
   add("receives", receives_.size());
+  add("assemblies", assemblies_.size());
   add("pulls", pulls_.size());
   for (const int64_t bytes : used_) add("bytes", static_cast<size_t>(bytes));
   return text;

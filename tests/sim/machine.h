@@ -10,12 +10,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/device.h"
 #include "tests/sim/code.h"
+#include "tests/sim/pieces.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway::sim {
@@ -91,7 +93,7 @@ class Machine final : public ExecutorActions {
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
-  void Serve(uint64_t pull, ShardRef shard) override;
+  void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
   void ReportWanted() override;
@@ -104,6 +106,14 @@ class Machine final : public ExecutorActions {
     int readers = 0;
     bool consumed = false;  // donated
   };
+  // A shard that is being made of pieces.
+  struct Assembly {
+    int device = 0;
+    int64_t bytes = 0;
+    size_t open = 0;
+    bool failed = false;
+    Pieces pieces;
+  };
   struct Receive {
     NodeId node;
     size_t position = 0;
@@ -113,6 +123,8 @@ class Machine final : public ExecutorActions {
     ShardRef source;  // kLocal
     bool local = false;
     bool abandoned = false;
+    std::shared_ptr<Assembly> assembly;  // it is a piece
+    Box from, to;
   };
   struct WaitingPull {
     TransferId transfer;
@@ -128,6 +140,8 @@ class Machine final : public ExecutorActions {
   void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
   Buffer* Readable(ShardRef ref, const char* what);
   void EndRead(ShardRef ref);
+  void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
+  std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
   void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
   void EndServe(uint64_t life, uint64_t pull);
   void TakeInputs(Run& run);
@@ -157,6 +171,7 @@ class Machine final : public ExecutorActions {
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;
   std::map<uint64_t, Receive> receives_;
+  std::map<ShardRef, std::shared_ptr<Assembly>> assemblies_;
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
 };

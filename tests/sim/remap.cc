@@ -2,8 +2,10 @@
 // Operations that put the shards of arrays together anew.
 #include <algorithm>
 
+#include "core/reshard.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/pieces.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -80,6 +82,85 @@ void Client::DoRemap() {
         arrays_[handle].gone = true;
       }
     }
+  }
+  world_.controller->Settle();
+}
+
+// Another cut over other devices, uneven ones included.
+void Client::DoReshard() {
+  Random& r = world_.random;
+  const uint64_t handle = AnyHandle();
+  if (handle == 0) return;
+  const ModelArray source = arrays_[handle];
+  ArraySpec spec{DType::kU64, source.spec.shape, {}};
+  const std::vector<int32_t> devices = RandomDevices(r.Between(1, 6), r.Percent(60));
+  const std::string kind = r.Percent(90) ? "" : "host";
+  const auto count = static_cast<int64_t>(devices.size());
+  const int64_t pieces = r.Percent(70) ? count : r.Between(1, count);
+  std::vector<int64_t> tiles;
+  for (int64_t i = 0; i < count; ++i) tiles.push_back(i % pieces);
+  if (r.Percent(30)) r.Shuffle(tiles);
+  spec.sharding = r.Percent(20) ? Sharding::Replicated(devices, kind)
+                                : Sharding::Tiled(devices, {pieces}, tiles, kind).value();
+  const CopySemantics semantics = kSemantics[r.Below(3)];
+  const uint64_t out = OutHandle();
+  const auto made =
+      world_.controller->cluster().Reshard(session_, {handle}, {spec}, semantics, {out});
+  if (!Expect(made.status(), source.deleted() ? "FAILED_PRECONDITION" : "", "reshard"))
+    return world_.controller->Settle();
+  world_.Count("reshard");
+  ModelArray array{spec, {}, source.error};
+  if (source.error.empty()) {
+    std::vector<std::shared_ptr<ModelGroup>> reads;
+    uint64_t machines = 0;
+    bool failed = false;
+    for (const ModelShard& shard : source.shards) {
+      if (std::find(reads.begin(), reads.end(), shard.group) != reads.end()) continue;
+      reads.push_back(shard.group);
+      machines |= shard.group->machines;
+      failed = failed || shard.group->surely_failed;
+    }
+    const Resharding plan =
+        Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding).value();
+    std::map<int32_t, std::shared_ptr<ModelGroup>> groups;
+    for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+      const VirtualDevice& device = Virtual(devices[i]);
+      Pieces values;
+      ModelShard same;
+      for (const ShardPiece& piece : plan.PiecesOf(i, [&](int32_t shard) {
+             return source.shards[shard].device() == device.device ? 0 : 1;
+           })) {
+        const ModelShard& from = source.shards[piece.source];
+        values[piece.to.origin] = BoxedValue(from.value(), piece.from);
+        const bool stays = from.device() == device.device &&
+                           from.group->kinds[from.index] == (kind == "host" ? kind : "");
+        if (stays && piece.from.whole() && piece.to.whole()) same = from;
+      }
+      if (same.group != nullptr && semantics != CopySemantics::kAlwaysCopy) {
+        world_.Count("reshard aliases");
+        array.shards.push_back(same);
+        continue;
+      }
+      auto& group = groups[device.slice_index];
+      if (group == nullptr) group = std::make_shared<ModelGroup>();
+      array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
+      group->values.push_back(values.empty() ? 0 : Assembled(values));
+      group->devices.push_back(device.device);
+      group->kinds.push_back(kind);
+      group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
+      group->deleted.push_back(false);
+      group->places |= BitsOf(device.device);
+      group->machines |= group->places | machines;
+      group->surely_failed = group->surely_failed || failed;
+    }
+    for (auto& [slice, group] : groups) group->failures = Inherit(reads);
+    if (groups.size() > 1) world_.Count("reshard over islands");
+  }
+  arrays_[out] = std::move(array);
+  if (semantics == CopySemantics::kDonateInput) {
+    world_.Count("reshard donates");
+    arrays_[handle].shards.clear();
+    arrays_[handle].gone = true;
   }
   world_.controller->Settle();
 }

@@ -13,6 +13,11 @@ absl::Status Contradiction(NodeId node, std::string_view what) {
                "node {}: {}; this is a bug of the controller or the executor", node, what);
 }
 
+// The position in out.shards of what a source is for.
+size_t ShardOf(const PrepareReceive& command, size_t position) {
+  return command.pieces.empty() ? position : static_cast<size_t>(command.pieces[position].out);
+}
+
 }  // namespace
 
 void ExecutorCore::OnCommand(Command command) {
@@ -77,7 +82,16 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
 }
 
 void ExecutorCore::On(PrepareReceive command) {
-  if (nodes_.contains(command.node) || command.sources.size() != command.out.shards.size()) {
+  std::vector<Node::Arriving> arriving(command.out.shards.size());
+  bool fits =
+      command.sources.size() == (command.pieces.empty() ? arriving.size() : command.pieces.size());
+  for (size_t i = 0; i < command.sources.size() && fits; ++i) {
+    const size_t out = ShardOf(command, i);
+    fits = out < arriving.size();
+    if (fits) ++arriving[out].open;
+  }
+  for (const Node::Arriving& shard : arriving) fits = fits && shard.open > 0;
+  if (nodes_.contains(command.node) || !fits) {
     FinishSeq(command.seq,
               Contradiction(command.node,
                             "it was prepared twice, or its sources do not match its shards"));
@@ -87,6 +101,7 @@ void ExecutorCore::On(PrepareReceive command) {
   const NodeId id = command.node;
   Node& node = nodes_[id];
   node.open = command.sources.size();
+  node.arriving = std::move(arriving);
   node.started = true;
   node.command = std::move(command);
   const size_t count = node.open;
@@ -103,7 +118,7 @@ void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
   if (source.kind == ShardSource::Kind::kLocal) {
     const auto shard = shards_.find(source.shard);
     if (shard == shards_.end() || shard->second.state == ShardState::kDeclared) {
-      waiters_[source.shard].push_back({0, TransferId(), id, position});
+      waiters_[source.shard].push_back({0, TransferId(), 0, id, position});
       return;
     }
     if (shard->second.state == ShardState::kFailed) {
@@ -137,14 +152,19 @@ void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& 
   Node& node = it->second;
   const auto* command = std::get_if<PrepareReceive>(&node.command);
   if (command == nullptr || node.open == 0) return;
-  const ShardRef ref{command->out.group, command->out.shards[position].shard};
+  const size_t out = ShardOf(*command, position);
+  const ShardRef ref{command->out.group, command->out.shards[out].shard};
+  Node::Arriving& shard = node.arriving[out];
+  if (shard.failure.ok()) shard.failure = status;
+  const bool shard_ended = --shard.open == 0;
+  const absl::Status shard_status = shard.failure;
   if (!status.ok() && (node.failure.ok() || position < node.failed_at)) {
     node.failure = status;
     node.failed_at = position;
   }
   const bool last = --node.open == 0;
   const absl::Status failure = node.failure;
-  ShardEnded(ref, status);
+  if (shard_ended) ShardEnded(ref, shard_status);
   if (last) Finish(id, failure);
 }
 
@@ -159,7 +179,7 @@ void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
   waiters_.erase(waiting);
   for (const Waiter& waiter : waiters) {
     if (waiter.pull != 0) {
-      ServeOrWait(waiter.pull, waiter.transfer, ref);
+      ServeOrWait(waiter.pull, waiter.transfer, waiter.index);
     } else {
       ReceiveOrWait(waiter.node, waiter.position);
     }
@@ -170,23 +190,25 @@ void ExecutorCore::ShardsEnded(const GroupPart& part, const absl::Status& status
   for (const LocalShard& shard : part.shards) ShardEnded({part.group, shard.shard}, status);
 }
 
-void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref) {
+void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, int32_t index) {
+  const PrepareSend::Item& item = sends_.at(transfer).at(index);
+  const ShardRef ref = item.shard;
   const auto it = shards_.find(ref);
   const bool ready = it != shards_.end() && it->second.state == ShardState::kReady;
   if (ready || Planted(Bug::kServeBeforeReady)) {
     serving_.insert(pull);
-    actions_->Serve(pull, ref);
+    actions_->Serve(pull, item);
   } else if (it != shards_.end() && it->second.state == ShardState::kFailed) {
     actions_->RefusePull(pull, it->second.error);
   } else {
-    waiters_[ref].push_back({pull, transfer, NodeId(), 0});
+    waiters_[ref].push_back({pull, transfer, index, NodeId(), 0});
   }
 }
 
 void ExecutorCore::On(PrepareSend command) {
   ended_sends_.erase(command.transfer);
   auto& items = sends_[command.transfer];
-  for (const PrepareSend::Item& item : command.items) items[item.index] = item.shard;
+  for (const PrepareSend::Item& item : command.items) items[item.index] = item;
   const auto early = early_pulls_.find(command.transfer);
   if (early == early_pulls_.end()) return;
   const auto pulls = std::move(early->second);
@@ -217,7 +239,7 @@ void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
     actions_->RefusePull(pull, InvalidArgument("transfer {} has no shard {}", transfer, index));
     return;
   }
-  ServeOrWait(pull, transfer, item->second);
+  ServeOrWait(pull, transfer, index);
 }
 
 void ExecutorCore::ServeDone(uint64_t pull) { serving_.erase(pull); }
@@ -245,8 +267,8 @@ void ExecutorCore::PullGone(uint64_t pull) {
 void ExecutorCore::On(EndSend command) {
   const auto send = sends_.find(command.transfer);
   if (send == sends_.end()) return;
-  for (const auto& [index, ref] : send->second) {
-    const auto waiting = waiters_.find(ref);
+  for (const auto& [index, item] : send->second) {
+    const auto waiting = waiters_.find(item.shard);
     if (waiting == waiters_.end()) continue;
     std::vector<uint64_t> refused;
     std::erase_if(waiting->second, [&](const Waiter& waiter) {

@@ -35,11 +35,13 @@ class ExecutorActions {
 
   // Bring one shard here: from another device of this executor, a peer or the controller. Store it
   // under its ShardRef, then Core::ReceiveDone: once for every call, also when the shard was
-  // dropped meanwhile.
+  // dropped meanwhile. With node.pieces: bring that piece; the shard is to be stored before the end
+  // of the last of its pieces is told.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
 
-  // Answer pull `pull` with the bytes of `shard`, which is here and ready; then Core::ServeDone.
-  virtual void Serve(uint64_t pull, ShardRef shard) = 0;
+  // Answer pull `pull` with the bytes of item.shard, which is here and ready, or of that box of it;
+  // then Core::ServeDone.
+  virtual void Serve(uint64_t pull, const PrepareSend::Item& item) = 0;
   virtual void RefusePull(uint64_t pull, absl::Status why) = 0;
 
   // Drop the buffers of these shards (those that exist; a receive into one may still be at work:
@@ -103,11 +105,18 @@ class ExecutorCore {
     size_t at_work = 0;    // of those, StartReceive was called for
     absl::Status failure;  // of the lowest position that failed
     size_t failed_at = 0;
+    // Per shard of a receive.
+    struct Arriving {
+      size_t open = 0;  // pieces that have not ended
+      absl::Status failure;
+    };
+    std::vector<Arriving> arriving;
   };
   // Who waits for a shard: a pull to serve, or a local copy to start.
   struct Waiter {
     uint64_t pull = 0;    // 0: a local copy
     TransferId transfer;  // of the pull
+    int32_t index = 0;    // in the transfer
     NodeId node;
     size_t position = 0;
   };
@@ -126,7 +135,7 @@ class ExecutorCore {
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
   // Serves, refuses, starts or lets wait, as the shard's state says.
-  void ServeOrWait(uint64_t pull, TransferId transfer, ShardRef ref);
+  void ServeOrWait(uint64_t pull, TransferId transfer, int32_t index);
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Finish(NodeId id, const absl::Status& status);
@@ -135,7 +144,7 @@ class ExecutorCore {
   ExecutorActions* const actions_;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
-  std::map<TransferId, std::map<int32_t, ShardRef>> sends_;
+  std::map<TransferId, std::map<int32_t, PrepareSend::Item>> sends_;
   std::map<TransferId, uint64_t> ended_sends_;  // with the number of their latest end
   std::deque<std::pair<TransferId, uint64_t>> ends_in_order_;
   uint64_t num_ends_ = 0;

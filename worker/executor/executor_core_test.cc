@@ -26,7 +26,9 @@ class Recorder : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override {
     Add("receive n{}[{}]", node.node, position);
   }
-  void Serve(uint64_t pull, ShardRef shard) override { Add("serve p{} {}", pull, Name(shard)); }
+  void Serve(uint64_t pull, const PrepareSend::Item& item) override {
+    Add("serve p{} {}{}", pull, Name(item.shard), item.box.has_value() ? " box" : "");
+  }
   void RefusePull(uint64_t pull, absl::Status why) override {
     Add("refuse p{}: {}", pull, Describe(why));
   }
@@ -143,6 +145,43 @@ TEST_F(ExecutorCoreTest, ALaunchRunsOnCommandAndIsReportedWhenItEnds) {
   EXPECT_EQ(core.highest_launch_id(), 7u);
   Free({1, 2});
   EXPECT_THAT(actions.Take(), ElementsAre("drop 1:0", "drop 2:0"));
+  EXPECT_EQ(core.num_shards() + core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, AShardOfPiecesIsThereWhenItsLastPieceIs) {
+  Have(1, 1);
+  PrepareReceive command;
+  command.node = NodeId(2);
+  command.seq = 2;
+  command.transfer = TransferId(2);
+  command.out = Part(2, {0, 1});
+  command.sources = {Local(1), Peer(), Peer()};
+  const Box half{4, {2}, {0}, {1}};
+  command.pieces = {{0, half, half}, {0, half, half}, {1, half, half}};
+  core.OnCommand(command);
+  core.OnCommand(PrepareSend{TransferId(7), {{0, {GroupId(2), 0}, half}, {1, {GroupId(2), 1}}}});
+  core.OnPull(5, TransferId(7), 0);
+  core.OnPull(6, TransferId(7), 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]", "receive n2[1]", "receive n2[2]"));
+  core.ReceiveDone(NodeId(2), 1, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  core.ReceiveDone(NodeId(2), 0, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), ElementsAre("serve p5 2:0 box"));
+  core.ReceiveDone(NodeId(2), 2, absl::DataLossError("gone"));
+  EXPECT_THAT(actions.Take(), ElementsAre("refuse p6: DATA_LOSS: gone"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 2: DATA_LOSS: gone"));
+}
+
+TEST_F(ExecutorCoreTest, PiecesThatDoNotMatchTheShardsAreReportedAsABug) {
+  PrepareReceive command;
+  command.node = NodeId(2);
+  command.seq = 1;
+  command.out = Part(2, {0, 1});
+  command.sources = {Peer(), Peer()};
+  const Box half{4, {2}, {0}, {1}};
+  command.pieces = {{0, half, half}, {0, half, half}};  // nothing for shard 1
+  core.OnCommand(command);
+  EXPECT_THAT(Reported(), HasSubstr("failed 1: INTERNAL"));
   EXPECT_EQ(core.num_shards() + core.num_nodes(), 0u);
 }
 

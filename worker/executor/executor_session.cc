@@ -18,6 +18,29 @@ constexpr int64_t kDropInLoop = 1 << 20;
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
 
+// The box of these bytes alone.
+absl::StatusOr<HostView> CutOut(const Box& box, const HostView& view) {
+  if (box.array_bytes() != static_cast<int64_t>(view.bytes.size()))
+    return Error(absl::StatusCode::kInternal, "a box of {} bytes in a shard of {}",
+                 box.array_bytes(), view.bytes.size());
+  auto blob = Blob::Make(static_cast<size_t>(box.bytes()));
+  if (blob == nullptr)
+    return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes of a shard",
+                 box.bytes());
+  CopyBox(box, view.bytes.data(), box.Alone(), blob->data());
+  return HostView{blob->view(), blob};
+}
+
+template <typename Answerer, typename Served>
+void Answer(const absl::StatusOr<HostView>& view, Answerer& answer, Served& served) {
+  if (view.ok()) {
+    answer(DataView{view->bytes, view->owner});
+  } else {
+    answer(view.status());
+  }
+  served(view.ok());
+}
+
 // Wraps a handler so that it is posted, from any thread, and dropped when the session has gone by
 // then.
 template <typename F>
@@ -121,6 +144,7 @@ void ExecutorSession::ReportWanted() {
 void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
   std::vector<std::shared_ptr<DeviceBuffer>> large;
   for (const ShardRef ref : shards) {
+    assemblies_.erase(ref);
     auto dropped = buffers_.Drop(ref);
     if (dropped.bytes >= kDropInLoop && dropped.buffer != nullptr)
       large.push_back(std::move(dropped.buffer));
@@ -295,12 +319,21 @@ void ExecutorSession::ReadInline(Launched launched) {
 
 // ---- Receiving ----
 
-void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
-  const LocalShard& shard = node.out.shards[position];
-  const ShardSource& source = node.sources[position];
+ExecutorSession::Arrival ExecutorSession::ArrivalOf(const PrepareReceive& node,
+                                                    size_t position) const {
+  const size_t out = node.pieces.empty() ? position : node.pieces[position].out;
+  const LocalShard& shard = node.out.shards[out];
   Arrival arrival{node.node,   position,     {node.out.group, shard.shard}, node.out.dtype,
                   shard.shape, shard.device, node.out.memory_kind,          0};
   arrival.bytes = ByteSize(arrival.dtype, arrival.shape).value_or(0);
+  return arrival;
+}
+
+void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
+  const ShardSource& source = node.sources[position];
+  if (!node.pieces.empty() && source.kind != ShardSource::Kind::kInline)
+    return StartPiece(node, position);
+  Arrival arrival = ArrivalOf(node, position);
   buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
   const auto fail = [&](absl::Status why) {
     PostHere("receive failed",
@@ -349,6 +382,88 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       return;
     }
   }
+}
+
+void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
+  const Arrival arrival = ArrivalOf(node, position);
+  const ShardSource& source = node.sources[position];
+  const Piece& piece = node.pieces[position];
+  std::shared_ptr<Assembly>& assembly = assemblies_[arrival.ref];
+  if (assembly == nullptr) {
+    assembly = std::make_shared<Assembly>();
+    assembly->bytes = Blob::Make(static_cast<size_t>(arrival.bytes));
+    for (const Piece& other : node.pieces) assembly->open += other.out == piece.out ? 1 : 0;
+    buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+  }
+  const auto fail = [&](absl::Status why) {
+    PostHere("piece failed", [this, arrival, assembly, why = std::move(why)] {
+      PieceEnded(arrival, assembly, why);
+    });
+  };
+  if (assembly->bytes == nullptr) {
+    return fail(
+        Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", arrival.bytes));
+  }
+  if (source.kind == ShardSource::Kind::kLocal) {
+    auto from = buffers_.Find(source.shard);
+    if (from == nullptr) {
+      return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                        source.shard.shard, source.shard.group));
+    }
+    auto came = Poster("piece read", [this, arrival, assembly, from, box = piece.from,
+                                      to = piece.to](absl::StatusOr<HostView> view) {
+      PieceCame(arrival, assembly, box, to, std::move(view));
+    });
+    return context_.runtime->Read(*from, std::move(came));
+  }
+  const bool peer = source.kind == ShardSource::Kind::kPeer;
+  plane_->Pull(
+      peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
+      {node.transfer, source.index}, piece.from.bytes(),
+      [this, alive = std::weak_ptr<bool>(alive_), arrival, assembly, box = piece.from.Alone(),
+       to = piece.to](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+        if (alive.lock() == nullptr || ended_) return;
+        if (!bytes.ok()) return PieceEnded(arrival, assembly, bytes.status());
+        PieceCame(arrival, assembly, box, to, HostView{(*bytes)->view(), *bytes});
+      });
+}
+
+void ExecutorSession::PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+                                const Box& from, const Box& to, absl::StatusOr<HostView> view) {
+  if (ended_) return;
+  if (!view.ok()) return PieceEnded(std::move(arrival), assembly, view.status());
+  if (from.array_bytes() != static_cast<int64_t>(view->bytes.size()) ||
+      to.array_bytes() != arrival.bytes) {
+    return PieceEnded(std::move(arrival), assembly,
+                      Error(absl::StatusCode::kInternal, "a piece of {} bytes in a shard of {}",
+                            from.array_bytes(), view->bytes.size()));
+  }
+  if (from.bytes() <= kPlaceInLoop) {
+    CopyBox(from, view->bytes.data(), to, assembly->bytes->data());
+    return PieceEnded(std::move(arrival), assembly, absl::OkStatus());
+  }
+  auto copied = Poster("piece copied", [this, arrival, assembly] {
+    PieceEnded(arrival, assembly, absl::OkStatus());
+  });
+  // The boxes of one shard do not overlap: several may be copied at once.
+  context_.blocking->Run(
+      [from, to, assembly, view = *std::move(view), copied = std::move(copied)]() mutable {
+        CopyBox(from, view.bytes.data(), to, assembly->bytes->data());
+        copied();
+      });
+}
+
+void ExecutorSession::PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+                                 absl::Status status) {
+  if (ended_) return;
+  assembly->failed = assembly->failed || !status.ok();
+  const bool last = --assembly->open == 0;
+  const auto at = assemblies_.find(arrival.ref);
+  const bool wanted = at != assemblies_.end() && at->second == assembly;
+  if (last && wanted) assemblies_.erase(at);
+  if (last && wanted && !assembly->failed) return Place(std::move(arrival), assembly->bytes);
+  if (last && wanted) buffers_.Drop(arrival.ref);
+  core_.ReceiveDone(arrival.node, arrival.position, std::move(status));
 }
 
 void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
@@ -400,7 +515,8 @@ void ExecutorSession::OnPull(PullRequest request, DataPlane::Answer answer) {
   core_.OnPull(pull, request.transfer, request.index);
 }
 
-void ExecutorSession::Serve(uint64_t pull, ShardRef shard) {
+void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
+  const ShardRef shard = item.shard;
   auto waiting = pulls_.extract(pull);
   if (waiting.empty()) return;
   auto buffer = buffers_.Find(shard);
@@ -415,17 +531,18 @@ void ExecutorSession::Serve(uint64_t pull, ShardRef shard) {
     if (fetch && ok) ++fetches_served_;
     core_.ServeDone(pull);
   });
-  context_.runtime->Read(*buffer,
-                         [buffer, answer = std::move(waiting.mapped().answer),
-                          served = std::move(served)](absl::StatusOr<HostView> view) mutable {
-                           const bool ok = view.ok();
-                           if (ok) {
-                             answer(DataView{view->bytes, view->owner});
-                           } else {
-                             answer(view.status());
-                           }
-                           served(ok);
-                         });
+  context_.runtime->Read(
+      *buffer, [buffer, box = item.box, pool = context_.blocking,
+                answer = std::move(waiting.mapped().answer),
+                served = std::move(served)](absl::StatusOr<HostView> view) mutable {
+        if (!view.ok() || !box.has_value()) return Answer(view, answer, served);
+        auto cut = [buffer, box = *std::move(box), view = *std::move(view),
+                    answer = std::move(answer), served = std::move(served)]() mutable {
+          Answer(CutOut(box, view), answer, served);
+        };
+        if (box->bytes() <= kPlaceInLoop) return cut();
+        pool->Run(std::move(cut));
+      });
 }
 
 void ExecutorSession::RefusePull(uint64_t pull, absl::Status why) {

@@ -99,6 +99,12 @@ class ExecutorSession final : public ExecutorActions {
     std::string memory_kind;
     int64_t bytes = 0;
   };
+  // A shard that is being made of pieces.
+  struct Assembly {
+    std::shared_ptr<Blob> bytes;
+    size_t open = 0;  // pieces that have not come
+    bool failed = false;
+  };
   struct WaitingPull {
     DataPlane::Answer answer;
     Incarnation from;
@@ -111,7 +117,7 @@ class ExecutorSession final : public ExecutorActions {
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
-  void Serve(uint64_t pull, ShardRef shard) override;
+  void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
   void ReportWanted() override;
@@ -128,6 +134,12 @@ class ExecutorSession final : public ExecutorActions {
   void Dispatch();
   void OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result);
   void ReadInline(Launched launched);
+  Arrival ArrivalOf(const PrepareReceive& node, size_t position) const;
+  void StartPiece(const PrepareReceive& node, size_t position);
+  // Copies box `from` of what came into its place.
+  void PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly, const Box& from,
+                 const Box& to, absl::StatusOr<HostView> view);
+  void PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly, absl::Status status);
   // Makes a device buffer of received bytes.
   void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
   void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
@@ -141,6 +153,7 @@ class ExecutorSession final : public ExecutorActions {
   bool ended_ = false;
   ExecutorCore core_;
   BufferTable buffers_;
+  std::map<ShardRef, std::shared_ptr<Assembly>> assemblies_;
   std::unique_ptr<DataPlane> plane_;
   std::string controller_endpoint_;
   Incarnation controller_;
