@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pathwaysutils' helpers for arrays: split and concatenate by a mesh axis. `pathways_helpers.py NAME`."""
+"""pathwaysutils' helpers for arrays: `pathways_helpers.py split|concatenate|reshard`."""
 
 import sys
 
@@ -62,6 +62,23 @@ def parts_mesh(tree):
     mesh = tree["cut"].sharding.mesh
     assert mesh.devices.shape == (2, 4) and mesh.axis_names == ("island", "x")
     return mesh
+
+
+def reshard():
+    from pathwaysutils.reshard import reshard as to
+
+    tree = placed()
+    right = Mesh(devices[4:].reshape(2, 2), ("a", "b"))
+    targets = {"cut": NamedSharding(right, P("b", "a")), "whole": NamedSharding(right, P(("a", "b")))}
+    there = to(tree, targets)
+    for name, expected in (("cut", x), ("whole", x + 100)):
+        assert there[name].sharding == targets[name]
+        np.testing.assert_array_equal(there[name], expected)
+        np.testing.assert_array_equal(jax.jit(lambda v: v.T)(there[name]), expected.T)
+    one = jax.sharding.SingleDeviceSharding(devices[2])
+    back = to(there, one, donate=True)
+    np.testing.assert_array_equal(back["cut"], x)
+    assert there["cut"].is_deleted()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def test_initialize_is_the_only_set_up(cluster):
     assert done.stdout.split() == ["connected"]
 
 
-@pytest.mark.parametrize("name", ["split", "concatenate"])
+@pytest.mark.parametrize("name", ["split", "concatenate", "reshard"])
 def test_helpers_of_pathwaysutils(cluster, name):
     done = run_python(HERE / "pathways_helpers.py", name, env=environment(cluster))
     assert done.stdout.split() == ["done"]
