@@ -31,7 +31,7 @@ constexpr uint8_t kHasAttributes = 1, kHasResults = 2, kHasOperands = 4, kHasSuc
 
 absl::Status Unserved(std::string_view why) {
   return Error(absl::StatusCode::kUnimplemented,
-               "a program with unreduced shardings is not served: {}; values would be wrong", why);
+               "a program with unreduced shardings is not served: {}", why);
 }
 
 Axes Union(const Axes& a, const Axes& b) {
@@ -307,9 +307,11 @@ class Rewriter {
     if (op.kind == "call_v1") return Called(op, of);
     if (op.kind == "return_v1" && function_ != nullptr && base_ == 0) Returned(op, of);
     if (op.kind == "optimization_barrier_v1" || op.kind == "unrealized_conversion_cast") return of;
-    // These add up: what they give may be unreduced where no operand is.
+    // These add up: what they give may be unreduced where no operand is. The names are then those
+    // that it would be unreduced over without that.
+    const std::vector<Axes> sums(op.results.size(), Axes{false, all.names});
     for (std::string_view adding : {"dot", "reduce", "scatter", "gather", "conv", "custom"}) {
-      if (op.kind.find(adding) != std::string_view::npos && op.kind != "convert_v1") return {};
+      if (op.kind.find(adding) != std::string_view::npos && op.kind != "convert_v1") return sums;
     }
     if ((op.mask & kHasRegions) != 0) return {};
     return std::vector<Axes>(op.results.size(), all);
@@ -362,8 +364,14 @@ class Rewriter {
 
   void Constrain(Operation& op, const Axes& from, const Axes& wanted) {
     if (!wanted.known) return Fail("a sharding is unreadable");
-    if (from.known && !Missing(from, wanted).empty()) {
-      TakePart(op, Property(op, 0), Missing(from, wanted));
+    if (from.known) {
+      if (!Missing(from, wanted).empty()) TakePart(op, Property(op, 0), Missing(from, wanted));
+      return;
+    }
+    // The plugin's compiler ends the process.
+    if (!wanted.names.empty() && !Missing(wanted, from).empty()) {
+      Fail(fmt::format("one operation adds up what is unreduced over {} and leaves it so over {}",
+                       fmt::join(Missing(wanted, from), ", "), fmt::join(wanted.names, ", ")));
     }
   }
 
