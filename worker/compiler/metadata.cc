@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/metadata.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "core/dtype.h"
@@ -113,7 +115,113 @@ absl::Status MarkDonated(const hlo::HloModule& module, bool tupled,
   return absl::OkStatus();
 }
 
+// Instructions that one device runs by itself. Custom calls are those of worker/ffi (and the
+// plugin's own library calls), which know of no other device.
+constexpr std::string_view kLocal[] = {"abs",
+                                       "add",
+                                       "add-dependency",
+                                       "after-all",
+                                       "and",
+                                       "atan2",
+                                       "bitcast",
+                                       "bitcast-convert",
+                                       "broadcast",
+                                       "call",
+                                       "cbrt",
+                                       "ceil",
+                                       "cholesky",
+                                       "clamp",
+                                       "compare",
+                                       "complex",
+                                       "concatenate",
+                                       "conditional",
+                                       "constant",
+                                       "convert",
+                                       "convolution",
+                                       "copy",
+                                       "cosine",
+                                       "count-leading-zeros",
+                                       "custom-call",
+                                       "divide",
+                                       "dot",
+                                       "dynamic-slice",
+                                       "dynamic-update-slice",
+                                       "erf",
+                                       "exponential",
+                                       "exponential-minus-one",
+                                       "fft",
+                                       "floor",
+                                       "fusion",
+                                       "gather",
+                                       "get-dimension-size",
+                                       "get-tuple-element",
+                                       "imag",
+                                       "iota",
+                                       "is-finite",
+                                       "log",
+                                       "log-plus-one",
+                                       "logistic",
+                                       "map",
+                                       "maximum",
+                                       "minimum",
+                                       "multiply",
+                                       "negate",
+                                       "not",
+                                       "opt-barrier",
+                                       "or",
+                                       "pad",
+                                       "parameter",
+                                       "partition-id",
+                                       "popcnt",
+                                       "power",
+                                       "real",
+                                       "reduce",
+                                       "reduce-precision",
+                                       "reduce-window",
+                                       "remainder",
+                                       "replica-id",
+                                       "reshape",
+                                       "reverse",
+                                       "rng",
+                                       "rng-bit-generator",
+                                       "rng-get-and-update-state",
+                                       "round-nearest-afz",
+                                       "round-nearest-even",
+                                       "rsqrt",
+                                       "scatter",
+                                       "select",
+                                       "select-and-scatter",
+                                       "set-dimension-size",
+                                       "shift-left",
+                                       "shift-right-arithmetic",
+                                       "shift-right-logical",
+                                       "sign",
+                                       "sine",
+                                       "slice",
+                                       "sort",
+                                       "sqrt",
+                                       "stochastic-convert",
+                                       "subtract",
+                                       "tan",
+                                       "tanh",
+                                       "topk",
+                                       "transpose",
+                                       "triangular-solve",
+                                       "tuple",
+                                       "while",
+                                       "xor"};
+
 }  // namespace
+
+bool Separable(const hlo::HloModule& module) {
+  for (const hlo::HloComputation& computation : module.computations()) {
+    for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      if (!std::binary_search(std::begin(kLocal), std::end(kLocal), instruction.opcode()))
+        return false;
+    }
+  }
+  return true;
+}
 
 absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata) {

@@ -19,6 +19,10 @@ namespace fairway {
 absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata);
 
+// Whether no instruction makes one device wait for another. Kinds that are not known to be local
+// count as waiting.
+bool Separable(const hlo::HloModule& module);
+
 // The module as HLO text, near to XLA's own: for people, not for parsers. Cut after `limit` bytes.
 std::string HloText(const hlo::HloModule& module, size_t limit = 1 << 20);
 

@@ -58,8 +58,10 @@ class PjrtCompiler final : public Compiler {
     auto compiled = client_->Compile(served, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());
     CompileResult result;
-    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, result.metadata));
+    bool separable = false;
+    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, result.metadata, separable));
     v1::PjrtCode code;
+    code.set_separable(separable);
     FAIRWAY_ASSIGN_OR_RETURN(*code.mutable_native(), (*compiled)->Serialize());
     code.set_plugin(client_->identity());
     *code.mutable_options() = options;
@@ -98,7 +100,7 @@ class PjrtCompiler final : public Compiler {
   }
 
   static absl::Status Describe(const pjrt::Program& program, const v1::CompileOptions& options,
-                               v1::ExecutableMetadata& metadata) {
+                               v1::ExecutableMetadata& metadata, bool& separable) {
     FAIRWAY_ASSIGN_OR_RETURN(std::string bytes, program.HloModule());
     hlo::HloModuleWithConfig module;
     if (!module.ParseFromString(bytes)) {
@@ -109,6 +111,7 @@ class PjrtCompiler final : public Compiler {
     FAIRWAY_RETURN_IF_ERROR(
         DescribeSignature(module.hlo_module(), options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));
+    separable = Separable(module.hlo_module());
     metadata.set_num_devices(
         static_cast<int32_t>(options.num_replicas() * options.num_partitions()));
     // Plugins may lack any of these; nothing depends on them.

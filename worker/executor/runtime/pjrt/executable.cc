@@ -40,6 +40,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   std::shared_ptr<Executable> loaded(new Executable());
   loaded->name_ = parsed.metadata().name();
+  loaded->separable_ = parsed.separable();
   v1::CompileOptions options = parsed.options();
   const bool replace = !devices.empty() && !options.portable();
   if (replace) options.mutable_devices()->Assign(devices.begin(), devices.end());

@@ -40,6 +40,8 @@ class Executable final : public LoadedExecutable {
   const std::vector<int>& devices() const { return devices_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Output>& outputs() const { return outputs_; }
+  // Its devices never wait for each other.
+  bool separable() const { return separable_; }
 
  private:
   Executable() = default;
@@ -48,6 +50,7 @@ class Executable final : public LoadedExecutable {
   std::vector<int> devices_;
   std::vector<Parameter> parameters_;
   std::vector<Output> outputs_;
+  bool separable_ = false;
 };
 
 }  // namespace fairway::pjrt

@@ -70,6 +70,19 @@ inline std::string DonatingAdd(const std::string& type) {
                      type);
 }
 
+// x + x of 2 * `devices` floats, cut evenly; the argument is taken over. Nothing collective.
+inline std::string ShardedDouble(int devices) {
+  return fmt::format(R"(module @sharded_double attributes {{mhlo.num_partitions = {0} : i32}} {{
+  func.func public @main(%x: tensor<{1}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}",
+                                              tf.aliasing_output = 0 : i32}})
+      -> (tensor<{1}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}"}}) {{
+    %0 = stablehlo.add %x, %x : tensor<{1}xf32>
+    return %0 : tensor<{1}xf32>
+  }}
+}})",
+                     devices, 2 * devices);
+}
+
 // Sum over `devices` of one float each; the result lies on all of them. GSPMD shardings.
 inline std::string Psum(int devices) {
   return fmt::format(R"(module @psum attributes {{mhlo.num_partitions = {0} : i32}} {{
