@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <thread>
 
 namespace fairway {
 namespace {
@@ -82,6 +83,11 @@ absl::Status CheckPjrtConfig(const PjrtConfig& config) {
 std::string XlaFlags(const PjrtConfig& config, std::string_view inherited) {
   std::string out = fmt::format("{}={} {}={}", kWarnFlag, config.collective_warn_timeout.count(),
                                 kTerminateFlag, config.collective_terminate_timeout.count());
+  // The plugin's pool for parts of one operation has a thread for each of its devices. With as many
+  // devices as cores they would only take the cores from each other, spinning.
+  if (config.kind == "cpu" &&
+      config.num_devices >= static_cast<int>(std::thread::hardware_concurrency()))
+    out += " --xla_cpu_multi_thread_eigen=false";
   std::istringstream words{std::string(inherited)};
   for (std::string word; words >> word;) {
     const std::string name = word.substr(0, word.find('='));

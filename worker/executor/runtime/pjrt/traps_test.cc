@@ -7,6 +7,7 @@
 #include "worker/compiler/pjrt_compiler.h"
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/launch_id.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
@@ -411,8 +412,31 @@ TEST_F(TrapsTest, AThousandQueuedPsums) {
   }
 }
 
+TEST_F(TrapsTest, AGangWithoutCollectivesRunsOnEachOfItsDevices) {
+  Open(3);
+  auto twice = Load(test::ShardedDouble(2), test::Spmd(2));
+  EXPECT_TRUE(static_cast<pjrt::Executable&>(*twice).separable());
+  auto moved =
+      runtime_->Load(compiler_->Compile(test::ShardedDouble(2), test::Spmd(2))->code, {2, 1});
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_FALSE(static_cast<pjrt::Executable&>(*Load(test::Psum(2), test::Spmd(2))).separable());
+  const std::vector<std::pair<LoadedExecutable*, std::vector<int>>> runs = {{twice.get(), {0, 1}},
+                                                                            {moved->get(), {2, 1}}};
+  for (const auto& [executable, devices] : runs) {
+    auto a = Put<float>({1, 2}, DType::kF32, {2}, devices[0]);
+    auto b = Put<float>({3, 4}, DType::kF32, {2}, devices[1]);
+    const LaunchRequest request = Request(executable, {{a.get()}, {b.get()}}, devices);
+    auto result = test::Run(*runtime_, request);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(ReadAll<float>(*runtime_, *result->outputs[0][0]).value(), (Floats{2, 4}));
+    EXPECT_EQ(ReadAll<float>(*runtime_, *result->outputs[1][0]).value(), (Floats{6, 8}));
+    EXPECT_FALSE(test::Run(*runtime_, request).ok()) << "the inputs were taken over";
+  }
+}
+
 TEST_F(TrapsTest, InheritedXlaFlagsThatMayBeUnknownAreDropped) {
   PjrtConfig config = test::ConfigOfTests(1);
+  config.kind = "cuda";
   EXPECT_EQ(
       XlaFlags(config,
                "--xla_dump_to=/x --no_such_flag=1 --xla_cpu_collective_call_terminate_timeout_"
