@@ -302,7 +302,13 @@ def run(quick):
             }
             for client in clients.values():
                 client.expect()
+            asked = cluster.metrics().total("fairway_executor_fetches_total")
+            clients["fairway"].measure("fetch each step")
+            asked = cluster.metrics().total("fairway_executor_fetches_total") - asked
             rows, bars = summarize(*measure_all(clients, servers, quick))
+            rows.append(row("fetch each step: fetches that went to the executor", [asked], "fetches"))
+            bars.append(bar("fetches of small results that went to the executor", (asked, 0),
+                            at_most=0))
             for client in clients.values():
                 client.close()
     finally:
