@@ -53,7 +53,6 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
         group = &MakeGroup(session.id, part.island, target.dtype, kind);
         node = &MakeNode(session.id, NodeKind::kReceive, part.island, name);
         node->remade = true;
-        node->reads = GroupsOf(source.shards);
         node->outputs = {group->id};
         group->producer = node->id;
         made.push_back(node);
@@ -70,6 +69,8 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
         node->pieces.push_back({shard, piece.piece.from, piece.piece.to});
       }
     }
+    // Only what it is made of: it may end well before another group is known to have failed.
+    if (node != nullptr) node->reads = GroupsOf(node->sources);
   }
   return out;
 }

@@ -111,15 +111,7 @@ void Client::DoReshard() {
   world_.Count("reshard");
   ModelArray array{spec, {}, source.error};
   if (source.error.empty()) {
-    std::vector<std::shared_ptr<ModelGroup>> reads;
-    uint64_t machines = 0;
-    bool failed = false;
-    for (const ModelShard& shard : source.shards) {
-      if (std::find(reads.begin(), reads.end(), shard.group) != reads.end()) continue;
-      reads.push_back(shard.group);
-      machines |= shard.group->machines;
-      failed = failed || shard.group->surely_failed;
-    }
+    std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;  // by island
     const Resharding plan =
         Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding).value();
     std::map<int32_t, std::shared_ptr<ModelGroup>> groups;
@@ -127,11 +119,14 @@ void Client::DoReshard() {
       const VirtualDevice& device = Virtual(devices[i]);
       Pieces values;
       ModelShard same;
+      std::vector<std::shared_ptr<ModelGroup>> used;
       for (const ShardPiece& piece : plan.PiecesOf(i, [&](int32_t shard) {
-             return source.shards[shard].device() == device.device ? 0 : 1;
+             const DeviceId from = source.shards[shard].device();
+             return from == device.device ? 0 : BitsOf(from) == BitsOf(device.device) ? 1 : 2;
            })) {
         const ModelShard& from = source.shards[piece.source];
         values[piece.to.origin] = BoxedValue(from.value(), piece.from);
+        used.push_back(from.group);
         const bool stays = from.device() == device.device &&
                            from.group->kinds[from.index] == (kind == "host" ? kind : "");
         if (stays && piece.from.whole() && piece.to.whole()) same = from;
@@ -150,10 +145,14 @@ void Client::DoReshard() {
       group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
       group->deleted.push_back(false);
       group->places |= BitsOf(device.device);
-      group->machines |= group->places | machines;
-      group->surely_failed = group->surely_failed || failed;
+      group->machines |= group->places;
+      for (const auto& read : used) {
+        group->machines |= read->machines;
+        group->surely_failed = group->surely_failed || read->surely_failed;
+        reads[device.slice_index].push_back(read);
+      }
     }
-    for (auto& [slice, group] : groups) group->failures = Inherit(reads);
+    for (auto& [slice, group] : groups) group->failures = Inherit(reads[slice]);
     if (groups.size() > 1) world_.Count("reshard over islands");
   }
   arrays_[out] = std::move(array);
