@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. The numbers are those of xla.ifrt.DTypeProto.Kind, so they cross the wire as they
-// are.
+// Element types, and the one table of them: name, size, and their numbers in other protocols. The
+// enumerators' own are those of xla.ifrt.DTypeProto.Kind, so they cross the wire as they are.
 #ifndef FAIRWAY_CORE_DTYPE_H_
 #define FAIRWAY_CORE_DTYPE_H_
 
@@ -53,9 +53,22 @@ std::string_view Name(DType dtype);
 // The element type of that number, or nothing when we do not know it.
 std::optional<DType> DTypeFromNumber(int32_t number);
 
-// Bits of one element as hosts and PJRT CPU devices hold it: sub-byte types take a whole byte each.
-// 0 for types without bytes (token, opaque, string).
+// The same by xla.PrimitiveType (HLO protos, OpSharding) and by PJRT_Buffer_Type (plugins).
+std::optional<DType> DTypeFromPrimitiveType(int32_t number);
+std::optional<DType> DTypeFromPjrtType(int32_t number);
+
+// xla.PrimitiveType; 0 (invalid) where XLA has no such type.
+int32_t PrimitiveTypeOf(DType dtype);
+// PJRT_Buffer_Type of a buffer with bytes. Nothing: PJRT has no such type, or it has no bytes.
+std::optional<int32_t> PjrtTypeOf(DType dtype);
+
+// Bits of one element as hosts hold it, and as it crosses the wire: sub-byte types take a whole
+// byte each. 0 for types without bytes (token, opaque, string).
 int BitsInMemory(DType dtype);
+
+// Bits of one element of a sub-byte type, of which XLA puts several into a byte of device memory;
+// 0 for all other types.
+int PackedBits(DType dtype);
 
 // Bytes of one element, BitsInMemory / 8.
 inline int64_t BytesPerElement(DType dtype) { return BitsInMemory(dtype) / 8; }

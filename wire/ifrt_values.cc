@@ -40,24 +40,6 @@ void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto) {
   proto->set_kind(static_cast<xla::ifrt::DTypeProto::Kind>(static_cast<int32_t>(dtype)));
 }
 
-int32_t PrimitiveTypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kInvalid:
-    case DType::kString:
-      return 0;
-    case DType::kS1:
-      return xla::S1;
-    case DType::kU1:
-      return xla::U1;
-    case DType::kF4E2M1FN:
-      return xla::F4E2M1FN;
-    case DType::kF8E8M0FNU:
-      return xla::F8E8M0FNU;
-    default:
-      return static_cast<int32_t>(dtype);  // all others have the same number in both
-  }
-}
-
 absl::StatusOr<Shape> ShapeFromProto(const xla::ifrt::ShapeProto& proto) {
   if (proto.dims_size() > kMaxRank)
     return InvalidArgument("a shape of rank {} is larger than the limit of {}", proto.dims_size(),

@@ -24,8 +24,6 @@ inline constexpr int kMaxRank = 64;
 // INVALID_ARGUMENT: no element type of ours.
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto);
 void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto);
-// xla.PrimitiveType has its own numbering; 0 (invalid) where it has no such type.
-int32_t PrimitiveTypeOf(DType dtype);
 
 // INVALID_ARGUMENT: more than kMaxRank dimensions, or a negative extent.
 absl::StatusOr<Shape> ShapeFromProto(const xla::ifrt::ShapeProto& proto);

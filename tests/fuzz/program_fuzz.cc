@@ -6,6 +6,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "worker/compiler/check_custom_calls.h"
+#include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/compile_failure.h"
 #include "worker/compiler/metadata.h"
 #include "worker/compiler/pjrt_compiler.h"
@@ -25,8 +26,9 @@ void OnHlo(std::string_view bytes, bool tupled) {
   hlo::HloModuleWithConfig module;
   if (!module.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   (void)CheckCustomCalls(module.hlo_module());
+  (void)CheckPackedTypes(module.hlo_module());
   v1::ExecutableMetadata metadata;
-  const absl::Status status = DescribeSignature(module.hlo_module(), tupled, metadata);
+  const absl::Status status = DescribeSignature(module, tupled, metadata);
   const std::string text = HloText(module.hlo_module(), 1 << 16);
   FUZZ_CHECK(text.size() < (1 << 16) + 100);
   if (status.ok()) FUZZ_CHECK(metadata.SerializeAsString().size() > 0 || bytes.empty());

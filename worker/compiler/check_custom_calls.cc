@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/executor/runtime/pjrt/types.h"
+#include "core/dtype.h"
 #include "worker/ffi/custom_calls.h"
 
 namespace fairway {
@@ -14,7 +14,7 @@ namespace {
 constexpr int kTuple = 13;  // xla.PrimitiveType
 
 ffi::Value ValueOf(const hlo::Shape& shape) {
-  return {pjrt::FromPrimitiveType(shape.element_type()),
+  return {DTypeFromPrimitiveType(shape.element_type()).value_or(DType::kInvalid),
           {shape.dimensions().data(), static_cast<size_t>(shape.dimensions_size())},
           nullptr};
 }

@@ -7,7 +7,6 @@
 
 #include "core/dtype.h"
 #include "worker/compiler/metadata.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway {
 namespace {
@@ -21,8 +20,8 @@ std::string ShapeText(const hlo::Shape& shape) {
     }
     return out + ")";
   }
-  std::string out = fmt::format("{}[{}]", Name(pjrt::FromPrimitiveType(shape.element_type())),
-                                fmt::join(shape.dimensions(), ","));
+  const DType dtype = DTypeFromPrimitiveType(shape.element_type()).value_or(DType::kInvalid);
+  std::string out = fmt::format("{}[{}]", Name(dtype), fmt::join(shape.dimensions(), ","));
   if (shape.layout().minor_to_major_size() > 0) {
     out += fmt::format("{{{}}}", fmt::join(shape.layout().minor_to_major(), ","));
   }

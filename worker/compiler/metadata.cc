@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "core/dtype.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway {
 namespace {
@@ -15,8 +15,13 @@ constexpr int kTupleElement = 13;                      // xla.PrimitiveType
 constexpr int kTupleSharding = 2, kTiledSharding = 3;  // xla.OpSharding.Type
 constexpr int64_t kHostMemorySpace = 5;                // xla::Layout::kHostMemorySpace
 
-// The entry computation carries layouts; the host program shape stands in when it is missing.
-const hlo::ProgramShape& EntryShape(const hlo::HloModule& module) {
+// Only the configuration's shape has the layouts and memory spaces that hold at the program's
+// border; the others stand in when it is missing.
+const hlo::ProgramShape& EntryShape(const hlo::HloModuleWithConfig& program) {
+  const hlo::HloModule& module = program.hlo_module();
+  if (program.config().entry_computation_layout().has_result()) {
+    return program.config().entry_computation_layout();
+  }
   for (const hlo::HloComputation& computation : module.computations()) {
     if (computation.id() == module.entry_computation_id() && computation.has_program_shape()) {
       return computation.program_shape();
@@ -68,13 +73,17 @@ absl::StatusOr<std::vector<int64_t>> Tiles(const std::string& bytes, int rank) {
 }
 
 absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::ValueSpec& spec) {
-  const DType dtype = pjrt::FromPrimitiveType(shape.element_type());
-  if (dtype == DType::kInvalid) {
+  const std::optional<DType> dtype = DTypeFromPrimitiveType(shape.element_type());
+  if (!dtype.has_value()) {
     return Error(absl::StatusCode::kUnimplemented, "a value of XLA's element type {}",
                  shape.element_type());
   }
-  spec.set_dtype(static_cast<int32_t>(dtype));
-  if (dtype == DType::kToken) {  // JAX holds an empty array of bools for it; the plugin takes one
+  if (shape.layout().tiles_size() > 0) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "a layout with tiles is not served, only the order of dimensions is");
+  }
+  spec.set_dtype(static_cast<int32_t>(*dtype));
+  if (*dtype == DType::kToken) {  // JAX holds an empty array of bools for it; the plugin takes one
     spec.set_dtype(static_cast<int32_t>(DType::kPred));
     spec.add_shard_dims(0);
     spec.add_global_dims(0);
@@ -223,10 +232,11 @@ bool Separable(const hlo::HloModule& module) {
   return true;
 }
 
-absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
+absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata) {
+  const hlo::HloModule& module = program.hlo_module();
   metadata.set_name(module.name());
-  const hlo::ProgramShape& shape = EntryShape(module);
+  const hlo::ProgramShape& shape = EntryShape(program);
   const bool tupled = tupled_arguments && shape.parameters_size() == 1 &&
                       shape.parameters(0).element_type() == kTupleElement;
   std::vector<const hlo::Shape*> parameters;

@@ -15,8 +15,8 @@ namespace fairway {
 // Fills name, parameters and outputs of `metadata`. Global extents are shard extents times tiles,
 // so they are those of the program when it divides evenly; the partitioner pads what does not.
 // INTERNAL: the module contradicts itself. UNIMPLEMENTED: a parameter or result is no array or
-// token.
-absl::Status DescribeSignature(const hlo::HloModule& module, bool tupled_arguments,
+// token, or is tiled in memory.
+absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata);
 
 // Whether no instruction makes one device wait for another. Kinds that are not known to be local

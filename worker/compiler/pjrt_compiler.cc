@@ -7,6 +7,7 @@
 
 #include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/check_custom_calls.h"
+#include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
 #include "worker/compiler/unreduced.h"
@@ -81,6 +82,14 @@ class PjrtCompiler final : public Compiler {
   // The plugin's codes say little (a parse error is UNKNOWN): what does not compile is the
   // caller's.
   absl::Status Refused(const std::string& program, const absl::Status& status) const {
+    // How JAX asks for a memory kind; this XLA has no code for it on CPUs.
+    if (Text(status).find("annotate_device_placement") != std::string::npos) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "the worker's compiler cannot place a value in another kind of memory inside a "
+                   "program (memory kinds in out_shardings): jax.device_put outside of jit can. It "
+                   "said: {}",
+                   Text(status));
+    }
     const std::string version = ArtifactVersion(program);
     const std::string& current = client_->plugin().stablehlo_current;
     if (!version.empty() && !current.empty() && ParseVersion(version) > ParseVersion(current)) {
@@ -108,8 +117,9 @@ class PjrtCompiler final : public Compiler {
                    bytes.size());
     }
     FAIRWAY_RETURN_IF_ERROR(CheckCustomCalls(module.hlo_module()));
+    FAIRWAY_RETURN_IF_ERROR(CheckPackedTypes(module.hlo_module()));
     FAIRWAY_RETURN_IF_ERROR(
-        DescribeSignature(module.hlo_module(), options.parameter_is_tupled_arguments(), metadata));
+        DescribeSignature(module, options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));
     separable = Separable(module.hlo_module());
     metadata.set_num_devices(

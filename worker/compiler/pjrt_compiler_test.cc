@@ -88,6 +88,87 @@ TEST_F(PjrtCompilerTest, ShardyAndGspmdProgramsAreDescribedAlike) {
   }
 }
 
+TEST_F(PjrtCompilerTest, LayoutsAndMemoryKindsAreThoseAtTheBorder) {
+  const v1::ExecutableMetadata metadata = Metadata(R"(module {
+    func.func public @main(%x: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"},
+                           %y: tensor<2x3xf32> {mhlo.memory_kind = "pinned_host"})
+        -> (tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"},
+            tensor<2x3xf32> {mhlo.memory_kind = "pinned_host"}, tensor<2x3xf32>) {
+      %0 = stablehlo.add %x, %y : tensor<2x3xf32>
+      return %0, %0, %0 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32> } })",
+                                                   test::OneDevice());
+  ASSERT_EQ(metadata.parameters_size(), 2);
+  ASSERT_EQ(metadata.outputs_size(), 3);
+  EXPECT_EQ(Of(metadata.parameters(0).minor_to_major()), (Dims{0, 1}));
+  EXPECT_EQ(Of(metadata.parameters(1).minor_to_major()), (Dims{1, 0}));
+  EXPECT_EQ(metadata.parameters(1).memory_kind(), "pinned_host");
+  EXPECT_EQ(Of(metadata.outputs(0).minor_to_major()), (Dims{0, 1}));
+  EXPECT_EQ(metadata.outputs(0).memory_kind(), "");
+  EXPECT_EQ(metadata.outputs(1).memory_kind(), "pinned_host");
+  EXPECT_EQ(Of(metadata.outputs(2).minor_to_major()), (Dims{1, 0}));
+}
+
+TEST_F(PjrtCompilerTest, LayoutsWithTilesAreRefused) {
+  const auto result = compiler_->Compile(R"(module {
+    func.func public @main(%x: tensor<4x4xf32>)
+        -> (tensor<4x4xf32> {mhlo.layout_mode = "{1,0:T(2,2)}"}) {
+      return %x : tensor<4x4xf32> } })",
+                                         test::OneDevice());
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kUnimplemented) << result.status();
+}
+
+TEST_F(PjrtCompilerTest, TwoBitIntegersArePassedOnAndNotComputedWith) {
+  const auto status = [&](const std::string& operation, const std::string& value,
+                          const std::string& type) {
+    return compiler_
+        ->Compile(fmt::format(R"(module {{
+    func.func public @main(%x: tensor<32xui2>) -> {2} {{
+      {0}
+      return {1} : {2} }} }})",
+                              operation, value, type),
+                  test::OneDevice())
+        .status();
+  };
+  EXPECT_TRUE(status("", "%x", "tensor<32xui2>").ok());
+  const absl::Status refused = status(
+      "%0 = stablehlo.convert %x : (tensor<32xui2>) -> tensor<32xf32>", "%0", "tensor<32xf32>");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+  EXPECT_NE(Text(refused).find("on u2"), std::string::npos) << refused;
+}
+
+TEST_F(PjrtCompilerTest, FourBitIntegersAreNotConvertedToF64) {
+  const auto status = [&](const std::string& middle) {
+    return compiler_
+        ->Compile(fmt::format(R"(module {{
+    func.func public @main(%x: tensor<8x4xi4>) -> tensor<8x4xf64> {{
+      %0 = stablehlo.convert %x : (tensor<8x4xi4>) -> tensor<8x4x{0}>
+      %1 = stablehlo.convert %0 : (tensor<8x4x{0}>) -> tensor<8x4xf64>
+      return %1 : tensor<8x4xf64> }} }})",
+                              middle),
+                  test::OneDevice())
+        .status();
+  };
+  EXPECT_EQ(status("f32").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status("f64").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(status("i32").ok());
+}
+
+TEST_F(PjrtCompilerTest, ResultsPlacedInAnotherMemoryAreRefusedWithTheWayOut) {
+  const absl::Status refused = compiler_
+                                   ->Compile(R"(module {
+    func.func public @main(%x: tensor<8xf32>)
+        -> (tensor<8xf32> {mhlo.memory_kind = "pinned_host"}) {
+      %0 = stablehlo.custom_call @annotate_device_placement(%x) {backend_config = "",
+        has_side_effect = true,
+        mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}}
+        : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32> } })",
+                                             test::OneDevice())
+                                   .status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(Text(refused).find("device_put outside of jit can"), std::string::npos) << refused;
+}
+
 TEST_F(PjrtCompilerTest, DonatedParametersAreMarked) {
   const v1::ExecutableMetadata metadata = Metadata(test::DonatingAdd("8xf32"), test::OneDevice());
   EXPECT_TRUE(metadata.parameters(0).donated());

@@ -61,8 +61,8 @@ constexpr Kernel kKernels[] = {
 };
 constexpr size_t kCount = std::size(kKernels);
 
-// Of the element types that the kernels take. Also in types.cc of the PJRT runtime, whose numbers
-// are the same (xla.PrimitiveType).
+// Of the element types that the kernels take. The numbers are those of xla.PrimitiveType, which for
+// these types are also our own (core/dtype.h).
 DType FromFfi(XLA_FFI_DataType type) {
   switch (type) {
     case XLA_FFI_DataType_PRED:

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "worker/executor/runtime/outcome.h"
 #include "worker/executor/runtime/pjrt/client.h"
@@ -28,6 +29,7 @@ class RawBuffer {
 
   PJRT_Buffer* raw() const { return raw_; }
   const Client& client() const { return *client_; }
+  const std::shared_ptr<const Client>& shared_client() const { return client_; }
   // A program has taken the bytes over.
   bool IsDeleted() const;
   // Where the bytes are; CPU only, once they are computed.
@@ -38,6 +40,10 @@ class RawBuffer {
   PJRT_Buffer* const raw_;
 };
 
+// The dimensions of a value in memory, from the fastest to the slowest; empty: major to minor,
+// which is what hosts and all transfers have.
+using DimensionOrder = std::vector<int64_t>;
+
 class Buffer final : public DeviceBuffer {
  public:
   struct Spec {
@@ -45,8 +51,9 @@ class Buffer final : public DeviceBuffer {
     Shape shape;
     int device = 0;
     std::string memory_kind;  // empty: default
-    // Host bytes can be read in place: dense, major to minor, whole bytes.
-    bool dense = true;
+    DimensionOrder order;
+    // Host bytes can be read in place.
+    bool dense() const { return order.empty() && PackedBits(dtype) == 0; }
   };
 
   // `raw` nullptr: the bytes never came to be; `outcome` tells why.

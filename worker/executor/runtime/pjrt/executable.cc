@@ -3,7 +3,6 @@
 
 #include "fairway/v1/compiler.pb.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway::pjrt {
 namespace {
@@ -17,11 +16,25 @@ absl::StatusOr<DType> ElementType(const v1::ValueSpec& spec) {
   return InvalidArgument("code with an unknown element type {}", spec.dtype());
 }
 
-bool MajorToMinor(const v1::ValueSpec& spec) {
-  for (int i = 0; i < spec.minor_to_major_size(); ++i) {
-    if (spec.minor_to_major(i) != spec.minor_to_major_size() - 1 - i) return false;
+absl::StatusOr<DimensionOrder> OrderOf(const v1::ValueSpec& spec) {
+  const int rank = spec.shard_dims_size();
+  if (spec.minor_to_major_size() != rank) {
+    if (spec.minor_to_major().empty()) return DimensionOrder();
+    return InvalidArgument("code with a layout of rank {} for a value of rank {}",
+                           spec.minor_to_major_size(), rank);
   }
-  return true;
+  std::vector<bool> seen(rank, false);
+  bool default_order = true;
+  for (int i = 0; i < rank; ++i) {
+    const int64_t dimension = spec.minor_to_major(i);
+    if (dimension < 0 || dimension >= rank || seen[dimension]) {
+      return InvalidArgument("code with dimension {} in a layout of rank {}", dimension, rank);
+    }
+    seen[dimension] = true;
+    default_order = default_order && dimension == rank - 1 - i;
+  }
+  if (default_order) return DimensionOrder();
+  return DimensionOrder(spec.minor_to_major().begin(), spec.minor_to_major().end());
 }
 
 }  // namespace
@@ -56,12 +69,13 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   for (const v1::ValueSpec& spec : parsed.metadata().parameters()) {
     FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));
-    loaded->parameters_.push_back({dtype, ShardShape(spec), spec.donated()});
+    FAIRWAY_ASSIGN_OR_RETURN(DimensionOrder order, OrderOf(spec));
+    loaded->parameters_.push_back({dtype, ShardShape(spec), std::move(order), spec.donated()});
   }
   for (const v1::ValueSpec& spec : parsed.metadata().outputs()) {
     FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));
-    loaded->outputs_.push_back(
-        {dtype, ShardShape(spec), spec.memory_kind(), MajorToMinor(spec) && !IsSubByte(dtype)});
+    FAIRWAY_ASSIGN_OR_RETURN(DimensionOrder order, OrderOf(spec));
+    loaded->outputs_.push_back({dtype, ShardShape(spec), std::move(order), spec.memory_kind()});
   }
   auto program = client.Load(parsed.native(), override_options);
   if (!program.ok()) {

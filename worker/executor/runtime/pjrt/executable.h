@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/executor/runtime/pjrt/buffer.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/runtime.h"
 
@@ -19,13 +20,14 @@ class Executable final : public LoadedExecutable {
   struct Parameter {
     DType dtype = DType::kInvalid;
     Shape shape;  // on one device
+    DimensionOrder order;
     bool donated = false;
   };
   struct Output {
     DType dtype = DType::kInvalid;
     Shape shape;
+    DimensionOrder order;
     std::string memory_kind;
-    bool dense = true;
   };
 
   // `code`: a serialized v1::PjrtCode. `devices` empty: those compiled in.

@@ -7,7 +7,6 @@
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway {
 namespace {
@@ -107,9 +106,9 @@ absl::StatusOr<PjrtRuntime::IncomingView> PjrtRuntime::ExpectView(DType dtype, c
                                                                   std::string_view memory_kind) {
   FAIRWAY_RETURN_IF_ERROR(CheckPlace(device));
   FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * memory, client_->memory(device, memory_kind));
-  const std::optional<int> type = pjrt::ToBufferType(dtype);
+  const std::optional<int32_t> type = PjrtTypeOf(dtype);
   if (!type.has_value()) return InvalidArgument("{} has no bytes on a device", Name(dtype));
-  if (pjrt::IsSubByte(dtype)) {
+  if (PackedBits(dtype) > 0) {
     // The transfer manager takes packed bytes.
     return Error(absl::StatusCode::kUnimplemented, "a buffer of {} whose bytes come later",
                  Name(dtype));
@@ -131,7 +130,7 @@ absl::StatusOr<PjrtRuntime::IncomingView> PjrtRuntime::ExpectView(DType dtype, c
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<RawBuffer> raw, transfer->Retrieve());
   IncomingView incoming;
   incoming.buffer =
-      std::make_unique<Buffer>(Buffer::Spec{dtype, shape, device, std::string(memory_kind), true},
+      std::make_unique<Buffer>(Buffer::Spec{dtype, shape, device, std::string(memory_kind), {}},
                                std::move(raw), transfer->outcome());
   incoming.fulfil = [transfer = std::move(transfer)](absl::StatusOr<HostView> view) {
     transfer->Fulfil(std::move(view));
@@ -155,7 +154,7 @@ absl::StatusOr<PjrtRuntime::Incoming> PjrtRuntime::Expect(DType dtype, const Sha
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::Duplicate(DeviceBuffer& buffer) {
   const Buffer::Spec& spec = static_cast<Buffer&>(buffer).spec();
   FAIRWAY_RETURN_IF_ERROR(static_cast<Buffer&>(buffer).Pin().status());
-  if (pjrt::IsSubByte(spec.dtype)) return DuplicateByBounce(buffer);
+  if (!spec.dense()) return DuplicateByBounce(buffer);
   FAIRWAY_ASSIGN_OR_RETURN(IncomingView copy,
                            ExpectView(spec.dtype, spec.shape, spec.device, spec.memory_kind));
   Read(buffer, std::move(copy.fulfil));

@@ -13,6 +13,7 @@
 #include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/launch_id.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/executor/runtime/pjrt/relayout.h"
 #include "worker/executor/runtime/pjrt/slots.h"
 
 namespace fairway {
@@ -36,6 +37,9 @@ struct Attempt {
     size_t d, a;
   };
   std::vector<Taken> consumed;  // inputs that this launch took over
+  // Inputs copied into the order of dimensions that the program takes; passed in their places.
+  std::vector<Taken> relaid;
+  std::vector<std::shared_ptr<RawBuffer>> copies;  // one for each of relaid
 
   Buffer& input(size_t d, size_t a) const { return static_cast<Buffer&>(*request.inputs[d][a]); }
 };
@@ -139,6 +143,30 @@ absl::Status CheckGangReady(const Attempt& attempt) {
   return absl::OkStatus();
 }
 
+// Gives the program each argument with its dimensions in the order in memory that it was compiled
+// for. Arguments that were computed here have it already, those that came from elsewhere are there.
+absl::Status Relayout(Attempt& attempt) {
+  const auto& parameters = attempt.executable.parameters();
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    for (size_t a = 0; a < parameters.size(); ++a) {
+      Buffer& input = attempt.input(d, a);
+      if (input.spec().order == parameters[a].order) continue;
+      const auto known = input.outcome()->Peek();
+      if (!known.has_value()) {
+        return Error(absl::StatusCode::kFailedPrecondition,
+                     "argument {} on device {} is not ready, and its dimensions lie in another "
+                     "order than {} takes",
+                     a, input.spec().device, attempt.executable.name());
+      }
+      auto copy = pjrt::CopyInOrder(input, attempt.pins[d][a], parameters[a].order);
+      if (!copy.ok()) return Annotate(std::move(copy).status(), fmt::format("argument {}", a));
+      attempt.relaid.push_back({&input, d, a});
+      attempt.copies.push_back(*std::move(copy));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Takes the donated inputs over. With another reader (a host view, the same buffer as a second
 // argument) the bytes stay: the index is passed as non-donatable.
 void TakeDonated(Attempt& attempt) {
@@ -174,6 +202,10 @@ absl::Status ExecuteOn(const pjrt::Client& client, const Attempt& attempt, size_
   std::vector<PJRT_Buffer**> output_lists;
   for (size_t d = 0; d < count; ++d) {
     for (const auto& pin : attempt.pins[first + d]) arguments[d].push_back(pin->raw());
+    for (size_t r = 0; r < attempt.relaid.size(); ++r) {
+      const Attempt::Taken& place = attempt.relaid[r];
+      if (place.d == first + d) arguments[d][place.a] = attempt.copies[r]->raw();
+    }
     argument_lists.push_back(arguments[d].data());
     output_lists.push_back(started.outputs[first + d].data());
   }
@@ -244,6 +276,9 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const P
   for (const Attempt::Taken& t : attempt.consumed) {
     if (t.d == d) taken.push_back(attempt.pins[d][t.a]);
   }
+  for (size_t r = 0; r < attempt.relaid.size(); ++r) {
+    if (attempt.relaid[r].d == d) taken.push_back(attempt.copies[r]);
+  }
   pjrt::HandOver(completions, api, event,
                  [completions, origins = std::move(origins), taken = std::move(taken),
                   outcome = std::move(outcome)](absl::Status status) mutable {
@@ -279,7 +314,7 @@ std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
   for (size_t o = 0; o < executable.outputs().size(); ++o) {
     const Executable::Output& output = executable.outputs()[o];
     buffers.push_back(std::make_unique<Buffer>(
-        Buffer::Spec{output.dtype, output.shape, device, output.memory_kind, output.dense},
+        Buffer::Spec{output.dtype, output.shape, device, output.memory_kind, output.order},
         raw == nullptr ? nullptr : std::make_shared<RawBuffer>(client, (*raw)[o]), outcome));
   }
   return buffers;
@@ -291,7 +326,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
                                                  absl::AnyInvocable<void(absl::Status)> done) {
   if (request.executable == nullptr) return InvalidArgument("no executable to launch");
   const auto& executable = static_cast<const Executable&>(*request.executable);
-  Attempt attempt{request, executable, {}, {}, {}};
+  Attempt attempt{request, executable, {}, {}, {}, {}, {}};
   FAIRWAY_RETURN_IF_ERROR(CheckDevices(attempt, info_.num_devices));
   FAIRWAY_RETURN_IF_ERROR(CheckInputs(attempt));
   const size_t devices = request.devices.size();
@@ -309,6 +344,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
     return result;
   }
 
+  FAIRWAY_RETURN_IF_ERROR(Relayout(attempt));
   const int slot = gang ? -1 : request.devices[0];
   slots_->Take(slot);
   TakeDonated(attempt);

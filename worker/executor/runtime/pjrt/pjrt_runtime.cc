@@ -12,8 +12,8 @@
 #include "worker/executor/runtime/pjrt/completions.h"
 #include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/ffi.h"
+#include "worker/executor/runtime/pjrt/relayout.h"
 #include "worker/executor/runtime/pjrt/slots.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway {
 
@@ -22,7 +22,6 @@ using pjrt::Buffer;
 using pjrt::Call;
 using pjrt::Client;
 using pjrt::Completions;
-using pjrt::IsSubByte;
 using pjrt::Padded;
 using pjrt::RawBuffer;
 using pjrt::Slots;
@@ -59,10 +58,22 @@ void ExtendSigns(DType dtype, Blob& blob) {
   }
 }
 
-// Through PJRT_Buffer_ToHostBuffer: lays the bytes out major to minor, one byte per sub-byte
-// element.
+// The bytes of `blob`, whose dimensions lie in spec.order, major to minor.
+absl::StatusOr<HostView> MajorToMinor(const Buffer::Spec& spec, std::shared_ptr<Blob> blob) {
+  if (spec.order.empty()) return HostView{blob->view(), blob};
+  std::shared_ptr<Blob> out = Blob::Make(blob->size());
+  if (out == nullptr) {
+    return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", blob->size());
+  }
+  pjrt::CopyElements(blob->data(), spec.order, out->data(), {}, spec.shape.dims,
+                     BytesPerElement(spec.dtype));
+  return HostView{out->view(), out};
+}
+
+// Through PJRT_Buffer_ToHostBuffer: one byte per sub-byte element. The plugin is asked for the
+// order that the device has, since the CPU plugin gives no other whatever it is asked for.
 void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<RawBuffer> raw,
-             DType dtype, const Shape& shape, int64_t size,
+             Buffer::Spec spec, int64_t size,
              absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
   std::shared_ptr<Blob> blob = Blob::Make(static_cast<size_t>(size));
   if (blob == nullptr) {
@@ -71,8 +82,11 @@ void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<Ra
     return;
   }
   const PJRT_Api* api = raw->client().api();
-  std::vector<int64_t> minor_to_major(shape.rank());
-  std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
+  std::vector<int64_t> minor_to_major = spec.order;
+  if (minor_to_major.empty()) {
+    minor_to_major.resize(spec.shape.rank());
+    std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
+  }
   PJRT_Buffer_MemoryLayout layout{};
   layout.struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE;
   layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
@@ -89,13 +103,13 @@ void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<Ra
     std::move(done)(std::move(status));
     return;
   }
-  pjrt::HandOver(
-      completions, api, args->event,
-      [raw = std::move(raw), blob, dtype, done = std::move(done)](absl::Status s) mutable {
-        if (!s.ok()) return std::move(done)(std::move(s));
-        ExtendSigns(dtype, *blob);
-        std::move(done)(HostView{blob->view(), blob});
-      });
+  pjrt::HandOver(completions, api, args->event,
+                 [raw = std::move(raw), blob, spec = std::move(spec),
+                  done = std::move(done)](absl::Status s) mutable {
+                   if (!s.ok()) return std::move(done)(std::move(s));
+                   ExtendSigns(spec.dtype, *blob);
+                   std::move(done)(MajorToMinor(spec, std::move(blob)));
+                 });
 }
 
 }  // namespace
@@ -151,7 +165,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
                                                                     std::string_view memory_kind) {
   FAIRWAY_RETURN_IF_ERROR(CheckPlace(device));
   FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * memory, client_->memory(device, memory_kind));
-  const std::optional<int> type = pjrt::ToBufferType(dtype);
+  const std::optional<int32_t> type = PjrtTypeOf(dtype);
   if (!type.has_value()) return InvalidArgument("{} has no bytes on a device", Name(dtype));
   FAIRWAY_ASSIGN_OR_RETURN(int64_t size, ByteSize(dtype, shape));
   if (bytes == nullptr || bytes->size() != static_cast<size_t>(size)) {
@@ -175,8 +189,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
   WhenReady(api, args->done_with_host_buffer,
             [bytes = std::move(bytes)](absl::Status) mutable { bytes.reset(); });
 
-  Buffer::Spec spec{dtype, shape, device, std::string(memory_kind), !IsSubByte(dtype)};
-  if (client_->is_cpu() && spec.dense && size > 0) {
+  Buffer::Spec spec{dtype, shape, device, std::string(memory_kind), {}};
+  if (client_->is_cpu() && spec.dense() && size > 0) {
     auto address = raw->Address();
     if (address.ok() && *address != block) {
       ++forced_copies_;
@@ -195,13 +209,13 @@ void PjrtRuntime::Read(DeviceBuffer& buffer,
   if (!pinned.ok()) return std::move(done)(std::move(pinned).status());
   auto size = ByteSize(source.spec().dtype, source.spec().shape);
   if (!size.ok()) return std::move(done)(std::move(size).status());
-  const bool in_place = client_->is_cpu() && source.spec().dense;
+  const bool in_place = client_->is_cpu() && source.spec().dense();
   source.outcome()->OnDone([completions = completions_, raw = *std::move(pinned), size = *size,
-                            dtype = source.spec().dtype, shape = source.spec().shape, in_place,
+                            spec = source.spec(), in_place,
                             done = std::move(done)](absl::Status status) mutable {
     if (!status.ok()) return std::move(done)(std::move(status));
     if (in_place) return std::move(done)(ViewInPlace(std::move(raw), size));
-    CopyOut(completions, std::move(raw), dtype, shape, size, std::move(done));
+    CopyOut(completions, std::move(raw), std::move(spec), size, std::move(done));
   });
 }
 

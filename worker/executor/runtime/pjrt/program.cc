@@ -4,7 +4,6 @@
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
-#include "worker/executor/runtime/pjrt/types.h"
 
 namespace fairway::pjrt {
 namespace {
@@ -111,7 +110,9 @@ absl::StatusOr<std::vector<std::pair<DType, Shape>>> Program::Outputs() const {
   const int64_t* next = dims->dims;
   for (size_t i = 0; i < dims->num_outputs; ++i) {
     const size_t rank = dims->dim_sizes[i];
-    outputs.emplace_back(FromBufferType(types->output_types[i]), Shape{{next, next + rank}});
+    outputs.emplace_back(
+        DTypeFromPjrtType(static_cast<int32_t>(types->output_types[i])).value_or(DType::kInvalid),
+        Shape{{next, next + rank}});
     next += rank;
   }
   return outputs;

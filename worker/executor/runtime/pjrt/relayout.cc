@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/runtime/pjrt/relayout.h"
+
+#include <cstring>
+
+#include "base/blob.h"
+#include "pjrt_c_api.h"
+#include "worker/executor/runtime/pjrt/call.h"
+
+namespace fairway::pjrt {
+namespace {
+
+// Bytes from one element to the next along each dimension.
+std::vector<int64_t> Strides(const DimensionOrder& order, const std::vector<int64_t>& dims,
+                             int64_t width) {
+  const size_t rank = dims.size();
+  std::vector<int64_t> strides(rank);
+  int64_t stride = width;
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t d = order.empty() ? rank - 1 - i : static_cast<size_t>(order[i]);
+    strides[d] = stride;
+    stride *= dims[d];
+  }
+  return strides;
+}
+
+}  // namespace
+
+void CopyElements(const char* from, const DimensionOrder& source, char* to,
+                  const DimensionOrder& target, const std::vector<int64_t>& dims, int64_t width) {
+  for (const int64_t extent : dims) {
+    if (extent == 0) return;
+  }
+  const std::vector<int64_t> in = Strides(source, dims, width);
+  const std::vector<int64_t> out = Strides(target, dims, width);
+  std::vector<int64_t> index(dims.size(), 0);
+  for (;;) {
+    std::memcpy(to, from, static_cast<size_t>(width));
+    size_t d = dims.size();
+    // The next index, as an odometer counts; the addresses follow.
+    for (; d > 0; --d) {
+      from += in[d - 1];
+      to += out[d - 1];
+      if (++index[d - 1] < dims[d - 1]) break;
+      from -= in[d - 1] * dims[d - 1];
+      to -= out[d - 1] * dims[d - 1];
+      index[d - 1] = 0;
+    }
+    if (d == 0) return;
+  }
+}
+
+absl::StatusOr<std::shared_ptr<RawBuffer>> CopyInOrder(const Buffer& buffer,
+                                                       const std::shared_ptr<RawBuffer>& raw,
+                                                       const DimensionOrder& order) {
+  const Buffer::Spec& spec = buffer.spec();
+  const Client& client = raw->client();
+  if (!client.is_cpu() || PackedBits(spec.dtype) > 0) {
+    return Error(absl::StatusCode::kUnimplemented, "another layout of {} on device {}",
+                 ToString(spec.dtype, spec.shape), spec.device);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(spec.dtype, spec.shape));
+  FAIRWAY_ASSIGN_OR_RETURN(PJRT_Memory * memory, client.memory(spec.device, spec.memory_kind));
+  std::shared_ptr<Blob> blob = Blob::Make(static_cast<size_t>(size));
+  if (blob == nullptr) {
+    return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", size);
+  }
+  if (size > 0) {
+    FAIRWAY_ASSIGN_OR_RETURN(const char* bytes, raw->Address());
+    CopyElements(bytes, spec.order, blob->data(), order, spec.shape.dims,
+                 BytesPerElement(spec.dtype));
+  }
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < spec.shape.dims.size(); ++i) {
+    const size_t last = spec.shape.dims.size() - 1 - i;
+    dims.push_back(spec.shape.dims[order.empty() ? i : static_cast<size_t>(order[last])]);
+  }
+  Padded<PJRT_Client_BufferFromHostBuffer_Args> args;
+  args->client = client.raw();
+  args->data = blob->data();
+  args->type = static_cast<PJRT_Buffer_Type>(*PjrtTypeOf(spec.dtype));
+  args->dims = dims.data();
+  args->num_dims = dims.size();
+  args->host_buffer_semantics = PJRT_HostBufferSemantics_kMutableZeroCopy;
+  args->device = client.device(spec.device);
+  args->memory = memory;
+  FAIRWAY_RETURN_IF_ERROR(Call(client.api(), client.api()->PJRT_Client_BufferFromHostBuffer, args));
+  // Holds the block until the buffer, or the output that took it over, is gone.
+  WhenReady(client.api(), args->done_with_host_buffer,
+            [blob = std::move(blob)](absl::Status) mutable { blob.reset(); });
+  return std::make_shared<RawBuffer>(raw->shared_client(), args->buffer);
+}
+
+}  // namespace fairway::pjrt
