@@ -28,6 +28,15 @@ def test_arrays_are_resharded_split_and_put_together(cluster):
     assert done.stdout.splitlines()[-1] == "resharded"
 
 
+def test_compiled_programs_are_described_as_by_the_cpu_backend(cluster):
+    """Cost, memory, layouts, shardings, devices and donation, and where portable code runs."""
+    program = PROGRAMS / "compiled.py"
+    there = cluster.python(program).stdout.splitlines()
+    here = run_python(program, env=cpu_environment()).stdout.splitlines()
+    assert len(there) > 200
+    assert there == here
+
+
 def test_a_jit_over_two_islands_is_refused_with_their_names_and_the_way_out(cluster):
     done = cluster.python(PROGRAMS / "crosses_islands.py")
     (line,) = [l for l in done.stdout.splitlines() if l.startswith(("REFUSED", "RAN"))]
