@@ -40,6 +40,8 @@ struct ModelShard {
   std::shared_ptr<ModelGroup> group;
   int32_t index = 0;
   uint64_t value() const { return group->values[index]; }
+  // What a fetch makes of it: no bytes say nothing.
+  uint64_t seen() const { return group->shapes[index].num_elements() == 0 ? 0 : value(); }
   DeviceId device() const { return group->devices[index]; }
 };
 

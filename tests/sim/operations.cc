@@ -387,7 +387,7 @@ void Client::Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_v
     request.items.push_back(ItemOf(handle, fetch));
     const auto it = arrays_.find(handle);
     if (fetch && it != arrays_.end() && !it->second.shards.empty())
-      request.value = it->second.shards[0].value();
+      request.value = it->second.shards[0].seen();
   }
   requests_[token] = std::move(request);
   world_.Trace("s{} {} of h{}, token {}", session_, fetch ? "fetch" : "watch", handles[0], token);
