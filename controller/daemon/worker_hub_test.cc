@@ -188,7 +188,8 @@ TEST_F(WorkerHubTest, RefusesAnotherProtocolNamingBoth) {
   message.mutable_register_worker()->set_protocol(99);
   far->Send(message);
   Settle();
-  EXPECT_THAT(far->Next().fence().reason(), AllOf(HasSubstr("99"), HasSubstr("protocol 1")));
+  EXPECT_THAT(far->Next().fence().reason(),
+              AllOf(HasSubstr("99"), HasSubstr(fmt::format("protocol {},", kLinkProtocol))));
 }
 
 TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneMessage) {
