@@ -35,7 +35,8 @@ def check_form(name, result):
     assert names and len(set(names)) == len(names)
     for row in result["rows"]:
         assert set(row) == {"name", "value", "unit", "spread", "against"}
-        assert row["value"] > 0 and row["spread"] >= 0 and row["unit"]
+        assert row["value"] > 0 or (row["value"] == 0 and row["unit"] == "fetches")
+        assert row["spread"] >= 0 and row["unit"]
         assert row["against"] is None or row["against"] in names
     for entry in result["bars"]:
         assert set(entry) == {"name", "value", "bar", "holds"}
