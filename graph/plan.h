@@ -74,6 +74,9 @@ struct Launch {
   NodeId node;
   LaunchId launch_id;
   bool gang = false;  // more than one device, over all executors
+  // Inputs may still be computed by launches that this executor was told of before: it waits for
+  // them, and does not run when one fails. Otherwise all inputs are here and ready.
+  bool ahead = false;
   std::vector<int32_t>
       non_donatable;  // arguments that the code would take over but must leave alone
   std::vector<ShardRef> inline_shards;  // outputs whose bytes are to come with the completion

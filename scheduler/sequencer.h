@@ -18,8 +18,9 @@
 namespace fairway {
 
 struct SequencerOptions {
-  int max_gangs_in_flight = 2;      // launched and unfinished launches of more than one device
-  int max_singles_per_device = 16;  // the same for launches of one device
+  // Launched and unfinished launches of more than one device; executors start few of them at once.
+  int max_gangs_in_flight = 16;
+  int max_singles_per_device = 32;  // the same for launches of one device
   uint64_t first_launch_id =
       1;  // above the highest that any executor of the island has seen (rule L1)
 };
@@ -37,8 +38,11 @@ class Sequencer {
 
   // `node` was prepared on its executors; it runs on these devices.
   void Prepared(NodeId node, std::vector<DeviceId> devices);
-  // All its inputs are there, on every executor, free of error.
+  // All its inputs are there, on every executor, free of error; or will be by launches before it
+  // that its only executor has been told of.
   void InputsArrived(NodeId node);
+  // One of those has failed. It must not be launched, until they have arrived after all.
+  void InputsMissing(NodeId node) { launchable_.erase(node); }
   // It has ended on all its devices.
   void Finished(NodeId node);
   // It will not be launched. Ignored when unknown.

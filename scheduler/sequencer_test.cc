@@ -26,8 +26,8 @@ TEST(SequencerTest, IdsAreGivenWhenInputsArriveNotWhenPrepared) {
   EXPECT_EQ(Step(s), (Grants{{1, 2}}));
 }
 
-TEST(SequencerTest, AtMostTwoGangsAreInFlight) {
-  Sequencer s({});
+TEST(SequencerTest, GangsAreLaunchedUpToTheirBudget) {
+  Sequencer s({.max_gangs_in_flight = 2});
   for (uint64_t n = 1; n <= 4; ++n) {
     s.Prepared(NodeId(n), kGang);
     s.InputsArrived(NodeId(n));
@@ -55,6 +55,16 @@ TEST(SequencerTest, AForgottenGangIsNeverLaunched) {
   s.Forget(NodeId(1));
   EXPECT_EQ(Step(s), Grants());
   EXPECT_EQ(s.prepared(), 0u);
+}
+
+TEST(SequencerTest, ALaunchWhoseInputFailedWaitsUntilItHasArrivedAfterAll) {
+  Sequencer s({});
+  s.Prepared(NodeId(1), kGang);
+  s.InputsArrived(NodeId(1));
+  s.InputsMissing(NodeId(1));
+  EXPECT_EQ(Step(s), Grants());
+  s.InputsArrived(NodeId(1));
+  EXPECT_EQ(Step(s), (Grants{{1, 1}}));
 }
 
 TEST(SequencerTest, IdsStartAboveTheHighestSeenByAnyExecutor) {

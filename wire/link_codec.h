@@ -17,7 +17,7 @@
 namespace fairway {
 
 // Version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 2;
+inline constexpr uint32_t kLinkProtocol = 3;
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 

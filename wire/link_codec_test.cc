@@ -113,9 +113,10 @@ TEST(Commands, LaunchAndItsPreparation) {
   EXPECT_EQ(RoundTrip(bare).inputs, bare.inputs);
 
   const Launch launch =
-      RoundTrip(Launch{NodeId(5), LaunchId(~uint64_t{0}), true, {0, 2}, {{GroupId(10), 1}}});
+      RoundTrip(Launch{NodeId(5), LaunchId(~uint64_t{0}), true, true, {0, 2}, {{GroupId(10), 1}}});
   EXPECT_EQ(launch.launch_id, LaunchId(~uint64_t{0}));
   EXPECT_TRUE(launch.gang);
+  EXPECT_TRUE(launch.ahead);
   EXPECT_THAT(launch.non_donatable, ElementsAre(0, 2));
   EXPECT_THAT(launch.inline_shards, ElementsAre(ShardRef{GroupId(10), 1}));
 }

@@ -71,6 +71,7 @@ struct Encoder {
     v1::Launch* to = out->mutable_launch();
     to->set_node(in.node.value);
     to->set_launch_id(in.launch_id.value);
+    to->set_ahead(in.ahead);
     to->set_gang(in.gang);
     for (const int32_t argument : in.non_donatable) to->add_non_donatable(argument);
     for (const ShardRef ref : in.inline_shards) Put(ref, to->add_inline_shards());
@@ -229,6 +230,7 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
   out.node = NodeId(in.node());
   out.launch_id = LaunchId(in.launch_id());
   out.gang = in.gang();
+  out.ahead = in.ahead();
   out.non_donatable.assign(in.non_donatable().begin(), in.non_donatable().end());
   for (const int32_t argument : out.non_donatable) {
     if (argument < 0)

@@ -150,11 +150,13 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   const absl::Status loss =
       Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
             island.name, lost.spec.worker, Text(cause));
+  std::set<GroupId> gone;
   for (auto& [group_id, group] : s.groups) {
     const bool there = std::any_of(group->places.begin(), group->places.end(),
                                    [&](const Place& place) { return place.executor == id; });
-    if (there && group->state == GroupState::kReady && !Planted(Bug::kIgnoreLoss))
-      s.SetFailed(*group, loss, NodeId());
+    if (!there || group->state != GroupState::kReady || Planted(Bug::kIgnoreLoss)) continue;
+    s.SetFailed(*group, loss, NodeId());
+    gone.insert(group_id);
   }
   std::vector<NodeId> open;
   for (const auto& [node_id, node] : s.nodes) open.push_back(node_id);
@@ -172,6 +174,11 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
       continue;
     }
     if (s.FailIfPoisoned(*node)) continue;
+    for (const GroupId read : node->reads) {
+      if (!gone.contains(read)) continue;
+      ++node->unlaunched_inputs;
+      if (node->kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node_id);
+    }
     const bool from = s.ReceivesFrom(*node, id);
     if ((touches || from) && node->state == NodeState::kPrepared) {
       again.insert(node_id);
@@ -262,18 +269,20 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       return;
     }
   };
+  std::vector<std::pair<NodeId, uint64_t>> all;
   while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {
-    const auto [seq, node] = *executor.open.begin();
+    all.emplace_back(executor.open.begin()->second, executor.open.begin()->first);
     executor.open.erase(executor.open.begin());
-    ended(seq, node);
   }
   for (const uint64_t seq : report.finished) {
     const auto open = executor.open.find(seq);
     if (open == executor.open.end()) continue;
-    const NodeId node = open->second;
+    all.emplace_back(open->second, seq);
     executor.open.erase(open);
-    ended(seq, node);
   }
+  // What was launched ahead of its inputs after those.
+  std::sort(all.begin(), all.end());
+  for (const auto& [node, seq] : all) ended(seq, node);
   s.Settle();
 }
 
@@ -306,7 +315,7 @@ void Cluster::State::Settle() {
       const absl::Status error = group->error;
       const NodeId cause = group->cause;
       for (const NodeId waiter : waiters) {
-        if (Node* node = FindNode(waiter)) InputSettled(*node);
+        if (Node* node = FindNode(waiter)) InputSettled(*node, *group);
       }
       for (const Group::Watcher& watcher : watchers) {
         if (Planted(Bug::kLoseWatch) && !error.ok()) continue;

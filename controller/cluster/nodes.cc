@@ -69,7 +69,10 @@ std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
 void Cluster::State::Enqueue(Node& node) {
   if (node.state == NodeState::kWaiting) {
     for (const GroupId id : node.reads) {
-      if (!FindGroup(id)->settled()) ++node.unsettled_inputs;
+      const Group& input = *FindGroup(id);
+      if (!input.settled()) ++node.unsettled_inputs;
+      if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
+        ++node.unlaunched_inputs;
       AddReader(id, node.id);
     }
   }
@@ -205,10 +208,19 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
   SendTo(executor, std::move(command));
 }
 
-void Cluster::State::InputSettled(Node& node) {
+void Cluster::State::InputSettled(Node& node, const Group& input) {
+  if (input.state == GroupState::kReady) {
+    if (!input.launched) --node.unlaunched_inputs;
+  } else {
+    if (input.launched) ++node.unlaunched_inputs;
+    if (node.kind == NodeKind::kLaunch) islands.at(node.island).sequencer.InputsMissing(node.id);
+  }
   const bool early = Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 2;
-  if (--node.unsettled_inputs > 0 && !early) return;
-  ended_inputs.push_back(node.id);
+  if (--node.unsettled_inputs == 0 || early) {
+    ended_inputs.push_back(node.id);
+  } else if (node.kind == NodeKind::kLaunch && node.unlaunched_inputs == 0) {
+    MaybeArrived(node);
+  }
 }
 
 void Cluster::State::InputsEnded(Node& node) {
@@ -226,6 +238,7 @@ void Cluster::State::InputsEnded(Node& node) {
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
       node.unsettled_inputs == 0 ||
+      (node.unlaunched_inputs == 0 && node.participants.size() == 1) ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
   islands.at(node.island).sequencer.InputsArrived(node.id);
@@ -240,6 +253,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.node = node.id;
   command.launch_id = launch_id;
   command.gang = node.executable->devices.size() > 1;
+  command.ahead = node.unsettled_inputs > 0;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     if (!node.executable->parameters[a].donated) continue;
     const auto index = static_cast<int32_t>(a);
@@ -249,27 +263,52 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
       command.non_donatable.push_back(index);
       continue;
     }
-    // The input's memory becomes an output's: what was reserved for both is given back once, less
-    // the credit.
-    for (const GroupId id : GroupsOf(node.inputs[a])) {
-      Group& group = *FindGroup(id);
-      if (!group.charged) continue;
-      group.charged = false;
-      for (const Place& place : group.places) {
-        int64_t credit = 0;
-        for (Reservation& r : node.reservations) {
-          if (r.device != place.device) continue;
-          credit = std::min(r.credit, Rounded(place.bytes));
-          r.credit -= credit;
-        }
-        admission.Release(place.device, Rounded(place.bytes) - credit);
-      }
-      to_pump.insert(group.island);
+    // Its memory is its own until the launch has begun, of which nothing is heard before its end.
+    for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
+  }
+  const std::vector<ShardRef> inline_shards = InlineOutputs(node);
+  for (size_t p = 0; p < node.participants.size(); ++p) {
+    if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
+    const ExecutorId id = node.participants[p].executor;
+    command.inline_shards.clear();
+    for (const ShardRef& ref : inline_shards) {
+      if (FindGroup(ref.group)->places[ref.shard].executor == id)
+        command.inline_shards.push_back(ref);
+    }
+    SendTo(executors.at(id), command);
+  }
+  if (node.participants.size() == 1) LaunchedOn(node);
+}
+
+void Cluster::State::LaunchedOn(const Node& node) {
+  for (const GroupId id : node.outputs) {
+    Group& group = *FindGroup(id);
+    if (std::exchange(group.launched, true)) continue;
+    for (const NodeId waiter : group.waiters) {
+      Node& reader = *FindNode(waiter);
+      if (--reader.unlaunched_inputs == 0 && reader.kind == NodeKind::kLaunch) MaybeArrived(reader);
     }
   }
+}
+
+void Cluster::State::TakeOver(Node& node, Group& input) {
+  input.charged = false;
+  for (const Place& place : input.places) {
+    int64_t credit = 0;
+    for (Reservation& r : node.reservations) {
+      if (r.device != place.device) continue;
+      credit = std::min(r.credit, Rounded(place.bytes));
+      r.credit -= credit;
+    }
+    admission.Release(place.device, Rounded(place.bytes) - credit);
+  }
+  to_pump.insert(input.island);
+}
+
+std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
   std::vector<std::pair<int64_t, GroupId>> small;
   for (const GroupId id : node.outputs) {
-    const Group& group = *FindGroup(id);
+    const Group& group = *groups.at(id);
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     int64_t bytes = 0;
     for (size_t i = 0; i < group.places.size(); ++i) {
@@ -284,22 +323,13 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   for (const auto& [bytes, id] : small) {
     inlined += bytes;
     if (inlined > options.inline_gang_bytes) break;
-    const Group& group = *FindGroup(id);
+    const Group& group = *groups.at(id);
     for (size_t i = 0; i < group.places.size(); ++i) {
       if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
         inline_shards.push_back({id, static_cast<int32_t>(i)});
     }
   }
-  for (size_t p = 0; p < node.participants.size(); ++p) {
-    if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
-    const ExecutorId id = node.participants[p].executor;
-    command.inline_shards.clear();
-    for (const ShardRef& ref : inline_shards) {
-      if (FindGroup(ref.group)->places[ref.shard].executor == id)
-        command.inline_shards.push_back(ref);
-    }
-    SendTo(executors.at(id), command);
-  }
+  return inline_shards;
 }
 
 void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status status) {
@@ -319,6 +349,10 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
       (PeerGone(result) || node.unsettled_inputs > 0)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
     return;
+  }
+  if (const Group* poison = result.ok() ? nullptr : WorstInput(node);
+      poison != nullptr && poison->cause) {
+    return Conclude(node, absl::Status(poison->error), poison->cause);  // launched ahead of it
   }
   if (!result.ok() && node.failure.ok())
     result = Annotate(result, node.name + " on " + Where(node));
@@ -388,8 +422,7 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
   }
 }
 
-bool Cluster::State::FailIfPoisoned(Node& node) {
-  if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
+const Group* Cluster::State::WorstInput(const Node& node) {
   const Group* worst = nullptr;
   for (const GroupId id : node.reads) {
     const Group* group = FindGroup(id);
@@ -397,6 +430,12 @@ bool Cluster::State::FailIfPoisoned(Node& node) {
     const bool earlier = worst == nullptr || group->cause < worst->cause;
     if (earlier != (Planted(Bug::kWrongCause) && worst != nullptr)) worst = group;
   }
+  return worst;
+}
+
+bool Cluster::State::FailIfPoisoned(Node& node) {
+  if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
+  const Group* worst = WorstInput(node);
   if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
     return false;
   const absl::Status error = worst->error;
@@ -422,6 +461,9 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const bool held = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
   if (node.state == NodeState::kLaunched) islands.at(node.island).sequencer.Finished(node.id);
   Move(node, NodeState::kDone);
+  for (const GroupId id : node.taken) {
+    if (Group* input = FindGroup(id); status.ok() && input->charged) TakeOver(node, *input);
+  }
   if (held) {
     if (node.kind != NodeKind::kLaunch) EndTransfer(node);
     for (const Reservation& r : node.reservations) {

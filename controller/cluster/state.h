@@ -55,6 +55,7 @@ struct Group {
   int readers = 0;            // unfinished nodes that read it
   bool charged = false;       // its bytes are reserved on its devices
   bool declared = false;      // executors know it
+  bool launched = false;      // its producer was launched, on one executor
   std::vector<bool> deleted;  // per shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
@@ -123,6 +124,8 @@ struct Node {
   std::vector<Reservation> reservations;
   std::vector<Participant> participants;
   int unsettled_inputs = 0;
+  int unlaunched_inputs =
+      0;  // of `reads`, those that have failed, or are neither ready nor launched
   int open_participants = 0;
   uint64_t attempt = 0;  // how often it was taken back
   absl::Status failure;  // of an executor that was lost in the middle
@@ -139,6 +142,7 @@ struct Node {
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
   LaunchId launch_id;
+  std::vector<GroupId> taken;  // donated to it by the launch
 
   // kReceive
   std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
@@ -305,7 +309,7 @@ struct Cluster::State {
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
   void PrepareLaunchOn(Node& node, size_t participant);
-  void InputSettled(Node& node);
+  void InputSettled(Node& node, const Group& input);
   void InputsEnded(Node& node);
   // Reserves less for inputs that will certainly become outputs.
   void CreditDonations(Node& node);
@@ -313,6 +317,13 @@ struct Cluster::State {
   bool CertainlyDonated(const Node& node, int32_t argument);
   void MaybeArrived(Node& node);
   void DoLaunch(Node& node, LaunchId launch_id);
+  // The donated input's memory becomes an output's: what is reserved for both is given back once,
+  // less the credit.
+  void TakeOver(Node& node, Group& input);
+  // The outputs that are to come with the completion.
+  std::vector<ShardRef> InlineOutputs(const Node& node) const;
+  // Those that wait for its outputs, and run where it runs, may be launched behind it.
+  void LaunchedOn(const Node& node);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.
@@ -329,8 +340,9 @@ struct Cluster::State {
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Fails it with the error of the lowest failed node among its inputs, if one failed. Returns
-  // whether.
+  // Of its failed inputs the one that the lowest node made fail; nullptr: none has failed.
+  const Group* WorstInput(const Node& node);
+  // Fails it with the error of that input, if one failed. Returns whether.
   bool FailIfPoisoned(Node& node);
   // Everything that follows from its end. Destroys the node.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);

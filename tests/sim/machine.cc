@@ -38,7 +38,7 @@ ExecutorSpec Machine::Spec() const {
 }
 
 void Machine::Start() {
-  core_ = std::make_unique<ExecutorCore>(this);
+  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work);
   incarnation_ = Incarnation(world_.next_incarnation++);
   ++life_;
   doomed = deaf_ = draining_ = report_pending_ = false;
@@ -70,6 +70,7 @@ void Machine::Die() {
   ++life_;
   session_ = 0;
   buffers_.clear();
+  failed_.clear();
   used_.assign(devices_, 0);
   for (auto& queue : queues_) queue.clear();
   runs_.clear();
@@ -181,6 +182,7 @@ void Machine::Drop(const std::vector<ShardRef>& shards) {
     }
   }
   for (const ShardRef ref : shards) {
+    failed_.erase(ref);
     if (const auto made = assemblies_.find(ref); made != assemblies_.end()) {
       Charge(made->second->device, -made->second->bytes);
       assemblies_.erase(made);
@@ -253,8 +255,9 @@ void Machine::TakeInputs(Run& run) {
 }
 
 void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
-  if (launch.launch_id.value <= last_launch_id_)
-    world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, last_launch_id_);
+  if (launch.gang && launch.launch_id.value <= last_gang_id_)
+    world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, last_gang_id_);
+  if (launch.gang) last_gang_id_ = launch.launch_id.value;
   last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);
   auto run = std::make_shared<Run>();
   run->node = node;
@@ -269,26 +272,39 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   }
   int gangs = 1;
   for (const auto& other : runs_) gangs += other->launch.gang ? 1 : 0;
-  if (launch.gang && gangs > world_.config.cluster.max_gangs_in_flight)
-    world_.Broken("G1", "{}: {} gangs in flight, {} allowed", worker_, gangs,
-                  world_.config.cluster.max_gangs_in_flight);
-  TakeInputs(*run);
-  for (const int32_t device : node.devices) {
-    queues_[device].push_back(run);
-    Charge(device, Units(spec.temp_bytes));
-  }
-  for (const GroupPart& part : node.outputs) {
-    for (const LocalShard& shard : part.shards)
-      Charge(shard.device, Units(ByteSize(part.dtype, shard.shape).value()));
-  }
+  if (launch.gang && gangs > world_.config.gangs_at_work)
+    world_.Broken("G1", "{}: {} gangs at work, {} allowed", worker_, gangs,
+                  world_.config.gangs_at_work);
+  // A launch on one device may come before what computes its inputs there has ended.
+  if (launch.gang) Occupy(*run);
+  for (const int32_t device : node.devices) queues_[device].push_back(run);
   runs_.insert(run);
   world_.Count(launch.gang ? run->gang->members.size() > 1 ? "launch over executors" : "launch gang"
                            : "launch single");
   Kick();
 }
 
+void Machine::Occupy(Run& run) {
+  TakeInputs(run);
+  for (const int32_t device : run.node.devices)
+    Charge(device, Units(run.gang->code->spec.temp_bytes));
+  for (const GroupPart& part : run.node.outputs) {
+    for (const LocalShard& shard : part.shards)
+      Charge(shard.device, Units(ByteSize(part.dtype, shard.shape).value()));
+  }
+}
+
+bool Machine::Poisoned(const Run& run) const {
+  return std::any_of(run.node.inputs.begin(), run.node.inputs.end(), [&](const auto& device) {
+    return std::any_of(device.begin(), device.end(),
+                       [&](ShardRef ref) { return failed_.contains(ref); });
+  });
+}
+
 void Machine::Kick() {
-  const auto runs = runs_;
+  std::vector<std::shared_ptr<Run>> runs(runs_.begin(), runs_.end());
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a->launch.launch_id < b->launch.launch_id; });
   for (const auto& run : runs) {
     if (run->joined) continue;
     const bool first = std::all_of(run->node.devices.begin(), run->node.devices.end(),
@@ -300,6 +316,12 @@ void Machine::Kick() {
 void Machine::Join(const std::shared_ptr<Run>& run) {
   run->joined = true;
   Gang& gang = *run->gang;
+  if (!run->launch.gang && Poisoned(*run)) {
+    world_.Count("launch behind a failed one");
+    world_.queue.After(1, [this, run] { LetBe(run); });
+    return;
+  }
+  if (!run->launch.gang) Occupy(*run);
   gang.joined[this] = run;
   for (size_t d = 0; d < run->positions.size(); ++d) {
     for (size_t a = 0; a < gang.inputs.size(); ++a)
@@ -309,6 +331,22 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     world_.queue.After(world_.random.Between(1, 500000), [this, run] { EndRun(run); });
   } else if (gang.joined.size() == gang.members.size()) {
     world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
+  }
+}
+
+void Machine::LetBe(const std::shared_ptr<Run>& run) {
+  if (!runs_.contains(run)) return;
+  runs_.erase(run);
+  for (const int32_t device : run->node.devices) std::erase(queues_[device], run);
+  for (const GroupPart& part : run->node.outputs) {
+    for (const LocalShard& shard : part.shards) failed_.insert({part.group, shard.shard});
+  }
+  if (!draining_)
+    core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
+  if (draining_ && runs_.empty()) {
+    Reset();
+  } else {
+    Kick();
   }
 }
 
@@ -335,6 +373,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
       const int64_t size = ByteSize(part.dtype, shard.shape).value();
       if (!status.ok()) {
         Charge(shard.device, -Units(size));
+        failed_.insert(ref);
         continue;
       }
       const uint64_t value = gang.code->Output(gang.inputs, o, run->positions[d]);
@@ -344,7 +383,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
         inlined.push_back({ref, BytesOf(value, size)});
     }
   }
-  core_->LaunchDone(run->node.node, status, std::move(inlined));
+  if (!draining_) core_->LaunchDone(run->node.node, status, std::move(inlined));
   if (draining_ && runs_.empty()) {
     Reset();
   } else {

@@ -145,6 +145,11 @@ class Machine final : public ExecutorActions {
   void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
   void EndServe(uint64_t life, uint64_t pull);
   void TakeInputs(Run& run);
+  // Its inputs, and the memory that it needs.
+  void Occupy(Run& run);
+  // An input of it was to be made by a launch that has failed.
+  bool Poisoned(const Run& run) const;
+  void LetBe(const std::shared_ptr<Run>& run);
   void Kick();
   void Join(const std::shared_ptr<Run>& run);
 
@@ -163,8 +168,10 @@ class Machine final : public ExecutorActions {
   bool report_pending_ = false;
   bool resetting_ = false;
   uint64_t last_launch_id_ = 0;  // over all incarnations
-  int64_t up_link_ = 0;          // when the last report sent arrives
+  uint64_t last_gang_id_ = 0;
+  int64_t up_link_ = 0;  // when the last report sent arrives
   std::map<ShardRef, Buffer> buffers_;
+  std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order

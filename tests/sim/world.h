@@ -34,6 +34,7 @@ struct Config {
   int losses = 0;           // executors lost
   int controller_losses = 0;
   int failing_percent = 0;  // of computations
+  int gangs_at_work = 2;    // started at once by one executor, at most
   ClusterOptions cluster;
 };
 

@@ -22,6 +22,7 @@ size_t ShardOf(const PrepareReceive& command, size_t position) {
 
 void ExecutorCore::OnCommand(Command command) {
   std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
+  StartLaunches();
 }
 
 void ExecutorCore::On(InstallExecutable command) { actions_->Load(command); }
@@ -33,8 +34,9 @@ void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status) {
   actions_->ReportWanted();
 }
 
-void ExecutorCore::Declare(const GroupPart& part) {
-  for (const LocalShard& shard : part.shards) shards_[{part.group, shard.shard}] = Shard{};
+void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
+  for (const LocalShard& shard : part.shards)
+    shards_[{part.group, shard.shard}] = Shard{ShardState::kDeclared, producer, absl::OkStatus()};
 }
 
 void ExecutorCore::On(PrepareLaunch command) {
@@ -42,7 +44,7 @@ void ExecutorCore::On(PrepareLaunch command) {
     FinishSeq(command.seq, Contradiction(command.node, "it was prepared twice"));
     return;
   }
-  for (const GroupPart& part : command.outputs) Declare(part);
+  for (const GroupPart& part : command.outputs) Declare(part, command.node);
   const NodeId id = command.node;
   nodes_[id].command = std::move(command);
 }
@@ -51,34 +53,151 @@ void ExecutorCore::On(Launch command) {
   const auto it = nodes_.find(command.node);
   if (it == nodes_.end()) return;  // it failed here before, and that was reported
   const auto* prepared = std::get_if<PrepareLaunch>(&it->second.command);
-  if (prepared == nullptr || it->second.started) {
+  if (prepared == nullptr || it->second.launch.has_value()) {
     Finish(command.node, Contradiction(command.node, "it was launched twice, or is no launch"));
     return;
   }
   highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);
+  std::vector<ShardRef> missing;
   for (const std::vector<ShardRef>& inputs : prepared->inputs) {
     for (const ShardRef& ref : inputs) {
       const auto shard = shards_.find(ref);
       if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
+      if (command.ahead && OnItsWay(ref)) {
+        if (shard->second.state == ShardState::kDeclared) missing.push_back(ref);
+        continue;
+      }
       Finish(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here",
                                                                    ref.group, ref.shard)));
       return;
     }
   }
-  it->second.started = true;
-  actions_->StartLaunch(*prepared, command);
-  if (Planted(Bug::kReportEarly) && command.node.value % 3 == 0)
-    FinishSeq(prepared->seq, absl::OkStatus());
+  for (const ShardRef& ref : missing) waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  it->second.missing = missing.size();
+  it->second.launch = std::move(command);
+  if (it->second.launch->gang) {
+    gangs_.push_back(it->first);
+  } else if (Follows(it->second)) {
+    singles_.push_back(it->first);
+  }
+}
+
+bool ExecutorCore::Follows(const Node& node) const {
+  if (node.launch->gang) return false;
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  for (const ShardRef& ref :
+       prepared.inputs.empty() ? std::vector<ShardRef>() : prepared.inputs[0]) {
+    const auto shard = shards_.find(ref);
+    if (shard == shards_.end()) return false;
+    if (shard->second.state != ShardState::kDeclared) continue;
+    const auto producer = nodes_.find(shard->second.producer);
+    if (producer == nodes_.end() || !producer->second.started) return false;
+    const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
+    if (launch == nullptr || producer->second.launch->gang || launch->devices != prepared.devices)
+      return false;
+  }
+  return true;
+}
+
+void ExecutorCore::StartFollowers(const PrepareLaunch& started) {
+  for (const GroupPart& part : started.outputs) {
+    for (const LocalShard& shard : part.shards) {
+      const auto waiting = waiters_.find({part.group, shard.shard});
+      if (waiting == waiters_.end()) continue;
+      for (const Waiter& waiter : waiting->second) {
+        const auto node = nodes_.find(waiter.node);
+        if (waiter.pull == 0 && node != nodes_.end() && node->second.launch.has_value() &&
+            Follows(node->second))
+          singles_.push_back(waiter.node);
+      }
+    }
+  }
+}
+
+bool ExecutorCore::OnItsWay(ShardRef ref) const {
+  const auto shard = shards_.find(ref);
+  if (shard == shards_.end()) return false;
+  if (shard->second.state != ShardState::kDeclared) return true;
+  const auto producer = nodes_.find(shard->second.producer);
+  return producer != nodes_.end() && producer->second.launch.has_value();
+}
+
+void ExecutorCore::LaunchInputEnded(NodeId id) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || --it->second.missing > 0 || it->second.launch->gang) return;
+  (it->second.started ? ended_ : singles_).push_back(id);
+}
+
+absl::Status ExecutorCore::FailedInput(const PrepareLaunch& node) const {
+  if (node.inputs.empty()) return absl::OkStatus();
+  for (size_t a = 0; a < node.inputs[0].size(); ++a) {
+    for (const std::vector<ShardRef>& device : node.inputs) {
+      const auto shard = shards_.find(device[a]);
+      if (shard != shards_.end() && shard->second.state == ShardState::kFailed)
+        return shard->second.error;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ExecutorCore::Start(NodeId id, Node& node) {
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  if (node.started) return;
+  if (absl::Status failed = FailedInput(prepared); !failed.ok()) {
+    if (node.missing == 0) Finish(id, failed);
+    return;
+  }
+  node.started = true;
+  if (node.launch->gang) ++gangs_at_work_;
+  actions_->StartLaunch(prepared, *node.launch);
+  if (Planted(Bug::kReportEarly) && id.value % 3 == 0) FinishSeq(prepared.seq, absl::OkStatus());
+  if (!node.launch->gang) StartFollowers(prepared);
+}
+
+void ExecutorCore::StartLaunches() {
+  while (true) {
+    while (!ended_.empty()) {
+      const auto it = nodes_.find(ended_.front());
+      ended_.pop_front();
+      if (it == nodes_.end() || !it->second.end.has_value()) continue;
+      EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+    }
+    std::deque<NodeId>* from = nullptr;
+    if (!gangs_.empty()) {
+      const auto head = nodes_.find(gangs_.front());
+      const bool turn = gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs);
+      if (head == nodes_.end() || (head->second.missing == 0 && turn)) from = &gangs_;
+    }
+    if (from == nullptr && !singles_.empty()) from = &singles_;
+    if (from == nullptr) return;
+    const NodeId id = from->front();
+    from->pop_front();
+    if (const auto it = nodes_.find(id); it != nodes_.end()) Start(id, it->second);
+  }
 }
 
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
                               std::vector<Report::Inlined> inlined) {
-  if (!nodes_.contains(node)) return;
-  for (Report::Inlined& shard : inlined) {
+  const auto it = nodes_.find(node);
+  if (it == nodes_.end()) return;
+  Node::End end{std::move(status), std::move(inlined)};
+  if (it->second.missing > 0) {
+    it->second.end = std::move(end);
+  } else {
+    EndLaunch(node, it->second, std::move(end));
+  }
+  StartLaunches();
+}
+
+void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
+  for (Report::Inlined& shard : end.inlined) {
     // What the client gave up meanwhile need not travel.
     if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
   }
-  Finish(node, status);
+  if (const auto* prepared = std::get_if<PrepareLaunch>(&node.command)) {
+    if (absl::Status failed = FailedInput(*prepared); !failed.ok()) end.status = std::move(failed);
+  }
+  Finish(id, end.status);
 }
 
 void ExecutorCore::On(PrepareReceive command) {
@@ -97,7 +216,7 @@ void ExecutorCore::On(PrepareReceive command) {
                             "it was prepared twice, or its sources do not match its shards"));
     return;
   }
-  Declare(command.out);
+  Declare(command.out, command.node);
   const NodeId id = command.node;
   Node& node = nodes_[id];
   node.open = command.sources.size();
@@ -144,6 +263,7 @@ void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) 
   if (it == nodes_.end()) return;
   --it->second.at_work;
   ReceiveEnded(id, position, status);
+  StartLaunches();
 }
 
 void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& status) {
@@ -178,8 +298,11 @@ void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
   const std::vector<Waiter> waiters = std::move(waiting->second);
   waiters_.erase(waiting);
   for (const Waiter& waiter : waiters) {
+    const auto node = nodes_.find(waiter.node);
     if (waiter.pull != 0) {
       ServeOrWait(waiter.pull, waiter.transfer, waiter.index);
+    } else if (node != nodes_.end() && node->second.launch.has_value()) {
+      LaunchInputEnded(waiter.node);
     } else {
       ReceiveOrWait(waiter.node, waiter.position);
     }
@@ -342,6 +465,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
   const Node node = std::move(it->second);
   nodes_.erase(it);
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
+    if (node.started && node.launch->gang) --gangs_at_work_;
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
     FinishSeq(launch->seq, status);
   } else {
@@ -375,6 +499,10 @@ void ExecutorCore::Reset() {
   for (const auto& [ref, shard] : shards_) all.push_back(ref);
   shards_.clear();
   nodes_.clear();
+  gangs_.clear();
+  singles_.clear();
+  ended_.clear();
+  gangs_at_work_ = 0;
   sends_.clear();
   waiters_.clear();
   early_pulls_.clear();

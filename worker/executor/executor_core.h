@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,9 +29,11 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
-  // Run `node` now. The shell looks its buffers up by ShardRef, launches (gangs from one thread in
-  // the order of these calls), stores the outputs under their ShardRefs, then Core::LaunchDone. For
-  // each of launch.inline_shards it hands the bytes to LaunchDone.
+  // Run `node` now; its inputs are ready, but that those of a launch on one device may still be
+  // computed by launches on that device which were started before. The shell looks its buffers up
+  // by ShardRef, launches (gangs from one thread, and what runs on one device from another, in the
+  // order of these calls), stores the outputs under their ShardRefs,
+  // then Core::LaunchDone. For each of launch.inline_shards it hands the bytes to LaunchDone.
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
   // Bring one shard here: from another device of this executor, a peer or the controller. Store it
@@ -55,7 +58,10 @@ class ExecutorActions {
 // Loop-confined.
 class ExecutorCore {
  public:
-  explicit ExecutorCore(ExecutorActions* actions) : actions_(actions) {}
+  // At most `max_gangs` are started and not ended (PJRT CPU serialises more, and its pool has few
+  // threads); further ones wait in the order of their launch ids.
+  explicit ExecutorCore(ExecutorActions* actions, int max_gangs = 2)
+      : actions_(actions), max_gangs_(max_gangs) {}
 
   // From the controller, in order. A command that contradicts what is known (unknown node, twice
   // the same id) is reported as that node's INTERNAL failure; it never ends the process.
@@ -96,11 +102,20 @@ class ExecutorCore {
   enum class ShardState : uint8_t { kDeclared, kReady, kFailed };
   struct Shard {
     ShardState state = ShardState::kDeclared;
+    NodeId producer;
     absl::Status error;
   };
   struct Node {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
+    std::optional<Launch> launch;  // launched; waits for its inputs or its turn until started
+    size_t missing = 0;            // inputs of a launch that are still computed here
+    // The end of a launch that was heard of before that of an input.
+    struct End {
+      absl::Status status;
+      std::vector<Report::Inlined> inlined;
+    };
+    std::optional<End> end;
     size_t open = 0;       // receives that have not ended
     size_t at_work = 0;    // of those, StartReceive was called for
     absl::Status failure;  // of the lowest position that failed
@@ -112,9 +127,9 @@ class ExecutorCore {
     };
     std::vector<Arriving> arriving;
   };
-  // Who waits for a shard: a pull to serve, or a local copy to start.
+  // Who waits for a shard: a pull to serve, a local copy to start, or a launch.
   struct Waiter {
-    uint64_t pull = 0;    // 0: a local copy
+    uint64_t pull = 0;    // 0: a local copy or a launch
     TransferId transfer;  // of the pull
     int32_t index = 0;    // in the transfer
     NodeId node;
@@ -131,7 +146,21 @@ class ExecutorCore {
   void On(CancelNode command);
   void On(FreeGroups command);
 
-  void Declare(const GroupPart& part);
+  void Declare(const GroupPart& part, NodeId producer);
+  // Whether the shard is ready, or will be by a launch that came before (or it has failed).
+  bool OnItsWay(ShardRef ref) const;
+  // Whether the inputs that are still computed come from the same single device, on which this
+  // launch is therefore in its place: it can be started behind them.
+  bool Follows(const Node& node) const;
+  // Those that wait for its outputs and follow.
+  void StartFollowers(const PrepareLaunch& started);
+  void LaunchInputEnded(NodeId id);
+  void EndLaunch(NodeId id, Node& node, Node::End end);
+  // The first failed input of a launch, in argument order; OK: none.
+  absl::Status FailedInput(const PrepareLaunch& node) const;
+  void Start(NodeId id, Node& node);
+  // Starts the launches whose inputs and turn have come.
+  void StartLaunches();
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
   // Serves, refuses, starts or lets wait, as the shard's state says.
@@ -142,6 +171,11 @@ class ExecutorCore {
   void FinishSeq(uint64_t seq, const absl::Status& status);
 
   ExecutorActions* const actions_;
+  const int max_gangs_;
+  std::deque<NodeId> gangs_;    // launched and not started, by launch id
+  std::deque<NodeId> singles_;  // launched on one device, which may be started
+  std::deque<NodeId> ended_;    // launches whose `end` may be told
+  int gangs_at_work_ = 0;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, std::map<int32_t, PrepareSend::Item>> sends_;

@@ -81,10 +81,12 @@ class ExecutorCoreTest : public ::testing::Test {
     for (const uint64_t group : outputs) command.outputs.push_back(Part(group, {0}));
     core.OnCommand(command);
   }
-  void Launch(uint64_t node, uint64_t id) {
+  void Launch(uint64_t node, uint64_t id, bool ahead = false, bool gang = false) {
     fairway::Launch command;
     command.node = NodeId(node);
     command.launch_id = LaunchId(id);
+    command.ahead = ahead;
+    command.gang = gang;
     core.OnCommand(command);
   }
   void Receive(uint64_t node, uint64_t seq, uint64_t group, std::vector<ShardSource> sources) {
@@ -201,6 +203,105 @@ TEST_F(ExecutorCoreTest, ALaunchWhoseInputFailedDoesNotRun) {
   Launch(2, 1);
   EXPECT_THAT(actions.Take(), IsEmpty());
   EXPECT_THAT(Reported(), HasSubstr("failed 2: INTERNAL"));
+}
+
+TEST_F(ExecutorCoreTest, ALaunchAheadStartsWhenItsInputsHaveBeenComputed) {
+  Prepare(2, 1, {}, {2});
+  Prepare(3, 2, {}, {3});
+  Prepare(4, 3, {2, 3, 2}, {4});
+  Launch(2, 1, false, true);
+  Launch(3, 2);
+  Launch(4, 3, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1", "launch n3 id 2"));
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n4 id 3"));
+  core.LaunchDone(NodeId(4), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 3 also []");
+}
+
+TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder) {
+  Prepare(2, 1, {}, {2});
+  Prepare(3, 2, {2}, {3});
+  Prepare(4, 3, {3, 2}, {4});
+  Launch(2, 1);
+  Launch(3, 2, true);
+  Launch(4, 3, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1", "launch n3 id 2", "launch n4 id 3"));
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});  // its end may overtake
+  core.LaunchDone(NodeId(4), absl::UnknownError("own"), {});
+  EXPECT_EQ(Reported(), "through 0 also []");
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 3 also [] failed 3: UNKNOWN: own");
+}
+
+TEST_F(ExecutorCoreTest, WhatWasStartedBehindAFailedLaunchTellsItsError) {
+  Prepare(2, 1, {}, {2});
+  Prepare(3, 2, {2}, {3});
+  Launch(2, 1);
+  Launch(3, 2, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1", "launch n3 id 2"));
+  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
+  core.LaunchDone(NodeId(3), absl::InternalError("the device's text"), {});
+  EXPECT_EQ(Reported(), "through 2 also [] failed 1: UNKNOWN: boom failed 2: UNKNOWN: boom");
+}
+
+TEST_F(ExecutorCoreTest, WhatWaitsBehindAHeldLaunchFollowsWhenThatStarts) {
+  Prepare(1, 1, {}, {1});
+  Prepare(2, 2, {1}, {2});
+  Prepare(3, 3, {2}, {3});
+  Launch(1, 1, false, true);
+  Launch(2, 2, true);
+  Launch(3, 3, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1"));
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2", "launch n3 id 3"));
+}
+
+TEST_F(ExecutorCoreTest, ALaunchAheadOfAFailureDoesNotRun) {
+  for (uint64_t n = 2; n <= 4; ++n)
+    Prepare(n, n - 1, n == 2 ? std::vector<uint64_t>() : std::vector<uint64_t>{n - 1}, {n});
+  Launch(2, 1);
+  Launch(3, 2, true, true);
+  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
+  Launch(4, 3, true);  // the failure and this launch passed each other
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
+  EXPECT_EQ(Reported(),
+            "through 3 also [] failed 1: UNKNOWN: boom failed 2: UNKNOWN: boom failed 3: "
+            "UNKNOWN: boom");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, ALaunchAheadOfWhatWasNotLaunchedDoesNotRun) {
+  Prepare(2, 1, {}, {2});
+  Prepare(3, 2, {2}, {3});
+  Receive(4, 3, 4, {Peer()});
+  Prepare(5, 4, {4}, {5});
+  actions.Take();
+  Launch(3, 1, true);
+  Launch(5, 2, true);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  const std::string report = Reported();
+  EXPECT_THAT(report, HasSubstr("failed 2: INTERNAL: node 3: input 2:0 is not here"));
+  EXPECT_THAT(report, HasSubstr("failed 4: INTERNAL: node 5: input 4:0 is not here"));
+}
+
+TEST_F(ExecutorCoreTest, GangsStartInOrderAndTwoAtOnceAndSinglesPassThem) {
+  Prepare(1, 1, {}, {1});
+  Prepare(2, 2, {1}, {2});
+  for (uint64_t n = 3; n <= 6; ++n) Prepare(n, n, {}, {n});
+  Launch(1, 1);
+  Launch(2, 2, true, true);
+  for (uint64_t n = 3; n <= 5; ++n) Launch(n, n, false, true);
+  Launch(6, 6);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1", "launch n6 id 6"));
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2", "launch n3 id 3"));
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n4 id 4"));
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n5 id 5"));
 }
 
 TEST_F(ExecutorCoreTest, APullBeforeItsTransferIsKnownWaits) {

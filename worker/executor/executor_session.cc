@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/executor_session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -15,6 +16,9 @@ namespace {
 constexpr int64_t kPlaceInLoop = 256 << 10;
 // Larger buffers are destroyed by the blocking pool.
 constexpr int64_t kDropInLoop = 1 << 20;
+// Half of what the controller launches ahead, so that it need not stop.
+constexpr size_t kEndsPerReport = 8;
+constexpr std::chrono::milliseconds kReportPause{1};
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
 
@@ -113,6 +117,8 @@ void ExecutorSession::End() {
   in_flight_ -= gangs_.size() + singles_.size();
   gangs_.clear();
   singles_.clear();
+  coming_.clear();
+  not_handed_.clear();
   core_.Reset();
   executables_.clear();
 }
@@ -133,12 +139,40 @@ ExecutorSession::Counters ExecutorSession::counters() const {
 }
 
 void ExecutorSession::ReportWanted() {
+  if (!ending_launch_) report_urgent_ = true;
   if (report_posted_ || ended_) return;
   report_posted_ = true;
   PostHere("report", [this] {
     report_posted_ = false;
-    if (!ended_) send_(core_.TakeReport());
+    MaybeReport();
   });
+}
+
+void ExecutorSession::MaybeReport() {
+  if (ended_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (report_urgent_ || in_flight_ == 0 || unreported_ends_ >= kEndsPerReport ||
+      now - reported_ >= kReportPause) {
+    report_urgent_ = false;
+    unreported_ends_ = 0;
+    reported_ = now;
+    return send_(core_.TakeReport());
+  }
+  if (std::exchange(report_timer_, true)) return;
+  context_.loop->PostAfter(kReportPause, "late report",
+                           [this, alive = std::weak_ptr<bool>(alive_)] {
+                             if (alive.lock() == nullptr) return;
+                             report_timer_ = false;
+                             if (unreported_ends_ > 0) MaybeReport();
+                           });
+}
+
+void ExecutorSession::EndLaunch(NodeId node, const absl::Status& status,
+                                std::vector<Report::Inlined> inlined) {
+  ++unreported_ends_;
+  ending_launch_ = true;
+  core_.LaunchDone(node, status, std::move(inlined));
+  ending_launch_ = false;
 }
 
 void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
@@ -186,14 +220,17 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 // ---- Launches ----
 
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
-  Launched launched{node.node, node.outputs, launch.inline_shards};
-  for (const GroupPart& part : node.outputs) {
+  Launched launched{node.node, node.outputs, launch.inline_shards, nullptr};
+  Queued queued;
+  launched.made = queued.job.outputs;
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    const GroupPart& part = node.outputs[o];
     for (const LocalShard& shard : part.shards) {
-      buffers_.Expect({part.group, shard.shard}, shard.device,
-                      ByteSize(part.dtype, shard.shape).value_or(0));
+      const ShardRef ref{part.group, shard.shard};
+      buffers_.Expect(ref, shard.device, ByteSize(part.dtype, shard.shape).value_or(0));
+      if (node.devices.size() == 1) coming_[ref] = {node.node, queued.job.outputs, o};
     }
   }
-  Queued queued;
   queued.gang = launch.gang || node.devices.size() > 1;
   queued.job.devices = Ints(node.devices);
   queued.job.non_donatable = Ints(launch.non_donatable);
@@ -209,8 +246,14 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   for (const auto& row : node.inputs) {
     auto& to = queued.job.inputs.emplace_back();
     for (const ShardRef ref : row) {
-      to.push_back(buffers_.Find(ref));
-      if (to.back() == nullptr && problem.ok()) {
+      LaunchJob::Input& input = to.emplace_back();
+      input.buffer = buffers_.Find(ref);
+      if (input.buffer != nullptr) continue;
+      if (const auto coming = coming_.find(ref); coming != coming_.end()) {
+        input.from = coming->second.made;
+        input.output = coming->second.output;
+        queued.after.push_back(coming->second.node);
+      } else if (problem.ok()) {
         problem = Error(absl::StatusCode::kInternal, "node {}: no buffer for shard {} of group {}",
                         node.node, ref.shard, ref.group);
       }
@@ -220,11 +263,15 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   ++launches_;
   if (queued.gang) ++gangs_launched_;
   auto end =
-      Poster("launch ended",
-             [this, launched = std::move(launched)](absl::StatusOr<LaunchResult> result) mutable {
-               OnLaunchEnd(std::move(launched), std::move(result));
-             });
-  if (!problem.ok()) return end(absl::StatusOr<LaunchResult>(problem));
+      Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
+        OnLaunchEnd(std::move(launched), std::move(status));
+      });
+  if (!problem.ok()) {
+    queued.job.outputs->status = problem;
+    return end(problem);
+  }
+  queued.node = node.node;
+  not_handed_.insert(node.node);
   queued.job.done = std::move(end);
   (queued.gang ? gangs_ : singles_).push_back(std::move(queued));
   Dispatch();
@@ -232,7 +279,11 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
 
 void ExecutorSession::Dispatch() {
   const auto go = [this](Queued& queued) {
-    if (!queued.executable->status.ok()) return queued.job.done(queued.executable->status);
+    not_handed_.erase(queued.node);
+    if (!queued.executable->status.ok()) {
+      queued.job.outputs->status = queued.executable->status;
+      return queued.job.done(queued.executable->status);
+    }
     queued.job.executable = queued.executable->loaded;
     if (queued.gang) {
       context_.launches->LaunchGang(std::move(queued.job));
@@ -246,7 +297,9 @@ void ExecutorSession::Dispatch() {
   }
   std::deque<Queued> waiting;
   for (Queued& queued : singles_) {
-    if (queued.executable->loading) {
+    const bool early = std::any_of(queued.after.begin(), queued.after.end(),
+                                   [this](NodeId node) { return not_handed_.contains(node); });
+    if (queued.executable->loading || early) {
       waiting.push_back(std::move(queued));
     } else {
       go(queued);
@@ -255,27 +308,27 @@ void ExecutorSession::Dispatch() {
   singles_ = std::move(waiting);
 }
 
-void ExecutorSession::OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result) {
+void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
   --in_flight_;
   if (ended_) return;
-  if (result.ok() && result->outputs.size() > 0 &&
-      result->outputs[0].size() != launched.outputs.size()) {
-    result = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
-                   result->outputs[0].size(), launched.outputs.size());
+  const auto& made = launched.made->buffers;
+  if (status.ok() && !made.empty() && made[0].size() != launched.outputs.size()) {
+    status = Error(absl::StatusCode::kInternal, "the executable made {} outputs, {} were prepared",
+                   made[0].size(), launched.outputs.size());
   }
-  if (!result.ok()) {
-    for (const GroupPart& part : launched.outputs) {
-      for (const LocalShard& shard : part.shards) buffers_.Drop({part.group, shard.shard});
+  for (size_t o = 0; o < launched.outputs.size(); ++o) {
+    const GroupPart& part = launched.outputs[o];
+    for (size_t d = 0; d < part.shards.size(); ++d) {
+      const ShardRef ref{part.group, part.shards[d].shard};
+      coming_.erase(ref);
+      if (!status.ok()) {
+        buffers_.Drop(ref);
+      } else if (d < made.size()) {
+        buffers_.Put(ref, made[d][o]);
+      }
     }
-    return core_.LaunchDone(launched.node, result.status(), {});
   }
-  for (size_t d = 0; d < result->outputs.size(); ++d) {
-    for (size_t o = 0; o < launched.outputs.size(); ++o) {
-      const GroupPart& part = launched.outputs[o];
-      if (d >= part.shards.size()) continue;
-      buffers_.Put({part.group, part.shards[d].shard}, std::move(result->outputs[d][o]));
-    }
-  }
+  if (!status.ok()) return EndLaunch(launched.node, status, {});
   ReadInline(std::move(launched));
 }
 
@@ -293,7 +346,7 @@ void ExecutorSession::ReadInline(Launched launched) {
     if (ended_) return;
     auto inlined = std::move(collector->inlined);
     std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
-    core_.LaunchDone(node, absl::OkStatus(), std::move(inlined));
+    EndLaunch(node, absl::OkStatus(), std::move(inlined));
   };
   // Called by the last read that ends after this function; it breaks the cycle as well.
   collector->last = Poster("inline outputs", end);

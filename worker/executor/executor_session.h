@@ -4,11 +4,13 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,11 +84,14 @@ class ExecutorSession final : public ExecutorActions {
     NodeId node;
     std::vector<GroupPart> outputs;
     std::vector<ShardRef> inline_shards;
+    std::shared_ptr<LaunchOutputs> made;
   };
   struct Queued {
+    NodeId node;
     std::shared_ptr<Executable> executable;
     LaunchJob job;
     bool gang = false;
+    std::vector<NodeId> after;  // whose outputs it takes
   };
   // Where a received shard goes.
   struct Arrival {
@@ -130,9 +135,13 @@ class ExecutorSession final : public ExecutorActions {
   auto Poster(std::string_view name, F f);
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
+  void EndLaunch(NodeId node, const absl::Status& status, std::vector<Report::Inlined> inlined);
+  // Sends what is to be reported; when that is ends of launches only, and others are under way, it
+  // waits for more of them, or until kReportPause after the last report.
+  void MaybeReport();
   // Hands over what waits at the front of the queues and can go.
   void Dispatch();
-  void OnLaunchEnd(Launched launched, absl::StatusOr<LaunchResult> result);
+  void OnLaunchEnd(Launched launched, absl::Status status);
   void ReadInline(Launched launched);
   Arrival ArrivalOf(const PrepareReceive& node, size_t position) const;
   void StartPiece(const PrepareReceive& node, size_t position);
@@ -158,6 +167,14 @@ class ExecutorSession final : public ExecutorActions {
   std::string controller_endpoint_;
   Incarnation controller_;
   std::map<ExecutableId, std::shared_ptr<Executable>> executables_;
+  // Where the outputs of launches that have not ended will be.
+  struct Coming {
+    NodeId node;
+    std::shared_ptr<LaunchOutputs> made;
+    size_t output = 0;
+  };
+  std::map<ShardRef, Coming> coming_;
+  std::set<NodeId> not_handed_;  // launches in gangs_ and singles_
   // Gangs wait here in launch order behind one whose code is being loaded; single programs wait
   // each for itself.
   std::deque<Queued> gangs_;
@@ -165,6 +182,12 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   bool report_posted_ = false;
+  // Ends of launches are reported together while others are under way.
+  bool report_urgent_ = false;
+  bool report_timer_ = false;
+  bool ending_launch_ = false;  // within EndLaunch
+  size_t unreported_ends_ = 0;
+  std::chrono::steady_clock::time_point reported_;
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;
   uint64_t gangs_launched_ = 0;

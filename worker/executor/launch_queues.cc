@@ -12,29 +12,46 @@ namespace {
 // one reports.
 struct Pending {
   std::atomic<int> open{2};
-  LaunchResult result;
   absl::Status status;
-  absl::AnyInvocable<void(absl::StatusOr<LaunchResult>)> done;
+  absl::AnyInvocable<void(absl::Status)> done;
 
   void Arrive() {
-    if (open.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if (status.ok()) {
-      done(std::move(result));
-    } else {
-      done(std::move(status));
-    }
-    done = nullptr;
+    if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) std::move(done)(std::move(status));
   }
 };
 
+// The first input, in argument order, that no launch made; OK: all are there.
+absl::Status TakeInputs(const LaunchJob& job,
+                        std::vector<std::vector<std::shared_ptr<DeviceBuffer>>>& out) {
+  for (const auto& row : job.inputs) {
+    auto& to = out.emplace_back();
+    to.reserve(row.size());
+    for (const LaunchJob::Input& input : row) {
+      if (input.from == nullptr) {
+        to.push_back(input.buffer);
+        continue;
+      }
+      if (!input.from->status.ok()) return input.from->status;
+      to.push_back(input.from->buffers.at(0).at(input.output));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void RunLaunch(Runtime& runtime, LaunchJob job) {
+  std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> inputs;
+  const auto fail = [&](absl::Status status) {
+    job.outputs->status = status;
+    job.done(std::move(status));
+  };
+  if (absl::Status status = TakeInputs(job, inputs); !status.ok()) return fail(std::move(status));
   LaunchRequest request;
   request.executable = job.executable.get();
   request.devices = std::move(job.devices);
   request.non_donatable = std::move(job.non_donatable);
   request.launch_id = job.launch_id;
-  request.inputs.reserve(job.inputs.size());
-  for (const auto& row : job.inputs) {
+  request.inputs.reserve(inputs.size());
+  for (const auto& row : inputs) {
     auto& to = request.inputs.emplace_back();
     to.reserve(row.size());
     for (const auto& buffer : row) to.push_back(buffer.get());
@@ -46,10 +63,13 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
     pending->Arrive();
   });
   if (!result.ok()) {  // then the callback does not come
-    pending->done(result.status());
-    return;
+    job.done = std::move(pending->done);
+    return fail(result.status());
   }
-  pending->result = *std::move(result);
+  for (auto& row : result->outputs) {
+    auto& to = job.outputs->buffers.emplace_back();
+    for (auto& buffer : row) to.push_back(std::move(buffer));
+  }
   pending->Arrive();
 }
 

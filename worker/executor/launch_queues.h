@@ -16,14 +16,28 @@
 
 namespace fairway {
 
+// What a launch makes: set by the thread that launches, and read by it (by later launches of the
+// same queue) and by whoever was told of the end.
+struct LaunchOutputs {
+  std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> buffers;  // [device][output]
+  absl::Status status;                                              // why there are none
+};
+
 struct LaunchJob {
+  // A buffer, or an output of a job that was given to the same queue before.
+  struct Input {
+    std::shared_ptr<DeviceBuffer> buffer;
+    std::shared_ptr<LaunchOutputs> from;  // set: buffers[0][output]
+    size_t output = 0;
+  };
   std::shared_ptr<LoadedExecutable> executable;
   std::vector<int> devices;
-  std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> inputs;  // [device][argument]
+  std::vector<std::vector<Input>> inputs;  // [device][argument]
   std::vector<int> non_donatable;
   uint64_t launch_id = 0;
-  // Called once, on any thread, when the execution has ended: its outputs, computed, or the error.
-  absl::AnyInvocable<void(absl::StatusOr<LaunchResult>)> done;
+  std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
+  // Called once, on any thread, when the execution has ended: `outputs` are computed, or the error.
+  absl::AnyInvocable<void(absl::Status)> done;
 };
 
 // Owns threads and nothing else. Thread-safe.
