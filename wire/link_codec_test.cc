@@ -248,7 +248,7 @@ TEST(BadCommands, AreRefused) {
   EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(2)->set_index(-1); }),
               HasSubstr("-1"));
 
-  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, {}, {}},
+  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, false, {}, {}},
                       [](auto& c) { c.mutable_launch()->set_launch_id(0); }),
               HasSubstr("launch 0"));
   EXPECT_THAT(Refusal(CancelNode{NodeId(1), absl::AbortedError("x")},
