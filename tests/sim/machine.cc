@@ -123,6 +123,7 @@ void Machine::Deliver(uint64_t session, const Command& command) {
   if (const auto* launch = std::get_if<Launch>(&command)) {
     auto gang = world_.GangOf(launch->node, launch->launch_id);
     if (gang != nullptr) gang->received.insert(this);
+    last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
   }
   if (const auto* end = std::get_if<EndSend>(&command)) {
     for (auto& [number, pull] : pulls_) {
@@ -258,7 +259,6 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.gang && launch.launch_id.value <= last_gang_id_)
     world_.Broken("G1", "{}: launch id {} after {}", worker_, launch.launch_id, last_gang_id_);
   if (launch.gang) last_gang_id_ = launch.launch_id.value;
-  last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);
   auto run = std::make_shared<Run>();
   run->node = node;
   run->launch = launch;
