@@ -19,7 +19,7 @@ enum class Bug {
   kLaunchBeforeInputs,     // dispatch: a gang counts as arrived when one input still misses
   kLaunchWithPoison,       // dispatch: a failed input counts as arrived
   kLaunchOnSomeExecutors,  // dispatch: one executor of the gang is forgotten
-  kTooManyGangs,           // executor: starts gangs beyond its limit
+  kTooManyGangs,           // launches and starts gangs beyond the limits
   kDropRelease,            // group: a reader's end is not counted
   kDoubleRelease,          // group: a reader's end is counted twice
   kFreeUnderReader,        // group: freed although a node still reads it

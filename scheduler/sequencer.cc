@@ -31,7 +31,8 @@ void Sequencer::Forget(NodeId node) {
 void Sequencer::RaiseLaunchIds(uint64_t first) { next_id_ = std::max(next_id_, first); }
 
 bool Sequencer::HasBudget(const std::vector<DeviceId>& devices) const {
-  if (devices.size() > 1) return gangs_in_flight_ < options_.max_gangs_in_flight;
+  if (devices.size() > 1)
+    return gangs_in_flight_ < options_.max_gangs_in_flight || Planted(Bug::kTooManyGangs);
   const auto it = devices.empty() ? singles_.end() : singles_.find(devices[0]);
   return it == singles_.end() || it->second < options_.max_singles_per_device;
 }

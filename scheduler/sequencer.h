@@ -19,8 +19,8 @@ namespace fairway {
 
 struct SequencerOptions {
   // Launched and unfinished launches of more than one device; executors start few of them at once.
-  int max_gangs_in_flight = 16;
-  int max_singles_per_device = 32;  // the same for launches of one device
+  int max_gangs_in_flight = 2;
+  int max_singles_per_device = 16;  // the same for launches of one device
   uint64_t first_launch_id =
       1;  // above the highest that any executor of the island has seen (rule L1)
 };

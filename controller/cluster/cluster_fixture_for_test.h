@@ -195,7 +195,13 @@ class ClusterTest : public ::testing::Test {
   static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
 
   Recorder actions;
-  Cluster cluster{ClusterOptions{}, &actions};
+  static ClusterOptions LaunchingAhead() {
+    ClusterOptions options;
+    options.launch_ahead = true;
+    return options;
+  }
+
+  Cluster cluster{LaunchingAhead(), &actions};
   ExecutorId a, b;
   SessionId session;
 };

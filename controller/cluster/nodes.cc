@@ -277,7 +277,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     }
     SendTo(executors.at(id), command);
   }
-  if (node.participants.size() == 1) LaunchedOn(node);
+  if (options.launch_ahead && node.participants.size() == 1) LaunchedOn(node);
 }
 
 void Cluster::State::LaunchedOn(const Node& node) {

@@ -17,7 +17,9 @@ constexpr uint64_t kMaxSteps = 200000;
 
 }  // namespace
 
-World::World(uint64_t seed, bool verbose) : random(seed), verdict(verbose), verbose_(verbose) {
+World::World(uint64_t seed, bool verbose, bool ahead)
+    : random(seed), verdict(verbose), verbose_(verbose) {
+  config.cluster.launch_ahead = ahead;
   Setup();
 }
 World::~World() {
@@ -49,9 +51,11 @@ void World::Setup() {
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
   config.cluster.inline_gang_bytes = r.Between(64, 1024);
   config.cluster.inline_session_bytes = r.Between(128, 4096);
-  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
-  config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
-  config.gangs_at_work = static_cast<int>(r.Between(1, 3));
+  const bool ahead = config.cluster.launch_ahead;
+  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, ahead ? 6 : 3));
+  config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, ahead ? 6 : 4));
+  config.gangs_at_work =
+      ahead ? static_cast<int>(r.Between(1, 3)) : config.cluster.max_gangs_in_flight;
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);

@@ -40,7 +40,8 @@ struct Config {
 
 class World {
  public:
-  World(uint64_t seed, bool verbose);
+  // `ahead`: the controller launches ahead of inputs.
+  World(uint64_t seed, bool verbose, bool ahead);
   ~World();
 
   // To the end, or to the first broken rule.

@@ -72,7 +72,8 @@ void ExecutorCore::On(Launch command) {
       return;
     }
   }
-  for (const ShardRef& ref : missing) waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  for (const ShardRef& ref : missing)
+    waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
   it->second.missing = missing.size();
   it->second.launch = std::move(command);
   if (it->second.launch->gang) {

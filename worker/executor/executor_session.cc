@@ -151,7 +151,7 @@ void ExecutorSession::ReportWanted() {
 void ExecutorSession::MaybeReport() {
   if (ended_) return;
   const auto now = std::chrono::steady_clock::now();
-  if (report_urgent_ || in_flight_ == 0 || unreported_ends_ >= kEndsPerReport ||
+  if (report_urgent_ || !launched_ahead_ || in_flight_ == 0 || unreported_ends_ >= kEndsPerReport ||
       now - reported_ >= kReportPause) {
     report_urgent_ = false;
     unreported_ends_ = 0;
@@ -220,6 +220,7 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 // ---- Launches ----
 
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
+  if (launch.ahead) launched_ahead_ = true;
   Launched launched{node.node, node.outputs, launch.inline_shards, nullptr};
   Queued queued;
   launched.made = queued.job.outputs;

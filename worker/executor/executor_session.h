@@ -182,7 +182,9 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   bool report_posted_ = false;
-  // Ends of launches are reported together while others are under way.
+  // Ends of launches are reported together while others are under way, once the controller has
+  // launched ahead.
+  bool launched_ahead_ = false;
   bool report_urgent_ = false;
   bool report_timer_ = false;
   bool ending_launch_ = false;  // within EndLaunch
