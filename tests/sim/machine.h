@@ -22,6 +22,9 @@
 
 namespace fairway::sim {
 
+// What `bytes` take in a device's memory.
+inline int64_t Units(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 class World;
 class Machine;
 struct Run;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine's receives and sends.
+#include <algorithm>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+std::shared_ptr<Machine::Assembly> Machine::AssemblyFor(const PrepareReceive& node, size_t out,
+                                                        ShardRef ref) {
+  std::shared_ptr<Assembly>& made = assemblies_[ref];
+  if (made != nullptr) return made;
+  made = std::make_shared<Assembly>();
+  made->device = node.out.shards[out].device;
+  made->bytes = Units(ByteSize(node.out.dtype, node.out.shards[out].shape).value());
+  for (const Piece& piece : node.pieces)
+    made->open += static_cast<size_t>(piece.out) == out ? 1 : 0;
+  Charge(made->device, made->bytes);
+  return made;
+}
+
+void Machine::StartReceive(const PrepareReceive& node, size_t position) {
+  const size_t out = node.pieces.empty() ? position : node.pieces[position].out;
+  const LocalShard& shard = node.out.shards[out];
+  const ShardSource& source = node.sources[position];
+  const int64_t size = ByteSize(node.out.dtype, shard.shape).value();
+  const uint64_t id = next_receive_++;
+  Receive& receive = receives_[id];
+  receive = {node.node,    position,    {node.out.group, shard.shard},
+             shard.device, Units(size), source.shard,
+             false,        false,       nullptr,
+             {},           {}};
+  if (buffers_.contains(receive.ref))
+    world_.Broken("B1", "{}: shard {}:{} is received while it exists", worker_, receive.ref.group,
+                  receive.ref.shard);
+  if (!node.pieces.empty() && source.kind != ShardSource::Kind::kInline) {
+    receive.assembly = AssemblyFor(node, out, receive.ref);
+    receive.from = node.pieces[position].from;
+    receive.to = node.pieces[position].to;
+    world_.Count("receive piece");
+  } else {
+    Charge(shard.device, Units(size));
+  }
+  const auto done = [this, life = life_, id](absl::StatusOr<uint64_t> value) {
+    EndReceive(life, id, std::move(value));
+  };
+  switch (source.kind) {
+    case ShardSource::Kind::kInline: {
+      world_.Count("receive inline");
+      const uint64_t value = ValueOf(*source.bytes);
+      world_.queue.After(world_.random.Between(1, 200), [done, value] { done(value); });
+      return;
+    }
+    case ShardSource::Kind::kLocal: {
+      world_.Count("receive local");
+      Buffer* buffer = Readable(source.shard, "a local copy");
+      if (buffer == nullptr) return;
+      ++buffer->readers;
+      receive.local = true;
+      const uint64_t value =
+          receive.assembly == nullptr ? buffer->value : BoxedValue(buffer->value, receive.from);
+      world_.queue.After(world_.random.Between(1, 2000), [done, value] { done(value); });
+      return;
+    }
+    case ShardSource::Kind::kPeer: {
+      world_.Count("receive from peer");
+      Machine* peer = world_.FindMachine(source.endpoint);
+      world_.queue.After(world_.DataDelay(), [peer, source, transfer = node.transfer, done] {
+        peer->Pull(source.incarnation, transfer, source.index, done);
+      });
+      return;
+    }
+    case ShardSource::Kind::kController:
+      world_.Count("receive from controller");
+      world_.queue.After(world_.DataDelay(), [this, epoch = world_.epoch, transfer = node.transfer,
+                                              index = source.index, done] {
+        if (world_.controller == nullptr || world_.epoch != epoch) {
+          done(absl::UnavailableError("the controller is gone"));
+        } else {
+          world_.controller->PullUpload(transfer, index, done);
+        }
+      });
+      return;
+  }
+}
+
+void Machine::EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value) {
+  if (receive.local && !receive.abandoned) EndRead(receive.source);
+  Assembly& made = *receive.assembly;
+  made.failed = made.failed || !value.ok();
+  if (value.ok()) made.pieces[receive.to.origin] = *value;
+  if (--made.open > 0) return;
+  const auto at = assemblies_.find(receive.ref);
+  if (at == assemblies_.end() || at->second != receive.assembly) return;
+  if (made.failed) {
+    Charge(made.device, -made.bytes);
+  } else {
+    Store(receive.ref, made.device, made.bytes, Assembled(made.pieces));
+  }
+  assemblies_.erase(at);
+}
+
+void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value) {
+  if (life != life_) return;
+  const Receive receive = receives_.at(id);
+  receives_.erase(id);
+  if (receive.assembly != nullptr) {
+    EndPiece(receive, value);
+  } else if (!receive.abandoned) {
+    if (receive.local) EndRead(receive.source);
+    if (value.ok()) {
+      Store(receive.ref, receive.device, receive.bytes, *value);
+    } else {
+      Charge(receive.device, -receive.bytes);
+    }
+  } else {
+    world_.Count("receive abandoned");
+  }
+  core_->ReceiveDone(receive.node, receive.position, value.status());
+}
+
+void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done) {
+  const auto refuse = [&](absl::Status why) {
+    world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
+  };
+  if (!alive()) return refuse(absl::UnavailableError("no such peer"));
+  if (incarnation != incarnation_) {
+    world_.Count("pull of another incarnation");
+    return refuse(absl::AbortedError("another incarnation"));
+  }
+  const uint64_t number = next_pull_++;
+  pulls_[number] = {transfer, std::move(done), ShardRef(), false};
+  core_->OnPull(number, transfer, index);
+}
+
+void Machine::Serve(uint64_t number, const PrepareSend::Item& item) {
+  const ShardRef ref = item.shard;
+  WaitingPull& pull = pulls_.at(number);
+  Buffer* buffer = Readable(ref, "a send");
+  if (buffer == nullptr) return RefusePull(number, absl::InternalError("no buffer to send"));
+  ++buffer->readers;
+  pull.serving = ref;
+  pull.reading = true;
+  const uint64_t value = item.box ? BoxedValue(buffer->value, *item.box) : buffer->value;
+  world_.queue.After(world_.DataDelay(), [this, life = life_, number, value] {
+    if (life != life_) return;  // its end was told when it died
+    Pulled done = std::exchange(pulls_.at(number).done, nullptr);
+    done(value);
+    // The sender hears later that its bytes have been taken.
+    world_.queue.After(world_.random.Between(0, 100),
+                       [this, life, number] { EndServe(life, number); });
+  });
+}
+
+void Machine::EndServe(uint64_t life, uint64_t number) {
+  if (life != life_) return;
+  const WaitingPull pull = pulls_.at(number);
+  pulls_.erase(number);
+  if (pull.reading) EndRead(pull.serving);
+  core_->ServeDone(number);
+}
+
+void Machine::RefusePull(uint64_t number, absl::Status why) {
+  world_.Count("pull refused");
+  Pulled done = std::move(pulls_.at(number).done);
+  pulls_.erase(number);
+  world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
+}
+
+}  // namespace fairway::sim
