@@ -12,16 +12,17 @@ constexpr std::string_view kCustomCall = "fairway_own_part";
 // builtin: mlir/IR/BuiltinDialectBytecode.td; sdy: shardy/dialect/sdy/ir/bytecode.td; vhlo:
 // stablehlo/dialect/VhloBytecode.cpp.
 constexpr uint64_t kDictionary = 1, kString = 2, kSymbol = 4;
-constexpr uint64_t kMeshAxis = 1, kMesh = 2, kAxisRef = 4, kShardingPerValue = 7,
-                   kUnreducedSharding = 15, kUnreducedPerValue = 16;  // and newer ones
+constexpr uint64_t kMeshAxis = 1, kMesh = 2, kAxisRef = 4, kDimension = 5, kSharding = 6,
+                   kShardingPerValue = 7, kUnreducedSharding = 15,
+                   kUnreducedPerValue = 16;  // and newer ones
 constexpr uint64_t kVhloArray = 1, kVhloBoolean = 2, kVhloApiVersion = 5, kVhloDictionary = 6,
                    kVhloInteger = 9, kVhloString = 14;
 constexpr uint64_t kTypedFfi = 4;  // stablehlo.CustomCallApiVersion
 
-std::string Config(const Masks& devices) {
+std::string Config(const CallNumbers& numbers) {
   std::vector<std::string> out;
-  for (const auto& [word, mask] : devices) {
-    out.push_back(fmt::format("devices{} = {} : i64", word, static_cast<int64_t>(mask)));
+  for (const auto& [name, number] : numbers) {
+    out.push_back(fmt::format("{} = {} : i64", name, number));
   }
   return fmt::format("{{{}}}", fmt::join(out, ", "));
 }
@@ -56,6 +57,7 @@ std::string Attributes::VhloText(uint64_t index) const {
 
 Axes Attributes::Unreduced(uint64_t index) const {
   Axes out = Axes::Whole();
+  out.sharding = index;
   auto sharding = Read(index, sdy_);
   if (!sharding || sharding->Number() != kUnreducedSharding) return out;
   sharding->Number();
@@ -120,14 +122,35 @@ uint64_t Attributes::MeshReference(uint64_t sharding) const {
   return numbers ? numbers->Number() : 0;
 }
 
-uint64_t Attributes::CallAttributes(uint64_t sharding, const Masks& devices, bool vhlo) {
-  const auto known = calls_.find({sharding, devices, vhlo});
+std::optional<std::vector<std::vector<std::string>>> Attributes::Cuts(uint64_t sharding) const {
+  auto numbers = Read(sharding, sdy_);
+  if (!numbers) return std::nullopt;
+  const uint64_t code = numbers->Number();
+  if (code != kSharding && code != kUnreducedSharding) return std::nullopt;
+  numbers->Number();
+  std::vector<std::vector<std::string>> out;
+  for (uint64_t dimension : numbers->Numbers(numbers->Count())) {
+    out.emplace_back();
+    auto cut = Read(dimension, sdy_);
+    if (!cut || cut->Number() != kDimension) return std::nullopt;
+    for (uint64_t axis : cut->Numbers(cut->Count())) {
+      auto reference = Read(axis, sdy_);
+      if (!reference || reference->Number() != kAxisRef) return std::nullopt;
+      out.back().emplace_back(module_.String(reference->Number()));
+      if (reference->Number() != 0) return std::nullopt;
+    }
+  }
+  return out;
+}
+
+uint64_t Attributes::CallAttributes(uint64_t sharding, const CallNumbers& numbers, bool vhlo) {
+  const auto known = calls_.find({sharding, numbers, vhlo});
   if (known != calls_.end()) return known->second;
   std::vector<std::pair<std::string_view, uint64_t>> values;
   if (vhlo) {
     const uint64_t none = Add(vhlo_, {kVhloArray, 0});
     values = {{"api_version", Add(vhlo_, {kVhloApiVersion, kTypedFfi})},
-              {"backend_config", VhloConfig(devices)},
+              {"backend_config", VhloConfig(numbers)},
               {"call_target_name", AddVhloText(kCustomCall)},
               {"called_computations", none},
               {"has_side_effect", Add(vhlo_, {kVhloBoolean, 0})},
@@ -136,7 +159,7 @@ uint64_t Attributes::CallAttributes(uint64_t sharding, const Masks& devices, boo
               {"result_layouts", none}};
   } else {
     values = {{"api_version", AddText(fmt::format("{} : i32", kTypedFfi))},
-              {"backend_config", AddText(Config(devices))},
+              {"backend_config", AddText(Config(numbers))},
               {"call_target_name", AddText(fmt::format("\"{}\"", kCustomCall))}};
   }
   values.emplace_back("sdy.sharding", Add(sdy_, {kUnreducedPerValue, 1, sharding}));
@@ -145,7 +168,7 @@ uint64_t Attributes::CallAttributes(uint64_t sharding, const Masks& devices, boo
     pairs.push_back(AddText(fmt::format("\"{}\"", name)));
     pairs.push_back(value);
   }
-  return calls_[{sharding, devices, vhlo}] = Add(builtin_, pairs);
+  return calls_[{sharding, numbers, vhlo}] = Add(builtin_, pairs);
 }
 
 std::optional<Cursor> Attributes::Read(uint64_t index, int dialect) const {
@@ -168,12 +191,13 @@ uint64_t Attributes::AddVhloText(std::string_view text) {
   return Add(vhlo_, {kVhloString, module_.AddString(text)});
 }
 
-uint64_t Attributes::VhloConfig(const Masks& devices) {
+uint64_t Attributes::VhloConfig(const CallNumbers& numbers) {
   const uint64_t type = module_.AddType({vhlo_, false, std::string("!vhlo.i64_v1") + '\0'});
-  std::vector<uint64_t> out = {kVhloDictionary, devices.size()};
-  for (const auto& [word, mask] : devices) {
-    out.push_back(AddVhloText(fmt::format("devices{}", word)));
-    const uint64_t zigzag = mask << 1 ^ (mask >> 63 != 0 ? ~uint64_t{0} : 0);
+  std::vector<uint64_t> out = {kVhloDictionary, numbers.size()};
+  for (const auto& [name, number] : numbers) {
+    out.push_back(AddVhloText(name));
+    const auto bits = static_cast<uint64_t>(number);
+    const uint64_t zigzag = bits << 1 ^ (number < 0 ? ~uint64_t{0} : 0);
     out.push_back(Add(vhlo_, {kVhloInteger, type, zigzag}));
   }
   return Add(vhlo_, out);

@@ -21,7 +21,10 @@ namespace fairway::mlir {
 struct Axes {
   bool known = false;
   std::set<std::string> names;
+  uint64_t sharding = kNoSharding;  // the attribute that says how the value is cut, if one does
   bool operator==(const Axes&) const = default;
+
+  static constexpr uint64_t kNoSharding = ~uint64_t{0};
 
   static Axes Whole() { return {true, {}}; }
 };
@@ -37,8 +40,8 @@ struct Mesh {
   std::vector<int64_t> devices;                       // places in the program; empty: 0, 1, 2, ...
 };
 
-// The ordinals of devices: bit b of word w is 64 w + b.
-using Masks = std::map<int32_t, uint64_t>;
+// Of a call of fairway_own_part (worker/ffi/kernels.h), by name.
+using CallNumbers = std::map<std::string, int64_t>;
 
 // Attributes are named by their index.
 class Attributes {
@@ -66,10 +69,13 @@ class Attributes {
   std::optional<Mesh> MeshOf(uint64_t index) const;
   // The mesh that a sharding has: itself, or its symbol.
   uint64_t MeshReference(uint64_t sharding) const;
+  // The axes that cut each dimension, major to minor. Nothing: it is no sharding, or cuts by parts
+  // of axes.
+  std::optional<std::vector<std::vector<std::string>>> Cuts(uint64_t sharding) const;
 
   // The dictionary of a call of fairway_own_part, which the module gets. `vhlo`: of that dialect's,
   // which has its own strings and numbers; else of stablehlo's.
-  uint64_t CallAttributes(uint64_t sharding, const Masks& devices, bool vhlo);
+  uint64_t CallAttributes(uint64_t sharding, const CallNumbers& numbers, bool vhlo);
 
  private:
   // The numbers of an attribute of that dialect; nothing if it is of another.
@@ -77,11 +83,11 @@ class Attributes {
   uint64_t Add(int dialect, const std::vector<uint64_t>& numbers);
   uint64_t AddText(const std::string& text);
   uint64_t AddVhloText(std::string_view text);
-  uint64_t VhloConfig(const Masks& devices);
+  uint64_t VhloConfig(const CallNumbers& numbers);
 
   Module& module_;
   const int builtin_, sdy_, vhlo_;
-  std::map<std::tuple<uint64_t, Masks, bool>, uint64_t> calls_;
+  std::map<std::tuple<uint64_t, CallNumbers, bool>, uint64_t> calls_;
 };
 
 }  // namespace fairway::mlir

@@ -18,9 +18,9 @@ namespace fairway {
 namespace {
 
 using mlir::Axes;
+using mlir::CallNumbers;
 using mlir::Cursor;
 using mlir::Declared;
-using mlir::Masks;
 using mlir::Mesh;
 
 constexpr int kDeepest = 200;  // regions in regions, calls in calls
@@ -324,7 +324,13 @@ class Rewriter {
       callee.passed = arguments;
     } else {
       for (size_t i = 0; i < callee.passed.size(); ++i) {
-        if (i >= arguments.size() || arguments[i] != callee.passed[i]) callee.passed[i] = {};
+        Axes& passed = callee.passed[i];
+        if (i >= arguments.size() || arguments[i].known != passed.known ||
+            arguments[i].names != passed.names) {
+          passed = {};
+        } else if (arguments[i].sharding != passed.sharding) {
+          passed.sharding = Axes::kNoSharding;
+        }
       }
     }
     return callee.results;
@@ -344,7 +350,7 @@ class Rewriter {
       part.location = op.location;
       part.results = {values_[op.operands[i]].type};
       part.operands = {op.operands[i]};
-      TakePart(part, wanted.sharding, Missing(results[i], wanted.axes));
+      TakePart(part, results[i], wanted.sharding, Missing(results[i], wanted.axes));
       Append(part);
       op.operands[i] = value++;
       op.numbered = true;
@@ -365,7 +371,8 @@ class Rewriter {
   void Constrain(Operation& op, const Axes& from, const Axes& wanted) {
     if (!wanted.known) return Fail("a sharding is unreadable");
     if (from.known) {
-      if (!Missing(from, wanted).empty()) TakePart(op, Property(op, 0), Missing(from, wanted));
+      const std::set<std::string> added = Missing(from, wanted);
+      if (!added.empty()) TakePart(op, from, Property(op, 0), added);
       return;
     }
     // The plugin's compiler ends the process.
@@ -375,10 +382,12 @@ class Rewriter {
     }
   }
 
-  // Makes `op` the call that leaves each device its part over the axes `added`.
-  void TakePart(Operation& op, uint64_t sharding, const std::set<std::string>& added) {
-    const std::optional<Masks> devices = Origin(sharding, added);
-    if (!devices.has_value()) {
+  // Makes `op` the call that leaves each device its part of `from` over the axes `added`.
+  void TakePart(Operation& op, const Axes& from, uint64_t sharding,
+                const std::set<std::string>& added) {
+    const std::optional<CallNumbers> parts =
+        Parts(sharding, added, OwnSlices(from.sharding, sharding, added));
+    if (!parts.has_value()) {
       return Fail(fmt::format("the devices at the origin of the mesh axes {} are not known",
                               fmt::join(added, ", ")));
     }
@@ -391,12 +400,38 @@ class Rewriter {
     }
     op.name = call->second;
     op.mask = static_cast<uint8_t>((op.mask & ~kHasProperties) | kHasAttributes);
-    op.attributes = attributes_.CallAttributes(sharding, *devices, vhlo);
+    op.attributes = attributes_.CallAttributes(sharding, *parts, vhlo);
     ++changed_;
   }
 
-  // The devices at the origin of `axes`.
-  std::optional<Masks> Origin(uint64_t sharding, const std::set<std::string>& axes) const {
+  // By dimension, the axes that cut it before and shall be summed over: each device keeps the slice
+  // that it has.
+  std::map<size_t, std::vector<std::string>> OwnSlices(uint64_t from, uint64_t to,
+                                                       const std::set<std::string>& added) const {
+    std::map<size_t, std::vector<std::string>> out;
+    const auto before = attributes_.Cuts(from), after = attributes_.Cuts(to);
+    if (!before || !after || before->size() != after->size() ||
+        attributes_.MeshReference(from) != attributes_.MeshReference(to)) {
+      return out;
+    }
+    for (size_t i = 0; i < before->size(); ++i) {
+      const std::vector<std::string>&longer = (*before)[i], &shorter = (*after)[i];
+      if (longer.size() <= shorter.size() ||
+          !std::equal(shorter.begin(), shorter.end(), longer.begin())) {
+        continue;
+      }
+      std::vector<std::string> own(longer.begin() + static_cast<ptrdiff_t>(shorter.size()),
+                                   longer.end());
+      if (std::ranges::all_of(own, [&](const auto& axis) { return added.contains(axis); }))
+        out[i] = std::move(own);
+    }
+    return out;
+  }
+
+  // What the call says: of the `axes`, those in `slices` leave each device its slice, the others
+  // leave everything to the devices at their origin.
+  std::optional<CallNumbers> Parts(uint64_t sharding, const std::set<std::string>& axes,
+                                   const std::map<size_t, std::vector<std::string>>& slices) const {
     const uint64_t reference = attributes_.MeshReference(sharding);
     std::optional<Mesh> mesh = attributes_.MeshOf(reference);
     if (!mesh) {
@@ -406,19 +441,25 @@ class Rewriter {
     const int64_t partitions = options_.num_partitions();
     if (!mesh || options_.num_replicas() != 1 || options_.devices_size() != partitions)
       return std::nullopt;
-    std::set<std::string> missing = axes;
-    Masks words;
+    std::map<std::string, int64_t> sizes, at;
+    for (const auto& [axis, size] : mesh->axes) sizes[axis] = size;
+    std::set<std::string> whole = axes;
+    for (const auto& [dimension, own] : slices) {
+      for (const std::string& axis : own) whole.erase(axis);
+    }
+    for (const std::string& axis : axes) {
+      if (!sizes.contains(axis)) return std::nullopt;
+    }
+    CallNumbers out;
     for (int64_t place = 0; place < partitions; ++place) {
       int64_t rest = place;
-      bool origin = true;
       for (auto axis = mesh->axes.rbegin(); axis != mesh->axes.rend(); ++axis) {
         if (axis->second <= 0) return std::nullopt;
-        if (axes.contains(axis->first)) origin = origin && rest % axis->second == 0;
-        missing.erase(axis->first);
+        at[axis->first] = rest % axis->second;
         rest /= axis->second;
       }
       if (rest != 0) return std::nullopt;  // a mesh of fewer devices
-      if (!origin) continue;
+      if (std::ranges::any_of(whole, [&](const auto& axis) { return at[axis] != 0; })) continue;
       int64_t partition = place;
       if (!mesh->devices.empty()) {
         if (mesh->devices.size() != static_cast<size_t>(partitions)) return std::nullopt;
@@ -426,10 +467,19 @@ class Rewriter {
         if (partition < 0 || partition >= partitions) return std::nullopt;
       }
       const int32_t device = options_.devices(static_cast<int>(partition));
-      words[device / 64] |= uint64_t{1} << (device % 64);
+      int64_t& word = out[fmt::format("devices{}", device / 64)];
+      word = static_cast<int64_t>(static_cast<uint64_t>(word) | uint64_t{1} << (device % 64));
+      for (const auto& [dimension, own] : slices) {
+        int64_t slice = 0, count = 1;
+        for (const std::string& axis : own) {
+          slice = slice * sizes[axis] + at[axis];
+          count *= sizes[axis];
+        }
+        out[fmt::format("slices{}", dimension)] = count;
+        out[fmt::format("slice{}_{}", dimension, device)] = slice;
+      }
     }
-    if (!missing.empty()) return std::nullopt;
-    return words;
+    return out;
   }
 
   mlir::Module& module_;

@@ -42,6 +42,35 @@ constexpr char kIdentity[] =
     "AGF4ZXMAbmFtZQBzaXplAGppdCg8bGFtYmRhPikAcHJvZ3JhbS5weQBzZHkuc2hhcmRpbmcAamF4LnJlc3VsdF9p"
     "bmZvAHJlc3VsdABtYWluAHB1YmxpYwAIGwcFLwEFNwULQ0dJUVM=";
 
+// jax.export of jit(lambda x: x, out_shardings=P(None, unreduced={"x"})), x cut by P("x").
+constexpr char kSliced[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABHwcBBQkJAQMPAwMTBQUXGwOPaw0BSQcLCwsLCyMLDwsPCw8LEwsTCw8bCwsP"
+    "Dw8LDw8LGw8PGw8TCwMPDxMPFxcfEwUVCw8TCw8bCwsLCwEHDwsPBQcTFwcC4gIfBQ8FCQkFBREFEwMHDxETFRcZBRUR"
+    "AwAFFxEBCQUZEQEFBRsDAx8hBR0DAyMlBR8BAycDBSkDKy0FIQUjEQUJHQMBHTM1BSUVNz0dOTsFJy0JBxENPRU/Qx0L"
+    "QS0JBx0Jnx0LRS1HAwUFKQkPAQUDTQEDDwkNBwNRAQsDSQEBHwcDVQEDSQsBAQEdKwMDWw0DV08jCQMDYQ0FY2VXUx0t"
+    "HS8dMR0zAQICAQkBAgQpAxELEQMHAwcJBEkFAVEBDQEHBDcDAQkDQQEdAwVQAQUHBBkDAwcDDy8ABwQxAwEGAwEFAQBe"
+    "BDUPCw8hGxELHQsLCx8ZJSk5ExcFFRELDwsJEWJ1aWx0aW4Ac2R5AHZobG8AbW9kdWxlAG1lc2gAZnVuY192MQByZXR1"
+    "cm5fdjEAeABwcm9ncmFtLnB5ADxtb2R1bGU+AGpheC51c2VzX3NoYXBlX3BvbHltb3JwaGlzbQBtaGxvLm51bV9wYXJ0"
+    "aXRpb25zAG1obG8ubnVtX3JlcGxpY2FzAGppdF9fbGFtYmRhAHN0YWJsZWhsby5tZXNoAGF4ZXMAbmFtZQBzaXplAGpp"
+    "dCg8bGFtYmRhPikAc2hvdwA8c3RkaW4+AHNkeS5zaGFyZGluZwBqYXgucmVzdWx0X2luZm8AcmVzdWx0AG1haW4AcHVi"
+    "bGljAAgbBwU3AQVLBQtZXV9naQ==";
+
+// jax.export of jit(lambda x: reshard(reshard(reshard(x, P("x")), P(unreduced={"x"})), P())).
+constexpr char kSlicedInside[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABIwcBBQkNAQUPEwMFFxsFBR8jA7GJEQFlCwcPCwsLCwsPCw8jCw8LDwsPCxML"
+    "EwsPGwsLDw8PDxsPCxsPDxsPEwsPDw8bDw8PGwsDERcTDxMPFxcfBRULDxMLDxsLCwsLAQsTDwsPBwUHExcHAs4DBRMf"
+    "FUFHCQ8FFQUXBRkFDR0NAwUbHWMFAwcZGx0fISMFHREFAAUfEQMJBSERAwUFIwMDKSsFJQMDLS8FJwEDMQMFMw01NwUp"
+    "BSsRBwkdCTsVPQUdCz8tAQchha8dQ0UFLS0BBxENPRVJTR0TSy0BByEJ6x0TTy1RAwUFLx0JVRVXBR0LWS0BByFt1x0J"
+    "XRVfBR0LYS0BByFV4QUxDQcDZwELAQEBCRkBBQNtAQMZCQ0HA3EBCwNpAQEfBwNnAQNpHTMDA3kNA3VlIw0DA38NBYGD"
+    "dWUdNR03HTkdOxsDEQkBAgIBCQECBAspAxEPEQMLAwsJBJUFA1EDFwEHBIMDAQkHQQMnAwlQAwUHBGUDDRsDFxEAAQYR"
+    "AwEDAQVGOQcDAQMDBUZTCQMBAwUFRlsLAwEDBwEGFQMLAwkLBBUDCwYDAQUBAKYFPQ8LDyEbHRELCwsLHxklKTkTBRMt"
+    "FxURCykPNwsJEWJ1aWx0aW4Ac2R5AHZobG8AdW5yZWFsaXplZF9jb252ZXJzaW9uX2Nhc3QAbW9kdWxlAHNoYXJkaW5n"
+    "X2NvbnN0cmFpbnQAbWVzaABmdW5jX3YxAHJldHVybl92MQBwcm9ncmFtLnB5AGppdCg8bGFtYmRhPikvcmVzaGFyZAA8"
+    "bGFtYmRhPgB4ADxtb2R1bGU+AGpheC51c2VzX3NoYXBlX3BvbHltb3JwaGlzbQBtaGxvLm51bV9wYXJ0aXRpb25zAG1o"
+    "bG8ubnVtX3JlcGxpY2FzAGppdF9fbGFtYmRhAHN0YWJsZWhsby5tZXNoAGF4ZXMAbmFtZQBzaXplAHNob3cAPHN0ZGlu"
+    "PgBqaXQoPGxhbWJkYT4pAHNkeS5zaGFyZGluZwBqYXgucmVzdWx0X2luZm8AcmVzdWx0AG1haW4AcHVibGljAAgnDQVL"
+    "AQVrDwt3e32FhwNvA3MDZQ==";
+
 v1::CompileOptions On(std::initializer_list<int> devices) {
   v1::CompileOptions out = test::Spmd(static_cast<int>(devices.size()), true);
   out.clear_devices();
@@ -56,7 +85,7 @@ std::string Artifact(const char* text) {
 }
 
 TEST(MlirBytecodeTest, WhatIsReadIsWrittenTheSame) {
-  for (const char* text : {kWhole, kIdentity}) {
+  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside}) {
     const std::string bytes = Artifact(text);
     const auto module = mlir::Module::Read(bytes);
     ASSERT_TRUE(module.ok()) << module.status();
@@ -86,10 +115,23 @@ TEST(UnreducedTest, WholeValuesThatBecomeUnreducedAreWholeAtTheOriginOnly) {
               HasSubstr("{devices0 = 8 : i64}"));
 }
 
+TEST(UnreducedTest, EachDeviceKeepsItsSliceOfWhatWasCutByTheAxes) {
+  for (const char* text : {kSliced, kSlicedInside}) {
+    const auto changed = MakeUnreduced(Artifact(text), On({3, 1}));
+    ASSERT_TRUE(changed.ok()) << changed.status();
+    for (std::string_view number : {"slices0", "slice0_1", "slice0_3"}) {
+      EXPECT_THAT(*changed, HasSubstr(number));
+    }
+  }
+  EXPECT_THAT(MakeUnreduced(Artifact(kSlicedInside), On({3, 1})).value(),
+              HasSubstr("{devices0 = 10 : i64, slice0_1 = 1 : i64, slice0_3 = 0 : i64, "
+                        "slices0 = 2 : i64}"));
+}
+
 TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
   auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
   ASSERT_TRUE(compiler.ok()) << compiler.status();
-  for (const char* text : {kWhole, kIdentity}) {
+  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside}) {
     const auto result = (*compiler)->Compile(Artifact(text), On({0, 1}));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->metadata.program_text(), HasSubstr("fairway_own_part"));
@@ -110,7 +152,7 @@ TEST(UnreducedTest, WhatCannotBeServedIsRefusedWithTheReason) {
 }
 
 TEST(UnreducedTest, BrokenProgramsAreNeverTheEnd) {
-  for (const char* text : {kWhole, kIdentity}) {
+  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside}) {
     const std::string bytes = Artifact(text);
     for (size_t at = 0; at < bytes.size(); ++at) {
       (void)MakeUnreduced(bytes.substr(0, at), On({0, 1}));

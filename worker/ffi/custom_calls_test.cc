@@ -179,6 +179,32 @@ TEST(CustomCallsTest, TheOwnPartIsEverythingOnTheDevicesThatAreNamedAndZerosElse
   EXPECT_FALSE(target->check({args, {}, attributes}).ok());
 }
 
+TEST(CustomCallsTest, TheOwnPartOfWhatIsCutIsTheDevicesSlice) {
+  const CustomCall* target = FindCustomCall("fairway_own_part");
+  Array x = Array::Ints({3, 4}, {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23});
+  Array part = Array::Ints({3, 4});
+  const Value args[] = {x.value()}, rets[] = {part.value()};
+  const auto of = [&](std::vector<Attribute> attributes, int64_t device) {
+    attributes.push_back({"devices0", 0b1111});
+    target->run({args, rets, attributes, device});
+    return part.Values<int32_t>();
+  };
+  const std::vector<int32_t> nothing(12);
+  const std::vector<Attribute> columns = {{"slices1", 2}, {"slice1_0", 0}, {"slice1_3", 1}};
+  EXPECT_EQ(of(columns, 0), (std::vector<int32_t>{0, 1, 0, 0, 10, 11, 0, 0, 20, 21, 0, 0}));
+  EXPECT_EQ(of(columns, 3), (std::vector<int32_t>{0, 0, 2, 3, 0, 0, 12, 13, 0, 0, 22, 23}));
+  EXPECT_EQ(of(columns, 4), nothing);
+  // Rows that are not cut evenly.
+  const std::vector<Attribute> both = {
+      {"slices0", 2}, {"slice0_1", 1}, {"slices1", 4}, {"slice1_1", 2}};
+  EXPECT_EQ(of(both, 1), (std::vector<int32_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22, 0}));
+  EXPECT_EQ(of({{"slices0", 7}, {"slice0_2", 6}}, 2), nothing);
+  // Numbers of a program that was not written by us.
+  for (int64_t slice : {int64_t{-1}, int64_t{2}, int64_t{1} << 62}) {
+    EXPECT_EQ(of({{"slices0", 2}, {"slice0_0", slice}}, 0), nothing) << slice;
+  }
+}
+
 TEST(CustomCallsTest, CholeskyOfABatchTellsWhichMatrixIsNotDefinite) {
   Array a = Array::Of<double>({2, 2, 2}, {4, 2, 2, 5, 1, 2, 2, 1});
   Array factor({2, 2, 2}, DType::kF64), info = Array::Ints({2});

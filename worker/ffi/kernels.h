@@ -56,7 +56,8 @@ struct CsrDense {
 };
 
 // own_part.cc: x -> x on the devices that the attributes name, zeros on the others. Attribute
-// "devices<k>" is a mask of the ordinals 64k to 64k+63.
+// "devices<k>" is a mask of the ordinals 64k to 64k+63. With "slices<d>", dimension d of x is cut
+// into so many, and device n keeps but slice number "slice<d>_<n>".
 struct OwnPart {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
