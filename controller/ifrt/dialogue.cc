@@ -27,6 +27,14 @@ std::string ShardingField(const Sharding& sharding) {
   return fmt::format("sharding {{ {} }}", proto.ShortDebugString());
 }
 
+template <typename Proto>
+std::string LayoutField(const std::string& type, const Proto& proto) {
+  xla::ifrt::LayoutProto layout;
+  layout.mutable_serialized_layout()->set_type_name(type);
+  layout.mutable_serialized_layout()->set_data(proto.SerializeAsString());
+  return fmt::format("layout {{ {} }}", layout.ShortDebugString());
+}
+
 std::string ProgramFields(const std::vector<int>& numbers) {
   xla::ifrt::XlaCompileOptionsProto options;
   auto* build = options.mutable_compile_options()->mutable_executable_build_options();
@@ -60,6 +68,23 @@ std::string Expand(const std::string& word, const std::string& argument) {
     std::iota(tiles.begin(), tiles.end(), 0);
     const auto count = static_cast<int64_t>(numbers.size());
     return ShardingField(Sharding::Tiled({numbers.begin(), numbers.end()}, {count}, tiles).value());
+  }
+  if (word == "kept") {
+    std::istringstream in(argument);
+    int device = 0;
+    std::string kind;
+    in >> device >> kind;
+    return ShardingField(Sharding::SingleDevice(device, kind));
+  }
+  if (word == "layout") {
+    xla::ifrt::PjRtLayoutProto proto;
+    proto.mutable_xla_layout()->mutable_minor_to_major()->Assign(numbers.begin(), numbers.end());
+    return LayoutField("xla::ifrt::PjRtLayout", proto);
+  }
+  if (word == "compact") {
+    xla::ifrt::CompactLayoutProto proto;
+    proto.mutable_major_to_minor()->Assign(numbers.begin(), numbers.end());
+    return LayoutField("xla::ifrt::CompactLayout", proto);
   }
   if (word == "program") return ProgramFields(numbers);
   if (word == "map") {

@@ -4,8 +4,10 @@
 //   "3 #2 check_future_response { }"   request 3, seq_num 2, its response
 //   "3 NOT_FOUND: there is no ..."     request 3, an error: the response is unset
 // Shorthands in requests: @one(DEVICE), @all(DEVICE...), @cut(DEVICE...) stand for the sharding
-// field of an array on one device, replicated, cut along its first dimension; @program(N DEVICE...)
-// for program and compile_options of N partitions; @f32(DIM...) for dtype and shape fields;
+// field of an array on one device, replicated, cut along its first dimension; @kept(DEVICE KIND)
+// for that of one in a kind of memory; @layout(MINOR-TO-MAJOR...) and @compact(MAJOR-TO-MINOR...)
+// for the layout field, as PJRT's and as IFRT's own; @program(N DEVICE...) for program and
+// compile_options of N partitions; @f32(DIM...) for dtype and shape fields;
 // @map(IN OUT FROM... TO...) for a mapping of a remap plan, FROM and TO being start, end, step.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
 #define FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
