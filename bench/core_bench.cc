@@ -27,6 +27,8 @@ class InstantExecutor : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override {
     received.emplace_back(node.node, position);
   }
+  void Share(ShardRef, ShardRef) override {}
+  void Read(NodeId, const std::vector<ShardRef>&) override {}
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}

@@ -55,8 +55,63 @@ struct InstallExecutable {
   std::vector<int32_t> devices;             // local ordinals to load it for; empty: as compiled
 };
 
+// Also forgets a sequence of that id.
 struct DropExecutable {
   ExecutableId executable;
+};
+
+// One step of a sequence. What it works on lies in numbered registers; a register holds the shards
+// of one value on the devices of the sequence.
+struct Instruction {
+  enum class Op : uint8_t {
+    kRun,     // outputs = executable(inputs)
+    kSet,     // outputs[0] = inputs[0]; no bytes move
+    kOutput,  // output number outputs[0] of the sequence = inputs[0]
+    kRepeat,  // the next lengths[0] instructions, `count` times
+    // One of lengths.size() blocks that follow, by the scalar in inputs[0] (below 0: the first; too
+    // high: the last; of type PRED: 0 or 1). `outputs`, of `types`: what the blocks leave; when the
+    // scalar failed, these have failed with it.
+    kBranch,
+  };
+  Op op = Op::kRun;
+  ExecutableId executable;
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> outputs;
+  std::vector<int32_t> types;    // of the outputs, in Sequence::types
+  std::vector<int32_t> clears;   // registers that nobody reads after this
+  std::vector<int32_t> donates;  // kRun: arguments that the code takes over, if it alone has them
+  int64_t count = 0;
+  std::vector<int32_t> lengths;
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+};
+
+// A part of a program that the executors of one island run by themselves, in this order
+// (docs/design/0040-programs.md). Prepared and launched like compiled code: registers 0 to n-1 hold
+// the arguments. Its steps take launch ids from that of its launch on.
+struct Sequence {
+  // A value that a step makes.
+  struct Type {
+    DType dtype = DType::kInvalid;
+    Shape shard;
+    std::string memory_kind;  // empty: default
+    friend bool operator==(const Type&, const Type&) = default;
+  };
+  std::string name;
+  int32_t registers = 0;
+  int32_t outputs = 0;
+  std::vector<Type> types;
+  std::vector<Instruction> instructions;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
+// Steps of a sequence that are at work at the same time, at most.
+inline constexpr int kSequenceWindow = 8;
+
+// Know this sequence; answered by Report::installed. The code that its steps run is installed by
+// itself.
+struct InstallSequence {
+  ExecutableId executable;
+  std::shared_ptr<const Sequence> sequence;
 };
 
 // One executor's part of a launch of a compiled computation.
@@ -138,14 +193,15 @@ struct FreeGroups {
   std::vector<GroupId> groups;
 };
 
-using Command = std::variant<InstallExecutable, DropExecutable, PrepareLaunch, Launch,
-                             PrepareReceive, PrepareSend, EndSend, CancelNode, FreeGroups>;
+using Command = std::variant<InstallExecutable, InstallSequence, DropExecutable, PrepareLaunch,
+                             Launch, PrepareReceive, PrepareSend, EndSend, CancelNode, FreeGroups>;
 
 // What an executor has done since its last report.
 struct Report {
   struct Failure {
     uint64_t seq = 0;
     absl::Status status;
+    int32_t output = -1;  // of a sequence: only this one failed; else all of the node's
   };
   struct Inlined {
     ShardRef shard;

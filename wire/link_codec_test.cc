@@ -95,6 +95,29 @@ TEST(Commands, InstallAndDrop) {
   EXPECT_EQ(RoundTrip(DropExecutable{ExecutableId(3)}).executable, ExecutableId(3));
 }
 
+TEST(Commands, Sequences) {
+  auto sequence = std::make_shared<Sequence>();
+  sequence->name = "chain";
+  sequence->registers = 4;
+  sequence->outputs = 1;
+  sequence->types = {{DType::kBF16, Shape{{2, 3}}, "pinned_host"}, {DType::kPred, Shape{}, ""}};
+  using Op = Instruction::Op;
+  sequence->instructions = {{Op::kRepeat, ExecutableId(), {}, {}, {}, {}, {}, 7, {1}},
+                            {Op::kRun, ExecutableId(3), {0, 1}, {2}, {1}, {0}, {1}, 0, {}},
+                            {Op::kOutput, ExecutableId(), {2}, {0}, {}, {2}, {}, 0, {}}};
+  const auto back = RoundTrip(InstallSequence{ExecutableId(9), sequence});
+  EXPECT_EQ(back.executable, ExecutableId(9));
+  EXPECT_EQ(*back.sequence, *sequence);
+
+  v1::Command proto;
+  ToProto(Command(InstallSequence{ExecutableId(9), sequence}), &proto);
+  proto.mutable_install_sequence()->mutable_instructions(0)->set_op(99);
+  EXPECT_FALSE(CommandFromProto(proto).ok());
+  ToProto(Command(InstallSequence{ExecutableId(9), sequence}), &proto);
+  proto.mutable_install_sequence()->mutable_types(0)->set_dtype(4711);
+  EXPECT_FALSE(CommandFromProto(proto).ok());
+}
+
 TEST(Commands, LaunchAndItsPreparation) {
   const PrepareLaunch in = SomeLaunch();
   const PrepareLaunch out = RoundTrip(in);
@@ -262,7 +285,7 @@ TEST(Reports, RoundTripAndChecks) {
   Report in;
   in.finished_through = 7;
   in.finished = {9, 12};
-  in.failures = {{9, absl::DataLossError("gone")}};
+  in.failures = {{9, absl::DataLossError("gone")}, {8, absl::DataLossError("half"), 2}};
   in.inlined = {{{GroupId(3), 1}, Blob::Copy("bytes")}, {{GroupId(3), 2}, Blob::Copy("")}};
   in.installed = {{ExecutableId(5), absl::OkStatus()},
                   {ExecutableId(6), absl::InternalError("no")}};
@@ -273,7 +296,9 @@ TEST(Reports, RoundTripAndChecks) {
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(out->finished_through, 7u);
   EXPECT_THAT(out->finished, ElementsAre(9, 12));
-  ASSERT_EQ(out->failures.size(), 1u);
+  ASSERT_EQ(out->failures.size(), 2u);
+  EXPECT_EQ(out->failures[0].output, -1);
+  EXPECT_EQ(out->failures[1].output, 2);
   EXPECT_EQ(out->failures[0].seq, 9u);
   EXPECT_EQ(out->failures[0].status, absl::DataLossError("gone"));
   ASSERT_EQ(out->inlined.size(), 2u);

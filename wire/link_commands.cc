@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxRank = 64;
 constexpr int kMaxShards = 1 << 16;
 constexpr int kMaxOutputs = 1 << 20;
+constexpr int kMaxRegisters = 1 << 24;
 
 // ---- Out ----
 
@@ -49,6 +50,31 @@ struct Encoder {
     if (in.code != nullptr) to->set_code(*in.code);
     to->set_checksum(in.checksum);
     for (const int32_t device : in.devices) to->add_devices(device);
+  }
+  void operator()(const InstallSequence& in) {
+    v1::InstallSequence* to = out->mutable_install_sequence();
+    to->set_executable(in.executable.value);
+    to->set_name(in.sequence->name);
+    to->set_registers(in.sequence->registers);
+    to->set_outputs(in.sequence->outputs);
+    for (const Sequence::Type& type : in.sequence->types) {
+      v1::InstallSequence::Type* at = to->add_types();
+      at->set_dtype(static_cast<int32_t>(type.dtype));
+      at->mutable_dims()->Assign(type.shard.dims.begin(), type.shard.dims.end());
+      at->set_memory_kind(type.memory_kind);
+    }
+    for (const Instruction& step : in.sequence->instructions) {
+      v1::Instruction* at = to->add_instructions();
+      at->set_op(static_cast<int32_t>(step.op));
+      at->set_executable(step.executable.value);
+      at->mutable_inputs()->Assign(step.inputs.begin(), step.inputs.end());
+      at->mutable_outputs()->Assign(step.outputs.begin(), step.outputs.end());
+      at->mutable_types()->Assign(step.types.begin(), step.types.end());
+      at->mutable_clears()->Assign(step.clears.begin(), step.clears.end());
+      at->mutable_donates()->Assign(step.donates.begin(), step.donates.end());
+      at->set_count(step.count);
+      at->mutable_lengths()->Assign(step.lengths.begin(), step.lengths.end());
+    }
   }
   void operator()(const DropExecutable& in) {
     out->mutable_drop()->set_executable(in.executable.value);
@@ -176,6 +202,40 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   out.checksum = in.checksum();
   FAIRWAY_ASSIGN_OR_RETURN(out.devices, Devices(in.devices()));
   return out;
+}
+
+// What a sequence's numbers mean together is checked where it is to be run.
+absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
+  if (in.executable() == 0) return InvalidArgument("a sequence without an id");
+  auto out = std::make_shared<Sequence>();
+  out->name = in.name();
+  out->registers = in.registers();
+  out->outputs = in.outputs();
+  if (in.registers() > kMaxRegisters || in.outputs() > kMaxOutputs)
+    return InvalidArgument("sequence {} has {} registers and {} outputs", in.name(), in.registers(),
+                           in.outputs());
+  for (const v1::InstallSequence::Type& type : in.types()) {
+    const auto dtype = DTypeFromNumber(type.dtype());
+    if (!dtype.has_value() || type.dims_size() > kMaxRank || type.memory_kind().size() > 256)
+      return InvalidArgument("sequence {} has a type that is none", in.name());
+    Sequence::Type to{*dtype, {{type.dims().begin(), type.dims().end()}}, type.memory_kind()};
+    FAIRWAY_RETURN_IF_ERROR(ByteSize(to.dtype, to.shard).status());
+    out->types.push_back(std::move(to));
+  }
+  for (const v1::Instruction& step : in.instructions()) {
+    if (step.op() < 0 || step.op() > static_cast<int32_t>(Instruction::Op::kBranch))
+      return InvalidArgument("sequence {} has an instruction of kind {}", in.name(), step.op());
+    out->instructions.push_back({static_cast<Instruction::Op>(step.op()),
+                                 ExecutableId(step.executable()),
+                                 {step.inputs().begin(), step.inputs().end()},
+                                 {step.outputs().begin(), step.outputs().end()},
+                                 {step.types().begin(), step.types().end()},
+                                 {step.clears().begin(), step.clears().end()},
+                                 {step.donates().begin(), step.donates().end()},
+                                 step.count(),
+                                 {step.lengths().begin(), step.lengths().end()}});
+  }
+  return InstallSequence{ExecutableId(in.executable()), std::move(out)};
 }
 
 absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
@@ -350,6 +410,8 @@ absl::StatusOr<Command> Dispatch(v1::Command& in) {
   switch (in.command_case()) {
     case v1::Command::kInstall:
       return Take(*in.mutable_install());
+    case v1::Command::kInstallSequence:
+      return Take(in.install_sequence());
     case v1::Command::kDrop:
       return DropExecutable{ExecutableId(in.drop().executable())};
     case v1::Command::kPrepareLaunch:
@@ -397,6 +459,7 @@ void ToProto(const Report& report, Incarnation incarnation, v1::Report* out) {
     v1::Report::Failure* to = out->add_failures();
     to->set_seq(failure.seq);
     *to->mutable_status() = ToProto(failure.status);
+    if (failure.output >= 0) to->set_output(failure.output);
   }
   for (const Report::Inlined& inlined : report.inlined) {
     v1::Report::Inlined* to = out->add_inlined();
@@ -420,7 +483,10 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& in) {
   for (const v1::Report::Failure& failure : in.failures()) {
     absl::Status status = StatusFromProto(failure.status());
     if (status.ok()) return InvalidArgument("bad report: {} failed with OK", failure.seq());
-    out.failures.push_back({failure.seq(), std::move(status)});
+    if (failure.has_output() && failure.output() < 0)
+      return InvalidArgument("bad report: output {} of {} failed", failure.output(), failure.seq());
+    out.failures.push_back(
+        {failure.seq(), std::move(status), failure.has_output() ? failure.output() : -1});
   }
   for (const v1::Report::Inlined& inlined : in.inlined()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef ref, Take(inlined.shard()));

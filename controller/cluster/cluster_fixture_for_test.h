@@ -25,6 +25,10 @@ inline std::string Text(const Command& command) {
     std::string operator()(const InstallExecutable& c) const {
       return fmt::format("install x{}", c.executable);
     }
+    std::string operator()(const InstallSequence& c) const {
+      return fmt::format("install sequence x{} of {} instructions", c.executable,
+                         c.sequence->instructions.size());
+    }
     std::string operator()(const DropExecutable& c) const {
       return fmt::format("drop x{}", c.executable);
     }

@@ -192,6 +192,24 @@ void Machine::Drop(const std::vector<ShardRef>& shards) {
   }
 }
 
+void Machine::Share(ShardRef from, ShardRef to) {
+  Buffer* buffer = Readable(from, "sharing");
+  if (buffer == nullptr) return;
+  buffers_[to] = Buffer{buffer->value, buffer->device, buffer->bytes, 0, false};
+  buffer->bytes = 0;  // counted once
+}
+
+void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
+  std::vector<Report::Inlined> bytes;
+  for (const ShardRef ref : shards) {
+    if (const Buffer* buffer = Readable(ref, "reading"))
+      bytes.push_back({ref, BytesOf(buffer->value, 8)});
+  }
+  world_.queue.After(1, [this, node, bytes, life = life_] {
+    if (life == life_) core_->ReadDone(node, bytes);
+  });
+}
+
 // ---- code
 
 void Machine::Load(const InstallExecutable& install) {

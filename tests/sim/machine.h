@@ -96,6 +96,8 @@ class Machine final : public ExecutorActions {
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
+  void Share(ShardRef from, ShardRef to) override;
+  void Read(NodeId node, const std::vector<ShardRef>& shards) override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;

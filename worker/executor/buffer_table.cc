@@ -18,6 +18,16 @@ bool BufferTable::Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer) {
   return true;
 }
 
+void BufferTable::Share(ShardRef from, ShardRef to) {
+  const auto it = entries_.find(from);
+  if (it == entries_.end()) return;
+  Expect(to, it->second.device, it->second.bytes);
+  entries_[to].buffer = it->second.buffer;
+  if (static_cast<size_t>(it->second.device) < bytes_.size())
+    bytes_[it->second.device] -= it->second.bytes;
+  it->second.bytes = 0;
+}
+
 std::shared_ptr<DeviceBuffer> BufferTable::Find(ShardRef ref) const {
   const auto it = entries_.find(ref);
   return it == entries_.end() ? nullptr : it->second.buffer;

@@ -23,6 +23,8 @@ class BufferTable {
   void Expect(ShardRef ref, int device, int64_t bytes);
   // The shard's bytes. False: it was dropped meanwhile, and so is the buffer.
   bool Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer);
+  // `to` becomes the same buffer as `from`; its bytes are counted once, as those of `to`.
+  void Share(ShardRef from, ShardRef to);
   // nullptr: unknown, or not here yet.
   std::shared_ptr<DeviceBuffer> Find(ShardRef ref) const;
   // Its buffer and bytes; nothing for unknown shards. Destroying a large buffer takes long: not for

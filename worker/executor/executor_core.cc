@@ -8,17 +8,17 @@
 namespace fairway {
 namespace {
 
-absl::Status Contradiction(NodeId node, std::string_view what) {
-  return Error(absl::StatusCode::kInternal,
-               "node {}: {}; this is a bug of the controller or the executor", node, what);
-}
-
 // The position in out.shards of what a source is for.
 size_t ShardOf(const PrepareReceive& command, size_t position) {
   return command.pieces.empty() ? position : static_cast<size_t>(command.pieces[position].out);
 }
 
 }  // namespace
+
+absl::Status ExecutorCore::Contradiction(NodeId node, std::string_view what) {
+  return Error(absl::StatusCode::kInternal,
+               "node {}: {}; this is a bug of the controller or the executor", node, what);
+}
 
 void ExecutorCore::OnCommand(Command command) {
   std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
@@ -27,7 +27,21 @@ void ExecutorCore::OnCommand(Command command) {
 
 void ExecutorCore::On(InstallExecutable command) { actions_->Load(command); }
 
-void ExecutorCore::On(DropExecutable command) { actions_->Unload(command.executable); }
+void ExecutorCore::On(InstallSequence command) {
+  absl::Status fits = CheckSequence(*command.sequence);
+  if (fits.ok()) sequences_[command.executable] = std::move(command.sequence);
+  InstallDone(command.executable, std::move(fits));
+}
+
+void ExecutorCore::On(DropExecutable command) {
+  if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
+}
+
+const Sequence* ExecutorCore::SequenceOf(const Node& node) const {
+  const auto* prepared = std::get_if<PrepareLaunch>(&node.command);
+  const auto it = prepared == nullptr ? sequences_.end() : sequences_.find(prepared->executable);
+  return it == sequences_.end() ? nullptr : it->second.get();
+}
 
 void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status) {
   report_.installed.push_back({executable, std::move(status)});
@@ -85,6 +99,7 @@ void ExecutorCore::On(Launch command) {
 
 bool ExecutorCore::Follows(const Node& node) const {
   if (node.launch->gang) return false;
+  if (SequenceOf(node) != nullptr) return node.missing == 0;
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   for (const ShardRef& ref :
        prepared.inputs.empty() ? std::vector<ShardRef>() : prepared.inputs[0]) {
@@ -94,7 +109,8 @@ bool ExecutorCore::Follows(const Node& node) const {
     const auto producer = nodes_.find(shard->second.producer);
     if (producer == nodes_.end() || !producer->second.started) return false;
     const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
-    if (launch == nullptr || producer->second.launch->gang || launch->devices != prepared.devices)
+    if (launch == nullptr || producer->second.launch->gang || launch->devices != prepared.devices ||
+        SequenceOf(producer->second) != nullptr)
       return false;
   }
   return true;
@@ -149,6 +165,12 @@ void ExecutorCore::Start(NodeId id, Node& node) {
     return;
   }
   node.started = true;
+  if (const auto sequence = sequences_.find(prepared.executable); sequence != sequences_.end()) {
+    node.run = std::make_unique<SequenceRun>(sequence->second, prepared.inputs,
+                                             node.launch->non_donatable);
+    advance_.push_back(id);
+    return;
+  }
   if (node.launch->gang) ++gangs_at_work_;
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0) FinishSeq(prepared.seq, absl::OkStatus());
@@ -163,10 +185,21 @@ void ExecutorCore::StartLaunches() {
       if (it == nodes_.end() || !it->second.end.has_value()) continue;
       EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
     }
+    if (!advance_.empty()) {
+      const NodeId id = advance_.front();
+      advance_.pop_front();
+      if (Advance(id) && !gangs_.empty() && gangs_.front() == id) gangs_.pop_front();
+      continue;
+    }
     std::deque<NodeId>* from = nullptr;
     if (!gangs_.empty()) {
       const auto head = nodes_.find(gangs_.front());
-      const bool turn = gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs);
+      const bool stays = head != nodes_.end() && SequenceOf(head->second) != nullptr;
+      if (stays && head->second.missing == 0 && !head->second.started) {
+        Start(head->first, head->second);
+        continue;
+      }
+      const bool turn = !stays && (gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs));
       if (head == nodes_.end() || (head->second.missing == 0 && turn)) from = &gangs_;
     }
     if (from == nullptr && !singles_.empty()) from = &singles_;
@@ -302,6 +335,8 @@ void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
     const auto node = nodes_.find(waiter.node);
     if (waiter.pull != 0) {
       ServeOrWait(waiter.pull, waiter.transfer, waiter.index);
+    } else if (waiter.output.group) {
+      ShareOutput(ref, waiter.output);
     } else if (node != nodes_.end() && node->second.launch.has_value()) {
       LaunchInputEnded(waiter.node);
     } else {
@@ -463,11 +498,15 @@ void ExecutorCore::On(FreeGroups command) {
 
 void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
   const auto it = nodes_.find(id);
-  const Node node = std::move(it->second);
+  Node node = std::move(it->second);
   nodes_.erase(it);
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
-    if (node.started && node.launch->gang) --gangs_at_work_;
+    if (node.started && node.launch->gang) {
+      --gangs_at_work_;
+      if (!gangs_.empty()) advance_.push_back(gangs_.front());
+    }
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
+    if (node.parent) return StepEnded(std::move(node));
     FinishSeq(launch->seq, status);
   } else {
     FinishSeq(std::get<PrepareReceive>(node.command).seq, status);
@@ -502,7 +541,9 @@ void ExecutorCore::Reset() {
   nodes_.clear();
   gangs_.clear();
   singles_.clear();
+  advance_.clear();
   ended_.clear();
+  sequences_.clear();
   gangs_at_work_ = 0;
   sends_.clear();
   waiters_.clear();

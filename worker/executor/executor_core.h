@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "graph/plan.h"
+#include "worker/executor/sequence_run.h"
 
 namespace fairway {
 
@@ -41,6 +42,12 @@ class ExecutorActions {
   // dropped meanwhile. With node.pieces: bring that piece; the shard is to be stored before the end
   // of the last of its pieces is told.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
+
+  // The shard `to` is to be the same buffer as `from`, which is here and ready.
+  virtual void Share(ShardRef from, ShardRef to) = 0;
+  // Hand the bytes of these shards, which are here and ready, to Core::ReadDone; those that cannot
+  // be read are left out. `node` runs a sequence.
+  virtual void Read(NodeId node, const std::vector<ShardRef>& shards) = 0;
 
   // Answer pull `pull` with the bytes of item.shard, which is here and ready, or of that box of it;
   // then Core::ServeDone.
@@ -70,6 +77,7 @@ class ExecutorCore {
   void InstallDone(ExecutableId executable, absl::Status status);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
+  void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
 
   // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
   // for the request. It waits until the transfer is known and the shard is ready. At most
@@ -95,6 +103,9 @@ class ExecutorCore {
   size_t num_pulls() const;
 
   static constexpr size_t kMaxWaitingPulls = 4096;
+  // Steps of a sequence that are started and not ended, at most; what is reserved for it counts on
+  // this (graph/lowering.h).
+  static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
 
  private:
@@ -116,9 +127,13 @@ class ExecutorCore {
       std::vector<Report::Inlined> inlined;
     };
     std::optional<End> end;
-    size_t open = 0;       // receives that have not ended
-    size_t at_work = 0;    // of those, StartReceive was called for
-    absl::Status failure;  // of the lowest position that failed
+    std::unique_ptr<SequenceRun> run;          // of a sequence, once started
+    NodeId parent;                             // of a step: the sequence
+    std::vector<SequenceRun::ValueRef> holds;  // of a step: what it reads and makes
+    bool issued = false;                       // a sequence: all steps were started
+    size_t open = 0;                           // receives that have not ended
+    size_t at_work = 0;                        // of those, StartReceive was called for
+    absl::Status failure;                      // of the lowest position that failed
     size_t failed_at = 0;
     // Per shard of a receive.
     struct Arriving {
@@ -134,9 +149,11 @@ class ExecutorCore {
     int32_t index = 0;    // in the transfer
     NodeId node;
     size_t position = 0;
+    ShardRef output = {};  // of a sequence, which is to be this shard; then all else is 0
   };
 
   void On(InstallExecutable command);
+  void On(InstallSequence command);
   void On(DropExecutable command);
   void On(PrepareLaunch command);
   void On(Launch command);
@@ -159,6 +176,25 @@ class ExecutorCore {
   // The first failed input of a launch, in argument order; OK: none.
   absl::Status FailedInput(const PrepareLaunch& node) const;
   void Start(NodeId id, Node& node);
+  const Sequence* SequenceOf(const Node& node) const;
+
+  // ---- sequences (sequences.cc)
+  static absl::Status Contradiction(NodeId node, std::string_view what);
+  // Starts what may be started of a sequence; ends it when all has ended. Whether gangs behind it
+  // may be started: all its steps have been.
+  bool Advance(NodeId id);
+  // Each goes on with one instruction; false: not yet.
+  bool StartStep(NodeId id, Node& node, const Instruction& run);
+  bool TakeBranch(NodeId id, Node& node, const Instruction& branch);
+  void SetOutput(const Node& node, const Instruction& output);
+  // The outputs of an instruction, on this executor: declared, and put into their registers.
+  std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
+  // The shard of a sequence's output is to be that one.
+  void ShareOutput(ShardRef from, ShardRef output);
+  void StepEnded(Node step);
+  void DropGarbage(SequenceRun& run);
+  // When all its steps have ended: reads what is to come inline, then tells the end.
+  void EndSequence(NodeId id, Node& node);
   // Starts the launches whose inputs and turn have come.
   void StartLaunches();
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
@@ -172,8 +208,13 @@ class ExecutorCore {
 
   ExecutorActions* const actions_;
   const int max_gangs_;
+  std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
+  // Nodes and groups of steps; the controller never hears of them.
+  uint64_t next_step_ = kFirstStep;
+  static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
   std::deque<NodeId> gangs_;    // launched and not started, by launch id
   std::deque<NodeId> singles_;  // launched on one device, which may be started
+  std::deque<NodeId> advance_;  // sequences that may go on
   std::deque<NodeId> ended_;    // launches whose `end` may be told
   int gangs_at_work_ = 0;
   std::map<ShardRef, Shard> shards_;

@@ -26,6 +26,10 @@ class Recorder : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override {
     Add("receive n{}[{}]", node.node, position);
   }
+  void Share(ShardRef from, ShardRef to) override { Add("share {} {}", Name(from), Name(to)); }
+  void Read(NodeId node, const std::vector<ShardRef>& shards) override {
+    Add("read n{} {} shards", node, shards.size());
+  }
   void Serve(uint64_t pull, const PrepareSend::Item& item) override {
     Add("serve p{} {}{}", pull, Name(item.shard), item.box.has_value() ? " box" : "");
   }

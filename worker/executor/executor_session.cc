@@ -300,29 +300,44 @@ void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
     }
   }
   if (!status.ok()) return EndLaunch(launched.node, status, {});
-  ReadInline(std::move(launched));
+  ReadShards(launched.inline_shards,
+             [this, node = launched.node](std::vector<Report::Inlined> inlined) {
+               EndLaunch(node, absl::OkStatus(), std::move(inlined));
+             });
 }
 
-void ExecutorSession::ReadInline(Launched launched) {
+void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {
+  // The core is not to be called within its own call.
+  PostHere("read", [this, node, shards] {
+    if (ended_) return;
+    ReadShards(shards, [this, node](std::vector<Report::Inlined> bytes) {
+      core_.ReadDone(node, std::move(bytes));
+    });
+  });
+}
+
+void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
+                                 absl::AnyInvocable<void(std::vector<Report::Inlined>)> done) {
   // An entry without bytes could not be read; a fetch will tell why.
   struct Collector {
     std::atomic<size_t> open{1};
     std::vector<Report::Inlined> inlined;
+    absl::AnyInvocable<void(std::vector<Report::Inlined>)> done;
     absl::AnyInvocable<void()> last;
   };
-  const size_t count = launched.inline_shards.size();
   auto collector = std::make_shared<Collector>();
-  collector->inlined.resize(count);
-  const auto end = [this, node = launched.node, collector] {
+  collector->inlined.resize(shards.size());
+  collector->done = std::move(done);
+  const auto end = [this, collector] {
     if (ended_) return;
     auto inlined = std::move(collector->inlined);
     std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
-    EndLaunch(node, absl::OkStatus(), std::move(inlined));
+    collector->done(std::move(inlined));
   };
   // Called by the last read that ends after this function; it breaks the cycle as well.
   collector->last = Poster("inline outputs", end);
-  for (size_t i = 0; i < count; ++i) {
-    const ShardRef ref = launched.inline_shards[i];
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const ShardRef ref = shards[i];
     collector->inlined[i].shard = ref;
     auto buffer = buffers_.Find(ref);
     if (buffer == nullptr) continue;  // dropped meanwhile

@@ -122,6 +122,8 @@ class ExecutorSession final : public ExecutorActions {
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
   void StartReceive(const PrepareReceive& node, size_t position) override;
+  void Share(ShardRef from, ShardRef to) override { buffers_.Share(from, to); }
+  void Read(NodeId node, const std::vector<ShardRef>& shards) override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
@@ -142,7 +144,10 @@ class ExecutorSession final : public ExecutorActions {
   // Hands over what waits at the front of the queues and can go.
   void Dispatch();
   void OnLaunchEnd(Launched launched, absl::Status status);
-  void ReadInline(Launched launched);
+  // The bytes of those that can be read; `done` runs in the loop, in this call if all have come by
+  // then.
+  void ReadShards(const std::vector<ShardRef>& shards,
+                  absl::AnyInvocable<void(std::vector<Report::Inlined>)> done);
   Arrival ArrivalOf(const PrepareReceive& node, size_t position) const;
   void StartPiece(const PrepareReceive& node, size_t position);
   // Copies box `from` of what came into its place.

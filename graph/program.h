@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs: placement-free dataflow graphs, one node per sharded computation or transfer, never one
+// per shard (Pathways, MLSys 2022, section 4.2; docs/design/0040-programs.md). Pure values.
+//
+// A program is written over slices, which are given devices when it is bound. What it says does not
+// grow with the number of shards.
+#ifndef FAIRWAY_GRAPH_PROGRAM_H_
+#define FAIRWAY_GRAPH_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "core/sharding.h"
+
+namespace fairway {
+
+// Output `output` of node `node` of the same graph.
+struct ValueRef {
+  int32_t node = -1;
+  int32_t output = 0;
+  friend bool operator==(const ValueRef&, const ValueRef&) = default;
+  friend auto operator<=>(const ValueRef&, const ValueRef&) = default;
+};
+
+// The type of a value: where it lies, and its dtype, global shape and sharding. The sharding's
+// devices are positions in the slice, 0 to n-1, all of them in order.
+struct SliceSpec {
+  int32_t slice = 0;
+  ArraySpec array;
+  friend bool operator==(const SliceSpec&, const SliceSpec&) = default;
+};
+
+struct ProgramSlice {
+  std::string name;
+  int32_t devices = 0;
+};
+
+// Code that nodes run, given once however many do. Its types are those that the program relies on;
+// they are compared with what the compiler says.
+struct Computation {
+  enum class Format : uint8_t { kStableHlo, kNative };
+  std::string name;
+  Format format = Format::kStableHlo;
+  std::shared_ptr<const std::string> code;  // portable artifact, or v1.NativeProgram
+  bool shardy = false;                      // StableHLO: its shardings are those of Shardy
+  std::vector<ArraySpec> parameters;        // over positions 0 to n-1, the same n for all
+  std::vector<ArraySpec> results;
+};
+
+// An argument of the program, or of a body: a value of the caller.
+struct ArgumentNode {
+  SliceSpec type;
+  bool donated = false;  // main graph: the program takes its buffers over
+};
+struct ConstantNode {
+  SliceSpec type;
+  std::shared_ptr<const std::string> bytes;  // of the whole array, dense, major to minor
+};
+// Inputs that lie elsewhere or are cut in another way are resharded.
+struct ComputeNode {
+  int32_t computation = 0;
+  int32_t slice = 0;
+  std::vector<ValueRef> inputs;
+};
+struct TransferNode {
+  ValueRef input;
+  SliceSpec type;  // dtype and shape as the input's
+};
+// values = inputs; `count` times: values = body(values); the outputs are the last values.
+struct LoopNode {
+  int32_t body = 0;  // a graph, later in the program than this one
+  int64_t count = 0;
+  std::vector<ValueRef> inputs;
+};
+// One of the bodies, by a scalar of an integer type or PRED: below 0 the first, too high the last.
+// All bodies take the inputs and have results of the same types.
+struct BranchNode {
+  ValueRef index;
+  std::vector<int32_t> bodies;
+  std::vector<ValueRef> inputs;
+};
+
+struct ProgramNode {
+  std::string name;
+  std::string source;  // "train.py:31", for messages
+  std::variant<ArgumentNode, ConstantNode, ComputeNode, TransferNode, LoopNode, BranchNode> op;
+};
+
+// Nodes come after those whose outputs they take. The arguments are the ArgumentNodes in order.
+struct Graph {
+  std::vector<ProgramNode> nodes;
+  std::vector<ValueRef> results;
+};
+
+struct Program {
+  std::string name;
+  std::vector<ProgramSlice> slices;
+  std::vector<Computation> computations;
+  std::vector<Graph> graphs;  // the first is the program, the others bodies
+};
+
+// Of every value: types[graph][node][output].
+using ProgramTypes = std::vector<std::vector<std::vector<SliceSpec>>>;
+
+// The inputs of a node, in order; a branch's index first.
+std::vector<ValueRef> InputsOf(const ProgramNode& node);
+
+// Checks all of it and gives the types of all values. INVALID_ARGUMENT names the graph, node and
+// source line: an input that is no output of an earlier node (so: no cycles), types that do not
+// fit, shardings that are not over the slice, wrong numbers of inputs, bodies that are not later
+// graphs, too large (kMaxNodes nodes, kMaxConstantBytes of constants).
+absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
+
+inline constexpr size_t kMaxNodes = 1 << 20;
+inline constexpr int64_t kMaxConstantBytes = 64 << 20;
+
+// "node 3 \"backward\" (train.py:31)"
+std::string NodeText(const Program& program, size_t graph, size_t node);
+// "f32[8,4] on slice \"a\""
+std::string ToString(const Program& program, const SliceSpec& type);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_GRAPH_PROGRAM_H_

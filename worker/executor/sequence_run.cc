@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/sequence_run.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+constexpr size_t kMaxDepth = 64;  // of loops and branches within each other
+using Op = Instruction::Op;
+
+size_t BlockSize(const Instruction& in) {
+  size_t size = 0;
+  for (const int32_t length : in.lengths) size += static_cast<size_t>(length);
+  return size;
+}
+
+bool Within(const std::vector<int32_t>& numbers, int32_t end) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int32_t n) { return n >= 0 && n < end; });
+}
+
+// How many of each an instruction has; -1: any number.
+struct Arity {
+  int inputs, outputs, lengths;
+};
+Arity ArityOf(Op op) {
+  switch (op) {
+    case Op::kRun:
+      return {-1, -1, 0};
+    case Op::kSet:
+    case Op::kOutput:
+      return {1, 1, 0};
+    case Op::kRepeat:
+      return {0, 0, 1};
+    case Op::kBranch:
+      return {1, -1, -1};
+  }
+  return {0, 0, 0};
+}
+
+bool Fits(const Sequence& sequence, const Instruction& in, size_t room) {
+  const Arity arity = ArityOf(in.op);
+  const auto is = [](int want, size_t count) {
+    return want < 0 || static_cast<size_t>(want) == count;
+  };
+  const bool made = in.op == Op::kRun || in.op == Op::kBranch;
+  return is(arity.inputs, in.inputs.size()) && is(arity.outputs, in.outputs.size()) &&
+         is(arity.lengths, in.lengths.size()) &&
+         in.types.size() == (made ? in.outputs.size() : 0) &&
+         Within(in.inputs, sequence.registers) && Within(in.clears, sequence.registers) &&
+         Within(in.outputs, in.op == Op::kOutput ? sequence.outputs : sequence.registers) &&
+         Within(in.types, static_cast<int32_t>(sequence.types.size())) &&
+         Within(in.donates, static_cast<int32_t>(in.inputs.size())) &&
+         Within(in.lengths, INT32_MAX) && BlockSize(in) <= room && in.count >= 0 &&
+         (in.op != Op::kBranch || !in.lengths.empty()) && (in.op != Op::kRun || in.executable);
+}
+
+absl::Status CheckBlock(const Sequence& sequence, size_t begin, size_t end, size_t depth) {
+  if (depth > kMaxDepth)
+    return InvalidArgument("sequence {}: more than {} loops and branches within each other",
+                           sequence.name, kMaxDepth);
+  for (size_t i = begin; i < end; ++i) {
+    const Instruction& in = sequence.instructions[i];
+    if (!Fits(sequence, in, end - i - 1))
+      return InvalidArgument("sequence {}: instruction {} does not fit", sequence.name, i);
+    for (const int32_t length : in.lengths) {
+      FAIRWAY_RETURN_IF_ERROR(CheckBlock(sequence, i + 1, i + 1 + length, depth + 1));
+      i += static_cast<size_t>(length);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSequence(const Sequence& sequence) {
+  if (sequence.registers < 0 || sequence.outputs < 0)
+    return InvalidArgument("sequence {}: {} registers, {} outputs", sequence.name,
+                           sequence.registers, sequence.outputs);
+  return CheckBlock(sequence, 0, sequence.instructions.size(), 0);
+}
+
+SequenceRun::SequenceRun(std::shared_ptr<const Sequence> sequence,
+                         const std::vector<std::vector<ShardRef>>& inputs,
+                         const std::vector<int32_t>& kept)
+    : sequence_(std::move(sequence)), registers_(sequence_->registers) {
+  const size_t arguments = inputs.empty() ? 0 : inputs[0].size();
+  for (size_t a = 0; a < std::min(arguments, registers_.size()); ++a) {
+    auto value = std::make_shared<Value>();
+    for (const std::vector<ShardRef>& device : inputs) value->shards.push_back(device[a]);
+    registers_[a] = std::move(value);
+  }
+  for (const int32_t a : kept) {
+    if (a >= 0 && static_cast<size_t>(a) < registers_.size()) kept_.push_back(registers_[a]);
+  }
+  frames_.push_back({0, sequence_->instructions.size(), 0, 0});
+}
+
+const Instruction* SequenceRun::Next() {
+  while (!frames_.empty()) {
+    Frame& top = frames_.back();
+    if (top.at == top.end) {
+      if (top.again > 0) {
+        --top.again;
+        top.at = top.begin;
+      } else {
+        frames_.pop_back();
+      }
+      continue;
+    }
+    const Instruction& next = sequence_->instructions[top.at];
+    if (next.op != Op::kRepeat) return &next;
+    const size_t body = top.at + 1;
+    const size_t end = body + static_cast<size_t>(next.lengths[0]);
+    top.at = end;
+    if (next.count > 0 && body < end) frames_.push_back({body, end, body, next.count - 1});
+  }
+  return nullptr;
+}
+
+void SequenceRun::Clear(const std::vector<int32_t>& registers) {
+  for (const int32_t reg : registers) registers_[reg] = nullptr;
+}
+
+void SequenceRun::Pass() {
+  const Instruction& done = sequence_->instructions[frames_.back().at++];
+  Clear(done.clears);
+}
+
+void SequenceRun::SkipBlocks() {
+  const Instruction& branch = sequence_->instructions[frames_.back().at];
+  frames_.back().at += 1 + BlockSize(branch);
+  scalar.reset();
+  Clear(branch.clears);
+}
+
+void SequenceRun::Choose(int64_t block) {
+  const Instruction& branch = sequence_->instructions[frames_.back().at];
+  size_t begin = frames_.back().at + 1;
+  SkipBlocks();
+  block = std::clamp<int64_t>(block, 0, static_cast<int64_t>(branch.lengths.size()) - 1);
+  for (int64_t i = 0; i < block; ++i) begin += static_cast<size_t>(branch.lengths[i]);
+  const size_t end = begin + static_cast<size_t>(branch.lengths[block]);
+  if (begin < end) frames_.push_back({begin, end, begin, 0});
+}
+
+SequenceRun::ValueRef SequenceRun::Make(const GroupPart& part) {
+  ValueRef value(new Value, [garbage = garbage_, group = part.group](Value* gone) {
+    delete gone;
+    garbage->push_back(group);
+  });
+  value->own = true;
+  for (const LocalShard& shard : part.shards) value->shards.push_back({part.group, shard.shard});
+  return value;
+}
+
+void SequenceRun::End() {
+  registers_.clear();
+  kept_.clear();
+  exported.clear();
+  frames_.clear();
+}
+
+bool SequenceRun::MayDonate(const Instruction& run, int32_t argument) const {
+  const int32_t reg = run.inputs[argument];
+  const ValueRef& value = registers_[reg];
+  const auto has = [](const std::vector<int32_t>& in, int32_t n) {
+    return std::find(in.begin(), in.end(), n) != in.end();
+  };
+  return has(run.donates, argument) && has(run.clears, reg) && !value->exported &&
+         value.use_count() == 1 && std::count(run.inputs.begin(), run.inputs.end(), reg) == 1;
+}
+
+}  // namespace fairway

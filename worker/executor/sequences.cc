@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the executor's core runs a sequence (graph/plan.h): step by step, each as a launch of its own
+// of which the controller does not hear.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "worker/executor/executor_core.h"
+
+namespace fairway {
+namespace {
+
+using Op = Instruction::Op;
+
+// The scalar that chooses a branch; little-endian, of 1, 2, 4 or 8 bytes.
+std::optional<int64_t> Scalar(const Blob& bytes) {
+  const auto as = [&]<typename T>(T value) {
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return static_cast<int64_t>(value);
+  };
+  switch (bytes.size()) {
+    case 1:
+      return as(int8_t{});
+    case 2:
+      return as(int16_t{});
+    case 4:
+      return as(int32_t{});
+    case 8:
+      return as(int64_t{});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool ExecutorCore::Advance(NodeId id) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || it->second.run == nullptr) return false;
+  Node& node = it->second;
+  SequenceRun& run = *node.run;
+  while (const Instruction* next = run.Next()) {
+    bool went = true;
+    switch (next->op) {
+      case Op::kRun:
+        went = StartStep(id, node, *next);
+        break;
+      case Op::kBranch:
+        went = TakeBranch(id, node, *next);
+        break;
+      case Op::kSet: {
+        SequenceRun::ValueRef value = run.At(next->inputs[0]);
+        run.Pass();
+        run.Set(next->outputs[0], std::move(value));
+        break;
+      }
+      case Op::kOutput:
+        SetOutput(node, *next);
+        run.Pass();
+        break;
+      case Op::kRepeat:
+        break;  // Next goes into it
+    }
+    DropGarbage(run);
+    if (!went) return false;
+  }
+  node.issued = true;
+  if (run.at_work == 0 && !run.reading) EndSequence(id, node);
+  return true;
+}
+
+std::vector<GroupPart> ExecutorCore::MakeOutputs(Node& node, const Instruction& instruction,
+                                                 NodeId producer) {
+  const std::vector<int32_t>& devices = std::get<PrepareLaunch>(node.command).devices;
+  std::vector<GroupPart> parts;
+  for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+    const Sequence::Type& type = node.run->TypeOf(instruction, o);
+    GroupPart part{GroupId(next_step_++), type.dtype, type.memory_kind, {}};
+    for (size_t d = 0; d < devices.size(); ++d)
+      part.shards.push_back({static_cast<int32_t>(d), devices[d], type.shard});
+    Declare(part, producer);
+    node.run->Set(instruction.outputs[o], node.run->Make(part));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instruction) {
+  SequenceRun& run = *node.run;
+  const auto& sequence = std::get<PrepareLaunch>(node.command);
+  const bool gang = node.launch->gang;
+  if (run.at_work >= kStepsAtWork) return false;
+  PrepareLaunch command;
+  command.node = NodeId(next_step_++);
+  command.executable = instruction.executable;
+  command.devices = sequence.devices;
+  command.inputs.resize(command.devices.size());
+  std::vector<ShardRef> missing;
+  std::vector<SequenceRun::ValueRef> holds;
+  absl::Status failed;
+  for (const int32_t reg : instruction.inputs) {
+    const SequenceRun::ValueRef& value = run.At(reg);
+    const size_t shards = value == nullptr ? 0 : value->shards.size();
+    if (shards != command.devices.size() && failed.ok())
+      failed = Contradiction(id, fmt::format("register {} is empty", reg));
+    for (size_t d = 0; d < std::min(shards, command.devices.size()); ++d) {
+      const ShardRef ref = value->shards[d];
+      command.inputs[d].push_back(ref);
+      const auto shard = shards_.find(ref);
+      if (shard == shards_.end()) {
+        if (failed.ok()) failed = Contradiction(id, "a shard that a step takes is gone");
+      } else if (shard->second.state == ShardState::kDeclared) {
+        missing.push_back(ref);
+      } else if (failed.ok()) {
+        failed = shard->second.error;
+      }
+    }
+    holds.push_back(value);
+  }
+  // Which failure is told must not depend on which came first.
+  if (!missing.empty() && (gang || !failed.ok())) return false;
+  if (gang && failed.ok() && gangs_at_work_ >= max_gangs_) return false;
+  Launch launch;
+  launch.node = command.node;
+  launch.launch_id = LaunchId(node.launch->launch_id.value + run.launched++);
+  launch.gang = gang;
+  launch.ahead = !missing.empty();
+  highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
+  holds.clear();  // they would count as readers
+  for (const int32_t argument : instruction.donates) {
+    if (!run.MayDonate(instruction, argument)) launch.non_donatable.push_back(argument);
+  }
+  for (const int32_t reg : instruction.inputs) holds.push_back(run.At(reg));
+  run.Pass();
+  command.outputs = MakeOutputs(node, instruction, command.node);
+  if (!failed.ok()) {
+    for (const GroupPart& part : command.outputs) ShardsEnded(part, failed);
+    return true;
+  }
+  for (const int32_t reg : instruction.outputs) holds.push_back(run.At(reg));
+  ++run.at_work;
+  Node& step = nodes_[command.node];
+  step.parent = id;
+  step.holds = std::move(holds);
+  step.missing = missing.size();
+  for (const ShardRef& ref : missing)
+    waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  step.launch = std::move(launch);
+  const NodeId step_id = command.node;
+  step.command = std::move(command);
+  Start(step_id, step);
+  return true;
+}
+
+bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
+  SequenceRun& run = *node.run;
+  const auto fail = [&](const absl::Status& why) {
+    run.SkipBlocks();
+    for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
+    return true;
+  };
+  const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
+  const auto shard =
+      value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
+  if (shard == shards_.end()) return fail(Contradiction(id, "a branch has no scalar"));
+  if (shard->second.state == ShardState::kDeclared) return false;
+  if (shard->second.state == ShardState::kFailed) return fail(shard->second.error);
+  if (run.scalar.has_value()) {
+    run.Choose(*run.scalar);
+    return true;
+  }
+  if (run.reading) return false;
+  if (run.unreadable) return fail(absl::InternalError("the scalar of a branch cannot be read"));
+  run.reading = true;
+  actions_->Read(id, {value->shards[0]});
+  return false;
+}
+
+void ExecutorCore::SetOutput(const Node& node, const Instruction& output) {
+  SequenceRun& run = *node.run;
+  const SequenceRun::ValueRef& value = run.At(output.inputs[0]);
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  if (value == nullptr || static_cast<size_t>(output.outputs[0]) >= prepared.outputs.size()) return;
+  const GroupPart& part = prepared.outputs[output.outputs[0]];
+  value->exported = true;
+  run.exported.push_back(value);
+  for (size_t d = 0; d < std::min(part.shards.size(), value->shards.size()); ++d)
+    ShareOutput(value->shards[d], {part.group, part.shards[d].shard});
+}
+
+void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
+  const auto shard = shards_.find(from);
+  if (shard == shards_.end() || !shards_.contains(output)) return;
+  if (shard->second.state == ShardState::kDeclared) {
+    waiters_[from].push_back({0, TransferId(), 0, NodeId(), 0, output});
+    return;
+  }
+  const absl::Status status = shard->second.error;
+  if (status.ok()) actions_->Share(from, output);
+  ShardEnded(output, status);
+}
+
+void ExecutorCore::StepEnded(Node step) {
+  const auto parent = nodes_.find(step.parent);
+  if (parent == nodes_.end()) return;
+  step.holds.clear();
+  --parent->second.run->at_work;
+  DropGarbage(*parent->second.run);
+  advance_.push_back(parent->first);
+}
+
+void ExecutorCore::DropGarbage(SequenceRun& run) {
+  std::vector<GroupId> groups = run.TakeGarbage();
+  if (!groups.empty()) On(FreeGroups{std::move(groups)});
+}
+
+void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || it->second.run == nullptr) return;
+  SequenceRun& run = *it->second.run;
+  run.reading = false;
+  if (it->second.issued) {
+    for (Report::Inlined& shard : bytes) {
+      if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
+    }
+    it->second.launch->inline_shards.clear();
+  } else {
+    if (bytes.size() == 1) run.scalar = Scalar(*bytes[0].bytes);
+    run.unreadable = !run.scalar.has_value();
+  }
+  advance_.push_back(id);
+  StartLaunches();
+}
+
+void ExecutorCore::EndSequence(NodeId id, Node& node) {
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  std::vector<ShardRef>& inlined = node.launch->inline_shards;
+  std::erase_if(inlined, [&](const ShardRef& ref) {
+    const auto shard = shards_.find(ref);
+    return shard == shards_.end() || shard->second.state != ShardState::kReady;
+  });
+  if (!inlined.empty()) {
+    node.run->reading = true;
+    actions_->Read(id, inlined);
+    return;
+  }
+  for (size_t o = 0; o < prepared.outputs.size(); ++o) {
+    absl::Status failed;
+    for (const LocalShard& local : prepared.outputs[o].shards) {
+      const ShardRef ref{prepared.outputs[o].group, local.shard};
+      const auto shard = shards_.find(ref);
+      if (shard == shards_.end()) continue;  // freed meanwhile
+      if (shard->second.state == ShardState::kDeclared)
+        ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
+      if (failed.ok()) failed = shard->second.error;
+    }
+    if (!failed.ok())
+      report_.failures.push_back({prepared.seq, std::move(failed), static_cast<int32_t>(o)});
+  }
+  node.run->End();
+  DropGarbage(*node.run);
+  const uint64_t seq = prepared.seq;
+  nodes_.erase(id);
+  FinishSeq(seq, absl::OkStatus());
+}
+
+}  // namespace fairway
