@@ -109,6 +109,20 @@ TEST_F(ExecutablesDialogue, ExecuteTellsTheOutputsWhenTheClientGaveNoHandles) {
   EXPECT_EQ(Lookup(6), kEightFloats);
 }
 
+TEST_F(ExecutablesDialogue, ATokenIsToldAsOneThoughAnEmptyArrayIsHeldForIt) {
+  Ask("compile_request { @program(1 0) }");
+  CompiledCode code = TestCode(0, 1, 1, {});
+  v1::ValueSpec* token = code.metadata.mutable_outputs(0);
+  token->set_dtype(static_cast<int32_t>(DType::kPred));
+  token->set_token(true);
+  token->set_global_dims(0, 0);
+  token->set_shard_dims(0, 0);
+  cluster_.AnswerCompile(std::move(code));
+  Take();
+  EXPECT_THAT(Ask(Execute(1152921504606846976, "")),
+              HasSubstr("outputs { dtype { kind: KIND_TOKEN } shape { } sharding"));
+}
+
 TEST_F(ExecutablesDialogue, ExecuteWithHandlesAnswersAtOnceAndErrorsGoIntoThem) {
   const uint64_t f = Compiled("0", 1, 1);
   EXPECT_EQ(Ask("make_array_from_host_buffer_request { @f32(8) @one(0) host_buffer_handle: 5 "

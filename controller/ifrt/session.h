@@ -159,6 +159,8 @@ class IfrtSession {
   absl::Status Metadata(uint64_t handle, Response& response);
   absl::Status Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                        const Call& call, Response& response);
+  absl::Status DescribeOutputs(uint64_t executable, const ExecuteResult& result,
+                               xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
   absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle,
                                      const std::vector<int32_t>& devices);
   absl::Status CostAnalysis(uint64_t handle, Response& response);

@@ -113,7 +113,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
                                  request.execute_options().non_donatable_input_indices().end());
     return cluster_->Execute(session_, handle, ToVector(request.args_handles()), options, out);
   };
-  absl::StatusOr<ExecuteResult> result = execute();
+  const absl::StatusOr<ExecuteResult> result = execute();
   const bool fill_status = request.execute_options().fill_status();
   const uint64_t asked_status = request.result_status_handle();
   if (!result.ok()) {
@@ -125,15 +125,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   }
   auto* executed = response.mutable_loaded_executable_execute_response();
   if (out.empty()) {
-    for (size_t i = 0; i < result->handles.size(); ++i) {
-      const ArraySpec& spec = result->specs[i];
-      auto* output = executed->add_outputs();
-      DTypeToProto(spec.dtype, output->mutable_dtype());
-      ShapeToProto(spec.shape, output->mutable_shape());
-      FAIRWAY_RETURN_IF_ERROR(
-          ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
-      output->set_array_handle(result->handles[i]);
-    }
+    FAIRWAY_RETURN_IF_ERROR(DescribeOutputs(request.loaded_executable_handle(), *result, executed));
   }
   Hold(call, result->handles);
   if (fill_status) {
@@ -150,6 +142,23 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
       FutureEnded(status_handle, std::move(status));
     });
     cluster_->WatchNode(session_, token, result->node);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::DescribeOutputs(
+    uint64_t executable, const ExecuteResult& result,
+    xla::ifrt::proxy::LoadedExecutableExecuteResponse* response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(executable));
+  for (size_t i = 0; i < result.handles.size(); ++i) {
+    const ArraySpec& spec = result.specs[i];
+    auto* output = response->add_outputs();
+    // jaxlib refuses to fetch a token, and knows it by this.
+    const bool token = loaded->metadata->outputs(static_cast<int>(i)).token();
+    DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
+    ShapeToProto(token ? Shape() : spec.shape, output->mutable_shape());
+    FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
+    output->set_array_handle(result.handles[i]);
   }
   return absl::OkStatus();
 }

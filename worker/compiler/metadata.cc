@@ -85,6 +85,7 @@ absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::
   spec.set_dtype(static_cast<int32_t>(*dtype));
   if (*dtype == DType::kToken) {  // JAX holds an empty array of bools for it; the plugin takes one
     spec.set_dtype(static_cast<int32_t>(DType::kPred));
+    spec.set_token(true);
     spec.add_shard_dims(0);
     spec.add_global_dims(0);
     spec.set_op_sharding(sharding);

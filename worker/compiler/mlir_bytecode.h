@@ -87,6 +87,7 @@ class Module {
   uint64_t AddOperation(int dialect, std::string_view name);
   uint64_t AddAttribute(Entry entry);
   uint64_t AddType(Entry entry);
+  std::vector<Entry>& types() { return types_; }
 
   // The module with what was added, and with `ir` for its operations.
   std::string Write(std::string_view ir) const;

@@ -10,6 +10,7 @@
 #include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
+#include "worker/compiler/newer_types.h"
 #include "worker/compiler/unreduced.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
@@ -54,7 +55,8 @@ class PjrtCompiler final : public Compiler {
                                         const v1::CompileOptions& options) override {
     if (program.empty()) return InvalidArgument("an empty program");
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
-    FAIRWAY_ASSIGN_OR_RETURN(const std::string served, MakeUnreduced(program, options));
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
+                             MakeUnreduced(SpellNewerTypes(program), options));
     FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
     auto compiled = client_->Compile(served, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());

@@ -215,8 +215,10 @@ TEST_F(PjrtCompilerTest, ATokenIsDescribedAsTheEmptyArrayThatJaxHasForIt) {
     EXPECT_EQ(token.dtype(), static_cast<int32_t>(DType::kPred));
     EXPECT_EQ(Of(token.global_dims()), Dims{0});
     EXPECT_EQ(Of(token.shard_dims()), Dims{0});
+    EXPECT_TRUE(token.token());
   }
   EXPECT_EQ(metadata.outputs(1).dtype(), static_cast<int32_t>(DType::kS32));
+  EXPECT_FALSE(metadata.outputs(1).token());
 }
 
 // One value over two devices that each would hold a part of.
