@@ -286,8 +286,7 @@ def run(quick):
         [str(NULL), f"--devices={DEVICES}", f"--plugin={plugin()}"], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment())
     try:
-        ahead = {k: v for k, v in os.environ.items() if k == "FAIRWAY_LAUNCH_AHEAD"}
-        with Cluster(islands=1, devices=DEVICES, environment=ahead) as cluster:
+        with Cluster(islands=1, devices=DEVICES) as cluster:
             null_port = int(null.stdout.readline())
             quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
             clients = {

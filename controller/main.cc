@@ -45,7 +45,6 @@ struct Flags {
   std::chrono::milliseconds executor_deadline{10000};
   std::chrono::milliseconds island_timeout{60000};
   int64_t transit_memory = int64_t{4} << 30;
-  bool launch_ahead = false;
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
   std::string log_dir;
@@ -70,8 +69,6 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.BytesFlag("transit-memory", &flags->transit_memory,
                    "Host memory for bytes on their way to and from clients; beyond it they go to "
                    "unlinked files");
-  config.Flag("launch-ahead", &flags->launch_ahead,
-              "Experimental: launch steps before inputs that the same executor computes are there");
   config.Flag("spool-directory", &flags->spool_directory, "Where those files are");
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
   config.Flag("log-dir", &flags->log_dir,
@@ -140,11 +137,6 @@ absl::Status Controller::Start() {
   options.executor_deadline = flags_.executor_deadline;
   options.island_timeout = flags_.island_timeout;
   options.log_dir = flags_.log_dir;
-  if (flags_.launch_ahead) {
-    options.cluster.launch_ahead = true;
-    options.cluster.max_gangs_in_flight = 16;
-    options.cluster.max_singles_per_device = 32;
-  }
   if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
   const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
   options.spool = spool;

@@ -154,12 +154,10 @@ struct ClusterOptions {
   int64_t admission_grace_ms = 2000;
   int64_t inline_upload_bytes =
       64 << 10;  // an uploaded shard up to this size travels with the command
-  // Whether what runs on one executor is launched before inputs that the executor itself makes are
-  // there (docs/design/0031-launching-ahead.md). Then more may be launched and unfinished: far
-  // enough ahead that executors need not wait for the controller.
-  bool launch_ahead = false;
-  int max_gangs_in_flight = 2;  // per island
-  int max_singles_per_device = 16;
+  // Launched and unfinished: far enough ahead that executors need not wait for the controller
+  // (docs/design/0031-launching-ahead.md).
+  int max_gangs_in_flight = 16;  // per island
+  int max_singles_per_device = 32;
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its completion,
   int64_t inline_gang_bytes = 256 << 10;    // as long as those of one gang are not more than this,
   int64_t inline_session_bytes = 64 << 20;  // and the session's latest ones not more than this

@@ -199,13 +199,7 @@ class ClusterTest : public ::testing::Test {
   static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
 
   Recorder actions;
-  static ClusterOptions LaunchingAhead() {
-    ClusterOptions options;
-    options.launch_ahead = true;
-    return options;
-  }
-
-  Cluster cluster{LaunchingAhead(), &actions};
+  Cluster cluster{ClusterOptions(), &actions};
   ExecutorId a, b;
   SessionId session;
 };

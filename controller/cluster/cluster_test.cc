@@ -195,6 +195,48 @@ TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereThe
                                           "e1 <- free [2]", "e2 <- free [3]"));
 }
 
+TEST_F(ClusterTest, ACopyThatEndedWellOfAnArrayThatFailsHasItsError) {
+  Start();
+  PutReady(1, 0);
+  // The second shard of `cut` has no bytes and needs nothing.
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({1})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  const ArraySpec cut{DType::kF32, Shape{{1}}, Sharding::Tiled({2, 3}, {2}, {0, 1}).value()};
+  ASSERT_TRUE(cluster.Reshard(session, {2}, {cut}, CopySemantics::kReuseInput, {3}).ok());
+  ASSERT_TRUE(
+      cluster.Disassemble(session, 3, CopySemantics::kReuseInput, std::vector<uint64_t>{4, 5})
+          .ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {5}, std::vector<int32_t>{2}, std::nullopt,
+                        CopySemantics::kReuseInput, {6})
+                  .ok());
+  Installed(a, 1);
+  actions.Take();
+  cluster.Watch(session, 9, {6});
+  End(b, 4);  // the copy
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(a, 2, absl::InvalidArgumentError("boom"));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 9: INVALID_ARGUMENT: f1 on")));
+}
+
+TEST_F(ClusterTest, ACopyThatEndedBeforeItsSourceWasHeardOfIsReadyWithIt) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster
+                  .Copy(session, {2}, std::vector<int32_t>{2}, std::nullopt,
+                        CopySemantics::kReuseInput, {3})
+                  .ok());
+  Installed(a, 1);
+  cluster.Watch(session, 9, {3});
+  actions.Take();
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(a, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "s1 watched 9: OK"));
+}
+
 TEST_F(ClusterTest, DependantsOfAFailedComputationNeverRunAndTellTheFirstCause) {
   Start();
   PutReady(1, 0);

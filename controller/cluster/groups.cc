@@ -87,7 +87,7 @@ void Cluster::State::DropReader(GroupId id) {
   Group* group = FindGroup(id);
   if (group == nullptr || (Planted(Bug::kDropRelease) && id.value % 7 == 3)) return;
   --group->readers;
-  if (Planted(Bug::kDoubleRelease) && group->readers > 0) --group->readers;
+  if (Planted(Bug::kDoubleRelease) && group->readers > 1) --group->readers;
   Collect(*group);
 }
 

@@ -232,6 +232,9 @@ void Cluster::State::InputsEnded(Node& node) {
     StartFetch(node);
   } else if (node.kind == NodeKind::kLaunch && node.state == NodeState::kPrepared) {
     MaybeArrived(node);
+  } else if (node.state == NodeState::kPrepared && node.open_participants == 0 &&
+             node.deferred.ok()) {
+    Conclude(node, absl::OkStatus(), node.id);  // a receive that had ended before
   }
 }
 
@@ -277,7 +280,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     }
     SendTo(executors.at(id), command);
   }
-  if (options.launch_ahead && node.participants.size() == 1) LaunchedOn(node);
+  if (node.participants.size() == 1) LaunchedOn(node);
 }
 
 void Cluster::State::LaunchedOn(const Node& node) {
@@ -350,6 +353,9 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
     node.deferred = Annotate(result, node.name + " to " + Where(node));
     return;
   }
+  // Nor is it known to have gone well before its source is: what it took may be a shard of a group
+  // of which another fails.
+  if (node.kind == NodeKind::kReceive && node.unsettled_inputs > 0) return;
   if (const Group* poison = result.ok() ? nullptr : WorstInput(node);
       poison != nullptr && poison->cause) {
     return Conclude(node, absl::Status(poison->error), poison->cause);  // launched ahead of it

@@ -137,11 +137,12 @@ void Controller::NoteLaunch(Member& member, const Launch& launch) {
   if (std::find(launched.ids.begin(), launched.ids.end(), launch.launch_id) == launched.ids.end())
     launched.ids.push_back(launch.launch_id);
   launched.machines.push_back(member.machine);
-  auto& gang = world_.GangOf(launch.node, launch.launch_id);
+  auto& gang = world_.GangOf(world_.epoch, launch.node, launch.launch_id);
   if (gang == nullptr) {
     gang = std::make_shared<Gang>();
     gang->code = prepared_.at(launch.node);
     const ExecutableSpec& spec = gang->code->spec;
+    for (const DeviceId device : spec.devices) gang->places.push_back(MachineOf(device));
     gang->inputs.assign(spec.parameters.size(), std::vector<uint64_t>(spec.devices.size(), 0));
     uint64_t& last = last_launch_[member.machine->island()];
     if (launch.launch_id.value <= last)

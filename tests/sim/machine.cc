@@ -51,6 +51,7 @@ void Machine::RegisterSoon() {
 
 void Machine::Registered(uint64_t session, ExecutorId id) {
   session_ = session;
+  epoch_ = world_.epoch;
   id_ = id;
   deaf_ = false;
   up_link_ = 0;
@@ -84,7 +85,7 @@ void Machine::Die() {
 void Machine::ControllerGone() {
   if (!alive()) return;
   deaf_ = draining_ = true;
-  if (runs_.empty()) Reset();
+  AfterLaunch();
 }
 
 void Machine::Reset() {
@@ -116,7 +117,7 @@ void Machine::Reset() {
 void Machine::Deliver(uint64_t session, const Command& command) {
   if (session != session_ || deaf_ || !alive()) return;
   if (const auto* launch = std::get_if<Launch>(&command)) {
-    auto gang = world_.GangOf(launch->node, launch->launch_id);
+    auto gang = world_.GangOf(epoch_, launch->node, launch->launch_id);
     if (gang != nullptr) gang->received.insert(this);
     last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
   }
@@ -276,12 +277,12 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   run->node = node;
   run->launch = launch;
   run->session = session_;
-  run->gang = world_.GangOf(node.node, launch.launch_id);
+  run->gang = world_.GangOf(epoch_, node.node, launch.launch_id);
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
     world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
   for (size_t i = 0; i < spec.devices.size(); ++i) {
-    if (world_.controller->MachineOf(spec.devices[i]) == this) run->positions.push_back(i);
+    if (run->gang->places[i] == this) run->positions.push_back(i);
   }
   int gangs = 1;
   for (const auto& other : runs_) gangs += other->launch.gang ? 1 : 0;
@@ -354,9 +355,12 @@ void Machine::LetBe(const std::shared_ptr<Run>& run) {
   for (const GroupPart& part : run->node.outputs) {
     for (const LocalShard& shard : part.shards) failed_.insert({part.group, shard.shard});
   }
-  if (!draining_)
-    core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
-  if (draining_ && runs_.empty()) {
+  core_->LaunchDone(run->node.node, absl::UnknownError("an input of it failed"), {});
+  AfterLaunch();
+}
+
+void Machine::AfterLaunch() {
+  if (draining_ && core_->num_launched() == 0) {
     Reset();
   } else {
     Kick();
@@ -396,12 +400,8 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
         inlined.push_back({ref, BytesOf(value, size)});
     }
   }
-  if (!draining_) core_->LaunchDone(run->node.node, status, std::move(inlined));
-  if (draining_ && runs_.empty()) {
-    Reset();
-  } else {
-    Kick();
-  }
+  core_->LaunchDone(run->node.node, status, std::move(inlined));
+  AfterLaunch();
 }
 
 // ---- reports

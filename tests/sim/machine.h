@@ -35,6 +35,7 @@ using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 struct Gang {
   const Code* code = nullptr;
   std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
+  std::vector<Machine*> places;                        // by position in the code's device list
   std::map<Machine*, std::shared_ptr<Run>> joined;
   Inputs inputs;
   std::set<Machine*> received;  // who got the launch
@@ -77,8 +78,8 @@ class Machine final : public ExecutorActions {
   void Registered(uint64_t session, ExecutorId id);
   // Its link to the controller is cut: it hears nothing more (and is killed or starts anew later).
   void Unplug() { deaf_ = true; }
-  // The controller's process ended: it lets what was launched end, forgets all, then registers
-  // again.
+  // The controller's process ended: what was launched runs to its end, then it forgets all and
+  // registers again.
   void ControllerGone();
 
   void Deliver(uint64_t session, const Command& command);
@@ -148,6 +149,8 @@ class Machine final : public ExecutorActions {
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
   void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
+  // A launch has ended: what follows it, or the end of draining.
+  void AfterLaunch();
   void EndServe(uint64_t life, uint64_t pull);
   void TakeInputs(Run& run);
   // Its inputs, and the memory that it needs.
@@ -167,6 +170,7 @@ class Machine final : public ExecutorActions {
   Incarnation incarnation_;
   uint64_t life_ = 0;  // numbers the processes and their resets
   uint64_t session_ = 0;
+  uint64_t epoch_ = 0;  // of the controller at which it registered
   ExecutorId id_;
   bool deaf_ = false;
   bool draining_ = false;  // the controller is gone; launches end

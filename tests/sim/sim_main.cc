@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
-//   [--ahead]
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
 #include <chrono>
 #include <cstdio>
@@ -25,7 +24,6 @@ struct Flags {
   bool verbose = false;
   bool coverage = false;
   bool all_bugs = false;
-  bool ahead = false;
   bool ok = true;
   std::string bug;
   std::string program;
@@ -55,8 +53,6 @@ Flags Parse(int argc, char** argv) {
       flags.verbose = true;
     } else if (arg == "--coverage") {
       flags.coverage = true;
-    } else if (arg == "--ahead") {
-      flags.ahead = true;
     } else if (arg == "--all-bugs") {
       flags.all_bugs = true;
     } else {
@@ -80,7 +76,7 @@ Outcome RunSeeds(const Flags& flags) {
   Outcome out;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
-    World world(seed, flags.verbose, flags.ahead);
+    World world(seed, flags.verbose);
     world.Run();
     ++out.seeds;
     out.coverage.Add(world);
@@ -135,9 +131,8 @@ int Main(int argc, char** argv) {
   const Outcome out = RunSeeds(flags);
   if (out.failing_seed != 0) {
     std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
-    std::puts(fmt::format("replay: {} --seed={}{}{} --verbose", flags.program, out.failing_seed,
-                          flags.bug.empty() ? "" : " --bug=" + flags.bug,
-                          flags.ahead ? " --ahead" : "")
+    std::puts(fmt::format("replay: {} --seed={}{} --verbose", flags.program, out.failing_seed,
+                          flags.bug.empty() ? "" : " --bug=" + flags.bug)
                   .c_str());
     return 1;
   }

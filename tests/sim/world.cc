@@ -17,9 +17,7 @@ constexpr uint64_t kMaxSteps = 200000;
 
 }  // namespace
 
-World::World(uint64_t seed, bool verbose, bool ahead)
-    : random(seed), verdict(verbose), verbose_(verbose) {
-  config.cluster.launch_ahead = ahead;
+World::World(uint64_t seed, bool verbose) : random(seed), verdict(verbose), verbose_(verbose) {
   Setup();
 }
 World::~World() {
@@ -51,11 +49,9 @@ void World::Setup() {
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
   config.cluster.inline_gang_bytes = r.Between(64, 1024);
   config.cluster.inline_session_bytes = r.Between(128, 4096);
-  const bool ahead = config.cluster.launch_ahead;
-  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, ahead ? 6 : 3));
-  config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, ahead ? 6 : 4));
-  config.gangs_at_work =
-      ahead ? static_cast<int>(r.Between(1, 3)) : config.cluster.max_gangs_in_flight;
+  config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
+  config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
+  config.gangs_at_work = static_cast<int>(r.Between(1, 3));
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
@@ -108,8 +104,11 @@ int World::IndexOf(const Machine* machine) const {
 void World::BreakGang(const std::shared_ptr<Gang>& gang) {
   if (gang->complete || gang->broken) return;
   gang->broken = true;
-  for (const auto& [machine, run] : gang->joined)
-    queue.After(random.Between(1, 2 * kSecond), [m = machine, r = run] { m->EndRun(r); });
+  for (const auto& [machine, session] : gang->members) {
+    const auto run = gang->joined.find(machine);
+    if (run == gang->joined.end()) continue;
+    queue.After(random.Between(1, 2 * kSecond), [m = machine, r = run->second] { m->EndRun(r); });
+  }
 }
 
 void World::BreakGangs(Machine* machine, uint64_t session) {
@@ -125,13 +124,13 @@ void World::BreakGangs(Machine* machine, uint64_t session) {
 void World::FinishGang(const std::shared_ptr<Gang>& gang) {
   if (gang->broken) return;
   gang->complete = true;
-  for (const auto& [machine, run] : gang->joined) {
-    if (gang->members.size() == 1) {
-      machine->EndRun(run);
-    } else {
-      queue.After(random.Between(0, 1000), [m = machine, r = run] { m->EndRun(r); });
-    }
+  if (gang->members.size() == 1) {
+    const auto [machine, run] = *gang->joined.begin();
+    return machine->EndRun(run);
   }
+  for (const auto& [machine, session] : gang->members)
+    queue.After(random.Between(0, 1000),
+                [m = machine, r = gang->joined.at(machine)] { m->EndRun(r); });
 }
 
 // ---- faults

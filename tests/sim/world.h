@@ -40,8 +40,7 @@ struct Config {
 
 class World {
  public:
-  // `ahead`: the controller launches ahead of inputs.
-  World(uint64_t seed, bool verbose, bool ahead);
+  World(uint64_t seed, bool verbose);
   ~World();
 
   // To the end, or to the first broken rule.
@@ -79,8 +78,8 @@ class World {
   int64_t DataDelay() { return random.Between(1, config.data_delay); }
 
   // The meeting place of a launch; made when the controller launches it.
-  std::shared_ptr<Gang>& GangOf(NodeId node, LaunchId launch) {
-    return gangs_[{epoch, node, launch}];
+  std::shared_ptr<Gang>& GangOf(uint64_t controller, NodeId node, LaunchId launch) {
+    return gangs_[{controller, node, launch}];
   }
   // `machine` is no longer there in that session: its gangs break.
   void BreakGangs(Machine* machine, uint64_t session);

@@ -90,6 +90,7 @@ void ExecutorCore::On(Launch command) {
     waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
   it->second.missing = missing.size();
   it->second.launch = std::move(command);
+  ++num_launched_;
   if (it->second.launch->gang) {
     gangs_.push_back(it->first);
   } else if (Follows(it->second)) {
@@ -465,6 +466,7 @@ void ExecutorCore::On(CancelNode command) {
     actions_->Drop(refs);
   };
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
+    if (node.launch.has_value()) --num_launched_;
     for (const GroupPart& part : launch->outputs) forget(part);
     FinishSeq(launch->seq, absl::OkStatus());
   } else {
@@ -505,6 +507,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
       --gangs_at_work_;
       if (!gangs_.empty()) advance_.push_back(gangs_.front());
     }
+    if (node.launch.has_value() && !node.parent) --num_launched_;
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
     if (node.parent) return StepEnded(std::move(node));
     FinishSeq(launch->seq, status);
@@ -545,6 +548,7 @@ void ExecutorCore::Reset() {
   ended_.clear();
   sequences_.clear();
   gangs_at_work_ = 0;
+  num_launched_ = 0;
   sends_.clear();
   waiters_.clear();
   early_pulls_.clear();

@@ -95,6 +95,10 @@ class ExecutorCore {
   // Forgets everything (new controller incarnation); launches in flight end unreported.
   void Reset();
 
+  // Launches of the controller that have not ended, those that wait for their inputs or turn among
+  // them.
+  size_t num_launched() const { return num_launched_; }
+
   // For tests and the end-of-test accounting.
   size_t num_shards() const { return shards_.size(); }
   size_t num_nodes() const { return nodes_.size(); }
@@ -217,6 +221,7 @@ class ExecutorCore {
   std::deque<NodeId> advance_;  // sequences that may go on
   std::deque<NodeId> ended_;    // launches whose `end` may be told
   int gangs_at_work_ = 0;
+  size_t num_launched_ = 0;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, std::map<int32_t, PrepareSend::Item>> sends_;

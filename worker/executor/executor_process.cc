@@ -177,7 +177,7 @@ void ExecutorProcess::OnLinkEnd(const std::string& why) {
   if (!draining_) spdlog::warn("registration ends: {}", why);
   if (session_ != nullptr) {
     highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
-    session_->End();
+    session_->Drain();
   }
   if (draining_) return Exit(kExitOk, "drained; the controller is gone");
   WaitForLaunches();

@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -63,8 +64,12 @@ class ExecutorSession final : public ExecutorActions {
 
   void OnCommand(Command command) { core_.OnCommand(std::move(command)); }
 
-  // Launches whose end has not been seen. The session may be destroyed when there is none.
-  size_t launches_in_flight() const { return in_flight_; }
+  // Launches that have not ended, those that wait for their inputs or turn among them. The session
+  // may be destroyed when there is none.
+  size_t launches_in_flight() const { return std::max(in_flight_, core_.num_launched()); }
+  // The controller is gone. What it launched still runs, since other executors may have begun the
+  // same gangs; nothing is reported any more.
+  void Drain() { draining_ = true; }
   // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported
   // any more.
   void End();
@@ -164,6 +169,7 @@ class ExecutorSession final : public ExecutorActions {
   const Incarnation incarnation_;
   const std::function<void(Report)> send_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  bool draining_ = false;
   bool ended_ = false;
   ExecutorCore core_;
   BufferTable buffers_;

@@ -247,6 +247,24 @@ TEST_F(ExecutorSessionTest, EndingWithLaunchesInFlightLeavesNothing) {
   EXPECT_EQ(finished_.size(), reports);
 }
 
+TEST_F(ExecutorSessionTest, WhatWaitsForItsTurnStillRunsWhenTheControllerIsGone) {
+  const GroupPart x = Part(1, {0, 1});
+  Put(x, 1);
+  Install(7, Program("allreduce", {0, 1}, 1, 1));
+  for (uint64_t group = 2; group <= 4; ++group) Run(7, {0, 1}, {x}, {Part(group, {0, 1})});
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 2; }));
+  session_->Drain();
+  EXPECT_EQ(session_->launches_in_flight(), 3u);
+  const uint64_t before = through_;
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return session_->launches_in_flight() == 0;
+  }));
+  EXPECT_EQ(runtime_.launches().size(), 3u);
+  EXPECT_EQ(through_, before);
+  EXPECT_THAT(runtime_.violations(), IsEmpty());
+}
+
 TEST_F(ExecutorSessionTest, DestroyedInTheMiddleOfEverything) {
   const GroupPart x = Part(1, {0});
   Put(x, 1);

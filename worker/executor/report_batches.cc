@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kReportPause{1};
 }  // namespace
 
 void ExecutorSession::MaybeReport() {
-  if (ended_) return;
+  if (ended_ || draining_) return;
   const auto now = std::chrono::steady_clock::now();
   if (report_urgent_ || !launched_ahead_ || in_flight_ == 0 || unreported_ends_ >= kEndsPerReport ||
       now - reported_ >= kReportPause) {

@@ -29,11 +29,7 @@ absl::StatusOr<char*> RawBuffer::Address() const {
 
 absl::StatusOr<std::shared_ptr<RawBuffer>> Buffer::Pin() const {
   std::lock_guard lock(mutex_);
-  if (consumed_) {
-    return Error(absl::StatusCode::kFailedPrecondition,
-                 "buffer {} on device {} was donated to an earlier program",
-                 ToString(spec_.dtype, spec_.shape), spec_.device);
-  }
+  if (consumed_) return DonatedError(spec_);
   return raw_;
 }
 

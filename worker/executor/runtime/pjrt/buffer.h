@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/executor/runtime/launch_checks.h"
 #include "worker/executor/runtime/outcome.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/runtime.h"
@@ -46,10 +47,7 @@ using DimensionOrder = std::vector<int64_t>;
 
 class Buffer final : public DeviceBuffer {
  public:
-  struct Spec {
-    DType dtype = DType::kInvalid;
-    Shape shape;
-    int device = 0;
+  struct Spec : BufferSpec {
     std::string memory_kind;  // empty: default
     DimensionOrder order;
     // Host bytes can be read in place.

@@ -70,7 +70,8 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   for (const v1::ValueSpec& spec : parsed.metadata().parameters()) {
     FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));
     FAIRWAY_ASSIGN_OR_RETURN(DimensionOrder order, OrderOf(spec));
-    loaded->parameters_.push_back({dtype, ShardShape(spec), std::move(order), spec.donated()});
+    loaded->parameters_.push_back({dtype, ShardShape(spec), 0});
+    loaded->passing_.push_back({std::move(order), spec.donated()});
   }
   for (const v1::ValueSpec& spec : parsed.metadata().outputs()) {
     FAIRWAY_ASSIGN_OR_RETURN(DType dtype, ElementType(spec));

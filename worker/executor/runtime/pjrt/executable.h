@@ -17,9 +17,8 @@ namespace fairway::pjrt {
 // parameters.
 class Executable final : public LoadedExecutable {
  public:
-  struct Parameter {
-    DType dtype = DType::kInvalid;
-    Shape shape;  // on one device
+  // How an argument is passed.
+  struct Passing {
     DimensionOrder order;
     bool donated = false;
   };
@@ -40,7 +39,9 @@ class Executable final : public LoadedExecutable {
   const std::string& name() const { return name_; }
   // Empty: portable, one device chosen at launch.
   const std::vector<int>& devices() const { return devices_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  // On one device.
+  const std::vector<BufferSpec>& parameters() const { return parameters_; }
+  const std::vector<Passing>& passing() const { return passing_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   // Its devices never wait for each other.
   bool separable() const { return separable_; }
@@ -50,7 +51,8 @@ class Executable final : public LoadedExecutable {
   std::unique_ptr<Program> program_;
   std::string name_;
   std::vector<int> devices_;
-  std::vector<Parameter> parameters_;
+  std::vector<BufferSpec> parameters_;
+  std::vector<Passing> passing_;
   std::vector<Output> outputs_;
   bool separable_ = false;
 };

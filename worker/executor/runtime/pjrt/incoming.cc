@@ -130,7 +130,7 @@ absl::StatusOr<PjrtRuntime::IncomingView> PjrtRuntime::ExpectView(DType dtype, c
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<RawBuffer> raw, transfer->Retrieve());
   IncomingView incoming;
   incoming.buffer =
-      std::make_unique<Buffer>(Buffer::Spec{dtype, shape, device, std::string(memory_kind), {}},
+      std::make_unique<Buffer>(Buffer::Spec{{dtype, shape, device}, std::string(memory_kind), {}},
                                std::move(raw), transfer->outcome());
   incoming.fulfil = [transfer = std::move(transfer)](absl::StatusOr<HostView> view) {
     transfer->Fulfil(std::move(view));

@@ -2,10 +2,10 @@
 // PjrtRuntime::Launch: checks, donation, Execute, completion.
 #include <algorithm>
 #include <atomic>
-
-#include <fmt/ranges.h>
+#include <future>
 
 #include "pjrt_c_api.h"
+#include "worker/executor/runtime/launch_checks.h"
 #include "worker/executor/runtime/pjrt/buffer.h"
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
@@ -43,66 +43,6 @@ struct Attempt {
 
   Buffer& input(size_t d, size_t a) const { return static_cast<Buffer&>(*request.inputs[d][a]); }
 };
-
-absl::Status CheckDevices(const Attempt& attempt, int num_devices) {
-  const LaunchRequest& request = attempt.request;
-  const std::vector<int>& compiled = attempt.executable.devices();
-  for (int device : request.devices) {
-    if (device < 0 || device >= num_devices) {
-      return InvalidArgument("no device {} (there are {})", device, num_devices);
-    }
-  }
-  const bool fits = compiled.empty() ? request.devices.size() == 1 : request.devices == compiled;
-  if (!fits) {
-    return InvalidArgument(
-        "launched on devices [{}], loaded for [{}]", fmt::join(request.devices, ","),
-        compiled.empty() ? "any one" : fmt::format("{}", fmt::join(compiled, ",")));
-  }
-  if (request.inputs.size() != request.devices.size()) {
-    return InvalidArgument("inputs for {} devices, launched on {}", request.inputs.size(),
-                           request.devices.size());
-  }
-  if (request.devices.size() > 1 && request.launch_id == 0) {
-    return InvalidArgument("a gang without a launch id: XLA would mix its sums with another's");
-  }
-  return absl::OkStatus();
-}
-
-// The plugin compares sizes in bytes only: an s32 passed for an f32 would be read as one.
-absl::Status CheckInput(const Attempt& attempt, size_t d, size_t a) {
-  if (attempt.request.inputs[d][a] == nullptr) {
-    return InvalidArgument("argument {} on device {} is missing", a, attempt.request.devices[d]);
-  }
-  const Buffer::Spec& got = attempt.input(d, a).spec();
-  const Executable::Parameter& want = attempt.executable.parameters()[a];
-  if (got.dtype != want.dtype || got.shape != want.shape) {
-    return InvalidArgument("argument {} on device {} is {}, the program takes {}", a,
-                           attempt.request.devices[d], ToString(got.dtype, got.shape),
-                           ToString(want.dtype, want.shape));
-  }
-  if (got.device != attempt.request.devices[d]) {
-    return InvalidArgument("argument {} lies on device {}, the program runs on device {}", a,
-                           got.device, attempt.request.devices[d]);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckInputs(const Attempt& attempt) {
-  const size_t arity = attempt.executable.parameters().size();
-  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
-    if (attempt.request.inputs[d].size() != arity) {
-      return InvalidArgument("{} arguments on device {}, the program takes {}",
-                             attempt.request.inputs[d].size(), attempt.request.devices[d], arity);
-    }
-    for (size_t a = 0; a < arity; ++a) FAIRWAY_RETURN_IF_ERROR(CheckInput(attempt, d, a));
-  }
-  for (int a : attempt.request.non_donatable) {
-    if (a < 0 || static_cast<size_t>(a) >= arity) {
-      return InvalidArgument("non-donatable argument {} of {}", a, arity);
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::Status PinInputs(Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
@@ -143,22 +83,32 @@ absl::Status CheckGangReady(const Attempt& attempt) {
   return absl::OkStatus();
 }
 
-// Gives the program each argument with its dimensions in the order in memory that it was compiled
-// for. Arguments that were computed here have it already, those that came from elsewhere are there.
-absl::Status Relayout(Attempt& attempt) {
-  const auto& parameters = attempt.executable.parameters();
+bool OtherOrder(const Attempt& attempt, size_t d, size_t a) {
+  return attempt.input(d, a).spec().order != attempt.executable.passing()[a].order;
+}
+
+// An argument that is to be copied for this program may still be computed by one before it on the
+// same device.
+void AwaitOtherOrders(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
-    for (size_t a = 0; a < parameters.size(); ++a) {
+    for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+      if (!OtherOrder(attempt, d, a)) continue;
+      auto ended = std::make_shared<std::promise<void>>();
+      attempt.input(d, a).outcome()->OnDone([ended](const absl::Status&) { ended->set_value(); });
+      ended->get_future().wait();
+    }
+  }
+}
+
+// Gives the program each argument with its dimensions in the order in memory that it was compiled
+// for. Arguments that were computed here have it already, as a rule.
+absl::Status Relayout(Attempt& attempt) {
+  for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
+    for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
+      if (!OtherOrder(attempt, d, a)) continue;
       Buffer& input = attempt.input(d, a);
-      if (input.spec().order == parameters[a].order) continue;
-      const auto known = input.outcome()->Peek();
-      if (!known.has_value()) {
-        return Error(absl::StatusCode::kFailedPrecondition,
-                     "argument {} on device {} is not ready, and its dimensions lie in another "
-                     "order than {} takes",
-                     a, input.spec().device, attempt.executable.name());
-      }
-      auto copy = pjrt::CopyInOrder(input, attempt.pins[d][a], parameters[a].order);
+      auto copy =
+          pjrt::CopyInOrder(input, attempt.pins[d][a], attempt.executable.passing()[a].order);
       if (!copy.ok()) return Annotate(std::move(copy).status(), fmt::format("argument {}", a));
       attempt.relaid.push_back({&input, d, a});
       attempt.copies.push_back(*std::move(copy));
@@ -172,10 +122,10 @@ absl::Status Relayout(Attempt& attempt) {
 void TakeDonated(Attempt& attempt) {
   attempt.non_donatable.assign(attempt.request.non_donatable.begin(),
                                attempt.request.non_donatable.end());
-  const auto& parameters = attempt.executable.parameters();
+  const auto& passing = attempt.executable.passing();
   const auto& kept = attempt.request.non_donatable;
-  for (size_t a = 0; a < parameters.size(); ++a) {
-    if (!parameters[a].donated) continue;
+  for (size_t a = 0; a < passing.size(); ++a) {
+    if (!passing[a].donated) continue;
     if (std::find(kept.begin(), kept.end(), static_cast<int>(a)) != kept.end()) continue;
     bool shared = false;
     for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
@@ -314,7 +264,7 @@ std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
   for (size_t o = 0; o < executable.outputs().size(); ++o) {
     const Executable::Output& output = executable.outputs()[o];
     buffers.push_back(std::make_unique<Buffer>(
-        Buffer::Spec{output.dtype, output.shape, device, output.memory_kind, output.order},
+        Buffer::Spec{{output.dtype, output.shape, device}, output.memory_kind, output.order},
         raw == nullptr ? nullptr : std::make_shared<RawBuffer>(client, (*raw)[o]), outcome));
   }
   return buffers;
@@ -327,13 +277,17 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   if (request.executable == nullptr) return InvalidArgument("no executable to launch");
   const auto& executable = static_cast<const Executable&>(*request.executable);
   Attempt attempt{request, executable, {}, {}, {}, {}, {}};
-  FAIRWAY_RETURN_IF_ERROR(CheckDevices(attempt, info_.num_devices));
-  FAIRWAY_RETURN_IF_ERROR(CheckInputs(attempt));
+  // The plugin compares sizes in bytes only: an s32 passed for an f32 would be read as one.
+  FAIRWAY_RETURN_IF_ERROR(CheckLaunch(request, info_, executable.devices(), executable.parameters(),
+                                      [](DeviceBuffer& buffer) -> const BufferSpec& {
+                                        return static_cast<Buffer&>(buffer).spec();
+                                      }));
   const size_t devices = request.devices.size();
   const bool gang = devices > 1;
   if (gang && info_.gang_inputs == ArrivalRule::kReady)
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
+  AwaitOtherOrders(attempt);
 
   LaunchResult result;
   if (absl::Status failed = gang ? absl::OkStatus() : KnownFailure(attempt); !failed.ok()) {

@@ -189,7 +189,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
   WhenReady(api, args->done_with_host_buffer,
             [bytes = std::move(bytes)](absl::Status) mutable { bytes.reset(); });
 
-  Buffer::Spec spec{dtype, shape, device, std::string(memory_kind), {}};
+  Buffer::Spec spec{{dtype, shape, device}, std::string(memory_kind), {}};
   if (client_->is_cpu() && spec.dense() && size > 0) {
     auto address = raw->Address();
     if (address.ok() && *address != block) {

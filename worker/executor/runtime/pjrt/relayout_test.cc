@@ -2,6 +2,8 @@
 // Values whose dimensions lie in memory in another order than the default.
 #include "worker/executor/runtime/pjrt/relayout.h"
 
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "pjrt_c_api.h"
@@ -120,6 +122,34 @@ TEST_F(RelayoutTest, AnArgumentFromElsewhereIsPutInTheOrderOfTheProgram) {
   ASSERT_NE(output, nullptr);
   EXPECT_EQ(Read(*output), kDoubled);
   EXPECT_EQ(Read(*input), kValues);
+}
+
+TEST_F(RelayoutTest, AnArgumentThatIsStillComputedIsWaitedFor) {
+  const auto executable = Doubled("{0,1}", "default");
+  ASSERT_NE(executable, nullptr);
+  auto late = runtime_->Expect(DType::kF32, Shape{{2, 3}}, 0, "");
+  ASSERT_TRUE(late.ok()) << late.status();
+  std::thread sender([&] { late->fulfil(test::BlobOf(kValues)); });
+  const auto output = Run(executable.get(), *late->buffer);
+  sender.join();
+  ASSERT_NE(output, nullptr);
+  EXPECT_EQ(Read(*output), kDoubled);
+}
+
+TEST_F(RelayoutTest, AnArgumentThatFailsWhileItIsWaitedForPassesItsErrorOn) {
+  const auto executable = Doubled("{0,1}", "default");
+  ASSERT_NE(executable, nullptr);
+  auto late = runtime_->Expect(DType::kF32, Shape{{2, 3}}, 0, "");
+  ASSERT_TRUE(late.ok()) << late.status();
+  std::thread sender([&] { late->fulfil(absl::UnavailableError("lost")); });
+  LaunchRequest request;
+  request.executable = executable.get();
+  request.devices = {0};
+  request.inputs = {{late->buffer.get()}};
+  request.launch_id = 1;
+  const auto run = test::Run(*runtime_, request);
+  sender.join();
+  EXPECT_EQ(Describe(run.status()), "UNAVAILABLE: lost");
 }
 
 TEST_F(RelayoutTest, ADonatedArgumentFromElsewhereIsTakenOver) {
