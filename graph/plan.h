@@ -72,6 +72,7 @@ struct Instruction {
     // high: the last; of type PRED: 0 or 1). `outputs`, of `types`: what the blocks leave; when the
     // scalar failed, these have failed with it.
     kBranch,
+    kClear,  // nothing but `clears`
   };
   Op op = Op::kRun;
   ExecutableId executable;

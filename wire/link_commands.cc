@@ -223,7 +223,7 @@ absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
     out->types.push_back(std::move(to));
   }
   for (const v1::Instruction& step : in.instructions()) {
-    if (step.op() < 0 || step.op() > static_cast<int32_t>(Instruction::Op::kBranch))
+    if (step.op() < 0 || step.op() > static_cast<int32_t>(Instruction::Op::kClear))
       return InvalidArgument("sequence {} has an instruction of kind {}", in.name(), step.op());
     out->instructions.push_back({static_cast<Instruction::Op>(step.op()),
                                  ExecutableId(step.executable()),

@@ -35,6 +35,8 @@ Arity ArityOf(Op op) {
       return {0, 0, 1};
     case Op::kBranch:
       return {1, -1, -1};
+    case Op::kClear:
+      return {0, 0, 0};
   }
   return {0, 0, 0};
 }

@@ -57,6 +57,9 @@ bool ExecutorCore::Advance(NodeId id) {
         SetOutput(node, *next);
         run.Pass();
         break;
+      case Op::kClear:
+        run.Pass();
+        break;
       case Op::kRepeat:
         break;  // Next goes into it
     }

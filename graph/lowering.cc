@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/lowering.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <set>
+
+#include "graph/sequence_builder.h"
+
+namespace fairway {
+namespace {
+
+// What is to be done at one place (or, a transfer, between two).
+struct Unit {
+  size_t graph = 0, node = 0;  // of the program; for a transfer that the program does not name: of
+                               // the node that wants it
+  int32_t place = 0;
+  bool transfer = false;
+  std::vector<int32_t> inputs;   // values
+  std::vector<int32_t> outputs;  // values
+};
+
+// Whether two shardings over as many devices put the same elements at the same positions.
+bool SameCut(const ArraySpec& a, const ArraySpec& b) {
+  if (a.sharding == b.sharding) return true;
+  if (a.sharding.num_shards() != b.sharding.num_shards() ||
+      a.sharding.memory_kind() != b.sharding.memory_kind())
+    return false;
+  if (a.sharding.fully_replicated() || b.sharding.fully_replicated())
+    return a.sharding.fully_replicated() && b.sharding.fully_replicated();
+  for (int i = 0; i < a.sharding.num_shards(); ++i) {
+    const auto left = a.sharding.Domain(a.shape, i);
+    const auto right = b.sharding.Domain(b.shape, i);
+    if (!left.ok() || !right.ok() || *left != *right) return false;
+  }
+  return true;
+}
+
+class Lowering {
+ public:
+  Lowering(const Program& program, const ProgramTypes& types, const ProgramBinding& binding)
+      : program_(program), types_(types), binding_(binding) {}
+
+  absl::StatusOr<ProgramPlan> Run() {
+    std::vector<int32_t> arguments;
+    for (size_t n = 0; n < program_.graphs[0].nodes.size(); ++n) {
+      const auto* argument = std::get_if<ArgumentNode>(&program_.graphs[0].nodes[n].op);
+      if (argument == nullptr) continue;
+      arguments.push_back(NewValue(argument->type));
+      plan_.donated.push_back(argument->donated);
+    }
+    plan_.arguments = static_cast<int32_t>(arguments.size());
+    FAIRWAY_ASSIGN_OR_RETURN(plan_.results, Inline(0, arguments));
+    Group();
+    Order();
+    Build();
+    for (const ProgramPlan::Step& step : plan_.steps) {
+      const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
+      if (run != nullptr && run->max_steps > kMaxSteps)
+        return InvalidArgument("program {}: its loops have more than {} steps", program_.name,
+                               kMaxSteps);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr int64_t kMaxSteps = int64_t{1} << 30;
+
+  int32_t NewValue(const SliceSpec& type) {
+    plan_.values.push_back(type);
+    return static_cast<int32_t>(plan_.values.size()) - 1;
+  }
+  int32_t PlaceOf(int32_t slice) const { return binding_.places[slice]; }
+
+  // Whether the value can be taken as it is where `want` is expected.
+  bool Fits(int32_t value, const SliceSpec& want) const {
+    const SliceSpec& has = plan_.values[value];
+    return PlaceOf(has.slice) == PlaceOf(want.slice) && SameCut(has.array, want.array);
+  }
+
+  // The value as `want`: itself, or transferred.
+  int32_t As(int32_t value, const SliceSpec& want, size_t graph, size_t node) {
+    if (Fits(value, want)) return value;
+    for (const int32_t other : moved_[value]) {
+      if (Fits(other, want)) return other;
+    }
+    Unit unit{graph, node, PlaceOf(want.slice), true, {value}, {NewValue(want)}};
+    moved_[value].push_back(unit.outputs[0]);
+    units_.push_back(std::move(unit));
+    return units_.back().outputs[0];
+  }
+
+  // Whether all of a graph, bodies included, happens at one place, and where.
+  std::optional<int32_t> OnlyPlace(size_t graph) const {
+    std::optional<int32_t> place;
+    const auto is = [&](int32_t other) {
+      if (!place.has_value()) place = other;
+      return *place == other;
+    };
+    const Graph& in = program_.graphs[graph];
+    for (size_t n = 0; n < in.nodes.size(); ++n) {
+      const auto& op = in.nodes[n].op;
+      for (const SliceSpec& output : types_[graph][n]) {
+        if (!is(PlaceOf(output.slice))) return std::nullopt;
+      }
+      if (std::holds_alternative<ConstantNode>(op) || std::holds_alternative<TransferNode>(op))
+        return std::nullopt;  // these are not steps of a sequence
+      if (const auto* compute = std::get_if<ComputeNode>(&op)) {
+        const Computation& computation = program_.computations[compute->computation];
+        for (size_t i = 0; i < compute->inputs.size(); ++i) {
+          const ValueRef ref = compute->inputs[i];
+          if (!SameCut(types_[graph][ref.node][ref.output].array, computation.parameters[i]))
+            return std::nullopt;
+        }
+      }
+      for (const int32_t body : BodiesOf(op)) {
+        const auto inner = OnlyPlace(body);
+        if (!inner.has_value() || !is(*inner) || !GoesRound(graph, n, body)) return std::nullopt;
+      }
+    }
+    return place;
+  }
+
+  // Whether inputs and results of the body lie as its arguments do.
+  bool GoesRound(size_t graph, size_t node, int32_t body) const {
+    const Graph& inner = program_.graphs[body];
+    const ProgramNode& outer = program_.graphs[graph].nodes[node];
+    const bool loop = std::holds_alternative<LoopNode>(outer.op);
+    std::vector<ValueRef> inputs = InputsOf(outer);
+    if (!loop) inputs.erase(inputs.begin());
+    size_t a = 0;
+    for (const ProgramNode& candidate : inner.nodes) {
+      const auto* argument = std::get_if<ArgumentNode>(&candidate.op);
+      if (argument == nullptr) continue;
+      const ValueRef in = inputs[a];
+      if (!SameCut(types_[graph][in.node][in.output].array, argument->type.array)) return false;
+      if (loop) {
+        const ValueRef out = inner.results[a];
+        if (!SameCut(types_[body][out.node][out.output].array, argument->type.array)) return false;
+      }
+      ++a;
+    }
+    return true;
+  }
+
+  static std::vector<int32_t> BodiesOf(const decltype(ProgramNode::op)& op) {
+    if (const auto* loop = std::get_if<LoopNode>(&op)) return {loop->body};
+    if (const auto* branch = std::get_if<BranchNode>(&op)) return branch->bodies;
+    return {};
+  }
+
+  absl::StatusOr<std::vector<int32_t>> Inline(size_t graph, const std::vector<int32_t>& arguments) {
+    const Graph& in = program_.graphs[graph];
+    std::vector<std::vector<int32_t>> made(in.nodes.size());  // values
+    size_t next_argument = 0;
+    for (size_t n = 0; n < in.nodes.size(); ++n) {
+      std::vector<int32_t> inputs;
+      for (const ValueRef ref : InputsOf(in.nodes[n])) inputs.push_back(made[ref.node][ref.output]);
+      const auto& op = in.nodes[n].op;
+      if (const auto* argument = std::get_if<ArgumentNode>(&op)) {
+        const int32_t given = arguments[next_argument++];
+        made[n] = {graph == 0 ? given : As(given, argument->type, graph, n)};
+      } else if (const auto* constant = std::get_if<ConstantNode>(&op)) {
+        made[n] = {Constant(graph, n, *constant)};
+      } else if (const auto* transfer = std::get_if<TransferNode>(&op)) {
+        made[n] = {As(inputs[0], transfer->type, graph, n)};
+      } else if (std::holds_alternative<ComputeNode>(op)) {
+        made[n] = Compute(graph, n, std::move(inputs));
+      } else {
+        FAIRWAY_ASSIGN_OR_RETURN(made[n], Control(graph, n, std::move(inputs)));
+      }
+      if (units_.size() > kMaxUnrolled && graph != 0)
+        return InvalidArgument(
+            "{}: unrolled, the loops over several slices have more than {} steps; run the program "
+            "several times",
+            NodeText(program_, graph, n), kMaxUnrolled);
+    }
+    std::vector<int32_t> results;
+    for (const ValueRef ref : in.results) results.push_back(made[ref.node][ref.output]);
+    return results;
+  }
+
+  // The same constant of an unrolled body is there once.
+  int32_t Constant(size_t graph, size_t node, const ConstantNode& constant) {
+    const auto [known, fresh] = constants_.try_emplace({graph, node}, 0);
+    if (fresh) {
+      known->second = NewValue(constant.type);
+      plan_.constants.push_back({known->second, constant.bytes});
+    }
+    return known->second;
+  }
+
+  std::vector<int32_t> Compute(size_t graph, size_t n, std::vector<int32_t> inputs) {
+    const auto& compute = std::get<ComputeNode>(program_.graphs[graph].nodes[n].op);
+    const Computation& computation = program_.computations[compute.computation];
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = As(inputs[i], {compute.slice, computation.parameters[i]}, graph, n);
+    return Add(graph, n, PlaceOf(compute.slice), std::move(inputs));
+  }
+
+  std::vector<int32_t> Add(size_t graph, size_t n, int32_t place, std::vector<int32_t> inputs) {
+    Unit unit{graph, n, place, false, std::move(inputs), {}};
+    for (const SliceSpec& type : types_[graph][n]) unit.outputs.push_back(NewValue(type));
+    units_.push_back(std::move(unit));
+    return units_.back().outputs;
+  }
+
+  absl::StatusOr<std::vector<int32_t>> Control(size_t graph, size_t n,
+                                               std::vector<int32_t> inputs) {
+    const ProgramNode& node = program_.graphs[graph].nodes[n];
+    const auto* branch = std::get_if<BranchNode>(&node.op);
+    std::optional<int32_t> place;
+    for (const int32_t body : BodiesOf(node.op)) {
+      const auto inner = OnlyPlace(body);
+      if (branch != nullptr && (!inner.has_value() || (place.has_value() && *place != *inner)))
+        return InvalidArgument(
+            "{}: its bodies lie on several slices, or have transfers or constants; bodies of a "
+            "branch must be computations on one slice",
+            NodeText(program_, graph, n));
+      place = inner;
+    }
+    if (place.has_value()) {
+      // The body's arguments say how the inputs must lie.
+      const Graph& inner = program_.graphs[BodiesOf(node.op)[0]];
+      size_t i = branch == nullptr ? 0 : 1;
+      int32_t slice = -1;
+      for (const ProgramNode& candidate : inner.nodes) {
+        const auto* argument = std::get_if<ArgumentNode>(&candidate.op);
+        if (argument == nullptr) continue;
+        slice = argument->type.slice;
+        inputs[i] = As(inputs[i], argument->type, graph, n);
+        ++i;
+      }
+      if (branch != nullptr) inputs[0] = AsScalar(inputs[0], slice, *place, graph, n);
+      if (branch != nullptr || ResultsGoRound(node)) return Add(graph, n, *place, inputs);
+    }
+    const auto& loop = std::get<LoopNode>(node.op);
+    for (int64_t i = 0; i < loop.count; ++i) {
+      FAIRWAY_ASSIGN_OR_RETURN(inputs, Inline(loop.body, inputs));
+    }
+    // Also without a round, the outputs are as the body's arguments.
+    std::vector<int32_t> out;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      out.push_back(As(inputs[i], types_[graph][n][i], graph, n));
+    return out;
+  }
+
+  bool ResultsGoRound(const ProgramNode& node) const {
+    const auto& loop = std::get<LoopNode>(node.op);
+    const Graph& inner = program_.graphs[loop.body];
+    size_t a = 0;
+    for (const ProgramNode& candidate : inner.nodes) {
+      const auto* argument = std::get_if<ArgumentNode>(&candidate.op);
+      if (argument == nullptr) continue;
+      const ValueRef out = inner.results[a++];
+      const SliceSpec& result = types_[loop.body][out.node][out.output];
+      if (!SameCut(result.array, argument->type.array)) return false;
+    }
+    return true;
+  }
+
+  // A branch's index, on each device of the slice.
+  int32_t AsScalar(int32_t value, int32_t slice, int32_t place, size_t graph, size_t n) {
+    if (slice < 0) {
+      for (size_t s = 0; s < binding_.places.size() && slice < 0; ++s) {
+        if (binding_.places[s] == place) slice = static_cast<int32_t>(s);
+      }
+    }
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < program_.slices[slice].devices; ++i) positions.push_back(i);
+    const ArraySpec& has = plan_.values[value].array;
+    return As(value, {slice, {has.dtype, has.shape, Sharding::Replicated(std::move(positions))}},
+              graph, n);
+  }
+
+  // ---- Sequences: units of one place that wait for the same transfers.
+
+  void Group() {
+    std::vector<int32_t> late_of(plan_.values.size(), 0);  // which set of transfers, by value
+    std::map<std::vector<int32_t>, int32_t> sets = {{{}, 0}};
+    std::vector<std::vector<int32_t>> members = {{}};
+    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;  // place and set
+    const auto intern = [&](std::vector<int32_t> set) {
+      const auto [it, fresh] = sets.try_emplace(set, static_cast<int32_t>(members.size()));
+      if (fresh) members.push_back(std::move(set));
+      return it->second;
+    };
+    for (size_t u = 0; u < units_.size(); ++u) {
+      const Unit& unit = units_[u];
+      int32_t part = 0;
+      int32_t late = 0;
+      if (unit.transfer) {
+        late = intern({static_cast<int32_t>(u)});
+        part = NewPart();
+      } else {
+        std::vector<int32_t> all;
+        for (const int32_t value : unit.inputs) {
+          if (late_of[value] == late) continue;
+          std::vector<int32_t> both;
+          const auto& more = members[late_of[value]];
+          std::set_union(all.begin(), all.end(), more.begin(), more.end(),
+                         std::back_inserter(both));
+          all = std::move(both);
+          late = intern(all);
+        }
+        const auto [it, fresh] = by_key.try_emplace({unit.place, late}, 0);
+        if (fresh) it->second = NewPart();
+        part = it->second;
+      }
+      parts_[part].push_back(u);
+      for (const int32_t value : unit.outputs) {
+        late_of[value] = late;
+        part_of_[value] = part;
+      }
+    }
+  }
+
+  int32_t NewPart() {
+    parts_.emplace_back();
+    return static_cast<int32_t>(parts_.size()) - 1;
+  }
+
+  // Parts after those whose values they take, otherwise as the program has them.
+  void Order() {
+    std::vector<std::set<int32_t>> next(parts_.size());
+    std::vector<int> open(parts_.size(), 0);
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      for (const size_t u : parts_[p]) {
+        for (const int32_t value : units_[u].inputs) {
+          const auto from = part_of_.find(value);
+          if (from == part_of_.end() || from->second == static_cast<int32_t>(p)) continue;
+          if (next[from->second].insert(static_cast<int32_t>(p)).second) ++open[p];
+        }
+      }
+    }
+    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      if (open[p] == 0) ready.push(static_cast<int32_t>(p));
+    }
+    while (!ready.empty()) {
+      const int32_t part = ready.top();
+      ready.pop();
+      order_.push_back(part);
+      for (const int32_t after : next[part]) {
+        if (--open[after] == 0) ready.push(after);
+      }
+    }
+  }
+
+  void Build() {
+    // Who takes a value: parts, and the caller.
+    std::map<int32_t, std::set<int32_t>> takers;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      for (const size_t u : parts_[p]) {
+        for (const int32_t value : units_[u].inputs) takers[value].insert(static_cast<int32_t>(p));
+      }
+    }
+    constexpr int32_t kCaller = -1;
+    for (const int32_t value : plan_.results) takers[value].insert(kCaller);
+    for (const ProgramPlan::Constant& constant : plan_.constants)
+      takers[constant.value].insert(kCaller);
+    for (int32_t a = 0; a < plan_.arguments; ++a) {
+      if (!plan_.donated[a]) takers[a].insert(kCaller);
+    }
+    for (const int32_t part : order_) {
+      const Unit& first = units_[parts_[part][0]];
+      if (first.transfer) {
+        plan_.steps.push_back(ProgramPlan::Transfer{first.inputs[0], first.outputs[0]});
+        continue;
+      }
+      SequenceBuilder builder(program_, types_, binding_, first.place);
+      for (const size_t u : parts_[part]) {
+        for (const int32_t value : units_[u].inputs) {
+          if (PartOf(value) != part) builder.AddInput(value);
+        }
+      }
+      for (const size_t u : parts_[part]) {
+        const Unit& unit = units_[u];
+        builder.AddNode(unit.graph, unit.node, unit.inputs, unit.outputs);
+        for (const int32_t value : unit.outputs) {
+          const std::set<int32_t>& who = takers[value];
+          if (std::any_of(who.begin(), who.end(), [&](int32_t t) { return t != part; }))
+            builder.AddOutput(value);
+        }
+      }
+      ProgramPlan::RunSequence run = builder.Finish();
+      run.slice = SliceAt(first.place);
+      for (size_t i = 0; i < run.inputs.size(); ++i) {
+        if (takers[run.inputs[i]] == std::set<int32_t>{part})
+          run.donated.push_back(static_cast<int32_t>(i));
+      }
+      plan_.steps.push_back(std::move(run));
+    }
+  }
+
+  int32_t PartOf(int32_t value) const {
+    const auto it = part_of_.find(value);
+    return it == part_of_.end() ? -2 : it->second;
+  }
+  int32_t SliceAt(int32_t place) const {
+    const auto it = std::find(binding_.places.begin(), binding_.places.end(), place);
+    return static_cast<int32_t>(it - binding_.places.begin());
+  }
+
+  const Program& program_;
+  const ProgramTypes& types_;
+  const ProgramBinding& binding_;
+  ProgramPlan plan_;
+  std::vector<Unit> units_;
+  std::map<int32_t, std::vector<int32_t>> moved_;  // values that are this one elsewhere
+  std::map<std::pair<size_t, size_t>, int32_t> constants_;
+  std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
+  std::map<int32_t, int32_t> part_of_;      // by value
+  std::vector<int32_t> order_;
+};
+
+}  // namespace
+
+absl::StatusOr<ProgramPlan> Lower(const Program& program, const ProgramTypes& types,
+                                  const ProgramBinding& binding) {
+  return Lowering(program, types, binding).Run();
+}
+
+}  // namespace fairway

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowers a program onto bound devices: sequences that islands run by themselves, and the transfers
+// between them (docs/design/0040-programs.md). Pure.
+#ifndef FAIRWAY_GRAPH_LOWERING_H_
+#define FAIRWAY_GRAPH_LOWERING_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graph/plan.h"
+#include "graph/program.h"
+
+namespace fairway {
+
+// A computation as compiled for the devices of a slice.
+struct BoundCode {
+  ExecutableId executable;
+  std::vector<Sequence::Type> outputs;  // on each device
+  std::vector<int32_t> donates;         // parameters that it takes over
+  int64_t temp_bytes = 0;               // per device
+};
+
+struct ProgramBinding {
+  // Of each slice; slices on the same devices in the same order have the same place.
+  std::vector<int32_t> places;
+  std::map<std::pair<int32_t, int32_t>, BoundCode> code;  // by computation and place
+};
+
+struct ProgramPlan {
+  struct RunSequence {
+    int32_t slice = 0;  // one of those at its place
+    std::shared_ptr<const Sequence> sequence;
+    std::vector<int32_t> inputs;   // values
+    std::vector<int32_t> outputs;  // values
+    std::vector<int32_t> donated;  // inputs that nobody reads after it, by position
+    std::vector<ExecutableId> executables;
+    int64_t temp_bytes = 0;  // per device: intermediate values and what the code needs
+    int64_t max_steps = 0;   // launch ids that it takes, at most
+  };
+  struct Transfer {
+    int32_t input = 0;   // value
+    int32_t output = 0;  // value
+  };
+  struct Constant {
+    int32_t value = 0;
+    std::shared_ptr<const std::string> bytes;
+  };
+  using Step = std::variant<RunSequence, Transfer>;
+
+  std::vector<SliceSpec> values;  // the arguments first
+  int32_t arguments = 0;
+  std::vector<bool> donated;        // arguments
+  std::vector<Constant> constants;  // to be there before the first run
+  std::vector<Step> steps;          // each after those whose values it takes
+  std::vector<int32_t> results;     // values
+};
+
+// `types`: of CheckProgram. INVALID_ARGUMENT names the node: a branch over several slices, or a
+// loop over several slices that is too long to be unrolled (kMaxUnrolled steps).
+absl::StatusOr<ProgramPlan> Lower(const Program& program, const ProgramTypes& types,
+                                  const ProgramBinding& binding);
+
+inline constexpr size_t kMaxUnrolled = 100'000;
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_GRAPH_LOWERING_H_

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/sequence_builder.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+using Op = Instruction::Op;
+
+constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
+
+int64_t Bytes(const Sequence::Type& type) {
+  const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
+}
+
+int64_t Times(int64_t a, int64_t b) {
+  int64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) ? std::numeric_limits<int64_t>::max() : out;
+}
+int64_t Plus(int64_t a, int64_t b) {
+  int64_t out = 0;
+  return __builtin_add_overflow(a, b, &out) ? std::numeric_limits<int64_t>::max() : out;
+}
+
+// Goes through a sequence as executors do, loops often enough for the window to be full of them,
+// and all blocks of a branch.
+class MemoryWalk {
+ public:
+  // `exported`: the values, in the order in which they are made, that are outputs too.
+  MemoryWalk(const Sequence& sequence, std::set<size_t> exported)
+      : sequence_(sequence), exported_(std::move(exported)), registers_(sequence.registers) {
+    Walk(0, sequence.instructions.size());
+  }
+  int64_t peak() const { return peak_; }
+  const std::set<size_t>& outputs() const { return outputs_; }
+
+ private:
+  // By value: 0 for arguments and what is not there.
+  static constexpr size_t kNone = 0;
+  static constexpr int64_t kMaxWalked = 100'000;
+
+  void Walk(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const Instruction& in = sequence_.instructions[i];
+      size_t blocks = 0;
+      for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
+      switch (in.op) {
+        case Op::kRun:
+          Clear(in.clears);
+          BeginStep();
+          for (size_t o = 0; o < in.outputs.size(); ++o) Make(in, o);
+          break;
+        case Op::kSet: {
+          const size_t value = registers_[in.inputs[0]];
+          if (value != kNone) ++holders_[value];
+          Clear(in.clears);
+          Assign(in.outputs[0], value);
+          break;
+        }
+        case Op::kOutput:
+          outputs_.insert(registers_[in.inputs[0]]);
+          Clear(in.clears);
+          break;
+        case Op::kRepeat:
+          for (int64_t round = 0; round < std::min<int64_t>(in.count, kSequenceWindow + 2);
+               ++round) {
+            if (round >= 2 && step_ > kMaxWalked) break;  // loops within loops
+            Walk(i + 1, i + 1 + blocks);
+          }
+          break;
+        case Op::kBranch:
+          Clear(in.clears);
+          Walk(i + 1, i + 1 + blocks);
+          break;
+        case Op::kClear:
+          Clear(in.clears);
+          break;
+      }
+      i += blocks;
+    }
+  }
+
+  void BeginStep() {
+    ++step_;
+    while (!ended_.empty() && ended_.front().first + kSequenceWindow <= step_) {
+      live_ -= ended_.front().second;
+      ended_.pop_front();
+    }
+  }
+  void Make(const Instruction& in, size_t output) {
+    const size_t value = ++made_;
+    bytes_.resize(value + 1, 0);
+    holders_.resize(value + 1, 0);
+    if (!exported_.contains(value)) bytes_[value] = Bytes(sequence_.types[in.types[output]]);
+    live_ += bytes_[value];
+    peak_ = std::max(peak_, live_);
+    ++holders_[value];
+    Assign(in.outputs[output], value);
+  }
+  // The register's share of `value` has been counted.
+  void Assign(int32_t reg, size_t value) {
+    Clear({reg});
+    registers_[reg] = value;
+  }
+  void Clear(const std::vector<int32_t>& registers) {
+    for (const int32_t reg : registers) {
+      const size_t value = std::exchange(registers_[reg], kNone);
+      if (value != kNone && --holders_[value] == 0) ended_.emplace_back(step_, bytes_[value]);
+    }
+  }
+
+  const Sequence& sequence_;
+  const std::set<size_t> exported_;
+  std::vector<size_t> registers_;
+  std::vector<int64_t> bytes_ = {0};
+  std::vector<int> holders_ = {0};
+  std::deque<std::pair<int64_t, int64_t>> ended_;  // when, and bytes
+  std::set<size_t> outputs_;
+  size_t made_ = 0;
+  int64_t step_ = 0;
+  int64_t live_ = 0;
+  int64_t peak_ = 0;
+};
+
+int64_t StepsOf(const Sequence& sequence, size_t begin, size_t end) {
+  int64_t steps = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const Instruction& in = sequence.instructions[i];
+    if (in.op == Op::kRun) ++steps;
+    int64_t most = 0;
+    size_t block = i + 1;
+    for (const int32_t length : in.lengths) {
+      most = std::max(most, StepsOf(sequence, block, block + static_cast<size_t>(length)));
+      block += static_cast<size_t>(length);
+    }
+    steps = Plus(steps, in.op == Op::kRepeat ? Times(most, in.count) : most);
+    i = block - 1;
+  }
+  return steps;
+}
+
+}  // namespace
+
+int64_t PeakBytes(const Sequence& sequence) {
+  const MemoryWalk first(sequence, {});
+  return MemoryWalk(sequence, first.outputs()).peak();
+}
+
+int64_t MaxSteps(const Sequence& sequence) {
+  return StepsOf(sequence, 0, sequence.instructions.size());
+}
+
+SequenceBuilder::SequenceBuilder(const Program& program, const ProgramTypes& types,
+                                 const ProgramBinding& binding, int32_t place)
+    : program_(program), types_(types), binding_(binding), place_(place) {
+  sequence_->name = program.name;
+}
+
+void SequenceBuilder::AddInput(int32_t value) {
+  const auto [it, fresh] = register_of_.try_emplace(value, 0);
+  if (!fresh) return;
+  it->second = MakeIn(main_);
+  run_.inputs.push_back(value);
+}
+
+void SequenceBuilder::AddNode(size_t graph, size_t node, const std::vector<int32_t>& inputs,
+                              const std::vector<int32_t>& outputs) {
+  std::vector<int32_t> registers;
+  for (const int32_t value : inputs) registers.push_back(register_of_.at(value));
+  registers = Emit(main_, graph, node, registers);
+  for (size_t o = 0; o < outputs.size(); ++o) register_of_[outputs[o]] = registers[o];
+}
+
+void SequenceBuilder::AddOutput(int32_t value) {
+  Item item;
+  item.instruction.op = Op::kOutput;
+  item.instruction.inputs = {register_of_.at(value)};
+  item.instruction.outputs = {sequence_->outputs++};
+  main_.items.push_back(std::move(item));
+  run_.outputs.push_back(value);
+}
+
+ProgramPlan::RunSequence SequenceBuilder::Finish() {
+  AddClears(main_);
+  Flatten(main_);
+  run_.executables.assign(executables_.begin(), executables_.end());
+  run_.max_steps = MaxSteps(*sequence_);
+  run_.temp_bytes = PeakBytes(*sequence_) + Times(max_temp_, run_.max_steps > 1 ? 2 : 1);
+  run_.sequence = sequence_;
+  return std::move(run_);
+}
+
+int32_t SequenceBuilder::MakeIn(Block& block) {
+  const int32_t reg = NewRegister();
+  block.made.insert(reg);
+  return reg;
+}
+
+void SequenceBuilder::Set(Block& block, int32_t to, int32_t from) {
+  Item item;
+  item.instruction.op = Op::kSet;
+  item.instruction.inputs = {from};
+  item.instruction.outputs = {to};
+  block.items.push_back(std::move(item));
+}
+
+int32_t SequenceBuilder::TypeNumber(const Sequence::Type& type) {
+  auto& types = sequence_->types;
+  const auto it = std::find(types.begin(), types.end(), type);
+  if (it != types.end()) return static_cast<int32_t>(it - types.begin());
+  types.push_back(type);
+  return static_cast<int32_t>(types.size()) - 1;
+}
+
+std::vector<int32_t> SequenceBuilder::Emit(Block& block, size_t graph, size_t node,
+                                           const std::vector<int32_t>& inputs) {
+  const auto& op = program_.graphs[graph].nodes[node].op;
+  if (const auto* compute = std::get_if<ComputeNode>(&op)) return EmitRun(block, *compute, inputs);
+  if (const auto* loop = std::get_if<LoopNode>(&op)) return EmitLoop(block, *loop, inputs);
+  return EmitBranch(block, std::get<BranchNode>(op), inputs);
+}
+
+std::vector<int32_t> SequenceBuilder::EmitRun(Block& block, const ComputeNode& compute,
+                                              const std::vector<int32_t>& inputs) {
+  const BoundCode& code = binding_.code.at({compute.computation, place_});
+  executables_.insert(code.executable);
+  max_temp_ = std::max(max_temp_, code.temp_bytes);
+  Item item;
+  item.instruction.executable = code.executable;
+  item.instruction.inputs = inputs;
+  item.instruction.donates = code.donates;
+  for (const Sequence::Type& type : code.outputs) {
+    item.instruction.outputs.push_back(MakeIn(block));
+    item.instruction.types.push_back(TypeNumber(type));
+  }
+  std::vector<int32_t> outputs = item.instruction.outputs;
+  block.items.push_back(std::move(item));
+  return outputs;
+}
+
+std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loop,
+                                               const std::vector<int32_t>& inputs) {
+  std::vector<int32_t> carried;
+  for (const int32_t input : inputs) {
+    carried.push_back(MakeIn(block));
+    Set(block, carried.back(), input);
+  }
+  Item item;
+  item.instruction.op = Op::kRepeat;
+  item.instruction.count = loop.count;
+  item.uses = carried;
+  Block& body = item.blocks.emplace_back();
+  std::vector<int32_t> results = EmitBody(body, loop.body, carried);
+  const auto is_carried = [&](int32_t reg) {
+    return std::find(carried.begin(), carried.end(), reg) != carried.end();
+  };
+  // Results that are arguments of the body are put aside first: another argument may take its
+  // place.
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] == carried[i] || !is_carried(results[i])) continue;
+    const int32_t aside = MakeIn(body);
+    Set(body, aside, results[i]);
+    results[i] = aside;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] == carried[i]) continue;
+    body.given.insert(carried[i]);
+    Set(body, carried[i], results[i]);
+  }
+  AddClears(body);
+  block.items.push_back(std::move(item));
+  return carried;
+}
+
+std::vector<int32_t> SequenceBuilder::EmitBranch(Block& block, const BranchNode& branch,
+                                                 const std::vector<int32_t>& inputs) {
+  std::vector<int32_t> given;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    given.push_back(NewRegister());
+    Set(block, given.back(), inputs[i]);
+  }
+  Item item;
+  item.instruction.op = Op::kBranch;
+  item.instruction.inputs = {inputs[0]};
+  item.uses = given;
+  for (const int32_t body : branch.bodies) {
+    Block& inner = item.blocks.emplace_back();
+    inner.given.insert(given.begin(), given.end());
+    const std::vector<int32_t> results = EmitBody(inner, body, given);
+    if (item.instruction.outputs.empty()) {
+      for (size_t r = 0; r < results.size(); ++r) {
+        const ValueRef ref = program_.graphs[body].results[r];
+        const SliceSpec& type = types_[body][ref.node][ref.output];
+        item.instruction.outputs.push_back(MakeIn(block));
+        item.instruction.types.push_back(
+            TypeNumber({type.array.dtype,
+                        type.array.sharding.ShardShape(type.array.shape, 0).value_or(Shape()),
+                        type.array.sharding.memory_kind()}));
+      }
+    }
+    for (size_t r = 0; r < results.size(); ++r) Set(inner, item.instruction.outputs[r], results[r]);
+    AddClears(inner);
+  }
+  std::vector<int32_t> outputs = item.instruction.outputs;
+  block.items.push_back(std::move(item));
+  return outputs;
+}
+
+std::vector<int32_t> SequenceBuilder::EmitBody(Block& block, size_t graph,
+                                               const std::vector<int32_t>& arguments) {
+  const Graph& in = program_.graphs[graph];
+  std::vector<std::vector<int32_t>> made(in.nodes.size());
+  size_t next = 0;
+  for (size_t n = 0; n < in.nodes.size(); ++n) {
+    if (std::holds_alternative<ArgumentNode>(in.nodes[n].op)) {
+      made[n] = {arguments[next++]};
+      continue;
+    }
+    std::vector<int32_t> inputs;
+    for (const ValueRef ref : InputsOf(in.nodes[n])) inputs.push_back(made[ref.node][ref.output]);
+    made[n] = Emit(block, graph, n, inputs);
+  }
+  std::vector<int32_t> results;
+  for (const ValueRef ref : in.results) results.push_back(made[ref.node][ref.output]);
+  return results;
+}
+
+void SequenceBuilder::AddClears(Block& block) {
+  std::set<int32_t> seen;  // read, or made for nothing, further behind
+  std::vector<Item> backwards;
+  for (auto item = block.items.rbegin(); item != block.items.rend(); ++item) {
+    Instruction& in = item->instruction;
+    Instruction clear;
+    clear.op = Op::kClear;
+    const bool writes = in.op != Op::kOutput;
+    for (const int32_t reg : in.outputs) {
+      if (writes && block.made.contains(reg) && seen.insert(reg).second)
+        clear.clears.push_back(reg);
+    }
+    // What a loop carries is there behind it; what a branch is given is not.
+    for (const int32_t reg : item->uses) {
+      if (seen.insert(reg).second && in.op == Op::kRepeat) clear.clears.push_back(reg);
+    }
+    for (const int32_t reg : in.inputs) {
+      const bool ours = block.made.contains(reg) || block.given.contains(reg);
+      if (!ours || !seen.insert(reg).second) continue;
+      in.clears.push_back(reg);
+    }
+    if (!clear.clears.empty()) backwards.push_back({std::move(clear), {}, {}});
+    backwards.push_back(std::move(*item));
+  }
+  // What it was given and never read.
+  Instruction unread;
+  unread.op = Op::kClear;
+  for (const int32_t reg : block.given) {
+    if (!seen.contains(reg)) unread.clears.push_back(reg);
+  }
+  if (!unread.clears.empty()) backwards.push_back({std::move(unread), {}, {}});
+  block.items.assign(std::make_move_iterator(backwards.rbegin()),
+                     std::make_move_iterator(backwards.rend()));
+}
+
+void SequenceBuilder::Flatten(const Block& block) {
+  for (const Item& item : block.items) {
+    const size_t at = sequence_->instructions.size();
+    sequence_->instructions.push_back(item.instruction);
+    for (const Block& inner : item.blocks) {
+      const size_t begin = sequence_->instructions.size();
+      Flatten(inner);
+      sequence_->instructions[at].lengths.push_back(
+          static_cast<int32_t>(sequence_->instructions.size() - begin));
+    }
+  }
+}
+
+}  // namespace fairway

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes a sequence of nodes of a program that run at one place, in the order given.
+#ifndef FAIRWAY_GRAPH_SEQUENCE_BUILDER_H_
+#define FAIRWAY_GRAPH_SEQUENCE_BUILDER_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "graph/lowering.h"
+
+namespace fairway {
+
+class SequenceBuilder {
+ public:
+  // The references must outlive it.
+  SequenceBuilder(const Program& program, const ProgramTypes& types, const ProgramBinding& binding,
+                  int32_t place);
+
+  // Values of the plan that are taken, before the first AddNode; each once.
+  void AddInput(int32_t value);
+  // A ComputeNode, or a LoopNode or BranchNode whose bodies are of this place alone.
+  void AddNode(size_t graph, size_t node, const std::vector<int32_t>& inputs,
+               const std::vector<int32_t>& outputs);
+  // A value that was made is an output.
+  void AddOutput(int32_t value);
+  // All but `slice` and `donated`.
+  ProgramPlan::RunSequence Finish();
+
+ private:
+  struct Block;
+  // An instruction with what lies in its blocks.
+  struct Item {
+    Instruction instruction;
+    std::vector<Block> blocks;
+    std::vector<int32_t> uses;  // registers that the blocks read
+  };
+  struct Block {
+    std::vector<Item> items;
+    // Registers to be cleared behind their last reader: those that come to be in this block, and
+    // those that it is given and may clear.
+    std::set<int32_t> made, given;
+  };
+
+  int32_t NewRegister() { return sequence_->registers++; }
+  int32_t MakeIn(Block& block);
+  void Set(Block& block, int32_t to, int32_t from);
+  int32_t TypeNumber(const Sequence::Type& type);
+  // Adds the node's instructions; returns the registers of its outputs.
+  std::vector<int32_t> Emit(Block& block, size_t graph, size_t node,
+                            const std::vector<int32_t>& inputs);
+  std::vector<int32_t> EmitRun(Block& block, const ComputeNode& compute,
+                               const std::vector<int32_t>& inputs);
+  std::vector<int32_t> EmitLoop(Block& block, const LoopNode& loop,
+                                const std::vector<int32_t>& inputs);
+  std::vector<int32_t> EmitBranch(Block& block, const BranchNode& branch,
+                                  const std::vector<int32_t>& inputs);
+  // The nodes of a body; returns the registers of its results.
+  std::vector<int32_t> EmitBody(Block& block, size_t graph, const std::vector<int32_t>& arguments);
+  static void AddClears(Block& block);
+  void Flatten(const Block& block);
+
+  const Program& program_;
+  const ProgramTypes& types_;
+  const ProgramBinding& binding_;
+  const int32_t place_;
+  std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
+  ProgramPlan::RunSequence run_;
+  Block main_;
+  std::map<int32_t, int32_t> register_of_;  // by value
+  std::set<ExecutableId> executables_;
+  int64_t max_temp_ = 0;
+};
+
+// Bytes on each device that the values inside a sequence take at most, arguments and outputs
+// excepted; steps that have ended count until kSequenceWindow others have begun.
+int64_t PeakBytes(const Sequence& sequence);
+// How many steps it can have.
+int64_t MaxSteps(const Sequence& sequence);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_GRAPH_SEQUENCE_BUILDER_H_
