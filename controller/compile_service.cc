@@ -86,6 +86,15 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   std::vector<Waiter> waiting;  // until it is ready
 };
 
+bool NamesFiles(std::string_view option) {
+  if (option.starts_with("xla_dump_")) return !option.starts_with("xla_dump_max_");
+  for (const std::string_view end :
+       {"_to", "_from", "_dir", "_path", "_file", "_filename", "_prefix"}) {
+    if (option.ends_with(end)) return true;
+  }
+  return false;
+}
+
 CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes)
     : cluster_(cluster),
       backend_(backend),

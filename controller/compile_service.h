@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -31,6 +32,10 @@ class CompileBackend {
   virtual void Compile(IslandId island, std::string program, v1::CompileOptions options,
                        std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
 };
+
+// Whether a compiler option (compiler_options of jax.jit) names a file or a folder, which would be
+// read or written on the worker, by the worker's user: no front door passes one on.
+bool NamesFiles(std::string_view option);
 
 struct CompiledProgram {
   ExecutableId id;  // defined in the cluster, for the devices asked for

@@ -27,6 +27,8 @@
 #include "controller/daemon/process_watch.h"
 #include "controller/ifrt/door.h"
 #include "controller/ifrt/grpc_service.h"
+#include "controller/native/door.h"
+#include "controller/native/grpc_service.h"
 
 namespace fairway {
 namespace {
@@ -57,7 +59,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                 "Drives the devices of all islands on behalf of all clients.");
   config.Flag("bind", &flags->bind,
               "IP address to listen on; there is no authentication, so mind who can reach it");
-  config.Flag("port", &flags->port, "gRPC: JAX clients and administration; 0: any free port");
+  config.Flag("port", &flags->port,
+              "gRPC: JAX and native clients, administration; 0: any free port");
   config.Flag("http-port", &flags->http_port,
               "HTTP: /healthz, /readyz, /metrics; 0: any free port");
   config.Flag("link-port", &flags->link_port, "Where workers connect; 0: any free port");
@@ -121,6 +124,8 @@ class Controller {
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<IfrtDoor> door_;
   std::unique_ptr<IfrtGrpcService> ifrt_;
+  std::unique_ptr<NativeDoor> native_door_;
+  std::unique_ptr<NativeGrpcService> native_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<ProcessWatch> watch_;
@@ -161,19 +166,29 @@ absl::Status Controller::Start() {
 
   door_ = std::make_unique<IfrtDoor>(&shell_->cluster(), &shell_->compiler());
   ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
+  native_door_ = std::make_unique<NativeDoor>(
+      &shell_->cluster(), &shell_->compiler(),
+      NativeSessionOptions{.server = "fairway-controller " FAIRWAY_VERSION});
+  native_ =
+      std::make_unique<NativeGrpcService>(&loop_, native_door_.get(), NativeGrpcOptions{spool});
+  // Each door knows its own sessions.
   shell_->set_answers(
-      {.watched = [this](
-                      SessionId session, uint64_t token,
-                      absl::Status status) { door_->OnWatched(session, token, std::move(status)); },
+      {.watched =
+           [this](SessionId session, uint64_t token, absl::Status status) {
+             door_->OnWatched(session, token, status);
+             native_door_->OnWatched(session, token, std::move(status));
+           },
        .fetched =
            [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-             door_->OnFetched(session, token, std::move(bytes));
+             door_->OnFetched(session, token, bytes);
+             native_door_->OnFetched(session, token, std::move(bytes));
            }});
 
   auto grpc =
       GrpcServer::Start(flags_.bind, flags_.port,
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); }});
+                         [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); },
+                         [this](grpc::ServerBuilder* builder) { native_->Register(builder); }});
   if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);
@@ -236,6 +251,7 @@ void Controller::End(std::string_view why, int exit_code) {
   ender_ = std::thread([this] {
     grpc_->SetServing(false);
     ifrt_->Shutdown(kShutdownGrace);
+    native_->Shutdown(kShutdownGrace);
     grpc_->Shutdown(kShutdownGrace);
     loop_.Stop();
   });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "core/dtype.h"
 #include "core/shape.h"
 #include "ifrt/ifrt.pb.h"
@@ -34,7 +35,6 @@ absl::Status StatusFromProto(const tensorflow::StatusProto& proto);
 // The text is made valid UTF-8: a protobuf string that is not makes the client drop the whole
 // message.
 void StatusToProto(const absl::Status& status, tensorflow::StatusProto* proto);
-std::string ValidUtf8(std::string_view text);
 
 // "{1,0}": the dense major-to-minor layout, as PjRtLayout's text.
 std::string DenseLayoutText(int rank);

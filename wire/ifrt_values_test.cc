@@ -52,14 +52,6 @@ TEST(IfrtValuesTest, UnknownStatusCodesBecomeUnknown) {
   EXPECT_EQ(StatusFromProto(proto).code(), absl::StatusCode::kUnknown);
 }
 
-TEST(IfrtValuesTest, ErrorTextIsAlwaysValidUtf8) {
-  EXPECT_EQ(ValidUtf8("gr\xc3\xbc\xc3\x9f"), "gr\xc3\xbc\xc3\x9f");
-  EXPECT_EQ(ValidUtf8("a\xff\xc0\xaf z"), "a??? z");
-  EXPECT_EQ(ValidUtf8("\xed\xa0\x80"), "???");  // a surrogate
-  EXPECT_EQ(ValidUtf8("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
-  EXPECT_EQ(ValidUtf8("cut \xe2\x82"), "cut ??");
-}
-
 TEST(IfrtValuesTest, LayoutsAreMajorToMinor) {
   EXPECT_EQ(DenseLayoutText(0), "{}");
   EXPECT_EQ(DenseLayoutText(1), "{0}");

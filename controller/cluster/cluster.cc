@@ -97,6 +97,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
         device.local_ordinal = ordinal;
         device.island = islands[slice]->name;
         device.worker = executor->spec.worker;
+        device.runtime = executor->spec.runtime;
         device.platform_name = executor->spec.platform_name;
         device.platform_version = executor->spec.platform_version;
         device.device_kind = executor->spec.device_kind;

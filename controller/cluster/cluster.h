@@ -44,6 +44,7 @@ struct VirtualDevice {
   int32_t local_ordinal = 0;  // within its executor
   std::string island;
   std::string worker;
+  std::string runtime;  // "pjrt", "host", ...: what programs it runs
   std::string platform_name;
   std::string platform_version;
   std::string device_kind;
@@ -77,6 +78,14 @@ struct ExecutableSpec {
   int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results
   std::shared_ptr<const std::string> code;
   std::string checksum;
+};
+
+// What a session's executable takes and makes, as arrays of that session.
+struct ExecutableSignature {
+  std::string name;
+  std::vector<ArraySpec> parameters;
+  std::vector<bool> donated;  // of the parameters
+  std::vector<ArraySpec> outputs;
 };
 
 struct ExecuteOptions {
@@ -296,6 +305,7 @@ class Cluster {
   absl::StatusOr<uint64_t> BindExecutable(SessionId session, uint64_t out, ExecutableId id,
                                           const std::vector<int32_t>& devices);
   absl::Status ReleaseExecutable(SessionId session, uint64_t handle);
+  absl::StatusOr<ExecutableSignature> Signature(SessionId session, uint64_t executable) const;
 
   // Runs it once. Fire and forget: with `out` handles given, every error is also put into them.
   // INVALID_ARGUMENT: number, dtype, shape, devices or shards of the arguments are not those of the

@@ -25,7 +25,7 @@ std::vector<int64_t> TilesOf(const ValueType& type, size_t devices) {
   return type.tile_of.empty() ? std::vector<int64_t>(devices, 0) : type.tile_of;
 }
 
-absl::StatusOr<ArraySpec> OutputSpec(const ValueType& type, const std::vector<int32_t>& devices) {
+absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, const std::vector<int32_t>& devices) {
   if (devices.size() == 1)
     return ArraySpec{type.dtype, type.global, Sharding::SingleDevice(devices[0], type.memory_kind)};
   if (type.tile_of.empty())
@@ -125,7 +125,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   }
   Binding binding{id, devices, {}};
   for (const ValueType& type : spec.outputs) {
-    FAIRWAY_ASSIGN_OR_RETURN(ArraySpec output, OutputSpec(type, devices));
+    FAIRWAY_ASSIGN_OR_RETURN(ArraySpec output, SpecOf(type, devices));
     binding.outputs.push_back(std::move(output));
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
@@ -138,6 +138,22 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
   if (session->executables.erase(handle) == 0)
     return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
   return absl::OkStatus();
+}
+
+absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
+                                                       uint64_t executable) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->FindSession(session_id));
+  const auto bound = session->executables.find(executable);
+  if (bound == session->executables.end())
+    return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
+                 executable);
+  const ExecutableSpec& spec = state_->executables.at(bound->second.executable);
+  ExecutableSignature out{spec.name, {}, {}, bound->second.outputs};
+  for (const ValueType& type : spec.parameters) {
+    FAIRWAY_ASSIGN_OR_RETURN(out.parameters.emplace_back(), SpecOf(type, bound->second.devices));
+    out.donated.push_back(type.donated);
+  }
+  return out;
 }
 
 absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t executable,

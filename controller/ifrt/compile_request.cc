@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "controller/compile_service.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
@@ -30,17 +31,6 @@ absl::Status CheckKinds(const xla::ifrt::proxy::CompileRequest& request) {
                  "inside jit) are not "
                  "served: the program runs on a worker, not beside this process");
   return absl::OkStatus();
-}
-
-// Options that name a file or a folder would be read or written on the worker, by the worker's
-// user.
-bool NamesFiles(std::string_view option) {
-  if (option.starts_with("xla_dump_")) return !option.starts_with("xla_dump_max_");
-  for (const std::string_view end :
-       {"_to", "_from", "_dir", "_path", "_file", "_filename", "_prefix"}) {
-    if (option.ends_with(end)) return true;
-  }
-  return false;
 }
 
 absl::Status TakeCompilerOptions(const xla::CompileOptionsProto& in, v1::CompileOptions* out) {

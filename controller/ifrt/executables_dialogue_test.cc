@@ -289,7 +289,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
   TestCluster cluster;
   IfrtSession* session = nullptr;
   IfrtDoor door(&cluster.cluster(), &cluster.compiler(),
-                {.max_queued_nodes = 3, .off_loop_bytes = 1 << 18});
+                {.caps = {.max_queued_nodes = 3}, .off_loop_bytes = 1 << 18});
   session = door.Open(1, "t", this).value();
   xla::ifrt::proxy::IfrtRequest request;
   for (uint64_t i = 1; i <= 4; ++i) {
@@ -313,7 +313,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheCapUntilWorkEnds) {
 }
 
 TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
-  IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.max_queued_bytes = 20000});
+  IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.caps = {.max_queued_bytes = 20000}});
   IfrtSession* const other = session_;
   session_ = door.Open(kId + 1, "t", this).value();
   const uint64_t f = Compiled("0", 1, 1);

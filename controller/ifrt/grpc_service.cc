@@ -16,8 +16,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include "controller/ifrt/session_stream.h"
-#include "controller/ifrt/upload_buffer.h"
 #include "controller/ifrt/version.h"
+#include "controller/sessions/open_streams.h"
+#include "controller/sessions/upload_buffer.h"
 #include "ifrt/service.grpc.pb.h"
 #include "wire/ifrt_values.h"
 
@@ -125,7 +126,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         door_(door),
         options_(std::move(options)),
         pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
-        streams_(std::make_shared<Streams>()) {}
+        streams_(std::make_shared<OpenStreams>()) {}
 
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const proxy::GrpcGetVersionRequest* request,
@@ -151,12 +152,10 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         if (const auto* text = std::get_if<std::string>(&it->second)) tenant = ValidUtf8(*text);
       }
     }
-    SessionStream::Context stream_context;
-    stream_context.loop = loop_;
-    stream_context.door = door_;
-    stream_context.pool = pool_;
-    stream_context.on_end = [streams = streams_](uint64_t ended) { streams->Remove(ended); };
-    auto stream = std::make_shared<SessionStream>(id, std::move(tenant), std::move(stream_context));
+    auto stream = std::make_shared<IfrtStream>(
+        id, std::move(tenant), door_,
+        IfrtStream::Context{loop_, pool_, [streams = streams_, id] { streams->Remove(id); },
+                            "IfrtRequest"});
     const bool open = streams_->Add(id, HostOf(context->peer()), stream);
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();
@@ -168,7 +167,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     if (refusal.ok()) {
       stream->Start();
     } else {
-      stream->Refuse(ToGrpc(refusal));
+      stream->Refuse(refusal);
     }
     return stream.get();
   }
@@ -235,71 +234,15 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     return reactor;
   }
 
-  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(grace); }
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
   size_t num_streams() const { return streams_->size(); }
 
  private:
-  // The open streams, and from which host each came. Thread-safe.
-  class Streams {
-   public:
-    bool Add(uint64_t id, std::string host, std::weak_ptr<SessionStream> stream) {
-      const std::lock_guard lock(mu_);
-      streams_[id] = {std::move(host), std::move(stream)};
-      return !ended_;
-    }
-    void Remove(uint64_t id) {
-      const std::lock_guard lock(mu_);
-      streams_.erase(id);
-      if (streams_.empty()) empty_.notify_all();
-    }
-    bool Owns(uint64_t id, const std::string& host) const {
-      const std::lock_guard lock(mu_);
-      const auto it = streams_.find(id);
-      return it != streams_.end() && it->second.host == host;
-    }
-    void EndAll(std::chrono::milliseconds grace) {
-      std::unique_lock lock(mu_);
-      ended_ = true;
-      auto open = Open();
-      lock.unlock();
-      for (const auto& stream : open) stream->Fail(ShuttingDown());
-      open.clear();
-      lock.lock();
-      empty_.wait_for(lock, grace, [this] { return streams_.empty(); });
-      open = Open();
-      lock.unlock();
-      for (const auto& stream : open) stream->End(ToGrpc(ShuttingDown()));
-    }
-    size_t size() const {
-      const std::lock_guard lock(mu_);
-      return streams_.size();
-    }
-
-   private:
-    // With mu_ held.
-    std::vector<std::shared_ptr<SessionStream>> Open() const {
-      std::vector<std::shared_ptr<SessionStream>> open;
-      for (const auto& [id, entry] : streams_) {
-        if (auto stream = entry.stream.lock()) open.push_back(std::move(stream));
-      }
-      return open;
-    }
-
-    struct Entry {
-      std::string host;
-      std::weak_ptr<SessionStream> stream;
-    };
-    mutable std::mutex mu_;
-    std::condition_variable empty_;
-    std::map<uint64_t, Entry> streams_;  // guarded by mu_
-    bool ended_ = false;                 // guarded by mu_
-  };
-
   EventLoop* const loop_;
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;
   const std::shared_ptr<BlockingPool> pool_;
-  const std::shared_ptr<Streams> streams_;
+  const std::shared_ptr<OpenStreams> streams_;
 };
 
 IfrtGrpcService::IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options)

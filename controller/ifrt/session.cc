@@ -38,6 +38,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       compiler_(compiler),
       shell_(shell),
       options_(options),
+      errors_(cluster, session),
       destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
       next_future_(kFirstFuture),
       alive_(std::make_shared<bool>(true)) {}
@@ -70,10 +71,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  const Cluster::Backlog backlog = cluster_->SessionBacklog(session_);
-  return (backlog.nodes <= options_.max_queued_nodes &&
-          backlog.record_bytes <= options_.max_queued_bytes) ||
-         backlog.waits_for_memory;
+  return options_.caps.MayRead(cluster_->SessionBacklog(session_));
 }
 
 void IfrtSession::Handle(const Request& request) {
@@ -272,25 +270,6 @@ void IfrtSession::CheckValueReady(Call call,
     });
   });
   cluster_->Watch(session_, token, ToVector(request.value_handles()));
-}
-
-absl::Status IfrtSession::FirstError(const std::vector<uint64_t>& handles) const {
-  if (errors_.empty()) return absl::OkStatus();
-  for (const uint64_t handle : handles) {
-    const auto it = errors_.find(handle);
-    if (it != errors_.end()) return it->second;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status IfrtSession::Poison(const std::vector<uint64_t>& handles, absl::Status status) {
-  if (status.ok()) return status;
-  for (const uint64_t handle : handles) {
-    // A handle that is in use keeps its array.
-    if (handle != 0 && cluster_->MakeError(session_, handle, ArraySpec{}, status).ok())
-      errors_[handle] = status;
-  }
-  return status;
 }
 
 void IfrtSession::Hold(const Call& call, const std::vector<uint64_t>& handles) {

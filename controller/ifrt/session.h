@@ -17,9 +17,11 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/compile_service.h"
-#include "controller/ifrt/host_buffer_store.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
+#include "controller/sessions/caps.h"
+#include "controller/sessions/error_arrays.h"
+#include "controller/sessions/host_buffer_store.h"
 #include "ifrt/messages.pb.h"
 
 namespace fairway {
@@ -34,10 +36,7 @@ class IfrtShell {
 };
 
 struct IfrtSessionOptions {
-  // Above so many unfinished executions, or so many bytes of their records, reading may stop (rule
-  // B3).
-  size_t max_queued_nodes = 100000;
-  size_t max_queued_bytes = size_t{256} << 20;
+  SessionCaps caps;
   int64_t off_loop_bytes = 256 << 10;  // larger strided copies leave the loop
 };
 
@@ -65,7 +64,7 @@ class IfrtSession {
   void OnWatched(uint64_t token, absl::Status status);
   void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
 
-  // Whether to go on reading requests: not while more than max_queued_nodes wait for device time.
+  // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;
 
   uint64_t id() const { return id_; }
@@ -108,10 +107,6 @@ class IfrtSession {
   uint64_t WatchToken(std::function<void(absl::Status)> done);
   void CheckValueReady(Call call, const xla::ifrt::proxy::CheckValueReadyRequest& request);
 
-  // The error of the first of these arrays that the door itself made an error of.
-  absl::Status FirstError(const std::vector<uint64_t>& handles) const;
-  // Result handles get the error; `status` is returned.
-  absl::Status Poison(const std::vector<uint64_t>& handles, absl::Status status);
   void Hold(const Call& call, const std::vector<uint64_t>& handles);
 
   // session_arrays.cc: OK and a filled response, or the error.
@@ -180,7 +175,7 @@ class IfrtSession {
   HostBufferStore host_buffers_;
   std::map<uint64_t, Future> futures_;
   std::map<uint64_t, Loaded> loaded_;
-  std::unordered_map<uint64_t, absl::Status> errors_;  // of handles that got an error here
+  ErrorArrays errors_;
   std::unordered_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
   std::shared_ptr<UserContext::Destroyed> destroyed_contexts_;
   std::unordered_map<uint64_t, std::function<void(absl::Status)>> watches_;              // by token

@@ -175,7 +175,7 @@ absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBuf
   if (!put.ok()) {
     host_buffers_.Take(request.host_buffer_handle(),
                        [](const HostBufferStore::Bytes&) {});  // drop it
-    return Poison({request.array_handle()}, put.status());
+    return errors_.Poison({request.array_handle()}, put.status());
   }
   Hold(call, {put->handle});
   response.mutable_make_array_from_host_buffer_response()->set_array_handle(put->handle);
@@ -211,7 +211,7 @@ absl::Status IfrtSession::MakeShards(
       for (const auto& buffer : spec.host_buffers())
         host_buffers_.Take(buffer.host_buffer_handle(), [](const HostBufferStore::Bytes&) {});
     }
-    return Poison(ToVector(request.array_handles()), status);
+    return errors_.Poison(ToVector(request.array_handles()), status);
   }
   auto* out = response.mutable_make_arrays_from_host_buffer_shards_response();
   for (size_t i = 0; i < puts.size(); ++i) {
@@ -243,7 +243,7 @@ absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequ
     status = handle.status();
     if (status.ok()) handles.push_back(*handle);
   }
-  if (!status.ok()) return Poison(ToVector(request.array_handles()), status);
+  if (!status.ok()) return errors_.Poison(ToVector(request.array_handles()), status);
   SetHandles(handles, response.mutable_make_error_arrays_response()->mutable_array_handles());
   Hold(call, handles);
   return absl::OkStatus();
@@ -254,7 +254,7 @@ absl::Status IfrtSession::Assemble(
     Response& response) {
   const std::vector<uint64_t> in = ToVector(request.single_device_array_handles());
   const auto assemble = [&]() -> absl::StatusOr<uint64_t> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError(in));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     ArraySpec spec;
@@ -266,7 +266,7 @@ absl::Status IfrtSession::Assemble(
     return cluster_->Assemble(session_, std::move(spec), in, semantics, request.result_handle());
   };
   const absl::StatusOr<uint64_t> handle = assemble();
-  if (!handle.ok()) return Poison({request.result_handle()}, handle.status());
+  if (!handle.ok()) return errors_.Poison({request.result_handle()}, handle.status());
   response.mutable_assemble_array_from_single_device_arrays_response()->set_array_handle(*handle);
   Hold(call, {*handle});
   return absl::OkStatus();
@@ -276,14 +276,14 @@ absl::Status IfrtSession::Disassemble(
     const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
     Response& response) {
   const auto disassemble = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     return cluster_->Disassemble(session_, request.array_handle(), semantics,
                                  ToVector(request.result_handles()));
   };
   const auto handles = disassemble();
-  if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
+  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
   SetHandles(
       *handles,
       response.mutable_disassemble_into_single_device_arrays_response()->mutable_array_handles());
@@ -295,7 +295,7 @@ absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& 
                                      const Call& call, Response& response) {
   const std::vector<uint64_t> in = ToVector(request.array_handles());
   const auto copy = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError(in));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     std::optional<std::vector<int32_t>> devices;
@@ -307,7 +307,7 @@ absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& 
                           ToVector(request.result_handles()));
   };
   const auto handles = copy();
-  if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
+  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
   SetHandles(*handles, response.mutable_copy_arrays_response()->mutable_array_handles());
   Hold(call, *handles);
   return absl::OkStatus();
@@ -317,7 +317,7 @@ template <typename Proto>
 absl::StatusOr<std::vector<uint64_t>> IfrtSession::Remake(const Proto& request, Remaking how) {
   const std::vector<uint64_t> in = ToVector(request.array_handles());
   const auto remake = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError(in));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     std::vector<ArraySpec> targets;
@@ -327,7 +327,7 @@ absl::StatusOr<std::vector<uint64_t>> IfrtSession::Remake(const Proto& request, 
     return (cluster_->*how)(session_, in, targets, semantics, ToVector(request.result_handles()));
   };
   auto handles = remake();
-  if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
+  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
   return handles;
 }
 
@@ -351,14 +351,14 @@ absl::Status IfrtSession::RemapArrays(const xla::ifrt::proxy::RemapArraysRequest
                                       const Call& call, Response& response) {
   const std::vector<uint64_t> in = ToVector(request.array_handles());
   const auto remap = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError(in));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     FAIRWAY_ASSIGN_OR_RETURN(const RemapPlan plan, RemapPlanFromProto(request.plan()));
     return cluster_->Remap(session_, in, plan, semantics, ToVector(request.result_handles()));
   };
   const auto handles = remap();
-  if (!handles.ok()) return Poison(ToVector(request.result_handles()), handles.status());
+  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
   SetHandles(*handles, response.mutable_remap_arrays_response()->mutable_array_handles());
   Hold(call, *handles);
   return absl::OkStatus();
@@ -368,14 +368,14 @@ absl::Status IfrtSession::ReplicatedShard(
     const xla::ifrt::proxy::FullyReplicatedShardRequest& request, const Call& call,
     Response& response) {
   const auto shard = [&]() -> absl::StatusOr<uint64_t> {
-    FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
+    FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     return cluster_->FullyReplicatedShard(session_, request.array_handle(), semantics,
                                           request.result_handle());
   };
   const absl::StatusOr<uint64_t> handle = shard();
-  if (!handle.ok()) return Poison({request.result_handle()}, handle.status());
+  if (!handle.ok()) return errors_.Poison({request.result_handle()}, handle.status());
   response.mutable_fully_replicated_shard_response()->set_array_handle(*handle);
   Hold(call, {*handle});
   return absl::OkStatus();
@@ -383,7 +383,7 @@ absl::Status IfrtSession::ReplicatedShard(
 
 absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                                      Response& response) {
-  FAIRWAY_RETURN_IF_ERROR(FirstError({request.array_handle()}));
+  FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
   const ArraySpec* spec = cluster_->Spec(session_, request.array_handle());
   if (spec == nullptr)
     return Error(absl::StatusCode::kNotFound, "there is no array {}", request.array_handle());
@@ -426,10 +426,8 @@ absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayReques
 absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
                                          Response& response) {
   const std::vector<uint64_t> handles = ToVector(request.array_handle());
-  for (const uint64_t handle : handles) {
-    contexts_.erase(handle);
-    errors_.erase(handle);
-  }
+  for (const uint64_t handle : handles) contexts_.erase(handle);
+  errors_.Forget(handles);
   response.mutable_destruct_array_response();
   return cluster_->Destruct(session_, handles);
 }

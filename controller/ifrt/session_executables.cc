@@ -117,8 +117,8 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   const bool fill_status = request.execute_options().fill_status();
   const uint64_t asked_status = request.result_status_handle();
   if (!result.ok()) {
-    (void)Poison(out, result.status());
-    for (const uint64_t handle : out) errors_[handle] = result.status();
+    (void)errors_.Poison(out, result.status());
+    errors_.Note(out, result.status());
     if (asked_status != 0)
       futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
     return result.status();

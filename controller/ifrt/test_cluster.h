@@ -27,6 +27,12 @@ class TestCluster : public ClusterActions, public CompileBackend {
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }
   IfrtDoor& door() { return door_; }
+  // Another front door over this cluster, which knows its own sessions.
+  struct Answers {
+    std::function<void(SessionId, uint64_t token, absl::Status)> watched;
+    std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
+  };
+  void set_other_door(Answers answers) { other_door_ = std::move(answers); }
 
   // Ends what the executors were told so far: installs, uploads, copies and launches, with what
   // follows from that, until nothing is open. An output of a launch has the bytes of the argument
@@ -86,6 +92,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   Cluster cluster_;
   CompileService compiler_;
   IfrtDoor door_;
+  Answers other_door_;
 };
 
 // Code over `num_devices` devices with f32[8] arguments and results, cut in `num_devices` pieces.

@@ -10,7 +10,7 @@
 
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/strided.h"
-#include "controller/ifrt/upload_buffer.h"
+#include "controller/sessions/upload_buffer.h"
 #include "ifrt/ifrt.pb.h"
 #include "ifrt/messages.pb.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/ifrt/host_buffer_store.h"
+#include "controller/sessions/host_buffer_store.h"
 
 #include <string>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host buffers of one session: uploads on their way to an array, results on their way to the
 // client.
-#ifndef FAIRWAY_CONTROLLER_IFRT_HOST_BUFFER_STORE_H_
-#define FAIRWAY_CONTROLLER_IFRT_HOST_BUFFER_STORE_H_
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_HOST_BUFFER_STORE_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_HOST_BUFFER_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -54,4 +54,4 @@ class HostBufferStore {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_IFRT_HOST_BUFFER_STORE_H_
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_HOST_BUFFER_STORE_H_

@@ -2,8 +2,8 @@
 // Where the bytes of one host buffer gather while a client sends them (rule B3): in memory as long
 // as the process's budget lasts, else in an unlinked file. Receiving never fails; what goes wrong
 // is told at the end.
-#ifndef FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
-#define FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
 
 #include <cstdint>
 #include <memory>
@@ -51,4 +51,4 @@ class UploadBuffer {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_IFRT_UPLOAD_BUFFER_H_
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/ifrt/upload_buffer.h"
+#include "controller/sessions/upload_buffer.h"
 
 #include <algorithm>
 #include <cerrno>

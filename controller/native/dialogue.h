@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// For golden tests: a session as a dialogue of text. Requests are fairway.v1.Request in protobuf
+// text form; the id is the number of the request, unless given. An answer is one line:
+//   "3 done"                          request 3 was done, with nothing to say
+//   "3 compiled { ... }"              request 3, its result
+//   "3 NOT_FOUND: there is no ..."    request 3, an error
+//   "3 bytes 0: aaaabbbb"             request 3, a fetch: the bytes of its first shard
+// Shorthands in requests: @f32(DIM... | DEVICE...) is the spec of an array replicated over these
+// devices, @cut(DIM... | DEVICE...) of one cut along its first dimension.
+#ifndef FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
+#define FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/ifrt/test_cluster.h"
+#include "controller/native/door.h"
+
+namespace fairway {
+
+class NativeDialogue : public testing::Test, public NativeShell {
+ protected:
+  NativeDialogue();
+  // Everything that the client owned is gone, and the cluster's rules hold.
+  void TearDown() override;
+
+  // The lines answered to this request at once, and those that came in between.
+  std::string Ask(const std::string& request);
+  // The lines that came since.
+  std::string Take();
+  // Lets the executors do what they were told; the lines that follow.
+  std::string Run();
+
+  // f32 `array` on `device`, with `bytes`, there.
+  void Put(uint64_t array, int device, const std::string& bytes);
+  // An executable `handle` over these devices, of f32[8] arguments and results cut over them.
+  void Compiled(uint64_t handle, const std::string& devices, int arguments, int results,
+                std::vector<int> donated = {});
+
+  TestCluster cluster_;
+  NativeDoor door_;
+  NativeSession* session_ = nullptr;
+
+ private:
+  // NativeShell
+  void Send(v1::Answer answer) override;
+  void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+
+  uint64_t next_id_ = 1;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/native/door.h"
+
+#include <utility>
+
+namespace fairway {
+
+NativeDoor::NativeDoor(Cluster* cluster, CompileService* compiler, NativeSessionOptions options)
+    : cluster_(cluster), compiler_(compiler), options_(std::move(options)) {}
+
+NativeDoor::~NativeDoor() = default;
+
+absl::StatusOr<NativeSession*> NativeDoor::Open(const std::string& tenant, NativeShell* shell) {
+  FAIRWAY_ASSIGN_OR_RETURN(const SessionId id, cluster_->OpenSession(tenant));
+  auto& session = sessions_[id];
+  session = std::make_unique<NativeSession>(id, cluster_, compiler_, shell, options_);
+  return session.get();
+}
+
+void NativeDoor::Close(SessionId id) {
+  if (sessions_.erase(id) > 0) cluster_->CloseSession(id);
+}
+
+void NativeDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->OnWatched(token, std::move(status));
+}
+
+void NativeDoor::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->OnFetched(token, std::move(bytes));
+}
+
+}  // namespace fairway

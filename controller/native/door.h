@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door of fairway.v1.Client: the sessions of all native clients over one cluster. Knows
+// no gRPC.
+#ifndef FAIRWAY_CONTROLLER_NATIVE_DOOR_H_
+#define FAIRWAY_CONTROLLER_NATIVE_DOOR_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/native/session.h"
+
+namespace fairway {
+
+// Loop-confined. Outlived by the cluster and the compile service.
+class NativeDoor {
+ public:
+  NativeDoor(Cluster* cluster, CompileService* compiler, NativeSessionOptions options = {});
+  ~NativeDoor();
+  NativeDoor(const NativeDoor&) = delete;
+  NativeDoor& operator=(const NativeDoor&) = delete;
+
+  // UNAVAILABLE: no island is up.
+  absl::StatusOr<NativeSession*> Open(const std::string& tenant, NativeShell* shell);
+  // Frees all that the session owned. Unknown ids are ignored.
+  void Close(SessionId id);
+
+  // To be called by the cluster's actions; other doors' sessions are ignored.
+  void OnWatched(SessionId session, uint64_t token, absl::Status status);
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
+
+  size_t num_sessions() const { return sessions_.size(); }
+
+ private:
+  Cluster* const cluster_;
+  CompileService* const compiler_;
+  const NativeSessionOptions options_;
+  std::map<SessionId, std::unique_ptr<NativeSession>> sessions_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_NATIVE_DOOR_H_

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC shell of the native front door: fairway.v1.Client.
+//
+// gRPC's threads gather, parse and send bytes; everything else is posted to the event loop.
+#ifndef FAIRWAY_CONTROLLER_NATIVE_GRPC_SERVICE_H_
+#define FAIRWAY_CONTROLLER_NATIVE_GRPC_SERVICE_H_
+
+#include <chrono>
+#include <memory>
+
+#include "async/event_loop.h"
+#include "controller/native/door.h"
+#include "transport/block_pool.h"
+
+namespace grpc {
+class ServerBuilder;
+}
+
+namespace fairway {
+
+struct NativeGrpcOptions {
+  // For uploads; beyond the budget they go to unlinked files in the directory.
+  Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
+};
+
+// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is
+// destroyed.
+class NativeGrpcService {
+ public:
+  NativeGrpcService(EventLoop* loop, NativeDoor* door, NativeGrpcOptions options = {});
+  ~NativeGrpcService();
+  NativeGrpcService(const NativeGrpcService&) = delete;
+  NativeGrpcService& operator=(const NativeGrpcService&) = delete;
+
+  // Adds the service, and lifts the receive limit to 512 MiB: programs come as one message.
+  void Register(grpc::ServerBuilder* builder);
+
+  // As IfrtGrpcService::Shutdown. Blocks; not in the loop, which must run.
+  void Shutdown(std::chrono::milliseconds grace);
+
+  size_t num_streams() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_NATIVE_GRPC_SERVICE_H_

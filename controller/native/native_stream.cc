@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/native/native_stream.h"
+
+#include <utility>
+
+#include <grpcpp/support/proto_buffer_reader.h>
+
+namespace fairway {
+namespace {
+
+// How many requests are handled between two looks at the session's caps: one message may carry
+// millions.
+constexpr int kRequestsBetweenLooks = 64;
+
+}  // namespace
+
+void NativeStream::FinishStream(const absl::Status& status) {
+  Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
+}
+
+absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
+    std::unique_ptr<grpc::ByteBuffer> message) {
+  Decoded out;
+  out.bytes = message->Length();
+  out.item.message = std::make_unique<v1::ClientMessage>();
+  grpc::ProtoBufferReader reader(message.get());
+  if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
+    return InvalidArgument("what came is no fairway.v1.ClientMessage");
+  FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
+  return out;
+}
+
+absl::Status NativeStream::Begin(const v1::Request& hello) {
+  if (!hello.has_hello() || hello.id() == 0)
+    return InvalidArgument("a session begins with a Hello that has an id");
+  const std::string& tenant = hello.hello().tenant();
+  FAIRWAY_ASSIGN_OR_RETURN(session_, door_->Open(tenant.empty() ? "default" : tenant, this));
+  return absl::OkStatus();
+}
+
+std::optional<bool> NativeStream::HandleAll(std::vector<ClientBatch> items) {
+  if (closed_) return std::nullopt;
+  for (ClientBatch& item : items) batches_.push_back(std::move(item));
+  int handled = 0;
+  while (!batches_.empty()) {
+    ClientBatch& batch = batches_.front();
+    if (next_request_ == 0) {
+      if (session_ == nullptr && batch.message->requests_size() > 0) {
+        const absl::Status begun = Begin(batch.message->requests(0));
+        if (!begun.ok()) {
+          CloseSession();
+          End(begun);
+          return std::nullopt;
+        }
+      }
+      for (Uploaded& uploaded : batch.uploaded)
+        session_->Uploaded(uploaded.upload, std::move(uploaded.bytes));
+    }
+    for (; next_request_ < batch.message->requests_size(); ++next_request_) {
+      if (++handled % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
+        return false;
+      session_->Handle(batch.message->requests(next_request_));
+    }
+    batches_.pop_front();
+    next_request_ = 0;
+  }
+  return session_ == nullptr || session_->MayRead();
+}
+
+void NativeStream::FailSession(const absl::Status& status) {
+  if (session_ != nullptr) return session_->Refuse(status);
+  if (!closed_) End(status);
+}
+
+void NativeStream::CloseSession() {
+  closed_ = true;
+  batches_.clear();
+  if (session_ != nullptr) door_->Close(std::exchange(session_, nullptr)->session());
+}
+
+void NativeStream::Send(v1::Answer answer) {
+  // What an answer weighs is known once it lies in the outbox.
+  SessionStream::Send([&] { return outbox_.Add(std::move(answer)); });
+}
+
+void NativeStream::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {
+  SessionStream::Send([&] { return outbox_.Add(id, index, std::move(bytes)); });
+}
+
+NativeStream::Outgoing NativeStream::Next() {
+  Outbox::Message message = outbox_.Next();
+  return {std::move(message.bytes), message.weight};
+}
+
+}  // namespace fairway

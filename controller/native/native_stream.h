@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// One session's stream: between gRPC's callbacks and the session in the loop. Messages are bytes to
+// gRPC and parsed here, so that one that does not parse can be told from the client's end. Private
+// to this folder.
+#ifndef FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
+#define FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "controller/native/door.h"
+#include "controller/native/outbox.h"
+#include "controller/native/uploads.h"
+#include "controller/sessions/stream.h"
+
+namespace fairway {
+
+// A message of the client, parsed, and the uploads that it completed.
+struct ClientBatch {
+  std::unique_ptr<v1::ClientMessage> message;
+  std::vector<Uploaded> uploaded;
+};
+
+// Thread-safe. The session is open from Hello on.
+class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                           public SessionStream<grpc::ByteBuffer, ClientBatch, grpc::ByteBuffer>,
+                           public NativeShell {
+ public:
+  NativeStream(NativeDoor* door, Spool spool, Context context)
+      : SessionStream(std::move(context)), door_(door), uploads_(std::move(spool)) {}
+
+  // NativeShell; in the loop.
+  void Send(v1::Answer answer) override;
+  void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+
+  // gRPC's callbacks.
+  void OnReadDone(bool ok) override { ReadDone(ok); }
+  void OnWriteDone(bool ok) override { WriteDone(ok); }
+  void OnCancel() override { Cancelled(); }
+  void OnDone() override { TransportDone(); }
+
+ private:
+  // SessionStream
+  void StartReading(grpc::ByteBuffer* into) override { StartRead(into); }
+  void StartWriting(const grpc::ByteBuffer* message) override { StartWrite(message); }
+  void FinishStream(const absl::Status& status) override;
+  Outgoing Next() override;
+  void DropUnsent() override { outbox_.Clear(); }
+  absl::StatusOr<Decoded> Decode(std::unique_ptr<grpc::ByteBuffer> message) override;
+  absl::Status OpenSession() override { return absl::OkStatus(); }
+  std::optional<bool> HandleAll(std::vector<ClientBatch> items) override;
+  void FailSession(const absl::Status& status) override;
+  void CloseSession() override;
+
+  absl::Status Begin(const v1::Request& hello);
+
+  NativeDoor* const door_;
+  Uploads uploads_;  // of gRPC's threads, one at a time
+  Outbox outbox_;    // guarded by SessionStream's lock
+
+  // In the loop.
+  NativeSession* session_ = nullptr;
+  bool closed_ = false;
+  std::deque<ClientBatch> batches_;  // taken and not handled, because the session may not go on
+  int next_request_ = 0;             // of the first of them
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/native/outbox.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+namespace fairway {
+namespace {
+
+constexpr size_t kSmallBytes = 64 << 10;     // an array up to this size is an answer like others
+constexpr size_t kPieceBytes = 1 << 20;      // of a larger one
+constexpr size_t kAnswersBytes = 256 << 10;  // of the answers in one message
+constexpr size_t kAnswerWeight = 128;        // besides its bytes
+
+using google::protobuf::io::CodedOutputStream;
+
+size_t WeightOf(const v1::Answer& answer) { return kAnswerWeight + answer.ByteSizeLong(); }
+
+// The tag of a field of bytes or of a message.
+uint32_t Tag(int field) { return static_cast<uint32_t>(field) << 3 | 2; }
+
+size_t SizeOfField(int field, size_t length) {
+  return CodedOutputStream::VarintSize32(Tag(field)) + CodedOutputStream::VarintSize64(length) +
+         length;
+}
+
+// A ServerMessage with one answer but for the bytes of Fetched.data at its end, `length` of them.
+std::string BeforeData(uint64_t id, int32_t index, int64_t size, size_t length) {
+  v1::Answer answer;
+  answer.set_id(id);
+  v1::Fetched fetched;
+  fetched.set_index(index);
+  fetched.set_size(size);
+  const size_t fetched_size =
+      fetched.ByteSizeLong() + SizeOfField(v1::Fetched::kDataFieldNumber, length);
+  const size_t answer_size =
+      answer.ByteSizeLong() + SizeOfField(v1::Answer::kFetchedFieldNumber, fetched_size);
+  std::string out;
+  google::protobuf::io::StringOutputStream stream(&out);
+  CodedOutputStream coded(&stream);
+  coded.WriteVarint32(Tag(v1::ServerMessage::kAnswersFieldNumber));
+  coded.WriteVarint64(answer_size);
+  answer.SerializeToCodedStream(&coded);
+  coded.WriteVarint32(Tag(v1::Answer::kFetchedFieldNumber));
+  coded.WriteVarint64(fetched_size);
+  fetched.SerializeToCodedStream(&coded);
+  coded.WriteVarint32(Tag(v1::Fetched::kDataFieldNumber));
+  coded.WriteVarint64(length);
+  coded.Trim();
+  return out;
+}
+
+// `bytes` from `offset` on; holds a reference until gRPC has sent it.
+grpc::Slice SliceOf(const std::shared_ptr<const Blob>& bytes, size_t offset, size_t length) {
+  return grpc::Slice(
+      const_cast<char*>(bytes->data()) + offset, length,
+      [](void* held) { delete static_cast<std::shared_ptr<const Blob>*>(held); },
+      new std::shared_ptr<const Blob>(bytes));
+}
+
+}  // namespace
+
+size_t Outbox::Add(v1::Answer answer) {
+  const size_t weight = WeightOf(answer);
+  answers_.push_back(std::move(answer));
+  return weight;
+}
+
+size_t Outbox::Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes) {
+  if (bytes->size() <= kSmallBytes) {
+    v1::Answer answer;
+    answer.set_id(id);
+    v1::Fetched* fetched = answer.mutable_fetched();
+    fetched->set_index(index);
+    fetched->set_size(static_cast<int64_t>(bytes->size()));
+    fetched->set_data(bytes->data(), bytes->size());
+    return Add(std::move(answer));
+  }
+  const size_t weight = bytes->size();
+  arrays_.push_back({id, index, std::move(bytes), 0});
+  return weight;
+}
+
+Outbox::Message Outbox::Next() {
+  Message out;
+  std::vector<grpc::Slice> slices;
+  v1::ServerMessage message;
+  while (!answers_.empty() && out.weight < kAnswersBytes) {
+    out.weight += WeightOf(answers_.front());
+    *message.add_answers() = std::move(answers_.front());
+    answers_.pop_front();
+  }
+  if (message.answers_size() > 0) slices.emplace_back(message.SerializeAsString());
+  if (!arrays_.empty()) {
+    Array array = std::move(arrays_.front());
+    arrays_.pop_front();
+    const size_t length = std::min(kPieceBytes, array.bytes->size() - array.sent);
+    slices.emplace_back(
+        BeforeData(array.id, array.index, static_cast<int64_t>(array.bytes->size()), length));
+    slices.push_back(SliceOf(array.bytes, array.sent, length));
+    array.sent += length;
+    out.weight += length;
+    if (array.sent < array.bytes->size()) arrays_.push_back(std::move(array));
+  }
+  if (!slices.empty()) out.bytes = std::make_unique<grpc::ByteBuffer>(slices.data(), slices.size());
+  return out;
+}
+
+void Outbox::Clear() {
+  answers_.clear();
+  arrays_.clear();
+}
+
+}  // namespace fairway

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatch, answers, the beginning and the end.
+#include "controller/native/session.h"
+
+#include <utility>
+
+#include "base/utf8.h"
+#include "wire/client_values.h"
+
+namespace fairway {
+namespace {
+
+std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
+  return {field.begin(), field.end()};
+}
+
+// Slices and devices as `devices` has them: in the order of the slices.
+void Describe(const std::vector<VirtualDevice>& devices, v1::Welcome* welcome) {
+  for (const VirtualDevice& device : devices) {
+    if (device.slice_index >= welcome->slices_size()) {
+      v1::Slice* slice = welcome->add_slices();
+      slice->set_name(ValidUtf8(device.island));
+      slice->set_runtime(ValidUtf8(device.runtime));
+      slice->set_platform_name(ValidUtf8(device.platform_name));
+      slice->set_platform_version(ValidUtf8(device.platform_version));
+      slice->set_device_kind(ValidUtf8(device.device_kind));
+      for (const std::string& kind : device.memory_kinds) slice->add_memory_kinds(ValidUtf8(kind));
+    }
+    v1::VirtualDevice* out = welcome->add_devices();
+    out->set_slice(device.slice_index);
+    out->set_local_ordinal(device.local_ordinal);
+    out->set_worker(ValidUtf8(device.worker));
+  }
+}
+
+}  // namespace
+
+NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService* compiler,
+                             NativeShell* shell, const NativeSessionOptions& options)
+    : session_(session),
+      cluster_(cluster),
+      compiler_(compiler),
+      shell_(shell),
+      options_(options),
+      errors_(cluster, session),
+      alive_(std::make_shared<bool>(true)) {}
+
+NativeSession::~NativeSession() { *alive_ = false; }
+
+void NativeSession::Answer(uint64_t id, const absl::Status& status) {
+  if (id == 0) return;
+  v1::Answer answer;
+  answer.set_id(id);
+  if (!status.ok()) ErrorFromStatus(status, answer.mutable_error());
+  shell_->Send(std::move(answer));
+}
+
+void NativeSession::Handle(const v1::Request& request) {
+  if (!refusal_.ok()) return Answer(request.id(), refusal_);
+  bool answered = false;
+  const absl::Status status = Dispatch(request, &answered);
+  if (!status.ok() || !answered) Answer(request.id(), status);
+}
+
+// *answered: on success it was answered, or will be.
+absl::Status NativeSession::Dispatch(const v1::Request& request, bool* answered) {
+  switch (request.request_case()) {
+    case v1::Request::kHello:
+      *answered = true;
+      return SayHello(request.id(), request.hello());
+    case v1::Request::kPing:
+      return absl::OkStatus();
+    case v1::Request::kPut:
+      return Put(request.put());
+    case v1::Request::kChunk:  // its bytes came by Uploaded
+      *answered = true;
+      return absl::OkStatus();
+    case v1::Request::kMakeError:
+      return MakeError(request.make_error());
+    case v1::Request::kCompile:
+      *answered = true;
+      Compile(request.id(), request.compile());
+      return absl::OkStatus();
+    case v1::Request::kCall:
+      *answered = true;
+      return Call(request.id(), request.call());
+    case v1::Request::kCopy:
+      return Copy(request.copy());
+    case v1::Request::kReshard:
+      return Reshard(request.reshard());
+    case v1::Request::kAssemble:
+      return Assemble(request.assemble());
+    case v1::Request::kDisassemble:
+      return Disassemble(request.disassemble());
+    case v1::Request::kRelease:
+      return Release(request.release());
+    case v1::Request::kDelete:
+      return cluster_->Delete(session_, ToVector(request.delete_().arrays()));
+    case v1::Request::kWatch:
+      *answered = true;
+      Watch(request.id(), ToVector(request.watch().arrays()));
+      return absl::OkStatus();
+    case v1::Request::kFetch:
+      *answered = true;
+      return Fetch(request.id(), request.fetch());
+    case v1::Request::REQUEST_NOT_SET:
+      break;
+  }
+  return Error(absl::StatusCode::kUnimplemented, "a request of a kind that Fairway does not know");
+}
+
+absl::Status NativeSession::SayHello(uint64_t id, const v1::Hello& hello) {
+  if (greeted_) return InvalidArgument("hello was said before");
+  if (hello.min_version() > kMaxClientProtocol || hello.max_version() < kMinClientProtocol)
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "this client speaks versions {} to {} of fairway.v1.Client, {} speaks {} to {}",
+                 hello.min_version(), hello.max_version(), options_.server, kMinClientProtocol,
+                 kMaxClientProtocol);
+  greeted_ = true;
+  v1::Answer answer;
+  answer.set_id(id);
+  v1::Welcome* welcome = answer.mutable_welcome();
+  welcome->set_version(std::min(hello.max_version(), kMaxClientProtocol));
+  welcome->set_server(options_.server);
+  Describe(devices(), welcome);
+  if (id != 0) shell_->Send(std::move(answer));
+  return absl::OkStatus();
+}
+
+absl::Status NativeSession::Release(const v1::Release& release) {
+  const std::vector<uint64_t> arrays = ToVector(release.arrays());
+  errors_.Forget(arrays);
+  absl::Status status = cluster_->Destruct(session_, arrays);
+  for (const uint64_t executable : release.executables()) {
+    results_of_.erase(executable);
+    absl::Status released = cluster_->ReleaseExecutable(session_, executable);
+    if (status.ok()) status = std::move(released);
+  }
+  return status;
+}
+
+void NativeSession::Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes) {
+  uploads_.Store(upload, std::move(bytes));
+}
+
+void NativeSession::Refuse(const absl::Status& status) {
+  refusal_ = status;
+  while (!watches_.empty()) OnWatched(watches_.begin()->first, status);
+  while (!fetches_.empty()) OnFetched(fetches_.begin()->first, status);
+}
+
+bool NativeSession::MayRead() const {
+  return options_.caps.MayRead(cluster_->SessionBacklog(session_));
+}
+
+void NativeSession::OnWatched(uint64_t token, absl::Status status) {
+  const auto watch = watches_.extract(token);
+  if (!watch.empty()) Answer(watch.mapped(), status);
+}
+
+void NativeSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  const auto fetch = fetches_.extract(token);
+  if (fetch.empty()) return;
+  const Fetching& fetching = fetch.mapped();
+  if (*fetching.failed) return;
+  if (bytes.ok()) return shell_->SendBytes(fetching.id, fetching.index, *std::move(bytes));
+  *fetching.failed = true;
+  Answer(fetching.id, bytes.status());
+}
+
+}  // namespace fairway

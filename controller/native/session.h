@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// One client's conversation over fairway.v1.Client (proto/fairway/v1/client.proto says what the
+// requests mean): a thin adapter onto the operations of the core.
+//
+// Knows no gRPC, thread or clock. Requests are handled in order; only compilations, watches,
+// fetches and calls that ask for an answer are answered later.
+#ifndef FAIRWAY_CONTROLLER_NATIVE_SESSION_H_
+#define FAIRWAY_CONTROLLER_NATIVE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/sessions/caps.h"
+#include "controller/sessions/error_arrays.h"
+#include "controller/sessions/host_buffer_store.h"
+#include "fairway/v1/client.pb.h"
+
+namespace fairway {
+
+// The doing side of a session. Calls must not re-enter the session.
+class NativeShell {
+ public:
+  virtual ~NativeShell() = default;
+  virtual void Send(v1::Answer answer) = 0;
+  // As answers to `id`: the bytes of position `index` of its Fetch.shards, in pieces.
+  virtual void SendBytes(uint64_t id, int32_t index, BytesRef bytes) = 0;
+};
+
+struct NativeSessionOptions {
+  SessionCaps caps;
+  std::string server;  // what Welcome says
+};
+
+inline constexpr uint32_t kMinClientProtocol = 1;
+inline constexpr uint32_t kMaxClientProtocol = 1;
+
+// Loop-confined. Owned by NativeDoor.
+class NativeSession {
+ public:
+  // `session` is open in `cluster`; its end is the owner's business.
+  NativeSession(SessionId session, Cluster* cluster, CompileService* compiler, NativeShell* shell,
+                const NativeSessionOptions& options);
+  ~NativeSession();
+  NativeSession(const NativeSession&) = delete;
+  NativeSession& operator=(const NativeSession&) = delete;
+
+  void Handle(const v1::Request& request);
+  // An upload that a put has announced, or will, is complete.
+  void Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes);
+
+  // From now on `status` is the answer to every request, and to those that wait for one, except for
+  // programs that are being compiled.
+  void Refuse(const absl::Status& status);
+
+  // The cluster's answers to Watch, WatchNode and Fetch; called from inside its operations.
+  void OnWatched(uint64_t token, absl::Status status);
+  void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
+
+  // Whether to go on handling requests (rule B3).
+  bool MayRead() const;
+
+  SessionId session() const { return session_; }
+
+ private:
+  // One shard of a fetch under way.
+  struct Fetching {
+    uint64_t id = 0;
+    int32_t index = 0;
+    std::shared_ptr<bool> failed;  // of all its shards: an error was the answer
+  };
+
+  // session.cc
+  void Answer(uint64_t id, const absl::Status& status);
+  absl::Status SayHello(uint64_t id, const v1::Hello& hello);
+  absl::Status Dispatch(const v1::Request& request, bool* answered);
+  absl::Status Release(const v1::Release& release);
+
+  // session_arrays.cc
+  absl::Status Put(const v1::Put& put);
+  absl::Status MakeError(const v1::MakeError& request);
+  absl::Status Copy(const v1::Copy& copy);
+  absl::Status Reshard(const v1::Reshard& reshard);
+  absl::Status Assemble(const v1::Assemble& assemble);
+  absl::Status Disassemble(const v1::Disassemble& disassemble);
+  void Watch(uint64_t id, const std::vector<uint64_t>& arrays);
+  void StartFetch(const Fetching& fetching, uint64_t array);
+  absl::Status Fetch(uint64_t id, const v1::Fetch& fetch);
+
+  // session_programs.cc
+  void Compile(uint64_t id, const v1::Compile& compile);
+  absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
+                    const std::vector<int32_t>& devices);
+  absl::Status Call(uint64_t id, const v1::Call& call);
+
+  const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
+
+  const SessionId session_;
+  Cluster* const cluster_;
+  CompileService* const compiler_;
+  NativeShell* const shell_;
+  const NativeSessionOptions options_;
+
+  HostBufferStore uploads_;
+  ErrorArrays errors_;
+  std::unordered_map<uint64_t, size_t> results_of_;  // executable -> number of its results
+  std::unordered_map<uint64_t, uint64_t> watches_;   // token -> id
+  std::unordered_map<uint64_t, Fetching> fetches_;   // by token
+  uint64_t next_token_ = 1;
+  bool greeted_ = false;
+  absl::Status refusal_;         // not OK: the answer to everything
+  std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_NATIVE_SESSION_H_

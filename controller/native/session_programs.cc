@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests about programs.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/utf8.h"
+#include "controller/native/session.h"
+#include "wire/client_values.h"
+
+namespace fairway {
+namespace {
+
+struct CheckedCompile {
+  std::string program;
+  v1::CompileOptions options;
+  std::vector<int32_t> devices;
+};
+
+absl::Status CheckCompilerOptions(v1::CompileOptions& options) {
+  auto& list = *options.mutable_compiler_options();
+  for (const v1::CompilerOption& option : list) {
+    if (NamesFiles(option.name()))
+      return Error(absl::StatusCode::kUnimplemented,
+                   "compiler option \"{}\" is not served: it names files, and the program is "
+                   "compiled on a worker",
+                   option.name());
+    if (option.value_case() == v1::CompilerOption::VALUE_NOT_SET)
+      return InvalidArgument("compiler option \"{}\" has no value", option.name());
+  }
+  std::sort(list.begin(), list.end(), [](const v1::CompilerOption& a, const v1::CompilerOption& b) {
+    return a.name() < b.name();
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
+                                            const std::vector<VirtualDevice>& devices) {
+  CheckedCompile out;
+  out.devices.assign(compile.devices().begin(), compile.devices().end());
+  const std::set<int32_t> distinct(out.devices.begin(), out.devices.end());
+  if (distinct.size() != out.devices.size())
+    return InvalidArgument("a program is to run on {} devices, but a device is named twice",
+                           out.devices.size());
+  out.options = compile.options();
+  FAIRWAY_RETURN_IF_ERROR(CheckCompilerOptions(out.options));
+  out.options.set_portable(false);
+  const auto count = static_cast<int64_t>(out.devices.size());
+  if (out.options.num_replicas() == 0 && out.options.num_partitions() == 0)
+    out.options.set_num_partitions(count);
+  if (out.options.num_replicas() == 0) out.options.set_num_replicas(1);
+  if (out.options.num_partitions() == 0) out.options.set_num_partitions(1);
+  const int64_t replicas = out.options.num_replicas(), partitions = out.options.num_partitions();
+  if (replicas < 1 || partitions < 1 || replicas > count || partitions > count ||
+      replicas * partitions != count)
+    return InvalidArgument("a program of {} replicas x {} partitions for {} devices", replicas,
+                           partitions, count);
+  const bool native = compile.has_native();
+  if (compile.program_case() == v1::Compile::PROGRAM_NOT_SET)
+    return InvalidArgument("there is no program to compile");
+  const std::string& runtime = devices[out.devices[0]].runtime;
+  if (native && runtime == "pjrt")
+    return Error(absl::StatusCode::kUnimplemented,
+                 "slice {} does not run native programs: its runtime is pjrt. Give it StableHLO, "
+                 "or use a slice whose runtime is host",
+                 devices[out.devices[0]].island);
+  if (!native && runtime == "host")
+    return Error(absl::StatusCode::kUnimplemented,
+                 "slice {} does not run StableHLO: its runtime is host. Give it a native program, "
+                 "or use a slice whose runtime is pjrt",
+                 devices[out.devices[0]].island);
+  out.program = native ? compile.native().SerializeAsString() : compile.stablehlo();
+  return out;
+}
+
+}  // namespace
+
+void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
+  if (compile.executable() == 0) return Answer(id, InvalidArgument("0 is no handle"));
+  const absl::StatusOr<IslandId> island =
+      cluster_->IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
+  if (!island.ok()) return Answer(id, island.status());
+  absl::StatusOr<CheckedCompile> checked = CheckCompile(compile, devices());
+  if (!checked.ok()) return Answer(id, checked.status());
+  std::vector<DeviceId> physical;
+  for (const int32_t device : checked->devices) physical.push_back(devices()[device].device);
+  compiler_->Compile(checked->program, checked->options, *island, physical,
+                     [this, alive = alive_, id, handle = compile.executable(),
+                      devices = checked->devices](absl::StatusOr<CompiledProgram> program) {
+                       if (!*alive) return;
+                       absl::Status status = program.status();
+                       if (status.ok()) status = Bind(id, handle, *program, devices);
+                       if (!status.ok()) Answer(id, status);
+                     });
+}
+
+absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
+                                 const std::vector<int32_t>& devices) {
+  FAIRWAY_RETURN_IF_ERROR(cluster_->BindExecutable(session_, handle, program.id, devices).status());
+  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
+                           cluster_->Signature(session_, handle));
+  results_of_[handle] = signature.outputs.size();
+  if (id == 0) return absl::OkStatus();
+  v1::Answer answer;
+  answer.set_id(id);
+  v1::Compiled* compiled = answer.mutable_compiled();
+  compiled->set_name(ValidUtf8(signature.name));
+  for (const ArraySpec& spec : signature.parameters)
+    ArraySpecToProto(spec, compiled->add_parameters());
+  for (const ArraySpec& spec : signature.outputs) ArraySpecToProto(spec, compiled->add_results());
+  for (const bool donated : signature.donated) compiled->add_donated(donated);
+  *compiled->mutable_memory() = program.metadata->memory();
+  *compiled->mutable_cost() = program.metadata->cost();
+  shell_->Send(std::move(answer));
+  return absl::OkStatus();
+}
+
+// On success the answer follows when it has ended.
+absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
+  const std::vector<uint64_t> out(call.results().begin(), call.results().end());
+  const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
+    const auto known = results_of_.find(call.executable());
+    if (known == results_of_.end())
+      return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
+                   call.executable());
+    // None would make the core invent handles.
+    if (out.size() != known->second)
+      return InvalidArgument("{} results, but {} handles were given for them", known->second,
+                             out.size());
+    if (std::find(out.begin(), out.end(), uint64_t{0}) != out.end())
+      return InvalidArgument("0 is no handle");
+    ExecuteOptions options;
+    options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
+    return cluster_->Execute(session_, call.executable(),
+                             {call.arguments().begin(), call.arguments().end()}, options, out);
+  };
+  const absl::StatusOr<ExecuteResult> result = execute();
+  if (!result.ok()) return errors_.Poison(out, result.status());
+  if (id == 0) return absl::OkStatus();
+  const uint64_t token = next_token_++;
+  watches_.emplace(token, id);
+  if (out.empty()) {
+    cluster_->WatchNode(session_, token, result->node);
+  } else {
+    cluster_->Watch(session_, token, out);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

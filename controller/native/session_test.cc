@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues: every request with a success and its errors.
+#include "controller/native/session.h"
+
+#include "controller/native/dialogue.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kEightFloats[] = "aaaabbbbccccddddeeeeffffgggghhhh";
+
+TEST_F(NativeDialogue, HelloIsAnsweredWithSlicesAndDevices) {
+  EXPECT_EQ(Ask("hello { min_version: 1 max_version: 9 }"),
+            "1 welcome { version: 1 server: \"test\" "
+            "slices { name: \"ia\" runtime: \"fake\" platform_name: \"cpu\" platform_version: "
+            "\"fake 1\" device_kind: \"cpu\" memory_kinds: \"device\" memory_kinds: "
+            "\"pinned_host\" } "
+            "slices { name: \"ib\" runtime: \"fake\" platform_name: \"cpu\" platform_version: "
+            "\"fake 1\" device_kind: \"cpu\" memory_kinds: \"device\" memory_kinds: "
+            "\"pinned_host\" } "
+            "devices { worker: \"wa\" } devices { local_ordinal: 1 worker: \"wa\" } "
+            "devices { slice: 1 worker: \"wb\" } "
+            "devices { slice: 1 local_ordinal: 1 worker: \"wb\" } }");
+  EXPECT_EQ(Ask("hello { min_version: 1 max_version: 1 }"),
+            "2 INVALID_ARGUMENT: hello was said before");
+}
+
+TEST_F(NativeDialogue, ClientsOfOtherVersionsAreToldBothSidesVersions) {
+  EXPECT_EQ(Ask("hello { min_version: 2 max_version: 3 }"),
+            "1 FAILED_PRECONDITION: this client speaks versions 2 to 3 of fairway.v1.Client, test "
+            "speaks 1 to 1");
+}
+
+TEST_F(NativeDialogue, PingIsAnswered) {
+  EXPECT_EQ(Ask("ping {}"), "1 done");
+  EXPECT_EQ(Ask("id: 0 ping {}"), "");
+  EXPECT_EQ(Ask(""), "3 UNIMPLEMENTED: a request of a kind that Fairway does not know");
+}
+
+TEST_F(NativeDialogue, BytesThatAreInThePutComeBack) {
+  EXPECT_EQ(Ask("put { array: 5 @f32(2 | 3) bytes { data: \"aaaabbbb\" } }"), "1 done");
+  EXPECT_EQ(Ask("fetch { array: 5 }"), "");
+  EXPECT_EQ(Run(), "2 bytes 0: aaaabbbb");
+  EXPECT_EQ(Ask("put { array: 5 @f32(2 | 3) bytes { data: \"aaaabbbb\" } }"),
+            "3 ALREADY_EXISTS: handle 5 is in use");
+  EXPECT_EQ(Ask("release { arrays: 5 }"), "4 done");
+  EXPECT_THAT(Ask("fetch { array: 5 }"), StartsWith("5 NOT_FOUND: there is no array 5"));
+}
+
+TEST_F(NativeDialogue, BytesThatCameByUploadMakeTheArrayBeforeOrAfterThePut) {
+  session_->Uploaded(71, Blob::Copy("aaaa"));
+  EXPECT_EQ(Ask("put { array: 5 @cut(2 | 1 3) bytes { upload: 71 size: 4 } bytes { upload: 72 "
+                "size: 4 } }"),
+            "1 done");
+  EXPECT_EQ(Ask("fetch { array: 5 shards: 1 shards: 0 }"), "");
+  EXPECT_EQ(Run(), "2 bytes 1: aaaa");
+  session_->Uploaded(72, Blob::Copy("bbbb"));
+  EXPECT_EQ(Run(), "2 bytes 0: bbbb");
+  EXPECT_EQ(Ask("put { array: 6 @f32(1 | 0) bytes { upload: 73 size: 4 } }"), "3 done");
+  session_->Uploaded(73, absl::ResourceExhaustedError("no disk"));
+  EXPECT_THAT(Ask("watch { arrays: 6 }"), HasSubstr("RESOURCE_EXHAUSTED: no disk"));
+}
+
+TEST_F(NativeDialogue, AWrongPutIsAnErrorArrayAndItsBytesAreDropped) {
+  EXPECT_EQ(Ask("put { array: 5 @f32(2 | 0) bytes { upload: 71 size: 12 } }"),
+            "1 INVALID_ARGUMENT: put: shard 0 is f32[2], which is 8 bytes, but 12 were given");
+  session_->Uploaded(71, Blob::Copy("aaaabbbbcccc"));
+  EXPECT_THAT(Ask("watch { arrays: 5 }"), StartsWith("2 INVALID_ARGUMENT: put: shard 0 is"));
+  EXPECT_EQ(Ask("id: 0 put { array: 6 @f32(1 | 9) bytes { data: \"aaaa\" } }"), "");
+  EXPECT_EQ(Ask("fetch { array: 6 }"),
+            "4 INVALID_ARGUMENT: there is no device 9: this session has devices 0 to 3");
+  EXPECT_EQ(Ask("put { array: 7 @cut(2 | 0 1) bytes { data: \"aaaa\" } bytes_of_shard: [0, 1] }"),
+            "5 INVALID_ARGUMENT: put: bytes 1 for shard 1, but 1 were given");
+  EXPECT_EQ(Ask("put { array: 8 @f32(1 | 0) bytes { data: \"aaaa\" } bytes { data: \"bbbb\" } "
+                "bytes_of_shard: 1 }"),
+            "6 INVALID_ARGUMENT: put: bytes 0 are of no shard");
+  EXPECT_EQ(Ask("put { @f32(1 | 0) bytes { data: \"aaaa\" } }"),
+            "7 INVALID_ARGUMENT: 0 is no handle");
+  EXPECT_EQ(Ask("put { array: 1152921504606846976 @f32(1 | 0) bytes { data: \"aaaa\" } }"),
+            "8 INVALID_ARGUMENT: handle 1152921504606846976 is in the server's range; clients make "
+            "theirs below 2^60");
+}
+
+TEST_F(NativeDialogue, ErrorArraysAreValues) {
+  EXPECT_EQ(Ask("make_error { array: 5 @f32(8 | 0) error { code: 10 text: \"no\" } }"), "1 done");
+  EXPECT_EQ(Ask("watch { arrays: 5 }"), "2 ABORTED: no");
+  EXPECT_EQ(Ask("id: 0 copy { arrays: 5 results: 6 devices: 1 }"), "");
+  EXPECT_EQ(Ask("fetch { array: 6 }"), "4 ABORTED: no");
+  Compiled(7, "0", 1, 1);
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 5 results: 8 }"), "6 ABORTED: no");
+  EXPECT_EQ(Ask("fetch { array: 8 shards: 0 }"), "7 ABORTED: no");
+}
+
+TEST_F(NativeDialogue, CopyAndReshardMoveArrays) {
+  Put(5, 0, kEightFloats);
+  EXPECT_EQ(Ask("copy { arrays: 5 results: 6 devices: 3 }"), "2 done");
+  EXPECT_EQ(Ask("reshard { arrays: 6 results: 7 shardings { devices: [0, 2] tiles: 2 } }"),
+            "3 done");
+  EXPECT_EQ(Ask("fetch { array: 7 shards: [0, 1] }"), "");
+  EXPECT_EQ(Run(), "4 bytes 0: aaaabbbbccccdddd\n4 bytes 1: eeeeffffgggghhhh");
+  EXPECT_EQ(Ask("copy { arrays: 7 results: 8 devices: 1 }"),
+            "5 INVALID_ARGUMENT: the sharding has 2 shards, but 1 devices were given");
+  EXPECT_EQ(Ask("reshard { arrays: 99 results: 9 shardings { devices: 0 } }"),
+            "6 NOT_FOUND: there is no array 99 in this session");
+  EXPECT_EQ(Ask("copy { arrays: 5 }"), "7 INVALID_ARGUMENT: 1 arrays, but 0 results");
+  EXPECT_EQ(Ask("copy { arrays: 8 results: 10 devices: 0 }"),
+            "8 INVALID_ARGUMENT: the sharding has 2 shards, but 1 devices were given");
+}
+
+TEST_F(NativeDialogue, ADonatingCopyDeletesItsInput) {
+  Put(5, 0, kEightFloats);
+  EXPECT_EQ(Ask("copy { arrays: 5 results: 6 devices: 3 semantics: COPY_SEMANTICS_DONATE }"),
+            "2 done");
+  EXPECT_THAT(Ask("fetch { array: 5 }"), HasSubstr("FAILED_PRECONDITION"));
+}
+
+TEST_F(NativeDialogue, AssembleAndDisassembleMoveNothing) {
+  Put(5, 0, "aaaa");
+  Put(6, 1, "bbbb");
+  EXPECT_EQ(Ask("assemble { arrays: [5, 6] result: 7 @cut(2 | 0 1) }"), "3 done");
+  EXPECT_EQ(Ask("disassemble { array: 7 results: [8, 9] }"), "4 done");
+  EXPECT_EQ(Ask("fetch { array: 9 }"), "");
+  EXPECT_EQ(Run(), "5 bytes 0: bbbb");
+  EXPECT_EQ(Ask("disassemble { array: 7 results: 10 }"),
+            "6 INVALID_ARGUMENT: disassemble: 1 results named for 2 shards");
+  EXPECT_THAT(Ask("assemble { arrays: [6, 5] result: 11 @cut(2 | 0 1) }"),
+              HasSubstr("does not lie on device 0"));
+}
+
+TEST_F(NativeDialogue, FetchesOfSeveralShardsAskForThem) {
+  Ask("put { array: 5 @cut(2 | 0 1) bytes { data: \"aaaa\" } bytes { data: \"bbbb\" } }");
+  EXPECT_THAT(Ask("fetch { array: 5 }"),
+              StartsWith("2 INVALID_ARGUMENT: fetch: array 5 has 2 different shards"));
+  EXPECT_EQ(Ask("fetch { array: 5 shards: 2 }"),
+            "3 INVALID_ARGUMENT: fetch: shard 2 of an array of 2");
+  EXPECT_EQ(Ask("fetch { array: 5 shards: [0, 0] }"), "4 INVALID_ARGUMENT: fetch: shard 0 twice");
+  EXPECT_EQ(Ask("id: 0 fetch { array: 5 shards: 0 }"), "");
+}
+
+TEST_F(NativeDialogue, AFetchThatFailsIsAnsweredOnce) {
+  cluster_.fail_next = absl::DataLossError("gone");
+  Ask("put { array: 5 @cut(2 | 0 1) bytes { data: \"aaaa\" } bytes { data: \"bbbb\" } }");
+  Ask("fetch { array: 5 shards: [0, 1] }");
+  EXPECT_THAT(Run(), testing::MatchesRegex("2 DATA_LOSS: [^\n]*gone"));
+}
+
+TEST_F(NativeDialogue, CompileIsAnsweredWithWhatTheProgramTakesAndMakes) {
+  EXPECT_EQ(Ask("compile { executable: 7 stablehlo: \"p\" devices: [1, 0] }"), "");
+  EXPECT_EQ(cluster_.last_options().ShortDebugString(),
+            "num_replicas: 1 num_partitions: 2 devices: 0 devices: 1");
+  cluster_.AnswerCompile(TestCode(1, 1, 2, {0}));
+  EXPECT_EQ(Take(),
+            "1 compiled { name: \"jit_f\" "
+            "parameters { dtype: 11 dims: 8 sharding { devices: 1 devices: 0 tiles: 2 } } "
+            "results { dtype: 11 dims: 8 sharding { devices: 1 devices: 0 tiles: 2 } } "
+            "donated: true memory { generated_code: 4 temp: 64 } cost { key: \"flops\" value: 8 } "
+            "}");
+}
+
+TEST_F(NativeDialogue, WrongCompilesAreRefusedByName) {
+  const auto compile = [&](const std::string& rest) {
+    return Ask("compile { executable: 7 " + rest + " }");
+  };
+  EXPECT_EQ(compile("stablehlo: \"p\""), "1 INVALID_ARGUMENT: no device was named");
+  EXPECT_EQ(compile("stablehlo: \"p\" devices: 4"),
+            "2 INVALID_ARGUMENT: there is no device 4: this session has devices 0 to 3");
+  EXPECT_THAT(
+      compile("stablehlo: \"p\" devices: [0, 2]"),
+      StartsWith("3 INVALID_ARGUMENT: one computation cannot span the devices of 2 island"));
+  EXPECT_EQ(compile("stablehlo: \"p\" devices: [0, 0]"),
+            "4 INVALID_ARGUMENT: a program is to run on 2 devices, but a device is named twice");
+  EXPECT_EQ(compile("stablehlo: \"p\" devices: 0 options { num_partitions: 2 }"),
+            "5 INVALID_ARGUMENT: a program of 1 replicas x 2 partitions for 1 devices");
+  EXPECT_EQ(compile("devices: 0"), "6 INVALID_ARGUMENT: there is no program to compile");
+  EXPECT_EQ(compile("stablehlo: \"p\" devices: 0 options { compiler_options { name: "
+                    "\"xla_dump_to\" text: \"/etc\" } }"),
+            "7 UNIMPLEMENTED: compiler option \"xla_dump_to\" is not served: it names files, and "
+            "the program is compiled on a worker");
+  EXPECT_EQ(Ask("compile { stablehlo: \"p\" devices: 0 }"), "8 INVALID_ARGUMENT: 0 is no handle");
+  EXPECT_EQ(compile("native { name: \"n\" } devices: 0"), "");
+  cluster_.AnswerCompile(absl::InvalidArgumentError("step 3: bad\xff"));
+  EXPECT_EQ(Take(), "9 INVALID_ARGUMENT: step 3: bad?");
+}
+
+TEST_F(NativeDialogue, CallsMakeTheirResultsAtOnceAndAreAnsweredWhenTheyEnd) {
+  Compiled(7, "0", 1, 1);
+  Put(5, 0, kEightFloats);
+  EXPECT_EQ(Ask("id: 0 call { executable: 7 arguments: 5 results: 6 }"), "");
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 6 results: 8 }"), "");
+  EXPECT_EQ(Ask("fetch { array: 8 }"), "");
+  EXPECT_EQ(Run(), std::string("4 done\n5 bytes 0: ") + kEightFloats);
+}
+
+TEST_F(NativeDialogue, ErrorsOfCallsAreInTheirResults) {
+  Compiled(7, "0", 1, 1);
+  EXPECT_EQ(Ask("id: 0 call { executable: 7 arguments: 99 results: 6 }"), "");
+  EXPECT_THAT(Ask("watch { arrays: 6 }"),
+              StartsWith("3 NOT_FOUND: jit_f: argument 0: there is no array 99"));
+  EXPECT_EQ(Ask("call { executable: 4711 results: 8 }"),
+            "4 NOT_FOUND: there is no executable 4711 in this session");
+  EXPECT_EQ(Ask("fetch { array: 8 }"), "5 NOT_FOUND: there is no executable 4711 in this session");
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 6 }"),
+            "6 INVALID_ARGUMENT: 1 results, but 0 handles were given for them");
+  Put(5, 0, "aaaa");
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 5 results: 9 }"),
+            "8 INVALID_ARGUMENT: jit_f: shard 0 of argument 0 is f32[1], expected f32[8]");
+  Put(10, 0, kEightFloats);
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 10 results: 10 }"),
+            "10 ALREADY_EXISTS: handle 10 is in use");
+  cluster_.fail_next = absl::InternalError("the kernel failed");
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 10 results: 11 }"), "");
+  EXPECT_THAT(Run(), HasSubstr("11 INTERNAL: "));
+  EXPECT_THAT(Ask("fetch { array: 11 }"), HasSubstr("the kernel failed"));
+}
+
+TEST_F(NativeDialogue, DonatedArgumentsAreGoneUnlessKept) {
+  Compiled(7, "0", 1, 1, {0});
+  Put(5, 0, kEightFloats);
+  Ask("call { executable: 7 arguments: 5 results: 6 non_donatable: 0 }");
+  Ask("call { executable: 7 arguments: 5 results: 8 }");
+  EXPECT_THAT(Ask("call { executable: 7 arguments: 5 results: 9 }"),
+              HasSubstr("FAILED_PRECONDITION"));
+}
+
+TEST_F(NativeDialogue, ReleaseAndDelete) {
+  Compiled(7, "0", 1, 1);
+  Put(5, 0, kEightFloats);
+  EXPECT_EQ(Ask("delete { arrays: 5 }"), "3 done");
+  EXPECT_THAT(Ask("watch { arrays: 5 }"), HasSubstr("deleted"));
+  EXPECT_EQ(Ask("release { arrays: [5, 98, 99] executables: 7 }"),
+            "5 NOT_FOUND: no such arrays to give up: 98, 99");
+  EXPECT_EQ(Ask("release { executables: 7 }"),
+            "6 NOT_FOUND: there is no executable 7 in this session");
+  EXPECT_THAT(Ask("delete { arrays: 5 }"), StartsWith("7 NOT_FOUND: there is no array 5"));
+}
+
+TEST_F(NativeDialogue, AnotherSessionsHandlesAreOutOfReach) {
+  Compiled(7, "0", 1, 1);
+  Put(5, 0, kEightFloats);
+  NativeSession* const first = session_;
+  session_ = door_.Open("other", this).value();
+  EXPECT_THAT(Ask("fetch { array: 5 }"), HasSubstr("NOT_FOUND: there is no array 5"));
+  EXPECT_THAT(Ask("call { executable: 7 arguments: 5 results: 6 }"),
+              HasSubstr("NOT_FOUND: there is no executable 7"));
+  EXPECT_THAT(Ask("release { arrays: 5 }"), HasSubstr("NOT_FOUND: no such arrays"));
+  door_.Close(session_->session());
+  session_ = first;
+  EXPECT_EQ(Ask("fetch { array: 5 }"), "");
+}
+
+TEST_F(NativeDialogue, ARefusedSessionAnswersAllThatWaitsAndAllThatComes) {
+  Compiled(7, "0", 1, 1);
+  Put(5, 0, kEightFloats);
+  Ask("call { executable: 7 arguments: 5 results: 6 }");
+  Ask("fetch { array: 6 shards: 0 }");
+  session_->Refuse(absl::UnavailableError("the controller is shutting down"));
+  EXPECT_EQ(Take(),
+            "3 UNAVAILABLE: the controller is shutting down\n"
+            "4 UNAVAILABLE: the controller is shutting down");
+  EXPECT_EQ(Ask("ping {}"), "5 UNAVAILABLE: the controller is shutting down");
+  EXPECT_EQ(Ask("id: 0 ping {}"), "");
+}
+
+TEST_F(NativeDialogue, ReadingStopsWhileTooManyCallsWait) {
+  NativeDoor door(&cluster_.cluster(), &cluster_.compiler(),
+                  {.caps = {.max_queued_nodes = 3}, .server = "test"});
+  NativeSession* const session = door.Open("tenant", this).value();
+  NativeSession* const first = std::exchange(session_, session);
+  Compiled(7, "0", 1, 1);
+  Ask("id: 0 put { array: 5 @f32(8 | 0) bytes { data: \"aaaabbbbccccddddeeeeffffgggghhhh\" } }");
+  Run();
+  for (int i = 5; i < 8; ++i)
+    Ask(fmt::format("id: 0 call {{ executable: 7 arguments: {} results: {} }}", i == 5 ? 5 : i + 4,
+                    i + 5));
+  EXPECT_TRUE(session->MayRead());
+  Ask("id: 0 call { executable: 7 arguments: 12 results: 13 }");
+  EXPECT_FALSE(session->MayRead());
+  Run();
+  EXPECT_TRUE(session->MayRead());
+  session_ = first;
+  door.Close(session->session());
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The open streams of one front door, and their end.
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_OPEN_STREAMS_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_OPEN_STREAMS_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// Thread-safe.
+class OpenStream {
+ public:
+  virtual ~OpenStream() = default;
+  // Everything that waits or still comes is answered with `status`.
+  virtual void Fail(absl::Status status) = 0;
+  // Ends the stream with `status`, as soon as no write is at work. Later calls do nothing.
+  virtual void End(absl::Status status) = 0;
+};
+
+// Thread-safe.
+class OpenStreams {
+ public:
+  // `host`: where it comes from. False after EndAll: it is to be refused.
+  bool Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream);
+  void Remove(uint64_t id);
+  // Whether stream `id` is open and came from `host`.
+  bool Owns(uint64_t id, const std::string& host) const;
+  // Fails all with `status`, and ends those that are still there after `grace`. Blocks.
+  void EndAll(const absl::Status& status, std::chrono::milliseconds grace);
+  size_t size() const;
+
+ private:
+  // With mu_ held.
+  std::vector<std::shared_ptr<OpenStream>> Open() const;
+
+  struct Entry {
+    std::string host;
+    std::weak_ptr<OpenStream> stream;
+  };
+  mutable std::mutex mu_;
+  std::condition_variable empty_;
+  std::map<uint64_t, Entry> streams_;  // guarded by mu_
+  bool ended_ = false;                 // guarded by mu_
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_OPEN_STREAMS_H_

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// One session's stream of messages: between the callbacks of a transport (gRPC) and a session in
+// the loop. The front doors' own streams are made of it; it knows neither gRPC nor any protocol.
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
+
+#include <malloc.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "async/blocking_pool.h"
+#include "async/event_loop.h"
+#include "base/status.h"
+#include "controller/sessions/open_streams.h"
+
+namespace fairway {
+
+// Thread-safe. Lives until the transport is done with it and as long as posted work refers to it.
+//
+// Messages gather in an inbox that the loop empties in batches; reading stops while the inbox is
+// full, while the client leaves too many answers unread, or while the session may not read (rule
+// B3). `In` and `Out` are what the transport reads and writes, `Item` is a message as the session
+// takes it.
+template <typename In, typename Item, typename Out>
+class SessionStream : public OpenStream,
+                      public std::enable_shared_from_this<SessionStream<In, Item, Out>> {
+ public:
+  struct Context {
+    EventLoop* loop = nullptr;
+    std::shared_ptr<BlockingPool> pool;
+    std::function<void()> on_end;  // on any thread, once
+    std::string message;           // what the client's messages are, "IfrtRequest": for errors
+  };
+
+  explicit SessionStream(Context context) : context_(std::move(context)) {}
+
+  // Opens the session and reads. Keeps itself alive until TransportDone.
+  void Start();
+  // Instead of Start: ends it at once.
+  void Refuse(absl::Status status);
+  void Fail(absl::Status status) override;
+  void End(absl::Status status) override;
+
+ protected:
+  struct Decoded {
+    Item item;
+    size_t bytes = 0;
+  };
+  struct Outgoing {
+    std::unique_ptr<Out> message;
+    size_t bytes = 0;  // as counted when it was queued
+  };
+
+  // ---- The transport's part; with the lock held.
+  virtual void StartReading(In* into) = 0;
+  virtual void StartWriting(const Out* message) = 0;
+  virtual void FinishStream(const absl::Status& status) = 0;
+  // What to write next, if there is anything.
+  virtual Outgoing Next() = 0;
+  // Forgets what was to be written.
+  virtual void DropUnsent() = 0;
+
+  // On the transport's threads, one message at a time. An error ends the stream.
+  virtual absl::StatusOr<Decoded> Decode(std::unique_ptr<In> message) = 0;
+
+  // ---- The session's part; in the loop.
+  virtual absl::Status OpenSession() = 0;
+  // Whether to go on reading; nothing: there is no session any more.
+  virtual std::optional<bool> HandleAll(std::vector<Item> items) = 0;
+  virtual void FailSession(const absl::Status& status) = 0;
+  virtual void CloseSession() = 0;  // also when there is none
+
+  // ---- The transport's callbacks.
+  void ReadDone(bool ok);
+  void WriteDone(bool ok);
+  void Cancelled();
+  void TransportDone();
+
+  // Calls queue(), which leaves something for Next and returns its bytes, unless the stream has
+  // ended; then writes.
+  template <typename Queue>
+  void Send(Queue queue);
+
+  const Context& context() const { return context_; }
+  // Bytes that the client has not taken yet, and whether that is too much to go on.
+  bool LeavesTooMuchUnread() {
+    const std::lock_guard lock(mu_);
+    return unsent_ >= kUnsentBytes;
+  }
+  std::shared_ptr<SessionStream> Self() { return this->shared_from_this(); }
+
+ private:
+  static constexpr size_t kInboxItems = 4096;
+  static constexpr size_t kInboxBytes = size_t{64} << 20;
+  static constexpr size_t kUnsentBytes = size_t{64} << 20;
+  // How often a paused stream looks whether the session may read again.
+  static constexpr std::chrono::milliseconds kPausePoll{5};
+
+  void Drain();
+  void PostClose();
+  // With mu_ held: starts the next read, if there is room and none is at work.
+  void MaybeRead();
+  void MaybeWrite();
+
+  const Context context_;
+  std::shared_ptr<SessionStream> self_;  // until TransportDone
+  std::unique_ptr<In> reading_;          // being filled by the transport
+
+  // Guards what follows, and every StartReading, StartWriting and FinishStream: none may come after
+  // FinishStream.
+  std::mutex mu_;
+  std::vector<Item> inbox_;
+  size_t inbox_bytes_ = 0;
+  bool drain_posted_ = false;
+  bool read_at_work_ = false;
+  bool paused_ = true;  // until the session is open, and while it may not read
+  Outgoing writing_;    // no message: none is at work
+  size_t unsent_ = 0;   // bytes, with those of writing_
+  bool ending_ = false;
+  bool finished_ = false;
+  absl::Status end_status_;
+};
+
+// ---- Implementation ----
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Start() {
+  self_ = Self();
+  context_.loop->Post("session open", [self = self_] {
+    const absl::Status opened = self->OpenSession();
+    if (!opened.ok()) return self->End(opened);
+    const std::lock_guard lock(self->mu_);
+    self->paused_ = false;
+    self->MaybeRead();
+  });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Refuse(absl::Status status) {
+  self_ = Self();
+  End(std::move(status));
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Fail(absl::Status status) {
+  context_.loop->Post("session fail",
+                      [self = Self(), status = std::move(status)] { self->FailSession(status); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::MaybeRead() {
+  if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxItems ||
+      inbox_bytes_ >= kInboxBytes || unsent_ >= kUnsentBytes)
+    return;
+  read_at_work_ = true;
+  reading_ = std::make_unique<In>();
+  StartReading(reading_.get());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::ReadDone(bool ok) {
+  // gRPC tells bytes that do not parse and the end of the client's side alike.
+  absl::StatusOr<Decoded> decoded =
+      ok ? Decode(std::move(reading_))
+         : Error(absl::StatusCode::kCancelled,
+                 "the session has ended: the client closed its stream, or sent what is no {}",
+                 context_.message);
+  std::unique_lock lock(mu_);
+  read_at_work_ = false;
+  if (!decoded.ok()) {
+    lock.unlock();
+    PostClose();
+    return End(decoded.status());
+  }
+  inbox_bytes_ += decoded->bytes;
+  inbox_.push_back(std::move(decoded->item));
+  if (!std::exchange(drain_posted_, true))
+    context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
+  MaybeRead();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Drain() {
+  std::vector<Item> batch;
+  {
+    const std::lock_guard lock(mu_);
+    batch.swap(inbox_);
+    inbox_bytes_ = 0;
+    drain_posted_ = false;
+  }
+  const std::optional<bool> may_read = HandleAll(std::move(batch));
+  if (!may_read.has_value()) return;
+  const std::lock_guard lock(mu_);
+  paused_ = !*may_read;
+  MaybeRead();
+  if (paused_)
+    context_.loop->PostAfter(kPausePoll, "session paused", [self = Self()] { self->Drain(); });
+}
+
+template <typename In, typename Item, typename Out>
+template <typename Queue>
+void SessionStream<In, Item, Out>::Send(Queue queue) {
+  const std::lock_guard lock(mu_);
+  if (ending_) return;
+  unsent_ += queue();
+  MaybeWrite();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::MaybeWrite() {
+  if (writing_.message != nullptr || finished_) return;
+  writing_ = Next();
+  if (writing_.message != nullptr) StartWriting(writing_.message.get());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::WriteDone(bool ok) {
+  const std::lock_guard lock(mu_);
+  unsent_ -= writing_.bytes;
+  writing_ = {};
+  if (!ok || ending_) {
+    DropUnsent();
+    unsent_ = 0;
+  }
+  MaybeRead();
+  MaybeWrite();
+  if (writing_.message == nullptr && ending_ && !std::exchange(finished_, true))
+    FinishStream(end_status_);
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::End(absl::Status status) {
+  const std::lock_guard lock(mu_);
+  if (ending_) return;
+  ending_ = true;
+  end_status_ = std::move(status);
+  if (writing_.message != nullptr) return;  // WriteDone goes on
+  finished_ = true;
+  FinishStream(end_status_);
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Cancelled() {
+  PostClose();
+  End(absl::CancelledError());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::PostClose() {
+  context_.loop->Post("session close", [self = Self()] { self->CloseSession(); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::TransportDone() {
+  PostClose();
+  // What large messages and buffers took stays with the allocator otherwise.
+  context_.loop->Post("session closed",
+                      [pool = context_.pool] { pool->Run([] { malloc_trim(0); }); });
+  context_.on_end();
+  self_.reset();
+}
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
