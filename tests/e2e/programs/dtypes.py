@@ -84,6 +84,9 @@ def computes(dtype):
     check(jax.jit(lambda v: jnp.concatenate([v, v]))(x), np.concatenate([x, x]))
     check(jax.jit(lambda v: v[::-1].T)(jax.device_put(x, HERE)), x[::-1].T)  # a collective
     check(jax.device_put(x, HERE)[3:5], x[3:5])
+    swap = jax.shard_map(lambda v: jax.lax.ppermute(v[::-1], "x", [(0, 1), (1, 0)]),
+                         mesh=HERE.mesh, in_specs=P("x"), out_specs=P("x"))
+    check(jax.jit(swap)(x), x[::-1])
 
 
 def keys(implementation):
@@ -104,7 +107,16 @@ def types_without_bytes():
     assert jax.jit(lambda v: v)(nothing).dtype == jax.dtypes.float0
     counts = jax.grad(lambda i: 1.0 * jnp.sum(i), allow_int=True)(jnp.arange(3))
     assert counts.dtype == jax.dtypes.float0
-    assert type(jax.jit(jax.lax.create_token)()).__name__ == "Token"
+    token = jax.jit(jax.lax.create_token)()
+    assert type(token).__name__ == "Token"
+    check(jax.jit(lambda v, t: (v + 1, jax.lax.after_all(t)))(np.arange(3), token)[0],
+          np.arange(1, 4))
+    try:
+        np.asarray(token._buf)
+    except RuntimeError as error:
+        assert "token-shape" in str(error), error
+    else:
+        raise AssertionError("a token was fetched")
 
 
 if __name__ == "__main__":
