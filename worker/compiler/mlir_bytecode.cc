@@ -197,6 +197,10 @@ std::string_view Module::String(uint64_t index) const {
   return index < strings_.size() ? std::string_view(strings_[index]) : std::string_view();
 }
 
+bool Module::HasString(std::string_view text) const {
+  return std::ranges::find(strings_, text) != strings_.end();
+}
+
 const Entry* Module::Attribute(uint64_t index) const {
   return index < attributes_.size() ? &attributes_[index] : nullptr;
 }

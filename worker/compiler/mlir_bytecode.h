@@ -71,6 +71,7 @@ class Module {
 
   // Of what is not there: empty.
   std::string_view String(uint64_t index) const;
+  bool HasString(std::string_view text) const;
   const Entry* Attribute(uint64_t index) const;
   // Operand bytes of an operation's properties.
   std::string_view Properties(uint64_t index) const;

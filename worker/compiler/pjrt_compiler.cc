@@ -11,7 +11,7 @@
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
 #include "worker/compiler/newer_types.h"
-#include "worker/compiler/unreduced.h"
+#include "worker/compiler/rewrite.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
 
@@ -55,8 +55,9 @@ class PjrtCompiler final : public Compiler {
                                         const v1::CompileOptions& options) override {
     if (program.empty()) return InvalidArgument("an empty program");
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
-    FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
-                             MakeUnreduced(SpellNewerTypes(program), options));
+    FAIRWAY_ASSIGN_OR_RETURN(
+        const std::string served,
+        RewriteForPlugin(SpellNewerTypes(program), options, client_->is_cpu()));
     FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
     auto compiled = client_->Compile(served, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());

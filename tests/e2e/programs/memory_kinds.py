@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memories of a device, and arrays in them. Results of a jit in another memory than its
-arguments' are in docs/jax-compatibility.md."""
+"""The memories of a device, and arrays in them: put, moved, and as arguments and results of a jit."""
 
 import jax
 import jax.numpy as jnp
@@ -48,4 +47,34 @@ for kind in KINDS:
     np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(jax.device_put(result, HERE)), X * 2 + 1)
     compiled = jax.jit(lambda v: v * 2, in_shardings=there).lower(X)
     assert compiled.compile().input_shardings[0][0].memory_kind == kind
+    if kind == "unpinned_host":  # not as a result: docs/jax-compatibility.md
+        continue
+    # Results in a memory that the arguments are not in.
+    placed = jax.jit(lambda v: (v * 2, v + 1), out_shardings=(there, HERE))
+    for array in (X, arrays[1], jax.device_put(X, HERE)):
+        one, other = placed(array)
+        assert one.sharding.memory_kind == kind, (one.sharding, kind)
+        assert other.sharding.memory_kind == "device"
+        np.testing.assert_array_equal(one, X * 2)
+        np.testing.assert_array_equal(other, X + 1)
+        np.testing.assert_array_equal(jax.device_put(one, THERE), X * 2)
+        np.testing.assert_array_equal(placed(one)[0], X * 4)
+
+
+@jax.jit
+def through_host_memory(v):
+    w = jax.device_put(v * 2, jax.memory.Space.Host)
+    return jax.device_put(w, jax.memory.Space.Device) + 1, w
+
+
+for array in (X, jax.device_put(X, HERE)):
+    back, host = through_host_memory(array)
+    np.testing.assert_array_equal(back, X * 2 + 1)
+    np.testing.assert_array_equal(host, X * 2)
+    assert (back.sharding.memory_kind, host.sharding.memory_kind) == ("device", "pinned_host")
+step = jax.jit(lambda v: v + 1, donate_argnums=0, out_shardings=HERE.with_memory_kind("pinned_host"))
+state = jax.device_put(X, HERE.with_memory_kind("pinned_host"))
+for _ in range(3):
+    state = step(state)
+np.testing.assert_array_equal(state, X + 3)
 print("OK")

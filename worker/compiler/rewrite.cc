@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/compiler/unreduced.h"
+#include "worker/compiler/rewrite.h"
 
 #include <algorithm>
 #include <iterator>
@@ -23,6 +23,7 @@ using mlir::Cursor;
 using mlir::Declared;
 using mlir::Mesh;
 
+constexpr std::string_view kPlacement = "annotate_device_placement";
 constexpr int kDeepest = 200;  // regions in regions, calls in calls
 
 // Of an operation: which parts follow.
@@ -63,8 +64,9 @@ struct Operation {
 // Reads the operations and writes them again, some of them as custom calls.
 class Rewriter {
  public:
-  Rewriter(mlir::Module& module, const v1::CompileOptions& options)
-      : module_(module), attributes_(module), options_(options) {}
+  // `placed`: placements are passed through.
+  Rewriter(mlir::Module& module, const v1::CompileOptions& options, bool placed)
+      : module_(module), attributes_(module), options_(options), placed_(placed) {}
 
   bool AnyUnreduced() const { return attributes_.AnyUnreduced(); }
 
@@ -164,6 +166,7 @@ class Rewriter {
     if (op.mask & kHasSuccessors) op.successors = cursor.Numbers(cursor.Count());
     if (op.mask & kHasUseOrders) op.orders = ReadOrders(cursor, op.results.size());
     if (!cursor.ok()) return;
+    if (placed_ && IsPlacement(op)) MakeBarrier(op);
     const std::vector<Axes> results = Understand(op);
     Append(op);
     const size_t first = next_;
@@ -266,6 +269,27 @@ class Rewriter {
     uint64_t out = 0;
     for (size_t i = 0; i <= place; ++i) out = cursor.Number();
     return (op.mask & kHasProperties) != 0 && cursor.ok() ? out : ~uint64_t{0};
+  }
+
+  bool IsPlacement(const Operation& op) const {
+    if (op.kind != "custom_call_v1" && op.kind != "custom_call") return false;
+    // Among the numbers of its properties is the target's name.
+    Cursor cursor(module_.Properties(op.properties));
+    while ((op.mask & kHasProperties) != 0 && cursor.ok() && !cursor.at_end()) {
+      if (attributes_.VhloText(cursor.Number()) == kPlacement) return true;
+    }
+    return false;
+  }
+
+  // What is placed is passed through.
+  void MakeBarrier(Operation& op) {
+    if (barrier_ == 0) {
+      barrier_ = module_.AddOperation(module_.Dialect("vhlo"), "optimization_barrier_v1");
+    }
+    op.name = barrier_;
+    op.kind = "optimization_barrier_v1";
+    op.mask = static_cast<uint8_t>(op.mask & ~(kHasProperties | kHasAttributes));
+    ++changed_;
   }
 
   // Null: `op` is none.
@@ -485,6 +509,7 @@ class Rewriter {
   mlir::Module& module_;
   mlir::Attributes attributes_;
   const v1::CompileOptions& options_;
+  const bool placed_;
   absl::Status status_ = absl::OkStatus();
   std::string out_;
   struct Value {
@@ -501,18 +526,25 @@ class Rewriter {
   std::map<std::string, Function> functions_;
   std::map<std::string, uint64_t> meshes_;
   std::map<bool, uint64_t> calls_;  // operations; true: vhlo's
+  uint64_t barrier_ = 0;            // an operation; 0: not there yet
   int changed_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<std::string> MakeUnreduced(std::string program, const v1::CompileOptions& options) {
+absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::CompileOptions& options,
+                                             bool one_memory) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
   if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
-  Rewriter rewriter(*module, options);
-  if (!rewriter.AnyUnreduced()) return program;
-  FAIRWAY_ASSIGN_OR_RETURN(std::string changed, rewriter.Rewrite());
-  return changed.empty() ? program : changed;
+  // As a result's, XLA says "pinned_host" for both kinds of host memory: that stays refused.
+  const bool placed =
+      one_memory && module->HasString(kPlacement) && !module->HasString("unpinned_host");
+  Rewriter rewriter(*module, options, placed);
+  const bool unreduced = rewriter.AnyUnreduced();
+  if (!unreduced && !placed) return program;
+  absl::StatusOr<std::string> changed = rewriter.Rewrite();
+  if (!changed.ok() && unreduced) return changed.status();
+  return !changed.ok() || changed->empty() ? program : *std::move(changed);
 }
 
 }  // namespace fairway

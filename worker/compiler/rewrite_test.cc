@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/compiler/unreduced.h"
+#include "worker/compiler/rewrite.h"
 
 #include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
@@ -71,6 +71,22 @@ constexpr char kSlicedInside[] =
     "PgBqaXQoPGxhbWJkYT4pAHNkeS5zaGFyZGluZwBqYXgucmVzdWx0X2luZm8AcmVzdWx0AG1haW4AcHVibGljAAgnDQVL"
     "AQVrDwt3e32FhwNvA3MDZQ==";
 
+// jax.export of jit(lambda x: (device_put(device_put(x, Space.Host), Space.Device), x)), whose
+// first result is put into pinned_host by out_shardings.
+constexpr char kPlaced[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABIQcBBQkLAQMPAwMTBQcXGx8Dj20LATsHDwsPCyMLDwsLCxMLEwsLCw8LEwsL"
+    "Dw8bCw8TCwMHDxcTBS0LCwsLDwsLEyMLCxsLCwsLEwsLCwsLAQULDwUHExsHAqYCHxEDBQURHSstBRMDBw0PEQMTAwUV"
+    "EQEABRcFGQUbAwMZGwUdAwMdHwUfAQEJBR0lAQUhAwMpYQUjBSUVLzUdCTEtMwcNBUcFJx0JNy05AxcFKQUBAQ0hAz8B"
+    "CwEBAQMBHSsdLR0vAwNLDQEjBwMFUVcNB0NTRUdVPR0xHTMNBUNZRVsdNR03HTkdOw0DY0cdPQsDHT8dQQUDAQkBAgIp"
+    "AxEJEQMFBQUFCQRdBQFRAQsBBwRLAwEJA0EBFwMFUAEFBwQtAwULAwsjAAdHBycHAwUDAQkEBwUDAQYDAQUBALoGQzUD"
+    "LQ8LDxUbFRkjISUXHTMFCx8ZJSk5ExcVHxELDwsJEWJ1aWx0aW4Ac2R5AHZobG8AbW9kdWxlAG1lc2gAZnVuY192MQBj"
+    "dXN0b21fY2FsbF92MQByZXR1cm5fdjEAZW1wdHlfbWVzaAA8bW9kdWxlPgBqYXgudXNlc19zaGFwZV9wb2x5bW9ycGhp"
+    "c20AbWhsby5udW1fcGFydGl0aW9ucwBtaGxvLm51bV9yZXBsaWNhcwBqaXRfX2xhbWJkYQBzdGFibGVobG8ubWVzaABh"
+    "eGVzAHYAbWhsby5mcm9udGVuZF9hdHRyaWJ1dGVzAGppdCg8bGFtYmRhPikAcHJvZ3JhbS5weQAvdG1wL3N1aXRlL21r"
+    "My5weQBqYXgucmVzdWx0X2luZm8AbWhsby5tZW1vcnlfa2luZABwaW5uZWRfaG9zdAByZXN1bHRbMF0Ac2R5LnNoYXJk"
+    "aW5nAHJlc3VsdFsxXQBkZXZpY2UAbWFpbgBwdWJsaWMAX3hsYV9idWZmZXJfcGxhY2VtZW50AABhbm5vdGF0ZV9kZXZp"
+    "Y2VfcGxhY2VtZW50AAgtCQUrAQU7BQtJTU9dXxFlZ2lBa0FBQQ==";
+
 v1::CompileOptions On(std::initializer_list<int> devices) {
   v1::CompileOptions out = test::Spmd(static_cast<int>(devices.size()), true);
   out.clear_devices();
@@ -106,24 +122,24 @@ TEST(MlirBytecodeTest, NumbersOfEveryLengthAreReadBack) {
 }
 
 TEST(UnreducedTest, WholeValuesThatBecomeUnreducedAreWholeAtTheOriginOnly) {
-  const auto changed = MakeUnreduced(Artifact(kWhole), On({0, 1}));
+  const auto changed = RewriteForPlugin(Artifact(kWhole), On({0, 1}), true);
   ASSERT_TRUE(changed.ok()) << changed.status();
   EXPECT_THAT(*changed, HasSubstr("fairway_own_part"));
   EXPECT_THAT(*changed, HasSubstr("{devices0 = 1 : i64}"));
   // Ordinals of devices, not places in the program.
-  EXPECT_THAT(MakeUnreduced(Artifact(kWhole), On({3, 1})).value(),
+  EXPECT_THAT(RewriteForPlugin(Artifact(kWhole), On({3, 1}), true).value(),
               HasSubstr("{devices0 = 8 : i64}"));
 }
 
 TEST(UnreducedTest, EachDeviceKeepsItsSliceOfWhatWasCutByTheAxes) {
   for (const char* text : {kSliced, kSlicedInside}) {
-    const auto changed = MakeUnreduced(Artifact(text), On({3, 1}));
+    const auto changed = RewriteForPlugin(Artifact(text), On({3, 1}), true);
     ASSERT_TRUE(changed.ok()) << changed.status();
     for (std::string_view number : {"slices0", "slice0_1", "slice0_3"}) {
       EXPECT_THAT(*changed, HasSubstr(number));
     }
   }
-  EXPECT_THAT(MakeUnreduced(Artifact(kSlicedInside), On({3, 1})).value(),
+  EXPECT_THAT(RewriteForPlugin(Artifact(kSlicedInside), On({3, 1}), true).value(),
               HasSubstr("{devices0 = 10 : i64, slice0_1 = 1 : i64, slice0_3 = 0 : i64, "
                         "slices0 = 2 : i64}"));
 }
@@ -138,28 +154,40 @@ TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
   }
 }
 
+TEST(PlacementTest, PlacementsArePassedThroughWhereThereIsOneMemory) {
+  auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const auto result = (*compiler)->Compile(Artifact(kPlaced), test::OneDevice());
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->metadata.outputs_size(), 2);
+  EXPECT_EQ(result->metadata.outputs(0).memory_kind(), "pinned_host");
+  EXPECT_EQ(result->metadata.outputs(1).memory_kind(), "");
+  EXPECT_EQ(RewriteForPlugin(Artifact(kPlaced), test::OneDevice(), false).value(),
+            Artifact(kPlaced));
+}
+
 TEST(UnreducedTest, OtherProgramsStayAsTheyAre) {
   for (const std::string& program : {test::Add("4xf32"), std::string("ML\xefR"), std::string()}) {
-    EXPECT_EQ(MakeUnreduced(program, test::OneDevice()).value(), program);
+    EXPECT_EQ(RewriteForPlugin(program, test::OneDevice(), true).value(), program);
   }
 }
 
 TEST(UnreducedTest, WhatCannotBeServedIsRefusedWithTheReason) {
   // The mesh is of two devices.
-  const auto other = MakeUnreduced(Artifact(kWhole), On({0, 1, 2, 3}));
+  const auto other = RewriteForPlugin(Artifact(kWhole), On({0, 1, 2, 3}), true);
   EXPECT_EQ(other.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(Text(other.status()), HasSubstr("the origin of the mesh axes x are not known"));
 }
 
 TEST(UnreducedTest, BrokenProgramsAreNeverTheEnd) {
-  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside}) {
+  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside, kPlaced}) {
     const std::string bytes = Artifact(text);
     for (size_t at = 0; at < bytes.size(); ++at) {
-      (void)MakeUnreduced(bytes.substr(0, at), On({0, 1}));
+      (void)RewriteForPlugin(bytes.substr(0, at), On({0, 1}), true);
       for (int flip : {1, 2, 0x10, 0x80, 0xff}) {
         std::string broken = bytes;
         broken[at] = static_cast<char>(broken[at] ^ flip);
-        (void)MakeUnreduced(broken, On({0, 1}));
+        (void)RewriteForPlugin(broken, On({0, 1}), true);
       }
     }
   }
