@@ -8,8 +8,8 @@
 
 namespace fairway {
 
-void Sequencer::Prepared(NodeId node, std::vector<DeviceId> devices) {
-  waiting_.emplace(node, std::move(devices));
+void Sequencer::Prepared(NodeId node, std::vector<DeviceId> devices, uint64_t ids) {
+  waiting_.emplace(node, Waiting{std::move(devices), ids});
 }
 
 void Sequencer::InputsArrived(NodeId node) {
@@ -60,17 +60,18 @@ std::vector<Grant> Sequencer::Step() {
   for (auto it = launchable_.begin(); it != launchable_.end();) {
     const NodeId node = *it;
     const auto waiting = waiting_.find(node);
-    if (!HasBudget(waiting->second)) {
+    const auto& [devices, ids] = waiting->second;
+    if (!HasBudget(devices)) {
       ++it;
       continue;
     }
-    Take(waiting->second);
+    Take(devices);
     grants.push_back({node, LaunchId(next_id_)});
-    if (!Planted(Bug::kLaunchIdReused) || waiting->second.size() < 2 || next_id_ % 3 != 0)
-      ++next_id_;
-    if (Planted(Bug::kLaunchTwice) && waiting->second.size() > 1)
+    if (!Planted(Bug::kLaunchIdReused) || devices.size() < 2 || next_id_ % 3 != 0) next_id_ += ids;
+    if (Planted(Bug::kLaunchTwice) && devices.size() > 1)
       grants.push_back({node, LaunchId(next_id_++)});
-    running_.insert(waiting_.extract(waiting));
+    running_.emplace(node, devices);
+    waiting_.erase(waiting);
     it = launchable_.erase(it);
   }
   if (Planted(Bug::kLaunchOutOfOrder) && grants.size() > 1)

@@ -36,8 +36,9 @@ class Sequencer {
   explicit Sequencer(SequencerOptions options)
       : options_(options), next_id_(options.first_launch_id) {}
 
-  // `node` was prepared on its executors; it runs on these devices.
-  void Prepared(NodeId node, std::vector<DeviceId> devices);
+  // `node` was prepared on its executors; it runs on these devices. Its launch takes `ids` launch
+  // ids, of which it is told the first.
+  void Prepared(NodeId node, std::vector<DeviceId> devices, uint64_t ids = 1);
   // All its inputs are there, on every executor, free of error; or will be by launches before it
   // that its only executor has been told of.
   void InputsArrived(NodeId node);
@@ -68,8 +69,12 @@ class Sequencer {
   uint64_t next_id_;
   int gangs_in_flight_ = 0;
   uint64_t gangs_granted_ = 0;
-  std::map<NodeId, std::vector<DeviceId>> waiting_;  // prepared, not launched
-  std::set<NodeId> launchable_;                      // of those, the arrived ones
+  struct Waiting {
+    std::vector<DeviceId> devices;
+    uint64_t ids = 1;
+  };
+  std::map<NodeId, Waiting> waiting_;  // prepared, not launched
+  std::set<NodeId> launchable_;        // of those, the arrived ones
   std::map<NodeId, std::vector<DeviceId>> running_;
   std::map<DeviceId, int> singles_;  // running launches of one device
 };

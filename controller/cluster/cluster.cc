@@ -124,6 +124,7 @@ void Cluster::CloseSession(SessionId id) {
   if (!Planted(Bug::kForgetSessionArrays)) {
     for (const auto& [handle, array] : session.arrays) s.DropView(array);
   }
+  for (const auto& [handle, program] : session.programs) s.Retire(*program);
   const absl::Status closed = absl::CancelledError("the session has ended");
   for (auto node = session.nodes.rbegin(); node != session.nodes.rend(); ++node) {
     Node* open = s.FindNode(*node);

@@ -23,9 +23,12 @@
 #include "core/device.h"
 #include "core/remap.h"
 #include "core/sharding.h"
+#include "graph/lowering.h"
 #include "graph/plan.h"
 
 namespace fairway {
+
+struct Array;  // state.h
 
 using BytesRef = std::shared_ptr<const Blob>;
 
@@ -78,9 +81,20 @@ struct ExecutableSpec {
   int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results
   std::shared_ptr<const std::string> code;
   std::string checksum;
+  // Instead of code: a part of a program, and the executables that its steps run.
+  std::shared_ptr<const Sequence> sequence;
+  std::vector<ExecutableId> parts;
+  int64_t max_steps = 1;  // launch ids that one launch takes
 };
 
-// What a session's executable takes and makes, as arrays of that session.
+// A program lowered onto devices (graph/lowering.h).
+struct ProgramSource {
+  std::string name;
+  ProgramPlan plan;
+  std::vector<std::vector<int32_t>> slices;  // virtual devices, of one island each
+};
+
+// What a session's executable or program takes and makes, as arrays of that session.
 struct ExecutableSignature {
   std::string name;
   std::vector<ArraySpec> parameters;
@@ -316,6 +330,22 @@ class Cluster {
                                         const ExecuteOptions& options,
                                         const std::vector<uint64_t>& out);
 
+  // ---- Programs (docs/design/0040-programs.md)
+
+  // A session's handle for a plan. Its computations are defined and stay defined while it is there;
+  // its constants are put on their devices at once. INVALID_ARGUMENT: devices that do not exist, or
+  // of several islands in one slice.
+  absl::StatusOr<uint64_t> BindProgram(SessionId session, uint64_t out, ProgramSource source);
+  absl::Status ReleaseProgram(SessionId session, uint64_t handle);
+  absl::StatusOr<ExecutableSignature> ProgramSignature(SessionId session, uint64_t program) const;
+  // Runs it once; runs may overlap. Arguments that lie elsewhere or are cut in another way are
+  // resharded. Donated arguments (but options.non_donatable) are deleted. Fire and forget as
+  // Execute. The node is the last one.
+  absl::StatusOr<ExecuteResult> RunProgram(SessionId session, uint64_t program,
+                                           const std::vector<uint64_t>& args,
+                                           const ExecuteOptions& options,
+                                           const std::vector<uint64_t>& out);
+
   // ---- Events of the shell
   // ------------------------------------------------------------------------------------
 
@@ -349,6 +379,9 @@ class Cluster {
 
  private:
   struct State;
+  // An array that only a program has; its view is held.
+  absl::StatusOr<Array> PutConstant(SessionId session, const ArraySpec& spec,
+                                    const std::string& bytes);
   std::unique_ptr<State> state_;
 };
 

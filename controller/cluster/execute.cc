@@ -87,6 +87,10 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   for (const auto& [id, session] : state_->sessions) {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
   }
+  // Of programs and what is left of them.
+  for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
+       it != state_->executables.end(); ++it)
+    out.insert(it->second.parts.begin(), it->second.parts.end());
   for (const auto& [id, node] : state_->nodes) {
     if (node->executable != nullptr) out.insert(node->executable->id);
   }
@@ -204,64 +208,75 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     arrays.push_back(*array);
   }
 
-  Node& node = s.MakeNode(session_id, NodeKind::kLaunch, spec.island, spec.name);
-  result.node = node.id;
+  std::vector<int32_t> donatable;
+  for (size_t a = 0; a < spec.parameters.size(); ++a) {
+    const auto index = static_cast<int32_t>(a);
+    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
+                                index) != options.non_donatable.end();
+    if (spec.parameters[a].donated && !kept) donatable.push_back(index);
+  }
+  State::LaunchedNode launched =
+      s.MakeLaunch(*session, spec, arrays, donatable, binding.outputs, poison);
+  result.node = launched.node;
+  for (size_t o = 0; o < launched.outputs.size(); ++o)
+    session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
+  s.Settle();
+  return result;
+}
+
+Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
+                                                        const ExecutableSpec& spec,
+                                                        const std::vector<const Array*>& arguments,
+                                                        const std::vector<int32_t>& donatable,
+                                                        const std::vector<ArraySpec>& outputs,
+                                                        const absl::Status& poison) {
+  Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
+  LaunchedNode made{node.id, {}};
   node.executable = &spec;
-  for (size_t i = 0; i < spec.devices.size(); ++i)
-    s.AddReservation(node, spec.devices[i], 0, spec.temp_bytes);
+  for (const DeviceId device : spec.devices) AddReservation(node, device, 0, spec.temp_bytes);
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];
-    Group& group = s.MakeGroup(session_id, spec.island, type.dtype, type.memory_kind);
+    Group& group = MakeGroup(session.id, spec.island, type.dtype, type.memory_kind);
     group.producer = node.id;
     group.shapes = {type.shard};
     group.replica_of = spec.devices.size() == 1 ? std::vector<int32_t>()
                        : type.tile_of.empty()   ? std::vector<int32_t>(spec.devices.size(), 0)
                                                 : ReplicaOf(type);
     const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
-    Array array{binding.outputs[o], {}, absl::OkStatus()};
+    Array array{outputs[o], {}, absl::OkStatus()};
     for (size_t i = 0; i < spec.devices.size(); ++i) {
-      const Executor& executor = *s.ExecutorOf(spec.devices[i]);
+      const Executor& executor = *ExecutorOf(spec.devices[i]);
       const auto ordinal =
           static_cast<int32_t>(spec.devices[i].value - executor.first_device.value);
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
       group.places.push_back({executor.id, ordinal, spec.devices[i], bytes});
-      s.AddReservation(node, spec.devices[i], bytes, 0);
+      AddReservation(node, spec.devices[i], bytes, 0);
     }
     node.outputs.push_back(group.id);
-    s.HoldView(array);
-    session->arrays.emplace(result.handles[o], std::move(array));
+    HoldView(array);
+    made.outputs.push_back(std::move(array));
   }
   if (!poison.ok()) {
     // An error array given as an argument: the computation never runs, its results hold that error.
-    s.Fail(node, poison, node.id);
-    s.Settle();
-    return result;
+    Fail(node, poison, node.id);
+    return made;
   }
 
   std::set<GroupId> reads;
-  std::vector<ShardRef> donated;
-  for (size_t a = 0; a < arrays.size(); ++a) {
-    const std::vector<ShardRef>& shards = arrays[a]->shards;
-    node.inputs.push_back(shards);
-    for (const ShardRef& ref : shards) reads.insert(ref.group);
-    const auto index = static_cast<int32_t>(a);
-    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
-                                index) != options.non_donatable.end();
-    if (!spec.parameters[a].donated || kept) continue;
-    node.donatable.push_back(index);
-    donated.insert(donated.end(), shards.begin(), shards.end());
+  for (const Array* argument : arguments) {
+    node.inputs.push_back(argument->shards);
+    for (const ShardRef& ref : argument->shards) reads.insert(ref.group);
   }
+  node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
   node.record_bytes = RecordBytes(node);
-  session->record_bytes += node.record_bytes;
-  NodeId id = node.id;
-  s.Enqueue(node);
-  if (!donated.empty()) s.MarkDeleted(donated);
+  session.record_bytes += node.record_bytes;
+  Enqueue(node);
+  for (const int32_t a : donatable) MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory: it need not be reserved
   // twice.
-  if (Node* open = s.FindNode(id); open != nullptr) s.CreditDonations(*open);
-  s.Settle();
-  return result;
+  if (Node* open = FindNode(made.node); open != nullptr) CreditDonations(*open);
+  return made;
 }
 
 }  // namespace fairway

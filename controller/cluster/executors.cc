@@ -248,12 +248,20 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   for (Report::Inlined& inlined : report.inlined)
     s.StoreInlined(inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
-  for (Report::Failure& failure : report.failures)
-    failures.emplace(failure.seq, std::move(failure.status));
+  std::map<uint64_t, std::map<int32_t, absl::Status>> failed_outputs;
+  for (Report::Failure& failure : report.failures) {
+    if (failure.output < 0) {
+      failures.emplace(failure.seq, std::move(failure.status));
+    } else {
+      failed_outputs[failure.seq].emplace(failure.output, std::move(failure.status));
+    }
+  }
   const auto ended = [&](uint64_t seq, NodeId node_id) {
     Node* node = s.FindNode(node_id);
     if (node == nullptr) return;
     const auto failure = failures.find(seq);
+    if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
+      node->failed_outputs.merge(outputs->second);
     for (size_t p = 0; p < node->participants.size(); ++p) {
       if (node->participants[p].executor != id || node->participants[p].seq != seq) continue;
       if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {

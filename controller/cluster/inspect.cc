@@ -114,8 +114,12 @@ absl::Status Cluster::CheckInvariants() const {
   std::map<GroupId, int> readers;
   std::map<DeviceId, int64_t> used;
   for (const auto& [id, session] : s.sessions) {
-    for (const auto& [handle, array] : session.arrays) {
+    const auto count = [&](const Array& array) {
       for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
+    };
+    for (const auto& [handle, array] : session.arrays) count(array);
+    for (const auto& [handle, program] : session.programs) {
+      for (const auto& [value, array] : program->constants) count(array);
     }
   }
   for (const auto& [id, node] : s.nodes) {

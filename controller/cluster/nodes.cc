@@ -104,7 +104,8 @@ void Cluster::State::Submit(Node& node) {
 }
 
 void Cluster::State::CreditDonations(Node& node) {
-  if (node.state != NodeState::kQueued) return;
+  // What a sequence takes over need not be free when its outputs come to be.
+  if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
   bool changed = false;
   for (const int32_t a : node.donatable) {
     if (!CertainlyDonated(node, a)) continue;
@@ -168,7 +169,9 @@ void Cluster::State::Prepare(Node& node) {
   }
   node.open_installs = 0;
   for (size_t p = 0; p < node.participants.size(); ++p) PrepareLaunchOn(node, p);
-  islands.at(node.island).sequencer.Prepared(node.id, node.executable->devices);
+  islands.at(node.island)
+      .sequencer.Prepared(node.id, node.executable->devices,
+                          static_cast<uint64_t>(node.executable->max_steps));
   MaybeArrived(node);
 }
 
@@ -198,14 +201,23 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
           {static_cast<int32_t>(i), group.places[i].ordinal, group.shape(static_cast<int32_t>(i))});
     command.outputs.push_back(std::move(out));
   }
-  auto [install, absent] = executor.installs.try_emplace(spec.id);
-  if (absent)
-    SendTo(executor, InstallExecutable{spec.id, spec.code, spec.checksum, command.devices});
-  if (!install->second.installed) {
-    install->second.waiters.push_back(node.id);
-    ++node.open_installs;
-  }
+  for (const ExecutableId part : spec.parts)
+    InstallOn(executor, executables.at(part), command.devices, node);
+  InstallOn(executor, spec, command.devices, node);
   SendTo(executor, std::move(command));
+}
+
+void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
+                               const std::vector<int32_t>& devices, Node& node) {
+  auto [install, absent] = executor.installs.try_emplace(spec.id);
+  if (absent && spec.sequence != nullptr) {
+    SendTo(executor, InstallSequence{spec.id, spec.sequence});
+  } else if (absent) {
+    SendTo(executor, InstallExecutable{spec.id, spec.code, spec.checksum, devices});
+  }
+  if (install->second.installed) return;
+  install->second.waiters.push_back(node.id);
+  ++node.open_installs;
 }
 
 void Cluster::State::InputSettled(Node& node, const Group& input) {
@@ -258,8 +270,12 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.gang = node.executable->devices.size() > 1;
   command.ahead = node.unsettled_inputs > 0;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
-    if (!node.executable->parameters[a].donated) continue;
     const auto index = static_cast<int32_t>(a);
+    if (!node.executable->parameters[a].donated) {
+      // The steps of a sequence may be able to take over what the sequence was not given.
+      if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
+      continue;
+    }
     const bool given =
         std::find(node.donatable.begin(), node.donatable.end(), index) != node.donatable.end();
     if (!given || !CertainlyDonated(node, index)) {
@@ -382,8 +398,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
   for (auto& [id, executor] : executors) {
     if (node.executable == nullptr) break;
-    const auto install = executor.installs.find(node.executable->id);
-    if (install != executor.installs.end()) std::erase(install->second.waiters, node.id);
+    for (auto& [executable, install] : executor.installs) std::erase(install.waiters, node.id);
   }
   node.participants.clear();
   node.open_participants = 0;
@@ -481,7 +496,12 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   }
   for (const GroupId id : node.outputs) {
     Group* group = FindGroup(id);
-    if (status.ok()) {
+    const auto failed = node.failed_outputs.find(static_cast<int32_t>(
+        std::find(node.outputs.begin(), node.outputs.end(), id) - node.outputs.begin()));
+    if (status.ok() && failed != node.failed_outputs.end()) {
+      group->charged = true;  // until it is collected, as its executors may hold some of it
+      SetFailed(*group, Annotate(failed->second, node.name + " on " + Where(node)), node.id);
+    } else if (status.ok()) {
       group->charged = true;
       SetReady(*group);
     } else {
@@ -496,6 +516,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     session->second.record_bytes -= node.record_bytes;
   }
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
+  if (ended->executable != nullptr && retired.contains(ended->executable->id))
+    Forget(ended->executable->id);
   if (ended->unsettled_inputs > 0) {
     for (const GroupId id : ended->reads) std::erase(FindGroup(id)->waiters, ended->id);
   }

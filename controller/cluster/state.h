@@ -142,7 +142,8 @@ struct Node {
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
   LaunchId launch_id;
-  std::vector<GroupId> taken;  // donated to it by the launch
+  std::map<int32_t, absl::Status> failed_outputs;  // of a sequence: the others are well
+  std::vector<GroupId> taken;                      // donated to it by the launch
 
   // kReceive
   std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
@@ -196,12 +197,24 @@ struct Binding {
   std::vector<ArraySpec> outputs;
 };
 
+// A program on devices (programs.cc).
+struct BoundProgram {
+  std::string name;
+  ProgramPlan plan;
+  std::vector<ArraySpec> values;  // of the plan, over virtual devices
+  // By step: of a sequence, its executable; none for a transfer.
+  std::vector<ExecutableId> sequences;
+  std::vector<std::vector<ArraySpec>> outputs;  // by step
+  std::map<int32_t, Array> constants;           // by value
+};
+
 struct Session {
   SessionId id;
   std::string tenant;
   std::vector<VirtualDevice> devices;
   std::unordered_map<uint64_t, Array> arrays;
   std::unordered_map<uint64_t, Binding> executables;
+  std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::set<NodeId> nodes;   // unfinished
   size_t record_bytes = 0;  // of them
@@ -240,6 +253,8 @@ struct Cluster::State {
   uint64_t next_session = 1;
   uint64_t next_watch = 1;
   uint32_t next_device = 1;
+  uint64_t next_sequence = kFirstSequence;
+  std::set<ExecutableId> retired;  // sequences that no program has any more, but nodes
   uint64_t inline_hits = 0;
   uint64_t executor_fetches = 0;
 
@@ -309,6 +324,9 @@ struct Cluster::State {
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
   void PrepareLaunchOn(Node& node, size_t participant);
+  // Has the executor load it, and the node wait for that.
+  void InstallOn(Executor& executor, const ExecutableSpec& spec,
+                 const std::vector<int32_t>& devices, Node& node);
   void InputSettled(Node& node, const Group& input);
   void InputsEnded(Node& node);
   // Reserves less for inputs that will certainly become outputs.
@@ -348,6 +366,36 @@ struct Cluster::State {
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
   std::vector<MemoryNeed> Needs(const Node& node) const;
   void AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp);
+
+  // ---- launches (execute.cc)
+  struct LaunchedNode {
+    NodeId node;
+    std::vector<Array> outputs;  // their views are held
+  };
+  // A node that runs `spec` on these arrays, which fit, enqueued; with `poison` it has failed.
+  // `donatable`: arguments that it takes over.
+  LaunchedNode MakeLaunch(Session& session, const ExecutableSpec& spec,
+                          const std::vector<const Array*>& arguments,
+                          const std::vector<int32_t>& donatable,
+                          const std::vector<ArraySpec>& outputs, const absl::Status& poison);
+
+  // ---- programs (programs.cc)
+  static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids
+  absl::StatusOr<std::unique_ptr<BoundProgram>> MakeProgram(Session& session,
+                                                            const ProgramSource& source);
+  absl::StatusOr<ExecutableSpec> SequenceSpec(const Session& session, const ProgramSource& source,
+                                              const ProgramPlan::RunSequence& run,
+                                              const std::vector<ArraySpec>& values) const;
+  // An argument as the program takes it: itself, or resharded.
+  absl::StatusOr<Array> ArgumentOf(Session& session, const BoundProgram& program, int32_t argument,
+                                   uint64_t handle, std::vector<Node*>& made);
+  // Step `step` of a run; what it makes goes into `values`, held. `ours`: values whose buffers may
+  // be taken over.
+  NodeId RunStep(Session& session, const BoundProgram& program, size_t step,
+                 std::vector<Array>& values, const std::vector<bool>& ours);
+  void Retire(BoundProgram& program);
+  // Forgets a retired sequence that no node runs any more.
+  void Forget(ExecutableId sequence);
 
   // ---- resharding (reshard.cc)
   // `source` with another sharding or type, in the making; `shards` of it without what an array

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs on devices: bound once, then each run is a few launches of sequences, and transfers.
+#include <algorithm>
+#include <utility>
+
+#include "controller/cluster/state.h"
+#include "core/box.h"
+
+namespace fairway {
+namespace {
+
+// Whether an array's shards are those that `want` has, where it has them.
+bool SameShards(const ArraySpec& has, const ArraySpec& want) {
+  if (has.sharding == want.sharding) return true;
+  if (has.sharding.devices() != want.sharding.devices()) return false;
+  for (int i = 0; i < want.sharding.num_shards(); ++i) {
+    const auto there = has.sharding.Domain(has.shape, i);
+    const auto here = want.sharding.Domain(want.shape, i);
+    if (!there.ok() || !here.ok() || *there != *here) return false;
+  }
+  return true;
+}
+
+std::string TypeText(const ArraySpec& spec) { return ToString(spec.dtype, spec.shape); }
+
+}  // namespace
+
+absl::StatusOr<ExecutableSpec> Cluster::State::SequenceSpec(
+    const Session& session, const ProgramSource& source, const ProgramPlan::RunSequence& run,
+    const std::vector<ArraySpec>& values) const {
+  ExecutableSpec spec;
+  spec.name = source.name;
+  spec.sequence = run.sequence;
+  spec.parts = run.executables;
+  spec.temp_bytes = run.temp_bytes;
+  spec.max_steps = std::max<int64_t>(run.max_steps, 1);
+  const std::vector<int32_t>& devices = source.slices[run.slice];
+  for (const int32_t device : devices) spec.devices.push_back(session.devices[device].device);
+  spec.island = session.devices[devices[0]].island_id;
+  for (const ExecutableId part : spec.parts) {
+    if (!executables.contains(part))
+      return Error(absl::StatusCode::kNotFound, "program {}: there is no executable {}",
+                   source.name, part);
+  }
+  const auto type_of = [&](int32_t value) -> absl::StatusOr<ValueType> {
+    const ArraySpec& array = values[value];
+    FAIRWAY_ASSIGN_OR_RETURN(Shape shard, array.sharding.ShardShape(array.shape, 0));
+    ValueType type{array.dtype, array.shape, std::move(shard), {}, {}, "", false};
+    type.memory_kind = array.sharding.memory_kind();
+    if (!array.sharding.fully_replicated()) {
+      type.tiles = array.sharding.tiles();
+      type.tile_of = array.sharding.tile_of();
+    }
+    return type;
+  };
+  for (const int32_t value : run.inputs) {
+    FAIRWAY_ASSIGN_OR_RETURN(spec.parameters.emplace_back(), type_of(value));
+  }
+  for (const int32_t input : run.donated) spec.parameters[input].donated = true;
+  for (const int32_t value : run.outputs) {
+    FAIRWAY_ASSIGN_OR_RETURN(spec.outputs.emplace_back(), type_of(value));
+  }
+  return spec;
+}
+
+absl::StatusOr<Array> Cluster::PutConstant(SessionId session, const ArraySpec& spec,
+                                           const std::string& bytes) {
+  std::vector<BytesRef> blobs;
+  std::vector<int32_t> blob_of_shard;
+  std::map<std::vector<int64_t>, int32_t> known;  // by where the shard lies
+  const Box whole = Box::Whole(BytesPerElement(spec.dtype), spec.shape.dims);
+  for (int i = 0; i < spec.sharding.num_shards(); ++i) {
+    FAIRWAY_ASSIGN_OR_RETURN(const IndexDomain domain, spec.sharding.Domain(spec.shape, i));
+    const auto [at, fresh] = known.try_emplace(domain.origin, static_cast<int32_t>(blobs.size()));
+    blob_of_shard.push_back(at->second);
+    if (!fresh) continue;
+    Box part = whole;
+    part.origin = domain.origin;
+    part.extents = domain.shape.dims;
+    auto blob = Blob::Make(static_cast<size_t>(part.bytes()));
+    if (blob == nullptr) return absl::ResourceExhaustedError("no host memory for a constant");
+    CopyBox(part, bytes.data(), part.Alone(), blob->data());
+    blobs.push_back(std::move(blob));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const PutResult put, Put(session, 0, spec, std::move(blob_of_shard)));
+  for (size_t b = 0; b < blobs.size(); ++b)
+    ProvideUpload(put.upload, static_cast<int32_t>(b), std::move(blobs[b]));
+  // The program has it, not the client.
+  return std::move(state_->sessions.at(session).arrays.extract(put.handle).mapped());
+}
+
+absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
+    Session& session, const ProgramSource& source) {
+  auto program = std::make_unique<BoundProgram>();
+  program->name = source.name;
+  program->plan = source.plan;
+  for (const SliceSpec& value : source.plan.values) {
+    if (value.slice < 0 || static_cast<size_t>(value.slice) >= source.slices.size())
+      return InvalidArgument("program {}: slice {} has no devices", source.name, value.slice);
+    FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding,
+                             value.array.sharding.WithDevices(source.slices[value.slice],
+                                                              value.array.sharding.memory_kind()));
+    program->values.push_back({value.array.dtype, value.array.shape, std::move(sharding)});
+  }
+  std::vector<ExecutableSpec> specs;
+  for (const ProgramPlan::Step& step : source.plan.steps) {
+    program->sequences.emplace_back();
+    program->outputs.emplace_back();
+    const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
+    if (run == nullptr) continue;
+    FAIRWAY_ASSIGN_OR_RETURN(ExecutableSpec spec,
+                             SequenceSpec(session, source, *run, program->values));
+    spec.id = program->sequences.back() = ExecutableId(next_sequence + specs.size());
+    for (const int32_t value : run->outputs)
+      program->outputs.back().push_back(program->values[value]);
+    specs.push_back(std::move(spec));
+  }
+  next_sequence += specs.size();
+  for (ExecutableSpec& spec : specs) {
+    const ExecutableId id = spec.id;
+    executables.emplace(id, std::move(spec));
+  }
+  return program;
+}
+
+absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out,
+                                              ProgramSource source) {
+  State& s = *state_;
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  for (const std::vector<int32_t>& devices : source.slices) {
+    FAIRWAY_RETURN_IF_ERROR(
+        Annotate(IslandOf(session_id, devices).status(), "program " + source.name));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
+  FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<BoundProgram> program, s.MakeProgram(*session, source));
+  for (const ProgramPlan::Constant& constant : source.plan.constants) {
+    absl::StatusOr<Array> array =
+        PutConstant(session_id, program->values[constant.value], *constant.bytes);
+    if (!array.ok()) {
+      s.Retire(*program);
+      return Annotate(array.status(), "program " + source.name);
+    }
+    program->constants.emplace(constant.value, *std::move(array));
+  }
+  session->programs.emplace(handle, std::move(program));
+  return handle;
+}
+
+absl::Status Cluster::ReleaseProgram(SessionId session_id, uint64_t handle) {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
+  const auto it = session->programs.find(handle);
+  if (it == session->programs.end())
+    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
+  state_->Retire(*it->second);
+  session->programs.erase(it);
+  state_->Settle();
+  return absl::OkStatus();
+}
+
+void Cluster::State::Retire(BoundProgram& program) {
+  for (const auto& [value, array] : program.constants) DropView(array);
+  for (const ExecutableId sequence : program.sequences) {
+    if (!sequence) continue;
+    retired.insert(sequence);
+    Forget(sequence);
+  }
+}
+
+void Cluster::State::Forget(ExecutableId sequence) {
+  const bool used = std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    return node.second->executable != nullptr && node.second->executable->id == sequence;
+  });
+  if (used) return;
+  for (auto& [id, executor] : executors) {
+    if (executor.installs.erase(sequence) > 0) SendTo(executor, DropExecutable{sequence});
+  }
+  executables.erase(sequence);
+  retired.erase(sequence);
+}
+
+absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_id,
+                                                              uint64_t handle) const {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
+  const auto it = session->programs.find(handle);
+  if (it == session->programs.end())
+    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
+  const BoundProgram& program = *it->second;
+  ExecutableSignature out;
+  out.name = program.name;
+  out.parameters.assign(program.values.begin(), program.values.begin() + program.plan.arguments);
+  out.donated = program.plan.donated;
+  for (const int32_t value : program.plan.results) out.outputs.push_back(program.values[value]);
+  return out;
+}
+
+absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundProgram& program,
+                                                 int32_t argument, uint64_t handle,
+                                                 std::vector<Node*>& made) {
+  const std::string what = fmt::format("{}: argument {}", program.name, argument);
+  const absl::StatusOr<Array*> found = FindArray(session.id, handle);
+  if (!found.ok()) return Annotate(found.status(), what);
+  const Array& array = **found;
+  if (!array.error.ok()) return array;
+  FAIRWAY_RETURN_IF_ERROR(Annotate(CheckUsable(array, handle), what));
+  const ArraySpec& want = program.values[argument];
+  if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
+    return InvalidArgument("{} is {}, expected {}", what, TypeText(array.spec), TypeText(want));
+  if (SameShards(array.spec, want)) return array;
+  absl::StatusOr<Array> moved = Resharded(session, array, want, /*may_alias=*/true, made);
+  if (!moved.ok()) return Annotate(moved.status(), what);
+  return moved;
+}
+
+absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t handle,
+                                                  const std::vector<uint64_t>& args,
+                                                  const ExecuteOptions& options,
+                                                  const std::vector<uint64_t>& out) {
+  State& s = *state_;
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  const auto it = session->programs.find(handle);
+  if (it == session->programs.end())
+    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
+  const BoundProgram& program = *it->second;
+  const ProgramPlan& plan = program.plan;
+  if (!out.empty() && out.size() != plan.results.size())
+    return InvalidArgument("{} has {} results, but {} handles were given for them", program.name,
+                           plan.results.size(), out.size());
+  ExecuteResult result;
+  for (const int32_t value : plan.results) result.specs.push_back(program.values[value]);
+  FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, plan.results.size()));
+  std::vector<Node*> made;
+  const auto refuse = [&](absl::Status error) {
+    for (Node* node : made) s.Forget(*node);
+    for (size_t o = 0; o < out.size(); ++o)
+      session->arrays.emplace(out[o], Array{result.specs[o], {}, error});
+    return error;
+  };
+  if (args.size() != static_cast<size_t>(plan.arguments))
+    return refuse(InvalidArgument("{} takes {} arguments, but {} were given", program.name,
+                                  plan.arguments, args.size()));
+
+  // Views that this call holds until all nodes have been made.
+  std::vector<Array> values(plan.values.size());
+  std::vector<std::vector<ShardRef>> donated;
+  for (int32_t a = 0; a < plan.arguments; ++a) {
+    absl::StatusOr<Array> argument = s.ArgumentOf(*session, program, a, args[a], made);
+    if (!argument.ok()) return refuse(argument.status());
+    values[a] = *std::move(argument);
+    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(), a) !=
+                      options.non_donatable.end();
+    if (plan.donated[a] && !kept && values[a].error.ok())
+      donated.push_back((*s.FindArray(session_id, args[a]))->shards);
+  }
+  for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(values[a]);
+  for (Node* node : made) s.Enqueue(*node);
+  for (const auto& [value, array] : program.constants) {
+    values[value] = array;
+    s.HoldView(array);
+  }
+  std::vector<bool> ours(plan.values.size(), true);  // whether buffers may be taken over
+  for (int32_t a = 0; a < plan.arguments; ++a) {
+    ours[a] = plan.donated[a] &&
+              std::find(options.non_donatable.begin(), options.non_donatable.end(), a) ==
+                  options.non_donatable.end();
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    result.node = s.RunStep(*session, program, i, values, ours);
+  for (size_t r = 0; r < plan.results.size(); ++r) {
+    Array array = values[plan.results[r]];
+    s.HoldView(array);
+    session->arrays.emplace(result.handles[r], std::move(array));
+  }
+  for (const std::vector<ShardRef>& shards : donated) s.MarkDeleted(shards);
+  for (const Array& array : values) s.DropView(array);
+  s.Settle();
+  return result;
+}
+
+NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, size_t step,
+                               std::vector<Array>& values, const std::vector<bool>& ours) {
+  const ProgramPlan& plan = program.plan;
+  if (const auto* transfer = std::get_if<ProgramPlan::Transfer>(&plan.steps[step])) {
+    const Array& from = values[transfer->input];
+    Array& to = values[transfer->output];
+    const ArraySpec& target = program.values[transfer->output];
+    std::vector<Node*> made;
+    absl::StatusOr<Array> moved = from.error.ok()
+                                      ? Resharded(session, from, target, /*may_alias=*/true, made)
+                                      : absl::StatusOr<Array>(from.error);
+    if (!moved.ok()) {
+      for (Node* node : made) Forget(*node);
+      to = Array{target, {}, moved.status()};
+      return NodeId();
+    }
+    to = *std::move(moved);
+    HoldView(to);
+    const NodeId last = made.empty() ? NodeId() : made.back()->id;
+    for (Node* node : made) Enqueue(*node);
+    return last;
+  }
+  const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[step]);
+  std::vector<const Array*> arguments;
+  absl::Status poison;
+  for (const int32_t value : run.inputs) {
+    arguments.push_back(&values[value]);
+    if (poison.ok()) poison = values[value].error;
+  }
+  std::vector<int32_t> donatable;
+  for (const int32_t input : run.donated) {
+    if (ours[run.inputs[input]]) donatable.push_back(input);
+  }
+  LaunchedNode launched = MakeLaunch(session, executables.at(program.sequences[step]), arguments,
+                                     donatable, program.outputs[step], poison);
+  for (size_t o = 0; o < run.outputs.size(); ++o)
+    values[run.outputs[o]] = std::move(launched.outputs[o]);
+  return launched.node;
+}
+
+}  // namespace fairway

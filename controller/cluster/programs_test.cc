@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues of programs: what runs of them ask of executors.
+#include "controller/cluster/cluster_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Slice 0 is device 0 on island a, slice 1 device 2 on island b; computations are f32[4] -> f32[4].
+class ProgramsTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    Start();
+    Define(1, {0}, {F32({4})}, {F32({4})}, 64);
+    Define(2, {2}, {F32({4})}, {F32({4})}, 64);
+    program.name = "p";
+    program.slices = {{"a", 1}, {"b", 1}};
+    for (int c = 0; c < 2; ++c) {
+      Computation computation;
+      computation.code = std::make_shared<const std::string>("code");
+      computation.parameters = computation.results = {Type()};
+      program.computations.push_back(computation);
+      binding.code[{c, c}] = {ExecutableId(c + 1), {{DType::kF32, Shape{{4}}, ""}}, {}, 64};
+    }
+    program.graphs.resize(1);
+    binding.places = {0, 1};
+  }
+  static ArraySpec Type() { return {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}; }
+  template <typename Op>
+  ValueRef Add(Op op) {
+    program.graphs[0].nodes.push_back({"", "", std::move(op)});
+    return {static_cast<int32_t>(program.graphs[0].nodes.size()) - 1, 0};
+  }
+  uint64_t Bind() {
+    const auto types = CheckProgram(program);
+    EXPECT_TRUE(types.ok()) << types.status();
+    const auto plan = Lower(program, *types, binding);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {2}}});
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    return handle.value_or(0);
+  }
+  // x -> twice computation 0 on a -> computation 1 on b
+  uint64_t TwoStages(bool donated = false) {
+    const ValueRef x = Add(ArgumentNode{{0, Type()}, donated});
+    const ValueRef y = Add(ComputeNode{0, 0, {Add(ComputeNode{0, 0, {x}})}});
+    program.graphs[0].results = {Add(ComputeNode{1, 1, {y}})};
+    return Bind();
+  }
+  void InstallAll() {
+    for (const uint64_t x : {uint64_t{1}, kSequence}) Installed(a, x);
+    for (const uint64_t x : {uint64_t{2}, kSequence + 1}) Installed(b, x);
+  }
+  static constexpr uint64_t kSequence = uint64_t{1} << 62;
+
+  Program program;
+  ProgramBinding binding;
+};
+
+TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneMessage) {
+  PutReady(1, 0);
+  const uint64_t p = TwoStages();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  const std::string x = std::to_string(kSequence), y = std::to_string(kSequence + 1);
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- install x1", "e1 <- install sequence x" + x + " of 3 instructions",
+                          "e1 <- prepare n2 x" + x + " in [1:0] out [2] on [0]",
+                          "e1 <- send t3 [#0=2:0[0]+[4]]",
+                          "e2 <- receive n3 g3 from [wa:1#0 [0]+[4] to 0:[0]]", "e2 <- install x2",
+                          "e2 <- install sequence x" + y + " of 2 instructions",
+                          "e2 <- prepare n4 x" + y + " in [3:0] out [4] on [0]"));
+  InstallAll();
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []"));
+  End(a, 2);
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 keep [] inline [4:0]"));
+  End(b, 4);
+  // The second run installs nothing; its launch ids are above those that the first one took.
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {5}).ok());
+  const Lines second = actions.Take();
+  EXPECT_THAT(second, Not(Contains(HasSubstr("install"))));
+  EXPECT_THAT(second, Contains("e1 <- launch n5 id 3 keep [0] inline []"));
+}
+
+TEST_F(ProgramsTest, RunsOverlap) {
+  PutReady(1, 0);
+  const uint64_t p = TwoStages();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {3}).ok());
+  actions.Take();
+  InstallAll();
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []",
+                                          "e1 <- launch n5 id 3 keep [0] inline []"));
+}
+
+TEST_F(ProgramsTest, WhatFailedInTheMiddleFailsWhatDependsOnItAlone) {
+  PutReady(1, 0);
+  const ValueRef x = Add(ArgumentNode{{0, Type()}});
+  const ValueRef y = Add(ComputeNode{0, 0, {x}}), z = Add(ComputeNode{0, 0, {x}});
+  program.graphs[0].results = {y, z, Add(ComputeNode{1, 1, {z}})};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2, 3, 4}).ok());
+  InstallAll();
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(2)})};
+  report.failures = {{report.finished[0], absl::InternalError("step"), 1}};
+  cluster.OnReport(a, Incarnation(7), report);
+  actions.Take();
+  for (const uint64_t handle : {2, 3, 4}) cluster.Watch(session, handle, {handle});
+  End(b, 3, absl::InternalError("the source failed"));
+  EXPECT_THAT(actions.Take(),
+              testing::AllOf(Contains("s1 watched 2: OK"),
+                             Contains("s1 watched 3: INTERNAL: p on island ia (worker wa): step"),
+                             Contains("s1 watched 4: INTERNAL: p on island ia (worker wa): step")));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+TEST_F(ProgramsTest, ArgumentsThatLieElsewhereAreMoved) {
+  PutReady(1, 2);
+  const uint64_t p = TwoStages();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [wb:1#0 [0]+[4] to 0:[0]]"));
+}
+
+TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
+  PutReady(1, 0);
+  PutReady(2, 0);
+  const uint64_t p = TwoStages(/*donated=*/true);
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {3}).ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  ASSERT_TRUE(cluster.RunProgram(session, p, {2}, {{0}}, {4}).ok());
+  EXPECT_FALSE(*cluster.IsDeleted(session, 2));
+  actions.Take();
+  InstallAll();
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 keep [] inline []",
+                                          "e1 <- launch n6 id 3 keep [0] inline []"));
+}
+
+TEST_F(ProgramsTest, WrongArgumentsAreNamed) {
+  PutReady(1, 0, 8);
+  const uint64_t p = TwoStages();
+  EXPECT_THAT(Text(cluster.RunProgram(session, p, {1}, {}, {2}).status()),
+              HasSubstr("p: argument 0 is f32[8], expected f32[4]"));
+  EXPECT_THAT(Text(cluster.RunProgram(session, p, {9}, {}, {3}).status()),
+              HasSubstr("p: argument 0: "));
+  EXPECT_THAT(Text(cluster.RunProgram(session, p, {}, {}, {4}).status()),
+              HasSubstr("p takes 1 arguments, but 0 were given"));
+  EXPECT_EQ(cluster.RunProgram(session, 77, {1}, {}, {5}).status().code(),
+            absl::StatusCode::kNotFound);
+  // Fire and forget: what was promised holds the error.
+  actions.Take();
+  cluster.Watch(session, 6, {2});
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("expected f32[4]")));
+}
+
+TEST_F(ProgramsTest, AReleasedProgramIsForgottenWhenItsRunsHaveEnded) {
+  PutReady(1, 0);
+  const uint64_t p = TwoStages();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  InstallAll();
+  EXPECT_TRUE(cluster.ReleaseProgram(session, p).ok());
+  EXPECT_TRUE(cluster.HasExecutable(ExecutableId(kSequence)));
+  EXPECT_TRUE(cluster.ExecutablesInUse().contains(ExecutableId(1)));
+  End(a, 2);
+  End(b, 3);
+  End(b, 4);
+  EXPECT_FALSE(cluster.HasExecutable(ExecutableId(kSequence)));
+  EXPECT_FALSE(cluster.HasExecutable(ExecutableId(kSequence + 1)));
+  EXPECT_THAT(actions.Take(), Contains("e1 <- drop x" + std::to_string(kSequence)));
+}
+
+TEST_F(ProgramsTest, ConstantsArePutOnceAndFreedWithTheProgram) {
+  const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {k}})};
+  const uint64_t p = Bind();
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n1 g1 from [inline 16B]"));
+  End(a, 1);
+  for (const uint64_t out : {2, 3}) ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {out}).ok());
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("receive"))));
+  InstallAll();
+  End(a, 2);
+  End(a, 3);
+  EXPECT_TRUE(cluster.ReleaseProgram(session, p).ok());
+  EXPECT_THAT(actions.Take(), Contains("e1 <- free [1]"));
+}
+
+TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWell) {
+  PutReady(1, 2);
+  const uint64_t p = TwoStages();
+  std::vector<uint64_t> out;
+  for (uint64_t run = 0; run < 100; ++run) {
+    out.push_back(10 + run);
+    ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {out.back()}).ok());
+  }
+  InstallAll();
+  actions.Take();
+  cluster.ExecutorLost(a, absl::UnavailableError("killed by SIGKILL"));
+  EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
+  cluster.Tick(0);
+  // Nothing of it had begun: it is prepared anew, its code too.
+  EXPECT_THAT(actions.Take(), testing::AllOf(Contains("e1 <- install x1"),
+                                             Contains(HasSubstr("e1 <- install sequence"))));
+  cluster.CloseSession(session);
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.counts().groups, 0u);
+}
+
+}  // namespace
+}  // namespace fairway
