@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind the handles, and the one way to it. Private to this folder.
+#ifndef FAIRWAY_CLIENT_CPP_ACCESS_H_
+#define FAIRWAY_CLIENT_CPP_ACCESS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cpp/connection.h"
+#include "core/sharding.h"
+#include "fairway/array.h"
+#include "fairway/executable.h"
+#include "fairway/native.h"
+#include "fairway/v1/native.pb.h"
+
+namespace fairway::client {
+
+struct ArrayState {
+  ~ArrayState() {
+    if (handle != 0) connection->ReleaseArray(handle);
+  }
+  std::shared_ptr<Connection> connection;
+  uint64_t handle = 0;  // 0: an error that the controller was never told of
+  std::shared_ptr<const ArraySpec> spec;
+  Status error;
+};
+
+struct ExecutableState {
+  ~ExecutableState() {
+    if (handle != 0) connection->ReleaseExecutable(handle);
+  }
+  std::shared_ptr<Connection> connection;
+  uint64_t handle = 0;
+  std::string name;
+  std::vector<ArraySpec> parameters, results;
+  std::vector<std::shared_ptr<const ArraySpec>> shared_results;  // the same, for the arrays
+  std::vector<bool> donated;
+  ProgramMemory memory;
+  std::map<std::string, double> cost;
+};
+
+class Access {
+ public:
+  static Array Make(std::shared_ptr<ArrayState> state) { return Array(std::move(state)); }
+  static Executable Make(std::shared_ptr<ExecutableState> state) {
+    return Executable(std::move(state));
+  }
+  static Session Make(std::shared_ptr<Connection> connection) {
+    return Session(std::move(connection));
+  }
+  static const std::shared_ptr<ArrayState>& Of(const Array& array) { return array.state_; }
+  static const v1::NativeProgram& Of(const NativeProgram& program);
+
+  // Why this array cannot be named in a request over `connection`; OK: it can.
+  static Status CheckUse(const Array& array, const Connection* connection);
+};
+
+// An array that `handle` names, or, when `sent` is an error, one that holds it.
+Array NewArray(const std::shared_ptr<Connection>& connection, uint64_t handle,
+               std::shared_ptr<const ArraySpec> spec, const Status& sent);
+Array ErrorArray(std::shared_ptr<const ArraySpec> spec, Status error);
+
+// ---- Conversions (convert.cc) ----
+
+Status FromError(const v1::Error& error);
+Status StatusOf(const v1::Answer& answer);
+Status FromAbsl(const absl::Status& status);
+void ToProto(const Sharding& sharding, v1::Sharding* proto);
+void ToProto(const ArraySpec& spec, v1::ArraySpec* proto);
+ArraySpec FromProto(const v1::ArraySpec& proto);
+// Checked, with the shapes of its shards. INVALID_ARGUMENT: there is no such array.
+absl::StatusOr<::fairway::ArraySpec> ToCore(const ArraySpec& spec);
+
+}  // namespace fairway::client
+
+#endif  // FAIRWAY_CLIENT_CPP_ACCESS_H_

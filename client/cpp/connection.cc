@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cpp/connection.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fairway::client {
+namespace {
+
+constexpr uint32_t kMinProtocol = 1;
+constexpr uint32_t kMaxProtocol = 1;
+
+// Whether this thread runs one of our callbacks: then it must not wait for another one.
+thread_local int callbacks_running = 0;
+struct InCallback {
+  InCallback() { ++callbacks_running; }
+  ~InCallback() { --callbacks_running; }
+};
+
+v1::Answer ErrorAnswer(const Status& status) {
+  v1::Answer answer;
+  answer.mutable_error()->set_code(static_cast<int>(status.code()));
+  answer.mutable_error()->set_text(status.message());
+  return answer;
+}
+
+Status ClosedStatus() { return {StatusCode::kCancelled, "the session was closed"}; }
+
+}  // namespace
+
+Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
+                                                     const ConnectOptions& options) {
+  auto connection = std::make_shared<Connection>();
+  connection->Start(address);
+  Promise<Status> promise;
+  const Future<Status> welcomed = promise.future();
+  connection->Ask(
+      [connection = connection.get(), promise](const v1::Answer& answer) {
+        if (answer.has_welcome()) connection->Welcomed(answer.welcome());
+        promise.Set(answer.has_error() ? Status(static_cast<StatusCode>(answer.error().code()),
+                                                answer.error().text())
+                                       : Status());
+        return true;
+      },
+      [&](v1::Request& request) {
+        v1::Hello* hello = request.mutable_hello();
+        hello->set_min_version(kMinProtocol);
+        hello->set_max_version(kMaxProtocol);
+        hello->set_tenant(options.tenant);
+        hello->set_client("fairway-cpp " FAIRWAY_VERSION);
+      });
+  const bool in_time = welcomed.WaitFor(options.timeout);
+  if (in_time && welcomed.Get().ok()) return connection;
+  Status status = in_time ? welcomed.Get() : Status(StatusCode::kUnavailable, "no answer in time");
+  connection->Close();
+  if (status.code() == StatusCode::kUnimplemented)
+    return Status(status.code(),
+                  fmt::format("what answers at {} does not know fairway.v1.Client", address));
+  return Status(status.code(), fmt::format("connecting to {}: {}", address, status.message()));
+}
+
+void Connection::Start(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection for each session
+  arguments.SetMaxReceiveMessageSize(-1);
+  stub_ = v1::Client::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  self_ = shared_from_this();
+  stub_->async()->Session(&context_, this);
+  AddHold();  // writes are started from outside of callbacks
+  StartRead(&reading_);
+  StartCall();
+}
+
+void Connection::Welcomed(const v1::Welcome& welcome) {
+  server_ = welcome.server();
+  for (const v1::Slice& slice : welcome.slices()) {
+    slices_.push_back({slice.name(),
+                       slice.runtime(),
+                       slice.platform_name(),
+                       slice.platform_version(),
+                       slice.device_kind(),
+                       {slice.memory_kinds().begin(), slice.memory_kinds().end()},
+                       {}});
+  }
+  for (const v1::VirtualDevice& device : welcome.devices()) {
+    const int id = static_cast<int>(devices_.size());
+    devices_.push_back({id, device.slice(), device.local_ordinal(), device.worker()});
+    if (device.slice() >= 0 && device.slice() < welcome.slices_size())
+      slices_[static_cast<size_t>(device.slice())].devices.push_back(id);
+  }
+}
+
+Status Connection::WaitForRoom(std::unique_lock<std::mutex>& lock) {
+  if (callbacks_running == 0) {
+    changed_.wait(lock, [this] {
+      return ended_ ||
+             (building_.requests_size() < kMostUnsentRequests && unsent_bytes_ < kMostUnsentBytes);
+    });
+  }
+  return ended_ ? status_ : Status();
+}
+
+void Connection::Ask(OnAnswer on_answer, const Fill& fill) {
+  std::unique_lock lock(mu_);
+  if (const Status status = WaitForRoom(lock); !status.ok()) {
+    lock.unlock();
+    on_answer(ErrorAnswer(status));
+    return;
+  }
+  const uint64_t id = next_id_++;
+  v1::Request* request = building_.add_requests();
+  fill(*request);
+  request->set_id(id);
+  unsent_bytes_ += request->ByteSizeLong();
+  waiting_.emplace(id, std::move(on_answer));
+  StartNext();
+}
+
+void Connection::Send(std::vector<Upload> uploads) {
+  std::unique_lock lock(mu_);
+  if (callbacks_running == 0)
+    changed_.wait(lock, [this] { return ended_ || upload_bytes_ < kMostUploadBytes; });
+  if (ended_) return;
+  for (Upload& upload : uploads) {
+    upload_bytes_ += upload.size;
+    uploads_.push_back(std::move(upload));
+  }
+  StartNext();
+}
+
+void Connection::ReleaseArray(uint64_t handle) {
+  const std::lock_guard lock(mu_);
+  if (ended_) return;
+  released_arrays_.push_back(handle);
+  StartNext();
+}
+
+void Connection::ReleaseExecutable(uint64_t handle) {
+  const std::lock_guard lock(mu_);
+  if (ended_) return;
+  released_executables_.push_back(handle);
+  StartNext();
+}
+
+void Connection::StartNext() {
+  if (writing_ || ended_) return;
+  if (building_.requests_size() == 0 && released_arrays_.empty() && released_executables_.empty() &&
+      uploads_.empty())
+    return;
+  message_.Clear();
+  message_.Swap(&building_);
+  unsent_bytes_ = 0;
+  // After all requests that may still name them.
+  if (!released_arrays_.empty() || !released_executables_.empty()) {
+    v1::Release* release = message_.add_requests()->mutable_release();
+    release->mutable_arrays()->Assign(released_arrays_.begin(), released_arrays_.end());
+    release->mutable_executables()->Assign(released_executables_.begin(),
+                                           released_executables_.end());
+    released_arrays_.clear();
+    released_executables_.clear();
+  }
+  if (!uploads_.empty()) {
+    Upload upload = std::move(uploads_.front());
+    uploads_.pop_front();
+    v1::Chunk* chunk = message_.add_requests()->mutable_chunk();
+    const size_t length = std::min(kChunkBytes, upload.size - upload.sent);
+    chunk->set_upload(upload.number);
+    chunk->set_data(upload.data + upload.sent, length);
+    upload.sent += length;
+    upload_bytes_ -= length;
+    if (upload.sent < upload.size) {
+      uploads_.push_front(std::move(upload));
+    } else {
+      sent_.push_back(std::move(upload.keep_alive));
+    }
+  }
+  writing_ = true;
+  StartWrite(&message_);
+}
+
+void Connection::OnWriteDone(bool ok) {
+  const InCallback in_callback;
+  std::vector<std::shared_ptr<const void>> sent;  // let go of without the lock: foreign code
+  const std::lock_guard lock(mu_);
+  sent.swap(sent_);
+  writing_ = false;
+  if (!ok) return;  // the stream is broken: OnDone says why
+  StartNext();
+  changed_.notify_all();
+}
+
+void Connection::OnReadDone(bool ok) {
+  const InCallback in_callback;
+  if (!ok) {
+    {
+      const std::lock_guard lock(mu_);
+      ended_ = true;
+      status_ = closed_ ? ClosedStatus()
+                        : Status(StatusCode::kUnavailable, "the controller ended the session");
+    }
+    return RemoveHold();
+  }
+  for (const v1::Answer& answer : reading_.answers()) Dispatch(answer);
+  reading_.Clear();
+  StartRead(&reading_);
+}
+
+void Connection::Dispatch(const v1::Answer& answer) {
+  OnAnswer on_answer;
+  {
+    const std::lock_guard lock(mu_);
+    const auto it = waiting_.find(answer.id());
+    if (it == waiting_.end()) return;  // what is left of a fetch that has failed
+    on_answer = std::move(it->second);
+    waiting_.erase(it);
+  }
+  if (on_answer(answer)) return;
+  const std::lock_guard lock(mu_);
+  waiting_.emplace(answer.id(), std::move(on_answer));
+}
+
+void Connection::OnDone(const grpc::Status& status) {
+  const InCallback in_callback;
+  std::unordered_map<uint64_t, OnAnswer> waiting;
+  std::deque<Upload> uploads;
+  {
+    const std::lock_guard lock(mu_);
+    ended_ = true;
+    if (!closed_ && !status.ok())
+      status_ = Status(static_cast<StatusCode>(status.error_code()), status.error_message());
+    waiting.swap(waiting_);
+    uploads.swap(uploads_);
+  }
+  const v1::Answer end = ErrorAnswer(this->status());
+  for (const auto& [id, on_answer] : waiting) on_answer(end);
+  waiting.clear();
+  const auto self = std::move(self_);
+  const std::lock_guard lock(mu_);
+  done_ = true;
+  changed_.notify_all();
+}
+
+Status Connection::status() {
+  const std::lock_guard lock(mu_);
+  return ended_ ? status_ : Status();
+}
+
+void Connection::Close() {
+  std::unique_lock lock(mu_);
+  closed_ = true;
+  if (!done_) context_.TryCancel();
+  if (callbacks_running > 0) return;
+  changed_.wait(lock, [this] { return done_; });
+}
+
+}  // namespace fairway::client

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection to a controller.
+#ifndef FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_SESSION_H_
+#define FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fairway/array.h"
+#include "fairway/executable.h"
+#include "fairway/export.h"
+#include "fairway/future.h"
+#include "fairway/native.h"
+#include "fairway/status.h"
+#include "fairway/types.h"
+
+namespace fairway::client {
+
+class Connection;
+
+// An island: devices with one launch order. A program runs on devices of one slice; arrays lie on
+// any.
+struct Slice {
+  std::string name;
+  std::string runtime;  // "pjrt": StableHLO; "host": native programs
+  std::string platform_name;
+  std::string platform_version;
+  std::string device_kind;
+  std::vector<std::string> memory_kinds;  // the first is the default
+  std::vector<int> devices;               // their numbers
+};
+
+struct Device {
+  int id = 0;  // its number: its place in Session::devices()
+  int slice = 0;
+  int local_ordinal = 0;  // within its executor
+  std::string worker;
+};
+
+struct ConnectOptions {
+  std::string tenant = "default";
+  std::chrono::milliseconds timeout{10000};
+};
+
+struct CompileOptions {
+  // Together as many as devices; both 0: as many partitions as devices.
+  int64_t num_replicas = 0;
+  int64_t num_partitions = 0;
+  bool use_spmd_partitioning = true;
+  bool use_shardy_partitioner = true;  // programs exported by JAX 0.8 and later want it
+  // The compiler's own; those that name files are refused.
+  std::vector<std::pair<std::string, std::variant<std::string, bool, int64_t, double>>>
+      compiler_options;
+};
+
+// Bytes to make an array of.
+struct HostBytes {
+  const void* data = nullptr;  // dense, major to minor
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  // Given: `data` is read later, while this lives, without a copy where its parts lie together.
+  // None: it is read before Put returns.
+  std::shared_ptr<const void> keep_alive = nullptr;
+};
+
+// One session. Everything that it owns on the cluster is freed when it ends. Thread-safe; moving
+// and destroying it is not.
+class Session {
+ public:
+  FAIRWAY_API ~Session();  // Close
+  FAIRWAY_API Session(Session&&) noexcept;
+  FAIRWAY_API Session& operator=(Session&&) noexcept;
+
+  // Fixed for the life of the session.
+  FAIRWAY_API const std::vector<Slice>& slices() const;
+  FAIRWAY_API const std::vector<Device>& devices() const;
+  // "fairway-controller 0.1.0"
+  FAIRWAY_API const std::string& server() const;
+  // OK while it is open; why it ended otherwise.
+  FAIRWAY_API Status status() const;
+
+  FAIRWAY_API Array Put(const HostBytes& bytes, const Sharding& sharding);
+  // Copies `values`.
+  template <typename T>
+  Array Put(const std::vector<T>& values, Shape shape, const Sharding& sharding) {
+    static_assert(DTypeOf<T>() != DType::kInvalid && !std::is_same_v<T, bool>);
+    const size_t given = values.size();
+    size_t wanted = 1;
+    for (const int64_t extent : shape) wanted *= static_cast<size_t>(extent);
+    if (given != wanted)
+      return MakeError({DTypeOf<T>(), std::move(shape), sharding},
+                       Status(StatusCode::kInvalidArgument, "put: " + std::to_string(given) +
+                                                                " values for an array of " +
+                                                                std::to_string(wanted)));
+    return Put(HostBytes{values.data(), DTypeOf<T>(), std::move(shape)}, sharding);
+  }
+  // An array that holds an error.
+  FAIRWAY_API Array MakeError(const ArraySpec& spec, const Status& error);
+  // One array whose shards are these arrays of one shard each. Nothing moves.
+  FAIRWAY_API Array Assemble(const ArraySpec& spec, std::span<const Array> shards);
+
+  // `program`: MLIR, as text, bytecode or portable artifact (jax.export makes these). `devices`: of
+  // one slice, in the order of the device assignment.
+  FAIRWAY_API Future<Result<Executable>> CompileStableHlo(std::string_view program,
+                                                          const std::vector<int>& devices,
+                                                          const CompileOptions& options = {});
+  FAIRWAY_API Future<Result<Executable>> Compile(const NativeProgram& program,
+                                                 const std::vector<int>& devices);
+
+  // When all of them are computed; or the error of the first failed one in this order.
+  FAIRWAY_API Future<Status> Ready(std::span<const Array> arrays);
+  // When the controller has carried out everything that was asked before.
+  FAIRWAY_API Future<Status> Ping();
+
+  // Ends the session: what waits gets CANCELLED. Returns when no callback of this session runs any
+  // more, unless it is called from one.
+  FAIRWAY_API void Close();
+
+ private:
+  friend class Access;
+  explicit Session(std::shared_ptr<Connection> connection);
+  std::shared_ptr<Connection> connection_;
+};
+
+// `address`: "host:port". UNAVAILABLE: nobody answers there, or no island is up.
+// UNIMPLEMENTED: who answers there does not know this service. FAILED_PRECONDITION: versions do not
+// fit.
+FAIRWAY_API Result<Session> Connect(const std::string& address, const ConnectOptions& options = {});
+
+}  // namespace fairway::client
+
+#endif  // FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_SESSION_H_

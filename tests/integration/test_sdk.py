@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C++ SDK as its users have it: installed, found by CMake from outside, against real clusters."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from cluster import BIN, EXAMPLES, clean_environment, cpu_environment, run_python, wait_for
+
+BUILD = BIN.parent
+SOURCE = pathlib.Path(__file__).resolve().parent / "sdk_program"
+EXPORT = """
+import sys, jax, jax.numpy as jnp
+exported = jax.export.export(jax.jit(lambda x: 2 * x + 1))(jax.ShapeDtypeStruct((4,), jnp.float32))
+open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
+open(sys.argv[2], "w").write(exported.mlir_module())
+"""
+
+
+def command(*arguments):
+    done = subprocess.run(list(map(str, arguments)), text=True, capture_output=True, timeout=240)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    """Where it is installed."""
+    path = tmp_path_factory.mktemp("prefix")
+    command("cmake", "--install", BUILD, "--prefix", path)
+    return path
+
+
+def built(source, prefix, work):
+    """The build folder of a copy of `source` outside of the repository."""
+    copy, build = work / "source", work / "build"
+    shutil.copytree(source, copy)
+    command("cmake", "-S", copy, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
+            "-DCMAKE_BUILD_TYPE=Release")
+    command("cmake", "--build", build)
+    return build
+
+
+@pytest.fixture(scope="session")
+def program(prefix, tmp_path_factory):
+    return built(SOURCE, prefix, tmp_path_factory.mktemp("sdk")) / "sdk_program"
+
+
+def run(program, *arguments):
+    done = subprocess.run([program, *map(str, arguments)], text=True, capture_output=True,
+                          env=clean_environment(), timeout=240)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def nothing_left(cluster):
+    for name in ("fairway_sessions", "fairway_arrays", "fairway_shard_groups",
+                 "fairway_nodes_unfinished", "fairway_device_memory_used_bytes"):
+        wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0")
+
+
+def test_on_the_host_runtime(program, new_cluster):
+    cluster = new_cluster(2, 2, ("--runtime=host",))
+    run(program, cluster.address, "host")
+    nothing_left(cluster)
+
+
+def test_a_client_that_is_killed_leaves_nothing(program, new_cluster):
+    cluster = new_cluster(2, 2, ("--runtime=host",))
+    client = subprocess.Popen([program, cluster.address, "hold"], env=clean_environment(), text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert client.stdout.readline() == "holding\n"
+        wait_for(lambda: cluster.metrics().total("fairway_arrays") >= 2000, "its arrays")
+    finally:
+        client.kill()
+        client.communicate()
+    nothing_left(cluster)
+    run(program, cluster.address, "host")
+
+
+def test_on_pjrt(program, new_cluster, tmp_path):
+    bytecode, text = tmp_path / "f.bytecode", tmp_path / "f.mlir"
+    run_python("-c", EXPORT, bytecode, text, env=cpu_environment(1))
+    cluster = new_cluster(2, 2)
+    for file in (bytecode, text):
+        run(program, cluster.address, "pjrt", file)
+    nothing_left(cluster)
+
+
+def test_the_first_example(prefix, new_cluster, tmp_path):
+    cluster = new_cluster(1, 1, ("--runtime=host",))
+    first = built(EXAMPLES / "cpp", prefix, tmp_path) / "first"
+    assert run(first, cluster.address).splitlines()[-1].split() == ["27", "54", "81", "108"]
