@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HloText of metadata.h.
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -51,6 +53,14 @@ std::string InstructionText(const hlo::HloInstruction& instruction, const Names&
   }
   for (int64_t id : instruction.called_computation_ids())
     out += ", calls=" + name_of(computations, id);
+  const auto& given = instruction.frontend_attributes().map();
+  std::vector<std::string> attributes;
+  for (const auto& [name, value] : std::map<std::string, std::string>(given.begin(), given.end()))
+    attributes.push_back(fmt::format("{}=\"{}\"", name, value));
+  if (!attributes.empty())
+    out += fmt::format(", frontend_attributes={{{}}}", fmt::join(attributes, ","));
+  if (!instruction.metadata().op_name().empty())
+    out += fmt::format(", metadata={{op_name=\"{}\"}}", instruction.metadata().op_name());
   return out;
 }
 

@@ -93,6 +93,14 @@ class PjrtCompiler final : public Compiler {
                    "said: {}",
                    Text(status));
     }
+    // jax.experimental.custom_partitioning.
+    if (Text(status).find("CustomSPMDPartitioning") != std::string::npos) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "the program asks Python functions of the client how it is partitioned "
+                   "(custom_partitioning), which the worker's compiler cannot call: jax.shard_map "
+                   "says it without. It said: {}",
+                   Text(status));
+    }
     const std::string version = ArtifactVersion(program);
     const std::string& current = client_->plugin().stablehlo_current;
     if (!version.empty() && !current.empty() && ParseVersion(version) > ParseVersion(current)) {

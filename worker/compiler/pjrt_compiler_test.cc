@@ -153,6 +153,31 @@ TEST_F(PjrtCompilerTest, FourBitIntegersAreNotConvertedToF64) {
   EXPECT_TRUE(status("i32").ok());
 }
 
+TEST_F(PjrtCompilerTest, TheTextHasTheNamesAndMarksThatJaxGave) {
+  const std::string text = Metadata(R"(module {
+    func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = stablehlo.sine %x {mhlo.frontend_attributes = {b = "2", a = "1"}} : tensor<8xf32>
+          loc("here/sin")
+      return %0 : tensor<8xf32> } })",
+                                    test::OneDevice())
+                               .program_text();
+  EXPECT_NE(text.find("frontend_attributes={a=\"1\",b=\"2\"}, metadata={op_name=\"here/sin\"}"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(PjrtCompilerTest, ProgramsThatWouldCallTheClientToBePartitionedAreRefusedByName) {
+  const absl::Status refused = compiler_
+                                   ->Compile(R"(module {
+    func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = stablehlo.custom_call @CustomSPMDPartitioning(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32> } })",
+                                             test::OneDevice())
+                                   .status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(Text(refused).find("(custom_partitioning)"), std::string::npos) << refused;
+}
+
 TEST_F(PjrtCompilerTest, ResultsPlacedInAnotherMemoryAreRefusedWithTheWayOut) {
   const absl::Status refused = compiler_
                                    ->Compile(R"(module {

@@ -59,6 +59,7 @@ def named_scopes_reach_the_program():
             return jnp.sin(v)
 
     compiled = jax.jit(scoped).lower(x).compile()
+    assert "here/sin" in compiled.as_text()
     return compiled(x)
 
 
