@@ -22,22 +22,6 @@ struct Unit {
   std::vector<int32_t> outputs;  // values
 };
 
-// Whether two shardings over as many devices put the same elements at the same positions.
-bool SameCut(const ArraySpec& a, const ArraySpec& b) {
-  if (a.sharding == b.sharding) return true;
-  if (a.sharding.num_shards() != b.sharding.num_shards() ||
-      a.sharding.memory_kind() != b.sharding.memory_kind())
-    return false;
-  if (a.sharding.fully_replicated() || b.sharding.fully_replicated())
-    return a.sharding.fully_replicated() && b.sharding.fully_replicated();
-  for (int i = 0; i < a.sharding.num_shards(); ++i) {
-    const auto left = a.sharding.Domain(a.shape, i);
-    const auto right = b.sharding.Domain(b.shape, i);
-    if (!left.ok() || !right.ok() || *left != *right) return false;
-  }
-  return true;
-}
-
 class Lowering {
  public:
   Lowering(const Program& program, const ProgramTypes& types, const ProgramBinding& binding)

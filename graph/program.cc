@@ -272,6 +272,21 @@ absl::StatusOr<ProgramTypes> CheckProgram(const Program& program) {
   return Checker(program).Check();
 }
 
+bool SameCut(const ArraySpec& a, const ArraySpec& b) {
+  if (a.sharding == b.sharding) return true;
+  if (a.sharding.num_shards() != b.sharding.num_shards() ||
+      a.sharding.memory_kind() != b.sharding.memory_kind())
+    return false;
+  if (a.sharding.fully_replicated() || b.sharding.fully_replicated())
+    return a.sharding.fully_replicated() && b.sharding.fully_replicated();
+  for (int i = 0; i < a.sharding.num_shards(); ++i) {
+    const auto left = a.sharding.Domain(a.shape, i);
+    const auto right = b.sharding.Domain(b.shape, i);
+    if (!left.ok() || !right.ok() || *left != *right) return false;
+  }
+  return true;
+}
+
 std::string NodeText(const Program& program, size_t graph, size_t node) {
   const ProgramNode& in = program.graphs[graph].nodes[node];
   std::string text =

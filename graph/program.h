@@ -118,6 +118,10 @@ absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
 inline constexpr size_t kMaxNodes = 1 << 20;
 inline constexpr int64_t kMaxConstantBytes = 64 << 20;
 
+// Whether two shardings over as many devices put the same elements at the same positions, in the
+// same kind of memory. Shapes and types are not looked at.
+bool SameCut(const ArraySpec& a, const ArraySpec& b);
+
 // "node 3 \"backward\" (train.py:31)"
 std::string NodeText(const Program& program, size_t graph, size_t node);
 // "f32[8,4] on slice \"a\""

@@ -309,7 +309,9 @@ class Cluster {
   absl::StatusOr<IslandId> IslandOf(SessionId session, const std::vector<int32_t>& devices) const;
   // Makes code known, by id; a second definition of the same id is ignored.
   void DefineExecutable(ExecutableSpec spec);
-  bool HasExecutable(ExecutableId id) const;
+  bool HasExecutable(ExecutableId id) const { return FindExecutable(id) != nullptr; }
+  // nullptr: unknown. Valid until it is forgotten.
+  const ExecutableSpec* FindExecutable(ExecutableId id) const;
   // Those that a session has a handle for, or that unfinished work or an executor's loading needs.
   std::set<ExecutableId> ExecutablesInUse() const;
   // Forgets code that is not in use; the executors that loaded it drop it.

@@ -80,7 +80,10 @@ void Cluster::DefineExecutable(ExecutableSpec spec) {
   state_->executables.emplace(id, std::move(spec));
 }
 
-bool Cluster::HasExecutable(ExecutableId id) const { return state_->executables.contains(id); }
+const ExecutableSpec* Cluster::FindExecutable(ExecutableId id) const {
+  const auto it = state_->executables.find(id);
+  return it == state_->executables.end() ? nullptr : &it->second;
+}
 
 std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   std::set<ExecutableId> out;

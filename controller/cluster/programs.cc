@@ -9,18 +9,6 @@
 namespace fairway {
 namespace {
 
-// Whether an array's shards are those that `want` has, where it has them.
-bool SameShards(const ArraySpec& has, const ArraySpec& want) {
-  if (has.sharding == want.sharding) return true;
-  if (has.sharding.devices() != want.sharding.devices()) return false;
-  for (int i = 0; i < want.sharding.num_shards(); ++i) {
-    const auto there = has.sharding.Domain(has.shape, i);
-    const auto here = want.sharding.Domain(want.shape, i);
-    if (!there.ok() || !here.ok() || *there != *here) return false;
-  }
-  return true;
-}
-
 std::string TypeText(const ArraySpec& spec) { return ToString(spec.dtype, spec.shape); }
 
 }  // namespace
@@ -205,7 +193,8 @@ absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundPr
   const ArraySpec& want = program.values[argument];
   if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
     return InvalidArgument("{} is {}, expected {}", what, TypeText(array.spec), TypeText(want));
-  if (SameShards(array.spec, want)) return array;
+  if (array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want))
+    return array;
   absl::StatusOr<Array> moved = Resharded(session, array, want, /*may_alias=*/true, made);
   if (!moved.ok()) return Annotate(moved.status(), what);
   return moved;

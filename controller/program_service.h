@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binds programs for sessions: checks them, has their computations compiled, lowers them and makes
+// them known to the core (docs/design/0040-programs.md).
+#ifndef FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+#define FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "fairway/v1/program.pb.h"
+
+namespace fairway {
+
+// Loop-confined.
+class ProgramService {
+ public:
+  using Done = std::function<void(absl::StatusOr<uint64_t>)>;
+
+  ProgramService(Cluster* cluster, CompileService* compiler);
+  ~ProgramService();
+  ProgramService(const ProgramService&) = delete;
+  ProgramService& operator=(const ProgramService&) = delete;
+
+  // `done` gets the session's handle for the program, `out` unless that is 0; it runs in the loop,
+  // once, in this call if nothing has to be compiled. INVALID_ARGUMENT names node and source line,
+  // or the computation whose types are not what the compiler says; else what the compiler said,
+  // with the computation's name; NOT_FOUND: the session has ended meanwhile.
+  void Bind(SessionId session, uint64_t out, const v1::BoundProgram& request, Done done);
+
+ private:
+  struct Binding;
+
+  absl::Status Prepare(SessionId session, const v1::BoundProgram& request, Binding& binding) const;
+  void Compile(const std::shared_ptr<Binding>& binding, int32_t computation, int32_t place);
+  absl::Status Compiled(Binding& binding, int32_t computation, int32_t place,
+                        const CompiledProgram& code) const;
+  void Finish(Binding& binding);
+
+  Cluster* const cluster_;
+  CompileService* const compiler_;
+  std::shared_ptr<bool> alive_;  // answers that come after the service's end find it gone
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+fairway_proto_library(fairway_program_proto ROOT ${CMAKE_CURRENT_SOURCE_DIR}
+  PROTOS fairway/v1/program.proto)

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// v1.Program (proto/fairway/v1/program.proto) <-> Program (graph/program.h).
+#ifndef FAIRWAY_WIRE_PROGRAM_CODEC_H_
+#define FAIRWAY_WIRE_PROGRAM_CODEC_H_
+
+#include "fairway/v1/program.pb.h"
+#include "graph/program.h"
+
+namespace fairway {
+
+// INVALID_ARGUMENT: a type that is none, a node of a kind that this version does not know, or
+// shardings that are too many to hold (kMaxPositions positions in all). What it means is for
+// CheckProgram.
+absl::StatusOr<Program> ProgramFromProto(const v1::Program& in);
+void ToProto(const Program& program, v1::Program* out);
+
+inline constexpr int64_t kMaxPositions = 1 << 24;
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WIRE_PROGRAM_CODEC_H_
