@@ -47,16 +47,23 @@ Report TestCluster::Ended(ExecutorId, uint64_t seq) {
 }
 
 void TestCluster::Send(ExecutorId executor, Command command) {
-  if (const auto* c = std::get_if<InstallExecutable>(&command)) {
-    log.push_back(fmt::format("e{} install x{}", executor, c->executable));
+  const auto install = [&](ExecutableId id) {
     work_.push_back({executor,
-                     [id = c->executable] {
+                     [id] {
                        Report report;
                        report.installed.push_back({id, absl::OkStatus()});
                        return report;
                      },
                      {},
                      {}});
+  };
+  if (const auto* c = std::get_if<InstallExecutable>(&command)) {
+    log.push_back(fmt::format("e{} install x{}", executor, c->executable));
+    install(c->executable);
+  } else if (const auto* c = std::get_if<InstallSequence>(&command)) {
+    log.push_back(
+        fmt::format("e{} install a sequence of {}", executor, c->sequence->instructions.size()));
+    install(c->executable);
   } else if (const auto* c = std::get_if<PrepareReceive>(&command)) {
     On(executor, *c);
   } else if (const auto* c = std::get_if<PrepareLaunch>(&command)) {

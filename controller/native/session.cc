@@ -36,10 +36,12 @@ void Describe(const std::vector<VirtualDevice>& devices, v1::Welcome* welcome) {
 }  // namespace
 
 NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService* compiler,
-                             NativeShell* shell, const NativeSessionOptions& options)
+                             ProgramService* programs, NativeShell* shell,
+                             const NativeSessionOptions& options)
     : session_(session),
       cluster_(cluster),
       compiler_(compiler),
+      programs_(programs),
       shell_(shell),
       options_(options),
       errors_(cluster, session),
@@ -80,6 +82,10 @@ absl::Status NativeSession::Dispatch(const v1::Request& request, bool* answered)
     case v1::Request::kCompile:
       *answered = true;
       Compile(request.id(), request.compile());
+      return absl::OkStatus();
+    case v1::Request::kBindProgram:
+      *answered = true;
+      BindProgram(request.id(), request.bind_program());
       return absl::OkStatus();
     case v1::Request::kCall:
       *answered = true;
@@ -132,8 +138,10 @@ absl::Status NativeSession::Release(const v1::Release& release) {
   errors_.Forget(arrays);
   absl::Status status = cluster_->Destruct(session_, arrays);
   for (const uint64_t executable : release.executables()) {
-    results_of_.erase(executable);
-    absl::Status released = cluster_->ReleaseExecutable(session_, executable);
+    const auto callable = callables_.extract(executable);
+    const bool program = !callable.empty() && callable.mapped().program;
+    absl::Status released = program ? cluster_->ReleaseProgram(session_, executable)
+                                    : cluster_->ReleaseExecutable(session_, executable);
     if (status.ok()) status = std::move(released);
   }
   return status;

@@ -16,6 +16,7 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/compile_service.h"
+#include "controller/program_service.h"
 #include "controller/sessions/caps.h"
 #include "controller/sessions/error_arrays.h"
 #include "controller/sessions/host_buffer_store.h"
@@ -44,8 +45,8 @@ inline constexpr uint32_t kMaxClientProtocol = 1;
 class NativeSession {
  public:
   // `session` is open in `cluster`; its end is the owner's business.
-  NativeSession(SessionId session, Cluster* cluster, CompileService* compiler, NativeShell* shell,
-                const NativeSessionOptions& options);
+  NativeSession(SessionId session, Cluster* cluster, CompileService* compiler,
+                ProgramService* programs, NativeShell* shell, const NativeSessionOptions& options);
   ~NativeSession();
   NativeSession(const NativeSession&) = delete;
   NativeSession& operator=(const NativeSession&) = delete;
@@ -96,6 +97,9 @@ class NativeSession {
   void Compile(uint64_t id, const v1::Compile& compile);
   absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                     const std::vector<int32_t>& devices);
+  void BindProgram(uint64_t id, const v1::BindProgram& bind);
+  // What an executable or a program takes and makes, as an answer.
+  v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const;
   absl::Status Call(uint64_t id, const v1::Call& call);
 
   const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
@@ -103,14 +107,20 @@ class NativeSession {
   const SessionId session_;
   Cluster* const cluster_;
   CompileService* const compiler_;
+  ProgramService* const programs_;
   NativeShell* const shell_;
   const NativeSessionOptions options_;
 
   HostBufferStore uploads_;
   ErrorArrays errors_;
-  std::unordered_map<uint64_t, size_t> results_of_;  // executable -> number of its results
-  std::unordered_map<uint64_t, uint64_t> watches_;   // token -> id
-  std::unordered_map<uint64_t, Fetching> fetches_;   // by token
+  // An executable or a program.
+  struct Callable {
+    size_t results = 0;
+    bool program = false;
+  };
+  std::unordered_map<uint64_t, Callable> callables_;  // by handle
+  std::unordered_map<uint64_t, uint64_t> watches_;    // token -> id
+  std::unordered_map<uint64_t, Fetching> fetches_;    // by token
   uint64_t next_token_ = 1;
   bool greeted_ = false;
   absl::Status refusal_;         // not OK: the answer to everything

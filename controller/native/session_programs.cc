@@ -99,8 +99,16 @@ absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledPro
   FAIRWAY_RETURN_IF_ERROR(cluster_->BindExecutable(session_, handle, program.id, devices).status());
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
                            cluster_->Signature(session_, handle));
-  results_of_[handle] = signature.outputs.size();
+  callables_[handle] = {signature.outputs.size(), false};
   if (id == 0) return absl::OkStatus();
+  v1::Answer answer = CompiledAnswer(id, signature);
+  *answer.mutable_compiled()->mutable_memory() = program.metadata->memory();
+  *answer.mutable_compiled()->mutable_cost() = program.metadata->cost();
+  shell_->Send(std::move(answer));
+  return absl::OkStatus();
+}
+
+v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const {
   v1::Answer answer;
   answer.set_id(id);
   v1::Compiled* compiled = answer.mutable_compiled();
@@ -109,30 +117,43 @@ absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledPro
     ArraySpecToProto(spec, compiled->add_parameters());
   for (const ArraySpec& spec : signature.outputs) ArraySpecToProto(spec, compiled->add_results());
   for (const bool donated : signature.donated) compiled->add_donated(donated);
-  *compiled->mutable_memory() = program.metadata->memory();
-  *compiled->mutable_cost() = program.metadata->cost();
-  shell_->Send(std::move(answer));
-  return absl::OkStatus();
+  return answer;
+}
+
+void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
+  const uint64_t handle = bind.executable();
+  if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
+  programs_->Bind(session_, handle, bind.program(),
+                  [this, alive = alive_, id](absl::StatusOr<uint64_t> bound) {
+                    if (!*alive) return;
+                    if (!bound.ok()) return Answer(id, bound.status());
+                    const auto signature = cluster_->ProgramSignature(session_, *bound);
+                    if (!signature.ok()) return Answer(id, signature.status());
+                    callables_[*bound] = {signature->outputs.size(), true};
+                    if (id != 0) shell_->Send(CompiledAnswer(id, *signature));
+                  });
 }
 
 // On success the answer follows when it has ended.
 absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
   const std::vector<uint64_t> out(call.results().begin(), call.results().end());
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
-    const auto known = results_of_.find(call.executable());
-    if (known == results_of_.end())
+    const auto known = callables_.find(call.executable());
+    if (known == callables_.end())
       return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
                    call.executable());
     // None would make the core invent handles.
-    if (out.size() != known->second)
-      return InvalidArgument("{} results, but {} handles were given for them", known->second,
-                             out.size());
+    if (out.size() != known->second.results)
+      return InvalidArgument("{} results, but {} handles were given for them",
+                             known->second.results, out.size());
     if (std::find(out.begin(), out.end(), uint64_t{0}) != out.end())
       return InvalidArgument("0 is no handle");
     ExecuteOptions options;
     options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
-    return cluster_->Execute(session_, call.executable(),
-                             {call.arguments().begin(), call.arguments().end()}, options, out);
+    const std::vector<uint64_t> arguments(call.arguments().begin(), call.arguments().end());
+    return known->second.program
+               ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
+               : cluster_->Execute(session_, call.executable(), arguments, options, out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
   if (!result.ok()) return errors_.Poison(out, result.status());

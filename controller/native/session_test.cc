@@ -284,5 +284,51 @@ TEST_F(NativeDialogue, ReadingStopsWhileTooManyCallsWait) {
   door.Close(session->session());
 }
 
+// f32[8] cut in two -> the same, twice, on a slice of two devices.
+std::string TwoCalls(const std::string& devices, const std::string& inputs = "node: 1") {
+  const std::string type = "{ dtype: 11 dims: 8 tiles: 2 }";
+  return fmt::format(
+      "bind_program {{ executable: 7 program {{ program {{ name: \"p\" slices {{ name: \"a\" "
+      "devices: 2 }} computations {{ name: \"f\" stablehlo: \"a program of 1 and 1\" devices: 2 "
+      "parameters {0} results {0} }} graphs {{ nodes {{ argument {{ type {{ array {0} }} }} }} "
+      "nodes {{ compute {{ inputs {{}} }} }} nodes {{ name: \"y\" source: \"a.py:3\" compute "
+      "{{ inputs {{ {2} }} }} }} results {{ node: 2 }} }} }} slices {{ devices: [{1}] }} }} }}",
+      type, devices, inputs);
+}
+
+TEST_F(NativeDialogue, AProgramIsBoundAndRunByOneCall) {
+  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  cluster_.AnswerCompile(TestCode(1, 1, 2, {}));
+  EXPECT_THAT(Take(), StartsWith("1 compiled { name: \"p\" parameters { dtype: 11 dims: 8"));
+  EXPECT_EQ(Ask("put { array: 5 @cut(8 | 0 1) bytes { data: \"aaaabbbbccccdddd\" } bytes { data: "
+                "\"eeeeffffgggghhhh\" } }"),
+            "2 done");
+  Run();
+  cluster_.log.clear();
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 5 results: 6 }"), "");
+  EXPECT_EQ(Run(), "3 done");
+  EXPECT_THAT(cluster_.log, testing::Contains("e1 install a sequence of 3"));
+  EXPECT_EQ(Ask("call { executable: 7 results: 8 }"),
+            "4 INVALID_ARGUMENT: p takes 1 arguments, but 0 were given");
+  EXPECT_EQ(Ask("release { executables: 7 arrays: [5, 6, 8] }"), "5 done");
+  EXPECT_THAT(Ask("call { executable: 7 arguments: 5 results: 9 }"), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(NativeDialogue, AWrongProgramIsNamed) {
+  EXPECT_THAT(
+      Ask(TwoCalls("0, 1", "node: 9")),
+      StartsWith("1 INVALID_ARGUMENT: node 2 \"y\" (a.py:3): it takes an output of node 9"));
+  EXPECT_EQ(Ask(TwoCalls("0")),
+            "2 INVALID_ARGUMENT: program p: slice \"a\" has 2 devices, but 1 were given");
+  EXPECT_THAT(Ask(TwoCalls("1, 2")), StartsWith("3 INVALID_ARGUMENT: program p: slice \"a\": "));
+  EXPECT_EQ(Ask(TwoCalls("1, 1")),
+            "4 INVALID_ARGUMENT: program p: slice \"a\": a device is given twice");
+  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  cluster_.AnswerCompile(TestCode(2, 1, 2, {}));
+  EXPECT_EQ(Take(),
+            "5 INVALID_ARGUMENT: program p: computation \"f\": the program says that it has 1 "
+            "parameters, the compiler 2");
+}
+
 }  // namespace
 }  // namespace fairway
