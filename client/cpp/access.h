@@ -14,7 +14,9 @@
 #include "fairway/array.h"
 #include "fairway/executable.h"
 #include "fairway/native.h"
+#include "fairway/program.h"
 #include "fairway/v1/native.pb.h"
+#include "fairway/v1/program.pb.h"
 
 namespace fairway::client {
 
@@ -53,6 +55,7 @@ class Access {
   }
   static const std::shared_ptr<ArrayState>& Of(const Array& array) { return array.state_; }
   static const v1::NativeProgram& Of(const NativeProgram& program);
+  static const v1::Program& Of(const ProgramBuilder& builder);
 
   // Why this array cannot be named in a request over `connection`; OK: it can.
   static Status CheckUse(const Array& array, const Connection* connection);

@@ -67,8 +67,10 @@ absl::StatusOr<std::vector<int32_t>> TileOfShard(const ::fairway::ArraySpec& spe
   return out;
 }
 
+// `fill`: the request that makes an executable of that handle.
+template <typename Fill>
 Future<Result<Executable>> Compile(const std::shared_ptr<Connection>& connection,
-                                   const Connection::Fill& fill) {
+                                   const Fill& fill) {
   Promise<Result<Executable>> promise;
   const uint64_t handle = connection->NewHandles(1);
   connection->Ask(
@@ -95,10 +97,7 @@ Future<Result<Executable>> Compile(const std::shared_ptr<Connection>& connection
         promise.Set(Access::Make(std::move(state)));
         return true;
       },
-      [&](v1::Request& request) {
-        fill(request);
-        request.mutable_compile()->set_executable(handle);
-      });
+      [&](v1::Request& request) { fill(request, handle); });
   return promise.future();
 }
 
@@ -193,8 +192,9 @@ Array Session::Assemble(const ArraySpec& spec, std::span<const Array> shards) {
 Future<Result<Executable>> Session::CompileStableHlo(std::string_view program,
                                                      const std::vector<int>& devices,
                                                      const CompileOptions& options) {
-  return client::Compile(connection_, [&](v1::Request& request) {
+  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
     v1::Compile* compile = request.mutable_compile();
+    compile->set_executable(handle);
     compile->set_stablehlo(program.data(), program.size());
     compile->mutable_devices()->Assign(devices.begin(), devices.end());
     v1::CompileOptions* out = compile->mutable_options();
@@ -215,9 +215,21 @@ Future<Result<Executable>> Session::CompileStableHlo(std::string_view program,
 
 Future<Result<Executable>> Session::Compile(const NativeProgram& program,
                                             const std::vector<int>& devices) {
-  return client::Compile(connection_, [&](v1::Request& request) {
+  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
+    request.mutable_compile()->set_executable(handle);
     *request.mutable_compile()->mutable_native() = Access::Of(program);
     request.mutable_compile()->mutable_devices()->Assign(devices.begin(), devices.end());
+  });
+}
+
+Future<Result<Executable>> Session::Bind(const ProgramBuilder& program,
+                                         const std::vector<std::vector<int>>& devices) {
+  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
+    v1::BindProgram* bind = request.mutable_bind_program();
+    bind->set_executable(handle);
+    *bind->mutable_program()->mutable_program() = Access::Of(program);
+    for (const std::vector<int>& slice : devices)
+      bind->mutable_program()->add_slices()->mutable_devices()->Assign(slice.begin(), slice.end());
   });
 }
 

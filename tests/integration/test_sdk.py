@@ -93,3 +93,17 @@ def test_the_first_example(prefix, new_cluster, tmp_path):
     cluster = new_cluster(1, 1, ("--runtime=host",))
     first = built(EXAMPLES / "cpp", prefix, tmp_path) / "first"
     assert run(first, cluster.address).splitlines()[-1].split() == ["27", "54", "81", "108"]
+
+
+def test_programs_on_the_host_runtime(program, new_cluster):
+    cluster = new_cluster(2, 2, ("--runtime=host",))
+    run(program.parent / "programs", cluster.address)
+    nothing_left(cluster)
+
+
+def test_programs_on_pjrt(program, new_cluster, tmp_path):
+    bytecode = tmp_path / "f.bytecode"
+    run_python("-c", EXPORT, bytecode, tmp_path / "f.mlir", env=cpu_environment(1))
+    cluster = new_cluster(2, 2)
+    run(program.parent / "programs", cluster.address, bytecode)
+    nothing_left(cluster)

@@ -16,6 +16,7 @@
 #include "fairway/executable.h"
 #include "fairway/future.h"
 #include "fairway/native.h"
+#include "fairway/program.h"
 #include "fairway/session.h"
 #include "fairway/status.h"
 #include "fairway/types.h"

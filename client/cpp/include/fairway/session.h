@@ -17,6 +17,7 @@
 #include "fairway/export.h"
 #include "fairway/future.h"
 #include "fairway/native.h"
+#include "fairway/program.h"
 #include "fairway/status.h"
 #include "fairway/types.h"
 
@@ -112,6 +113,12 @@ class Session {
                                                           const CompileOptions& options = {});
   FAIRWAY_API Future<Result<Executable>> Compile(const NativeProgram& program,
                                                  const std::vector<int>& devices);
+
+  // A program as something to call. `devices`: of each of its slices, in their order, as many as it
+  // has, all of one island. Computations that were compiled before are not compiled again.
+  // INVALID_ARGUMENT names the node of the program that is wrong.
+  FAIRWAY_API Future<Result<Executable>> Bind(const ProgramBuilder& program,
+                                              const std::vector<std::vector<int>>& devices);
 
   // When all of them are computed; or the error of the first failed one in this order.
   FAIRWAY_API Future<Status> Ready(std::span<const Array> arrays);

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dataflow programs as a user writes them, and what is expected of them: prints a line for each
+// thing that does not hold.
+//   programs ADDRESS [FILE]   two slices of two devices; FILE: StableHLO of f(x) = 2 x + 1,
+//                             x: f32[4]; without, slices of the host runtime
+#include <fairway/fairway.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace {
+
+using fairway::Array;
+using fairway::DType;
+using fairway::Executable;
+using fairway::NativeProgram;
+using fairway::ProgramBuilder;
+using fairway::Session;
+using fairway::Sharding;
+using fairway::Status;
+using fairway::StatusCode;
+using Values = ProgramBuilder::Values;
+
+int failures = 0;
+
+void Check(bool holds, const char* what, int line) {
+  if (holds) return;
+  ++failures;
+  std::printf("line %d does not hold: %s\n", line, what);
+}
+#define CHECK(condition) Check(condition, #condition, __LINE__)
+
+using Floats = std::vector<float>;
+
+Floats Read(const Array& array) {
+  const auto host = array.ToHost().Get();
+  if (!host.ok()) {
+    std::printf("fetch: %s\n", host.status().ToString().c_str());
+    return {};
+  }
+  const auto values = host->values<float>();
+  return {values.begin(), values.end()};
+}
+
+const ProgramBuilder::Type kVector = {DType::kF32, {4}};
+
+// x * factor + y, of f32[4] on each of two devices.
+NativeProgram Multiply(double factor) {
+  NativeProgram program("multiply");
+  program.Result(program.Scale(program.Parameter(DType::kF32, {4}), factor));
+  return program;
+}
+NativeProgram Sum() {
+  NativeProgram program("sum");
+  program.Result(
+      program.Add({program.Parameter(DType::kF32, {4}), program.Parameter(DType::kF32, {4})}));
+  return program;
+}
+
+Executable Bound(Session& session, const ProgramBuilder& program) {
+  const auto bound =
+      session.Bind(program, {session.slices()[0].devices, session.slices()[1].devices}).Get();
+  if (!bound.ok()) std::printf("bind: %s\n", bound.status().ToString().c_str());
+  return bound.ok() ? *bound : Executable();
+}
+
+void APipelineRunsByOneCall(Session& session) {
+  ProgramBuilder p("pipeline");
+  const auto a = p.AddSlice("a", 2), b = p.AddSlice("b", 2);
+  const auto twice = p.AddNative(Multiply(2), 2, {kVector});
+  const auto sum = p.AddNative(Sum(), 2, {kVector});
+  const auto x = p.Argument(a, kVector);
+  const auto k = p.Constant(
+      b, kVector, std::string_view("\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f\0\0\x80\x3f", 16));
+  const auto y = p.Call(twice, a, p.Call(twice, a, {x}));
+  const auto z = p.Call(sum, b, {y[0], k});
+  p.Result(z[0]);
+  p.Result(p.Transfer(z[0], a, {2}));
+  p.Result(x);
+  const Executable run = Bound(session, p);
+  if (failures > 0) return;
+  CHECK(run.name() == "pipeline" && run.parameters().size() == 1 && run.results().size() == 3);
+  CHECK(run.results()[1].sharding.tiles == std::vector<int64_t>{2});
+  // Any placement will do: what lies elsewhere is moved.
+  for (const Sharding& where :
+       {run.parameters()[0].sharding, Sharding::Single(session.slices()[1].devices[1])}) {
+    const Array in = session.Put(Floats{1, 2, 3, 4}, {4}, where);
+    const auto out = run.Call({in});
+    CHECK(Read(out[0]) == Floats({5, 9, 13, 17}));
+    CHECK(Read(out[1]) == Floats({5, 9, 13, 17}));
+    CHECK(Read(out[2]) == Floats({1, 2, 3, 4}));
+  }
+  // Many runs at once, each of which takes what the one before made.
+  Array value = session.Put(Floats(4, 0.0f), {4}, run.parameters()[0].sharding);
+  for (int i = 0; i < 10; ++i) value = run.Call({value})[1];
+  CHECK(Read(value) == Floats(4, 349525.0f));
+  std::vector<Array> all;
+  for (int i = 0; i < 200; ++i) all.push_back(run.Call({value})[0]);
+  CHECK(session.Ready(all).Get().ok());
+}
+
+void LoopsAndBranchesRunWithoutTheClient(Session& session) {
+  ProgramBuilder p("control");
+  const auto a = p.AddSlice("a", 2);
+  p.AddSlice("b", 2);
+  const auto twice = p.AddNative(Multiply(2), 2, {kVector});
+  const auto half = p.AddNative(Multiply(0.5), 2, {kVector});
+  NativeProgram plus("plus");
+  plus.Result(plus.Add({plus.Parameter(DType::kS32, {}), plus.Parameter(DType::kS32, {})}));
+  const auto add = p.AddNative(plus, 2, {{DType::kS32, {}}});
+  const auto x = p.Argument(a, kVector), y = p.Argument(a, kVector);
+  const auto i = p.Argument(a, {DType::kS32, {}});
+  // Each round doubles one and puts it in the other's place.
+  const Values swapped = p.Loop(5, {x, y}, [&](const Values& in) {
+    return Values{p.Call(twice, a, {in[1]})[0], in[0]};
+  });
+  const auto computed = p.Call(add, a, {i, i})[0];
+  const Values chosen = p.Branch(
+      computed, {swapped[0]},
+      {[&](const Values& in) { return p.Call(half, a, in); }, [&](const Values& in) { return in; },
+       [&](const Values& in) {
+         return p.Loop(3, in, [&](const Values& v) { return p.Call(twice, a, v); });
+       }});
+  p.Result(swapped[0]);
+  p.Result(swapped[1]);
+  p.Result(chosen[0]);
+  const Executable run = Bound(session, p);
+  if (failures > 0) return;
+  const auto& where = run.parameters()[0].sharding;
+  const Array one = session.Put(Floats(4, 1.0f), {4}, where);
+  const Array ten = session.Put(Floats(4, 10.0f), {4}, where);
+  const float expected[] = {40, 80, 640, 640};
+  for (int32_t index = 0; index < 4; ++index) {
+    // The branch goes by twice the index.
+    const Array choice = session.Put(std::vector<int32_t>{index}, {}, where);
+    const auto out = run.Call({one, ten, choice});
+    CHECK(Read(out[0]) == Floats(4, 80.0f));
+    CHECK(Read(out[1]) == Floats(4, 4.0f));
+    CHECK(Read(out[2]) == Floats(4, index == 0 ? expected[0] : expected[2]));
+  }
+}
+
+void WhatIsWrongIsNamed(Session& session) {
+  ProgramBuilder p("wrong");
+  const auto a = p.AddSlice("a", 2);
+  p.AddSlice("b", 2);
+  const auto twice = p.AddNative(Multiply(2), 2, {kVector});
+  const auto x = p.Argument(a, {DType::kF32, {5}});
+  p.Result(p.At("y", "train.cc:7").Call(twice, a, {x})[0]);
+  const auto refused =
+      session.Bind(p, {session.slices()[0].devices, session.slices()[1].devices}).Get();
+  CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+  CHECK(refused.status().message().find("node 1 \"y\" (train.cc:7): input 0 is f32[5]") !=
+        std::string::npos);
+
+  ProgramBuilder untrue("untrue");
+  const auto s = untrue.AddSlice("a", 2);
+  untrue.AddSlice("b", 2);
+  const auto what = untrue.AddNative(Multiply(2), 2, {{DType::kF32, {6}}});
+  untrue.Result(untrue.Call(what, s, {untrue.Argument(s, kVector)})[0]);
+  const auto contradicted =
+      session.Bind(untrue, {session.slices()[0].devices, session.slices()[1].devices}).Get();
+  CHECK(contradicted.status().message().find(
+            "result 0 is f32[6] in the program, but f32[4] in its code") != std::string::npos);
+}
+
+void AnErrorGoesWhereItIsNeeded(Session& session) {
+  ProgramBuilder p("poison");
+  const auto a = p.AddSlice("a", 2), b = p.AddSlice("b", 2);
+  const auto twice = p.AddNative(Multiply(2), 2, {kVector});
+  const auto x = p.Argument(a, kVector), y = p.Argument(b, kVector);
+  p.Result(p.Call(twice, a, {x})[0]);
+  p.Result(p.Call(twice, b, {y})[0]);
+  p.Result(p.Call(twice, b, p.Call(twice, a, {x}))[0]);
+  const Executable run = Bound(session, p);
+  if (failures > 0) return;
+  const Array bad =
+      session.MakeError(run.parameters()[0], Status(StatusCode::kDataLoss, "the first cause"));
+  const Array good = session.Put(Floats(4, 3.0f), {4}, run.parameters()[1].sharding);
+  const auto out = run.Call({bad, good});
+  CHECK(Read(out[1]) == Floats(4, 6.0f));
+  for (const int i : {0, 2}) {
+    const Status status = out[i].Ready().Get();
+    CHECK(status.code() == StatusCode::kDataLoss && status.message() == "the first cause");
+  }
+}
+
+void StableHloRuns(Session& session, const std::string& module) {
+  ProgramBuilder p("stablehlo");
+  const auto a = p.AddSlice("a", 1), b = p.AddSlice("b", 1);
+  const auto f = p.AddStableHlo("f", module, 1, {kVector}, {kVector});
+  const auto x = p.Argument(a, kVector);
+  const Values chain = p.Loop(128, {x}, [&](const Values& in) { return p.Call(f, a, in); });
+  p.Result(p.Call(f, b, p.Call(f, a, {x}))[0]);
+  p.Result(chain[0]);
+  const auto bound =
+      session.Bind(p, {{session.slices()[0].devices[0]}, {session.slices()[1].devices[1]}}).Get();
+  CHECK(bound.ok());
+  if (!bound.ok()) return std::printf("%s\n", bound.status().ToString().c_str()), void();
+  const Array in = session.Put(Floats{0, 1, -1, 2}, {4}, bound->parameters()[0].sharding);
+  const auto out = bound->Call({in});
+  CHECK(Read(out[0]) == Floats({7 - 4.0f, 7, -1, 11}));
+  // 2 x + 1 has the fixed point -1.
+  CHECK(Read(out[1])[2] == -1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto session = fairway::Connect(argv[1]);
+  if (!session.ok()) return std::printf("%s\n", session.status().ToString().c_str()), 2;
+  if (argc > 2) {
+    std::ifstream file(argv[2], std::ios::binary);
+    StableHloRuns(*session, {std::istreambuf_iterator<char>(file), {}});
+  } else {
+    APipelineRunsByOneCall(*session);
+    LoopsAndBranchesRunWithoutTheClient(*session);
+    WhatIsWrongIsNamed(*session);
+    AnErrorGoesWhereItIsNeeded(*session);
+  }
+  return failures == 0 ? 0 : 1;
+}
