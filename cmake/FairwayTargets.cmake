@@ -42,6 +42,15 @@ function(fairway_library name)
   endif()
 endfunction()
 
+# fairway_allocator(<executable>): it allocates with jemalloc. Sanitizers bring an allocator of their own.
+function(fairway_allocator name)
+  if(FAIRWAY_SANITIZE)
+    return()
+  endif()
+  target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/base/allocator.cc)
+  target_link_libraries(${name} PRIVATE ${FAIRWAY_JEMALLOC})
+endfunction()
+
 # fairway_test(<name> SRCS ... DEPS ... [LABELS unit|sim|integration|...] [TIMEOUT s]
 #              [ENVIRONMENT NAME=value...])
 # Targets tests-<label> and tests-in-<top folder> build all tests of a kind or of a part.

@@ -195,7 +195,6 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
 absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const PjrtConfig& pjrt) {
   if (flags.runtime == "fake") return std::make_unique<FakeRuntime>(flags.devices);
   if (flags.runtime == "host") return std::make_unique<HostRuntime>(flags.devices);
-  TuneAllocatorForPjrt();
   return MakePjrtRuntime(pjrt);
 }
 
@@ -221,7 +220,6 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
   const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Compiler>> {
     if (flags.runtime == "host") return MakeNativeCompiler();
-    TuneAllocatorForPjrt();
     return MakeWarmPjrtCompiler(pjrt);
   };
   return RunCompilerProcess(kCompileLinkFd, make, LimitsOf(flags), flags.compile_programs);

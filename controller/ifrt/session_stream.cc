@@ -6,6 +6,9 @@
 namespace fairway {
 namespace {
 
+// Answers do not wait for the end of a longer batch.
+constexpr size_t kRequestsPerFlush = 32;
+
 // What an answer holds in memory while its client does not read it, about.
 size_t BytesOf(const xla::ifrt::proxy::IfrtResponse& response) {
   constexpr size_t kSmall = 512;
@@ -26,8 +29,18 @@ absl::StatusOr<IfrtStream::Decoded> IfrtStream::Decode(std::unique_ptr<Request> 
 std::optional<bool> IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> items) {
   IfrtSession* session = door_->Find(id_);
   if (session == nullptr) return std::nullopt;
-  for (const auto& request : items) session->Handle(*request);
+  size_t handled = 0;
+  for (const auto& request : items) {
+    session->Handle(*request);
+    if (++handled % kRequestsPerFlush == 0) Flush(true);
+  }
   return session->MayRead();
+}
+
+void IfrtStream::StartWriting(const Response* message) {
+  grpc::WriteOptions options;
+  if (!outbox_.empty()) options.set_buffer_hint();  // it goes with the next
+  StartWrite(message, options);
 }
 
 void IfrtStream::FailSession(const absl::Status& status) {

@@ -49,7 +49,7 @@ class IfrtStream final
 
   // SessionStream
   void StartReading(Request* into) override { StartRead(into); }
-  void StartWriting(const Response* message) override { StartWrite(message); }
+  void StartWriting(const Response* message) override;
   void FinishStream(const absl::Status& status) override { Finish(ToGrpc(status)); }
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }

@@ -4,8 +4,6 @@
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 
-#include <malloc.h>
-
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -85,9 +83,12 @@ class SessionStream : public OpenStream,
   void TransportDone();
 
   // Calls queue(), which leaves something for Next and returns its bytes, unless the stream has
-  // ended; then writes.
+  // ended. It is written with what else the loop sends in this turn: a message that comes by itself
+  // wakes a thread of the client's.
   template <typename Queue>
   void Send(Queue queue);
+  // Writes what was sent so far. `again`: the caller, a handler, goes on.
+  void Flush(bool again);
 
   const Context& context() const { return context_; }
   // Bytes that the client has not taken yet, and whether that is too much to go on.
@@ -124,6 +125,7 @@ class SessionStream : public OpenStream,
   bool paused_ = true;  // until the session is open, and while it may not read
   Outgoing writing_;    // no message: none is at work
   size_t unsent_ = 0;   // bytes, with those of writing_
+  bool flush_coming_ = false;
   bool ending_ = false;
   bool finished_ = false;
   absl::Status end_status_;
@@ -195,8 +197,10 @@ void SessionStream<In, Item, Out>::Drain() {
     batch.swap(inbox_);
     inbox_bytes_ = 0;
     drain_posted_ = false;
+    flush_coming_ = true;
   }
   const std::optional<bool> may_read = HandleAll(std::move(batch));
+  Flush(false);
   if (!may_read.has_value()) return;
   const std::lock_guard lock(mu_);
   paused_ = !*may_read;
@@ -211,6 +215,14 @@ void SessionStream<In, Item, Out>::Send(Queue queue) {
   const std::lock_guard lock(mu_);
   if (ending_) return;
   unsent_ += queue();
+  if (writing_.message != nullptr || std::exchange(flush_coming_, true)) return;
+  context_.loop->Post("session answers", [self = Self()] { self->Flush(false); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Flush(bool again) {
+  const std::lock_guard lock(mu_);
+  flush_coming_ = again;
   MaybeWrite();
 }
 
@@ -242,6 +254,7 @@ void SessionStream<In, Item, Out>::End(absl::Status status) {
   if (ending_) return;
   ending_ = true;
   end_status_ = std::move(status);
+  MaybeWrite();
   if (writing_.message != nullptr) return;  // WriteDone goes on
   finished_ = true;
   FinishStream(end_status_);
@@ -261,9 +274,6 @@ void SessionStream<In, Item, Out>::PostClose() {
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::TransportDone() {
   PostClose();
-  // What large messages and buffers took stays with the allocator otherwise.
-  context_.loop->Post("session closed",
-                      [pool = context_.pool] { pool->Run([] { malloc_trim(0); }); });
   context_.on_end();
   self_.reset();
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/runtime/pjrt/config.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <sstream>
 #include <thread>
@@ -97,12 +95,6 @@ std::string XlaFlags(const PjrtConfig& config, std::string_view inherited) {
     }
   }
   return out;
-}
-
-void TuneAllocatorForPjrt() {
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
-  mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
 }  // namespace fairway

@@ -46,12 +46,6 @@ absl::Status CheckPjrtConfig(const PjrtConfig& config);
 // survive, and ours win.
 std::string XlaFlags(const PjrtConfig& config, std::string_view inherited = {});
 
-// Gives all threads of the calling process one arena of glibc's that keeps freed memory: each run
-// of a program allocates its temporaries anew, and pages that came fresh from the kernel would cost
-// more than many programs. With several arenas XLA's threads fragment them, and resident memory
-// rises by 8 to 16 MB a minute under load. Call first thing in main.
-void TuneAllocatorForPjrt();
-
 }  // namespace fairway
 
 #endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_CONFIG_H_

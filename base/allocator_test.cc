@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/executor/runtime/pjrt/config.h"
-
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -29,11 +27,10 @@ int64_t FaultsOfATemporary() {
   return faults;
 }
 
-TEST(TuneAllocatorForPjrtTest, ATemporaryOfOneThreadIsKeptForTheNextThread) {
+TEST(AllocatorTest, ATemporaryOfOneThreadIsKeptForTheNextThread) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers bring an allocator of their own";
 #endif
-  TuneAllocatorForPjrt();
   FaultsOfATemporary();
   EXPECT_LT(FaultsOfATemporary(), 1000) << "of the 4096 pages of a temporary";
 }
