@@ -251,6 +251,21 @@ uint64_t Module::AddType(Entry entry) {
   return types_.size() - 1;
 }
 
+uint64_t Module::AddProperties(std::string bytes) {
+  properties_.push_back(added_properties_.emplace_back(std::move(bytes)));
+  return properties_.size() - 1;
+}
+
+std::string Module::PropertySection() const {
+  std::string out;
+  AppendNumber(out, properties_.size());
+  for (std::string_view properties : properties_) {
+    AppendNumber(out, properties.size());
+    out += properties;
+  }
+  return out;
+}
+
 std::string Module::StringSection() const {
   std::string out;
   AppendNumber(out, strings_.size());
@@ -304,6 +319,7 @@ std::pair<std::string, std::string> Module::EntrySections() const {
 std::string Module::Write(std::string_view ir) const {
   const auto [offsets, entries] = EntrySections();
   const std::string strings = StringSection(), dialects = DialectSection();
+  const std::string properties = PropertySection();
   std::string out(header_);
   for (const Section& section : sections_) {
     std::string_view data = section.data;
@@ -311,6 +327,7 @@ std::string Module::Write(std::string_view ir) const {
     if (section.id == kDialects) data = dialects;
     if (section.id == kEntries) data = entries;
     if (section.id == kEntryOffsets) data = offsets;
+    if (section.id == kProperties && !added_properties_.empty()) data = properties;
     if (section.id == kIrSection) data = ir;
     if (section.alignment == 1) {
       AppendSection(out, section.id, data);

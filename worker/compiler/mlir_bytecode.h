@@ -88,6 +88,7 @@ class Module {
   uint64_t AddOperation(int dialect, std::string_view name);
   uint64_t AddAttribute(Entry entry);
   uint64_t AddType(Entry entry);
+  uint64_t AddProperties(std::string bytes);
   std::vector<Entry>& types() { return types_; }
 
   // The module with what was added, and with `ir` for its operations.
@@ -103,6 +104,7 @@ class Module {
   absl::Status ReadDialects(std::string_view data);
   absl::Status ReadEntries(std::string_view offsets, std::string_view data);
   std::string StringSection() const;
+  std::string PropertySection() const;
   std::string DialectSection() const;
   std::pair<std::string, std::string> EntrySections() const;
 
@@ -117,6 +119,7 @@ class Module {
   std::vector<std::pair<int, uint64_t>> operations_;  // dialect, name
   std::vector<Entry> attributes_, types_;
   std::vector<std::string_view> properties_;
+  std::deque<std::string> added_properties_;
 };
 
 }  // namespace fairway::mlir

@@ -11,6 +11,7 @@
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
 #include "worker/compiler/newer_types.h"
+#include "worker/compiler/result_cuts.h"
 #include "worker/compiler/rewrite.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
@@ -55,15 +56,17 @@ class PjrtCompiler final : public Compiler {
                                         const v1::CompileOptions& options) override {
     if (program.empty()) return InvalidArgument("an empty program");
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
-    FAIRWAY_ASSIGN_OR_RETURN(
-        const std::string served,
-        RewriteForPlugin(SpellNewerTypes(program), options, client_->is_cpu()));
-    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
-    auto compiled = client_->Compile(served, "mlir", encoded);
-    if (!compiled.ok()) return Refused(program, compiled.status());
     CompileResult result;
     bool separable = false;
-    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, result.metadata, separable));
+    const std::string spelled = SpellNewerTypes(program);
+    auto compiled = CompileRewritten(spelled, options, {}, result.metadata, separable);
+    if (!compiled.ok()) return compiled.status();
+    const auto cut = ResultsCutByPartsOfAxes(spelled, result.metadata);
+    if (!cut.empty()) {
+      result.metadata.Clear();
+      compiled = CompileRewritten(spelled, options, cut, result.metadata, separable);
+      if (!compiled.ok()) return compiled.status();
+    }
     v1::PjrtCode code;
     code.set_separable(separable);
     FAIRWAY_ASSIGN_OR_RETURN(*code.mutable_native(), (*compiled)->Serialize());
@@ -82,6 +85,20 @@ class PjrtCompiler final : public Compiler {
   }
 
  private:
+  // `replicated`: as RewriteForPlugin. Describes what is compiled.
+  absl::StatusOr<std::unique_ptr<pjrt::Program>> CompileRewritten(
+      const std::string& program, const v1::CompileOptions& options,
+      const std::map<size_t, size_t>& replicated, v1::ExecutableMetadata& metadata,
+      bool& separable) const {
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
+                             RewriteForPlugin(program, options, client_->is_cpu(), replicated));
+    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
+    auto compiled = client_->Compile(served, "mlir", encoded);
+    if (!compiled.ok()) return Refused(program, compiled.status());
+    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, metadata, separable));
+    return compiled;
+  }
+
   // The plugin's codes say little (a parse error is UNKNOWN): what does not compile is the
   // caller's.
   absl::Status Refused(const std::string& program, const absl::Status& status) const {

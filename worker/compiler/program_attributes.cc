@@ -143,6 +143,51 @@ std::optional<std::vector<std::vector<std::string>>> Attributes::Cuts(uint64_t s
   return out;
 }
 
+std::vector<std::vector<int64_t>> Attributes::MeshSizes() const {
+  std::vector<std::vector<int64_t>> out;
+  for (uint64_t i = 0; i < module_.num_attributes(); ++i) {
+    const std::optional<Mesh> mesh = MeshOf(i);
+    if (!mesh) continue;
+    out.emplace_back();
+    for (const auto& [name, size] : mesh->axes) out.back().push_back(size);
+  }
+  return out;
+}
+
+std::optional<uint64_t> Attributes::Replicated(uint64_t results,
+                                               const std::map<size_t, size_t>& ranks) {
+  std::optional<uint64_t> mesh;
+  for (uint64_t i = 0; i < module_.num_attributes() && !mesh; ++i) {
+    if (Cuts(i)) mesh = MeshReference(i);
+  }
+  auto list = Read(results, vhlo_);
+  if (!mesh || !list || list->Number() != kVhloArray) return std::nullopt;
+  std::vector<uint64_t> all = list->Numbers(list->Count());
+  for (const auto& [place, rank] : ranks) {
+    if (place >= all.size()) return std::nullopt;
+    auto pairs = Read(all[place], vhlo_);
+    if (!pairs || pairs->Number() != kVhloDictionary) return std::nullopt;
+    const uint64_t count = pairs->Count();
+    std::vector<uint64_t> numbers = pairs->Numbers(2 * count);
+    bool has_one = false;
+    for (size_t i = 0; i < numbers.size(); i += 2) {
+      has_one = has_one || VhloText(numbers[i]) == "sdy.sharding";
+    }
+    if (has_one || numbers.size() != 2 * count) continue;
+    // No axes, closed, no priority.
+    const uint64_t dimension = module_.AddAttribute({sdy_, true, std::string("\x0b\1\1\1")});
+    std::vector<uint64_t> sharding = {kSharding, *mesh, rank};
+    sharding.insert(sharding.end(), rank, dimension);
+    sharding.push_back(0);  // axes that are replicated explicitly
+    numbers.push_back(AddVhloText("sdy.sharding"));
+    numbers.push_back(Add(sdy_, sharding));
+    numbers.insert(numbers.begin(), {kVhloDictionary, count + 1});
+    all[place] = Add(vhlo_, numbers);
+  }
+  all.insert(all.begin(), {kVhloArray, all.size()});
+  return Add(vhlo_, all);
+}
+
 uint64_t Attributes::CallAttributes(uint64_t sharding, const CallNumbers& numbers, bool vhlo) {
   const auto known = calls_.find({sharding, numbers, vhlo});
   if (known != calls_.end()) return known->second;

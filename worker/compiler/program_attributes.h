@@ -73,6 +73,14 @@ class Attributes {
   // of axes.
   std::optional<std::vector<std::vector<std::string>>> Cuts(uint64_t sharding) const;
 
+  // The sizes of every mesh's axes.
+  std::vector<std::vector<int64_t>> MeshSizes() const;
+
+  // `results`, the list that UnreducedOfSignature reads, with a replicated sharding for those in
+  // `ranks` (by place, with the rank of the value) that have none. Nothing: it is no such list, or
+  // the program has no mesh to name.
+  std::optional<uint64_t> Replicated(uint64_t results, const std::map<size_t, size_t>& ranks);
+
   // The dictionary of a call of fairway_own_part, which the module gets. `vhlo`: of that dialect's,
   // which has its own strings and numbers; else of stablehlo's.
   uint64_t CallAttributes(uint64_t sharding, const CallNumbers& numbers, bool vhlo);

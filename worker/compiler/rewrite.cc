@@ -24,6 +24,9 @@ using mlir::Declared;
 using mlir::Mesh;
 
 constexpr std::string_view kPlacement = "annotate_device_placement";
+// Of a function's properties: the arguments' attributes, the type, the results' attributes, name,
+// visibility.
+constexpr size_t kArguments = 0, kResults = 2, kName = 3;
 constexpr int kDeepest = 200;  // regions in regions, calls in calls
 
 // Of an operation: which parts follow.
@@ -64,9 +67,14 @@ struct Operation {
 // Reads the operations and writes them again, some of them as custom calls.
 class Rewriter {
  public:
-  // `placed`: placements are passed through.
-  Rewriter(mlir::Module& module, const v1::CompileOptions& options, bool placed)
-      : module_(module), attributes_(module), options_(options), placed_(placed) {}
+  // `placed`: placements are passed through. `replicated`: results, by their ranks.
+  Rewriter(mlir::Module& module, const v1::CompileOptions& options, bool placed,
+           const std::map<size_t, size_t>& replicated)
+      : module_(module),
+        attributes_(module),
+        options_(options),
+        placed_(placed),
+        replicated_(replicated) {}
 
   bool AnyUnreduced() const { return attributes_.AnyUnreduced(); }
 
@@ -167,6 +175,7 @@ class Rewriter {
     if (op.mask & kHasUseOrders) op.orders = ReadOrders(cursor, op.results.size());
     if (!cursor.ok()) return;
     if (placed_ && IsPlacement(op)) MakeBarrier(op);
+    if (!replicated_.empty() && op.kind == "func_v1") ReplicateResults(op);
     const std::vector<Axes> results = Understand(op);
     Append(op);
     const size_t first = next_;
@@ -292,20 +301,33 @@ class Rewriter {
     ++changed_;
   }
 
+  void ReplicateResults(Operation& op) {
+    Cursor cursor(module_.Properties(op.properties));
+    std::vector<uint64_t> numbers;
+    while (cursor.ok() && !cursor.at_end()) numbers.push_back(cursor.Number());
+    if (numbers.size() <= kName || attributes_.VhloText(numbers[kName]) != "main") return;
+    const std::optional<uint64_t> results = attributes_.Replicated(numbers[kResults], replicated_);
+    if (!results) return;
+    numbers[kResults] = *results;
+    std::string bytes;
+    for (uint64_t number : numbers) mlir::AppendNumber(bytes, number);
+    op.properties = module_.AddProperties(std::move(bytes));
+    ++changed_;
+  }
+
   // Null: `op` is none.
   Function* FunctionOf(const Operation& op) {
     if (op.dialect != "vhlo" || op.kind != "func_v1") return nullptr;
-    // Properties: the arguments' attributes, the type, the results' attributes, name, visibility.
-    const std::string name = attributes_.VhloText(Property(op, 3));
+    const std::string name = attributes_.VhloText(Property(op, kName));
     Function& function = functions_[name];
     function.name = name;
     if (name == "main") {  // called from outside, with what it says
       function.arguments.clear();
-      for (const Declared& one : attributes_.UnreducedOfSignature(Property(op, 0))) {
+      for (const Declared& one : attributes_.UnreducedOfSignature(Property(op, kArguments))) {
         function.arguments.push_back(one.axes);
       }
     }
-    function.wanted = attributes_.UnreducedOfSignature(Property(op, 2));
+    function.wanted = attributes_.UnreducedOfSignature(Property(op, kResults));
     return &function;
   }
 
@@ -510,6 +532,7 @@ class Rewriter {
   mlir::Attributes attributes_;
   const v1::CompileOptions& options_;
   const bool placed_;
+  const std::map<size_t, size_t>& replicated_;
   absl::Status status_ = absl::OkStatus();
   std::string out_;
   struct Value {
@@ -533,15 +556,16 @@ class Rewriter {
 }  // namespace
 
 absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::CompileOptions& options,
-                                             bool one_memory) {
+                                             bool one_memory,
+                                             const std::map<size_t, size_t>& replicated) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
   if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
   // As a result's, XLA says "pinned_host" for both kinds of host memory: that stays refused.
   const bool placed =
       one_memory && module->HasString(kPlacement) && !module->HasString("unpinned_host");
-  Rewriter rewriter(*module, options, placed);
+  Rewriter rewriter(*module, options, placed, replicated);
   const bool unreduced = rewriter.AnyUnreduced();
-  if (!unreduced && !placed) return program;
+  if (!unreduced && !placed && replicated.empty()) return program;
   absl::StatusOr<std::string> changed = rewriter.Rewrite();
   if (!changed.ok() && unreduced) return changed.status();
   return !changed.ok() || changed->empty() ? program : *std::move(changed);

@@ -8,11 +8,14 @@
 // should have its part, and the sum comes out too large. Such a change becomes a custom call
 // (fairway_own_part, worker/ffi) that leaves each device its part.
 //
+// Results that JAX could not name the sharding of (result_cuts.h) are told to be replicated.
+//
 // Placement in a kind of memory: where all memory is the host's, an annotation has nothing to do,
 // and becomes a barrier. In which memory results are is written beside, at the program's border.
 #ifndef FAIRWAY_WORKER_COMPILER_REWRITE_H_
 #define FAIRWAY_WORKER_COMPILER_REWRITE_H_
 
+#include <map>
 #include <string>
 
 #include "base/status.h"
@@ -21,10 +24,11 @@
 namespace fairway {
 
 // `program` as the plugin shall compile it; what it is not for, and what is no MLIR bytecode, comes
-// back as it is. `one_memory`: the devices' memory is the host's. UNIMPLEMENTED: it has unreduced
-// shardings that can not be served.
+// back as it is. `one_memory`: the devices' memory is the host's. `replicated`: the results to be
+// replicated, with their ranks. UNIMPLEMENTED: it has unreduced shardings that can not be served.
 absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::CompileOptions& options,
-                                             bool one_memory);
+                                             bool one_memory,
+                                             const std::map<size_t, size_t>& replicated = {});
 
 }  // namespace fairway
 

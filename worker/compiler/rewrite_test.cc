@@ -13,6 +13,7 @@
 namespace fairway {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // jax.export of jit(lambda x: reshard(reshard(x, P(unreduced={"x"})), P())), x of four floats on a
@@ -87,6 +88,21 @@ constexpr char kPlaced[] =
     "aW5nAHJlc3VsdFsxXQBkZXZpY2UAbWFpbgBwdWJsaWMAX3hsYV9idWZmZXJfcGxhY2VtZW50AABhbm5vdGF0ZV9kZXZp"
     "Y2VfcGxhY2VtZW50AAgtCQUrAQU7BQtJTU9dXxFlZ2lBa0FBQQ==";
 
+// jax.export of jit(lambda x: (x[:10], x[:8])), x of 16 floats on a mesh of four devices.
+constexpr char kSlices[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABIQcBBQkLAQMPAwMTBQcXGx8DrYEVAVcHCw8LCwsLIwsPCw8LDwsTCxMLDxsL"
+    "CwsPCw8LDw8PGw8bDxMLDw8PGw8LAwsTDxcXDwUhCy8vDxMLCxMTCxMLCwsvLwEHDwsPBQ8TBxMTExsHAgoEHwURFUFF"
+    "BQkFEwUVBRcDBxETFRcZGwUZEQMABRsRAREFHREBBQUfAwMhIwUhAwMlJwUjAQMpAwUrLS8xBSUFJwUpEQURCQcdNwEF"
+    "Kx0JOxU9BR0LPy0DBw9PWx0NQy0DBw8FdR0NRy1JAxkFLR0JTRVPBR0LUS0DBw9faR1VBQUvBQNZAQMnEQ0zA10BCwNf"
+    "AQEJJwEdMR8HEQAAAAAAAAAAHwcRAQAAAAAAAAADA2kNA2tbHTMjEQMFcXUNA2FzHTUNA2F3HTcdOR07HwcRCgAAAAAA"
+    "AAAfBxEIAAAAAAAAAAECAgEJAQIEKQMFEwkpA0EJKQMpCSkDIQkRAwsFDQ8dBGsFAVEBDwEHBFkDAQkDQQEfAwdQAQUH"
+    "BDsDBw8DFzUABUY5BwMNAwEFRksJAw8DAQkEUwUDBQYDAQUBAFYFPQ8LFRUbIR0lBQsFCwsfGSUpORMTKRcVERMLDwsJ"
+    "EWJ1aWx0aW4Ac2R5AHZobG8AbW9kdWxlAG1lc2gAc2xpY2VfdjEAZnVuY192MQByZXR1cm5fdjEAcHJvZ3JhbS5weQBq"
+    "aXQoPGxhbWJkYT4pL3NsaWNlADxsYW1iZGE+ADxtb2R1bGU+AGpheC51c2VzX3NoYXBlX3BvbHltb3JwaGlzbQBtaGxv"
+    "Lm51bV9wYXJ0aXRpb25zAG1obG8ubnVtX3JlcGxpY2FzAGppdF9fbGFtYmRhAHN0YWJsZWhsby5tZXNoAGF4ZXMAbmFt"
+    "ZQB4AHNpemUAdgAvdG1wL3N1aXRlL21rNC5weQBqaXQoPGxhbWJkYT4pAGpheC5yZXN1bHRfaW5mbwBzZHkuc2hhcmRp"
+    "bmcAcmVzdWx0WzBdAHJlc3VsdFsxXQBtYWluAHB1YmxpYwAIKwsFOwEFVwcLZ21veXsHfWNlB39jZQ==";
+
 v1::CompileOptions On(std::initializer_list<int> devices) {
   v1::CompileOptions out = test::Spmd(static_cast<int>(devices.size()), true);
   out.clear_devices();
@@ -152,6 +168,16 @@ TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->metadata.program_text(), HasSubstr("fairway_own_part"));
   }
+}
+
+TEST(ResultsTest, WhatAnAxisDoesNotDivideIsReplicated) {
+  auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const auto result = (*compiler)->Compile(Artifact(kSlices), On({0, 1, 2, 3}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->metadata.outputs_size(), 2);
+  EXPECT_THAT(result->metadata.outputs(0).shard_dims(), ElementsAre(10));
+  EXPECT_THAT(result->metadata.outputs(1).shard_dims(), ElementsAre(2));
 }
 
 TEST(PlacementTest, PlacementsArePassedThroughWhereThereIsOneMemory) {

@@ -47,6 +47,20 @@ constrained = jax.jit(
 )(jax.device_put(a, NamedSharding(line, P("x"))))
 np.testing.assert_array_equal(constrained, (a + 1) * 2)
 
+# Results that the axes do not divide.
+for mesh, spec in [(line, P("x")), (square, P("x", "y")), (square, P(("x", "y"))),
+                   (square, P(("y", "x"), None))]:
+    put = jax.device_put(a, NamedSharding(mesh, spec))
+    for count in (1, 2, 3, 6, 10, 32, 62):
+        cut = jax.jit(lambda v, n=count: v[:n] + 1)(put)
+        np.testing.assert_array_equal(cut, a[:count] + 1)
+        for shard in cut.addressable_shards:
+            np.testing.assert_array_equal(shard.data, (a[:count] + 1)[shard.index])
+uneven = jax.jit(
+    lambda v: jax.lax.with_sharding_constraint(v[:6], NamedSharding(line, P("x")))
+)(jax.device_put(a, NamedSharding(line, P("x"))))
+np.testing.assert_array_equal(uneven, a[:6])
+
 reversed_line = Mesh(np.array(devices[::-1]), ("x",))
 backwards = jax.device_put(a, NamedSharding(reversed_line, P("x")))
 np.testing.assert_array_equal(jax.jit(lambda v: v * 3)(backwards), a * 3)
