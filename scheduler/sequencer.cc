@@ -8,12 +8,22 @@
 
 namespace fairway {
 
-void Sequencer::Prepared(NodeId node, std::vector<DeviceId> devices, uint64_t ids) {
-  waiting_.emplace(node, Waiting{std::move(devices), ids});
+void Sequencer::Prepared(NodeId node, const std::vector<DeviceId>& devices, uint64_t ids) {
+  waiting_.emplace(node, Waiting{BudgetOf(devices), ids});
 }
 
 void Sequencer::InputsArrived(NodeId node) {
-  if (waiting_.contains(node)) launchable_.insert(node);
+  const auto waiting = waiting_.find(node);
+  if (waiting != waiting_.end()) launchable_[waiting->second.budget].insert(node);
+}
+
+void Sequencer::InputsMissing(NodeId node) {
+  const auto waiting = waiting_.find(node);
+  if (waiting == waiting_.end()) return;
+  const auto queue = launchable_.find(waiting->second.budget);
+  if (queue == launchable_.end()) return;
+  queue->second.erase(node);
+  if (queue->second.empty()) launchable_.erase(queue);
 }
 
 void Sequencer::Finished(NodeId node) {
@@ -24,55 +34,73 @@ void Sequencer::Finished(NodeId node) {
 }
 
 void Sequencer::Forget(NodeId node) {
+  InputsMissing(node);
   waiting_.erase(node);
-  launchable_.erase(node);
 }
 
 void Sequencer::RaiseLaunchIds(uint64_t first) { next_id_ = std::max(next_id_, first); }
 
-bool Sequencer::HasBudget(const std::vector<DeviceId>& devices) const {
-  if (devices.size() > 1)
-    return gangs_in_flight_ < options_.max_gangs_in_flight || Planted(Bug::kTooManyGangs);
-  const auto it = devices.empty() ? singles_.end() : singles_.find(devices[0]);
-  return it == singles_.end() || it->second < options_.max_singles_per_device;
+Sequencer::Budget Sequencer::BudgetOf(const std::vector<DeviceId>& devices) {
+  if (devices.empty()) return {};
+  if (devices.size() == 1) return {Budget::Kind::kSingle, devices[0]};
+  return {Budget::Kind::kGang, DeviceId()};
 }
 
-void Sequencer::Take(const std::vector<DeviceId>& devices) {
-  if (devices.size() > 1) {
+bool Sequencer::Allows(const Budget& budget) const {
+  switch (budget.kind) {
+    case Budget::Kind::kNone:
+      return true;
+    case Budget::Kind::kSingle: {
+      const auto it = singles_.find(budget.device);
+      return it == singles_.end() || it->second < options_.max_singles_per_device;
+    }
+    case Budget::Kind::kGang:
+      return gangs_in_flight_ < options_.max_gangs_in_flight || Planted(Bug::kTooManyGangs);
+  }
+  return true;
+}
+
+void Sequencer::Take(const Budget& budget) {
+  if (budget.kind == Budget::Kind::kGang) {
     ++gangs_in_flight_;
     ++gangs_granted_;
-  } else if (!devices.empty()) {
-    ++singles_[devices[0]];
+  } else if (budget.kind == Budget::Kind::kSingle) {
+    ++singles_[budget.device];
   }
 }
 
-void Sequencer::GiveBack(const std::vector<DeviceId>& devices) {
-  if (devices.size() > 1) {
+void Sequencer::GiveBack(const Budget& budget) {
+  if (budget.kind == Budget::Kind::kGang) {
     --gangs_in_flight_;
-  } else if (!devices.empty()) {
-    const auto it = singles_.find(devices[0]);
+  } else if (budget.kind == Budget::Kind::kSingle) {
+    const auto it = singles_.find(budget.device);
     if (--it->second == 0) singles_.erase(it);
   }
 }
 
 std::vector<Grant> Sequencer::Step() {
   std::vector<Grant> grants;
-  for (auto it = launchable_.begin(); it != launchable_.end();) {
-    const NodeId node = *it;
-    const auto waiting = waiting_.find(node);
-    const auto& [devices, ids] = waiting->second;
-    if (!HasBudget(devices)) {
-      ++it;
-      continue;
+  while (true) {
+    auto first = launchable_.end();
+    for (auto queue = launchable_.begin(); queue != launchable_.end(); ++queue) {
+      if (Allows(queue->first) &&
+          (first == launchable_.end() || *queue->second.begin() < *first->second.begin()))
+        first = queue;
     }
-    Take(devices);
+    if (first == launchable_.end()) break;
+    const Budget budget = first->first;
+    const NodeId node = *first->second.begin();
+    first->second.erase(first->second.begin());
+    if (first->second.empty()) launchable_.erase(first);
+    const auto waiting = waiting_.find(node);
+    const bool gang = budget.kind == Budget::Kind::kGang;
+    Take(budget);
     grants.push_back({node, LaunchId(next_id_)});
-    if (!Planted(Bug::kLaunchIdReused) || devices.size() < 2 || next_id_ % 3 != 0) next_id_ += ids;
-    if (Planted(Bug::kLaunchTwice) && devices.size() > 1)
-      grants.push_back({node, LaunchId(next_id_++)});
-    running_.emplace(node, devices);
+    if (!Planted(Bug::kLaunchIdReused) || !gang || next_id_ % 3 != 0)
+      next_id_ += waiting->second.ids;
+    if (Planted(Bug::kLaunchTwice) && gang) grants.push_back({node, LaunchId(next_id_++)});
+    running_.emplace(node, budget);
     waiting_.erase(waiting);
-    it = launchable_.erase(it);
   }
   if (Planted(Bug::kLaunchOutOfOrder) && grants.size() > 1)
     std::swap(grants.front(), grants.back());

@@ -38,12 +38,12 @@ class Sequencer {
 
   // `node` was prepared on its executors; it runs on these devices. Its launch takes `ids` launch
   // ids, of which it is told the first.
-  void Prepared(NodeId node, std::vector<DeviceId> devices, uint64_t ids = 1);
+  void Prepared(NodeId node, const std::vector<DeviceId>& devices, uint64_t ids = 1);
   // All its inputs are there, on every executor, free of error; or will be by launches before it
   // that its only executor has been told of.
   void InputsArrived(NodeId node);
   // One of those has failed. It must not be launched, until they have arrived after all.
-  void InputsMissing(NodeId node) { launchable_.erase(node); }
+  void InputsMissing(NodeId node);
   // It has ended on all its devices.
   void Finished(NodeId node);
   // It will not be launched. Ignored when unknown.
@@ -61,21 +61,30 @@ class Sequencer {
   int gangs_in_flight() const { return gangs_in_flight_; }
 
  private:
-  bool HasBudget(const std::vector<DeviceId>& devices) const;
-  void Take(const std::vector<DeviceId>& devices);
-  void GiveBack(const std::vector<DeviceId>& devices);
+  // What launches share a budget: those of more than one device, those of the same device, those of
+  // none. They wait apart, so that a step looks at the first of each and not at all that wait.
+  struct Budget {
+    enum class Kind : uint8_t { kNone, kSingle, kGang };
+    Kind kind = Kind::kNone;
+    DeviceId device;
+    friend auto operator<=>(const Budget&, const Budget&) = default;
+  };
+  static Budget BudgetOf(const std::vector<DeviceId>& devices);
+  bool Allows(const Budget& budget) const;
+  void Take(const Budget& budget);
+  void GiveBack(const Budget& budget);
 
   SequencerOptions options_;
   uint64_t next_id_;
   int gangs_in_flight_ = 0;
   uint64_t gangs_granted_ = 0;
   struct Waiting {
-    std::vector<DeviceId> devices;
+    Budget budget;
     uint64_t ids = 1;
   };
-  std::map<NodeId, Waiting> waiting_;  // prepared, not launched
-  std::set<NodeId> launchable_;        // of those, the arrived ones
-  std::map<NodeId, std::vector<DeviceId>> running_;
+  std::map<NodeId, Waiting> waiting_;              // prepared, not launched
+  std::map<Budget, std::set<NodeId>> launchable_;  // of those, the arrived ones; no set is empty
+  std::map<NodeId, Budget> running_;
   std::map<DeviceId, int> singles_;  // running launches of one device
 };
 

@@ -67,6 +67,21 @@ TEST(SequencerTest, ALaunchWhoseInputFailedWaitsUntilItHasArrivedAfterAll) {
   EXPECT_EQ(Step(s), (Grants{{1, 1}}));
 }
 
+// Takes minutes where a step looks at all that wait.
+TEST(SequencerTest, ThoseThatWaitForTheirTurnCostAStepNothing) {
+  constexpr uint64_t kMany = 100000;
+  Sequencer s({.max_singles_per_device = 1});
+  for (uint64_t n = 1; n <= kMany; ++n) {
+    s.Prepared(NodeId(n), {DeviceId(1)});
+    s.InputsArrived(NodeId(n));
+    s.Step();
+  }
+  for (uint64_t n = 1; n < kMany; ++n) {
+    s.Finished(NodeId(n));
+    ASSERT_EQ(Step(s), (Grants{{n + 1, n + 1}}));
+  }
+}
+
 TEST(SequencerTest, IdsStartAboveTheHighestSeenByAnyExecutor) {
   Sequencer s({});
   s.RaiseLaunchIds(100);

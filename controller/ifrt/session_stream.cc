@@ -26,15 +26,15 @@ absl::StatusOr<IfrtStream::Decoded> IfrtStream::Decode(std::unique_ptr<Request> 
   return Decoded{std::move(message), bytes};
 }
 
-std::optional<bool> IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> items) {
+IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> items) {
   IfrtSession* session = door_->Find(id_);
-  if (session == nullptr) return std::nullopt;
+  if (session == nullptr) return Going::kEnded;
   size_t handled = 0;
   for (const auto& request : items) {
     session->Handle(*request);
     if (++handled % kRequestsPerFlush == 0) Flush(true);
   }
-  return session->MayRead();
+  return session->MayRead() ? Going::kOn : Going::kLater;
 }
 
 void IfrtStream::StartWriting(const Response* message) {

@@ -8,7 +8,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,7 +54,7 @@ class IfrtStream final
   void DropUnsent() override { outbox_.clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<Request> message) override;
   absl::Status OpenSession() override { return door_->Open(id_, tenant_, this).status(); }
-  std::optional<bool> HandleAll(std::vector<std::unique_ptr<Request>> items) override;
+  Going HandleAll(std::vector<std::unique_ptr<Request>> items) override;
   void FailSession(const absl::Status& status) override;
   void CloseSession() override { door_->Close(id_); }
 

@@ -8,9 +8,10 @@
 namespace fairway {
 namespace {
 
-// How many requests are handled between two looks at the session's caps: one message may carry
-// millions.
+// One message may carry millions of requests: how many are handled between two looks at the
+// session's caps, and before others have their turn in the loop.
 constexpr int kRequestsBetweenLooks = 64;
+constexpr int kRequestsOfATurn = 256;
 
 }  // namespace
 
@@ -38,8 +39,8 @@ absl::Status NativeStream::Begin(const v1::Request& hello) {
   return absl::OkStatus();
 }
 
-std::optional<bool> NativeStream::HandleAll(std::vector<ClientBatch> items) {
-  if (closed_) return std::nullopt;
+NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
+  if (closed_) return Going::kEnded;
   for (ClientBatch& item : items) batches_.push_back(std::move(item));
   int handled = 0;
   while (!batches_.empty()) {
@@ -50,21 +51,23 @@ std::optional<bool> NativeStream::HandleAll(std::vector<ClientBatch> items) {
         if (!begun.ok()) {
           CloseSession();
           End(begun);
-          return std::nullopt;
+          return Going::kEnded;
         }
       }
       for (Uploaded& uploaded : batch.uploaded)
         session_->Uploaded(uploaded.upload, std::move(uploaded.bytes));
+      batch.uploaded.clear();
     }
     for (; next_request_ < batch.message->requests_size(); ++next_request_) {
+      if (handled == kRequestsOfATurn) return Going::kSoon;
       if (++handled % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
-        return false;
+        return Going::kLater;
       session_->Handle(batch.message->requests(next_request_));
     }
     batches_.pop_front();
     next_request_ = 0;
   }
-  return session_ == nullptr || session_->MayRead();
+  return session_ == nullptr || session_->MayRead() ? Going::kOn : Going::kLater;
 }
 
 void NativeStream::FailSession(const absl::Status& status) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +53,7 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void DropUnsent() override { outbox_.Clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<grpc::ByteBuffer> message) override;
   absl::Status OpenSession() override { return absl::OkStatus(); }
-  std::optional<bool> HandleAll(std::vector<ClientBatch> items) override;
+  Going HandleAll(std::vector<ClientBatch> items) override;
   void FailSession(const absl::Status& status) override;
   void CloseSession() override;
 

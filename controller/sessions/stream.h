@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,8 +70,14 @@ class SessionStream : public OpenStream,
 
   // ---- The session's part; in the loop.
   virtual absl::Status OpenSession() = 0;
-  // Whether to go on reading; nothing: there is no session any more.
-  virtual std::optional<bool> HandleAll(std::vector<Item> items) = 0;
+  enum class Going : uint8_t {
+    kOn,     // all was handled
+    kSoon,   // not all: others had to wait long enough
+    kLater,  // the session has to wait: no reading, and try again in a while
+    kEnded,  // there is no session any more
+  };
+  // Handles what came before and was not handled, then `items`.
+  virtual Going HandleAll(std::vector<Item> items) = 0;
   virtual void FailSession(const absl::Status& status) = 0;
   virtual void CloseSession() = 0;  // also when there is none
 
@@ -106,6 +111,7 @@ class SessionStream : public OpenStream,
   static constexpr std::chrono::milliseconds kPausePoll{5};
 
   void Drain();
+  void PostDrain();  // with mu_ held
   void PostClose();
   // With mu_ held: starts the next read, if there is room and none is at work.
   void MaybeRead();
@@ -121,6 +127,7 @@ class SessionStream : public OpenStream,
   std::vector<Item> inbox_;
   size_t inbox_bytes_ = 0;
   bool drain_posted_ = false;
+  Going going_ = Going::kOn;  // as HandleAll said last
   bool read_at_work_ = false;
   bool paused_ = true;  // until the session is open, and while it may not read
   Outgoing writing_;    // no message: none is at work
@@ -184,8 +191,7 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
   }
   inbox_bytes_ += decoded->bytes;
   inbox_.push_back(std::move(decoded->item));
-  if (!std::exchange(drain_posted_, true))
-    context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
+  PostDrain();
   MaybeRead();
 }
 
@@ -194,19 +200,30 @@ void SessionStream<In, Item, Out>::Drain() {
   std::vector<Item> batch;
   {
     const std::lock_guard lock(mu_);
-    batch.swap(inbox_);
-    inbox_bytes_ = 0;
     drain_posted_ = false;
     flush_coming_ = true;
+    // What the session holds and what gathers here are bounded apart.
+    if (going_ == Going::kOn) {
+      batch.swap(inbox_);
+      inbox_bytes_ = 0;
+    }
   }
-  const std::optional<bool> may_read = HandleAll(std::move(batch));
+  const Going going = HandleAll(std::move(batch));
   Flush(false);
-  if (!may_read.has_value()) return;
+  if (going == Going::kEnded) return;
   const std::lock_guard lock(mu_);
-  paused_ = !*may_read;
+  going_ = going;
+  paused_ = going == Going::kLater;
   MaybeRead();
-  if (paused_)
+  if (going == Going::kLater && !std::exchange(drain_posted_, true))
     context_.loop->PostAfter(kPausePoll, "session paused", [self = Self()] { self->Drain(); });
+  if (going == Going::kSoon || !inbox_.empty()) PostDrain();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::PostDrain() {
+  if (!std::exchange(drain_posted_, true))
+    context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
 }
 
 template <typename In, typename Item, typename Out>
