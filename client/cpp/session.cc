@@ -167,10 +167,21 @@ Array Session::Put(const HostBytes& bytes, const Sharding& sharding) {
 }
 
 Array Session::MakeError(const ArraySpec& spec, const Status& error) {
-  return ErrorArray(std::make_shared<ArraySpec>(spec),
-                    error.ok() ? Status(StatusCode::kInvalidArgument,
-                                        "an error array needs an error, but its status is OK")
-                               : error);
+  auto shared = std::make_shared<ArraySpec>(spec);
+  if (error.ok())
+    return ErrorArray(std::move(shared),
+                      Status(StatusCode::kInvalidArgument,
+                             "an error array needs an error, but its status is OK"));
+  // The controller knows it too, so that a program with several results fails only what it must.
+  const uint64_t handle = connection_->NewHandles(1);
+  const Status sent = connection_->Send([&](v1::Request& request) {
+    v1::MakeError* make = request.mutable_make_error();
+    make->set_array(handle);
+    ToProto(spec, make->mutable_spec());
+    make->mutable_error()->set_code(static_cast<int>(error.code()));
+    make->mutable_error()->set_text(error.message());
+  });
+  return NewArray(connection_, handle, std::move(shared), sent);
 }
 
 Array Session::Assemble(const ArraySpec& spec, std::span<const Array> shards) {
