@@ -87,6 +87,26 @@ absl::StatusOr<std::vector<int32_t>> Assignment(const xla::DeviceAssignmentProto
 
 }  // namespace
 
+bool IsPluginProgram(const xla::ifrt::proxy::CompileRequest& request) {
+  return request.program().type_name() == "xla::ifrt::PluginProgram";
+}
+
+absl::StatusOr<v1::BoundProgram> ParseDataflow(const xla::ifrt::proxy::CompileRequest& request) {
+  // What jaxlib puts before every plugin program, then what the fairway package puts before ours.
+  constexpr std::string_view kPrefix = "__serialized_plugin_program fairway.v1.BoundProgram ";
+  const std::string& data = request.program().data();
+  if (data.compare(0, kPrefix.size(), kPrefix) != 0)
+    return Error(kUnimplemented,
+                 "a plugin program that is no fairway.v1.BoundProgram is not served");
+  if (!request.host_callbacks().empty())
+    return Error(kUnimplemented, "a dataflow program has no host callbacks");
+  v1::BoundProgram out;
+  if (!out.ParseFromArray(data.data() + kPrefix.size(),
+                          static_cast<int>(data.size() - kPrefix.size())))
+    return InvalidArgument("the dataflow program does not parse");
+  return out;
+}
+
 absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request,
                                            int num_devices) {
   FAIRWAY_RETURN_IF_ERROR(CheckKinds(request));

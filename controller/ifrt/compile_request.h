@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "fairway/v1/executable.pb.h"
+#include "fairway/v1/program.pb.h"
 #include "ifrt/messages.pb.h"
 
 namespace fairway {
@@ -17,6 +18,13 @@ struct ParsedCompile {
   v1::CompileOptions options;    // without devices
   std::vector<int32_t> devices;  // virtual ids in the order of the device assignment, replica-major
 };
+
+// Whether the program is text that JAX carries for us (make_plugin_program).
+bool IsPluginProgram(const xla::ifrt::proxy::CompileRequest& request);
+
+// The dataflow program in it. UNIMPLEMENTED: it is not one of ours, or wants host callbacks.
+// INVALID_ARGUMENT: it does not parse.
+absl::StatusOr<v1::BoundProgram> ParseDataflow(const xla::ifrt::proxy::CompileRequest& request);
 
 // `num_devices`: of the session; bounds replicas and partitions.
 // UNIMPLEMENTED: a kind of program or options we do not serve, a compiler option that names files,

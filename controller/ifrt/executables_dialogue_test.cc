@@ -50,8 +50,8 @@ TEST_F(ExecutablesDialogue, CompileErrorsAreTheAnswersErrors) {
   EXPECT_EQ(Ask("compile_request { @program(8 0) }"),
             "3 INVALID_ARGUMENT: a program of 1 replicas x 8 partitions cannot run on the 4 "
             "devices of this session");
-  EXPECT_EQ(Ask("compile_request { program { type_name: \"xla::ifrt::PluginProgram\" } }"),
-            "4 UNIMPLEMENTED: programs of type \"xla::ifrt::PluginProgram\" are not served, only "
+  EXPECT_EQ(Ask("compile_request { program { type_name: \"xla::ifrt::MpmdProgram\" } }"),
+            "4 UNIMPLEMENTED: programs of type \"xla::ifrt::MpmdProgram\" are not served, only "
             "xla::ifrt::XlaProgram");
   EXPECT_THAT(Ask("compile_request { @program(1 0) host_callbacks: \"x\" }"),
               StartsWith("5 UNIMPLEMENTED: host callbacks"));

@@ -36,6 +36,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       session_(session),
       cluster_(cluster),
       compiler_(compiler),
+      programs_(cluster, compiler),
       shell_(shell),
       options_(options),
       errors_(cluster, session),

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "controller/compile_service.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
+#include "controller/program_service.h"
 #include "controller/sessions/caps.h"
 #include "controller/sessions/error_arrays.h"
 #include "controller/sessions/host_buffer_store.h"
@@ -94,6 +96,7 @@ class IfrtSession {
     std::vector<int32_t> devices;  // virtual
     bool portable = false;
     std::map<int32_t, uint64_t> placed;  // portable: handles in the cluster for other devices
+    bool dataflow = false;               // a program of several computations; has no metadata
   };
 
   // session.cc
@@ -162,6 +165,13 @@ class IfrtSession {
   absl::Status ProgramText(uint64_t handle, Response& response);
   absl::Status DestructExecutable(uint64_t handle, Response& response);
   absl::StatusOr<Loaded*> FindLoaded(uint64_t handle);
+  // Of one computation. UNIMPLEMENTED: it is a dataflow program, which does not have `what`.
+  absl::StatusOr<Loaded*> FindComputation(uint64_t handle, std::string_view what);
+
+  // session_dataflow.cc
+  void BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest& request);
+  absl::Status FillBound(uint64_t handle, std::vector<int32_t> devices, Response& response);
+  absl::Status DataflowMetadata(uint64_t handle, Response& response);
 
   const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
 
@@ -169,6 +179,7 @@ class IfrtSession {
   const SessionId session_;
   Cluster* const cluster_;
   CompileService* const compiler_;
+  ProgramService programs_;
   IfrtShell* const shell_;
   const IfrtSessionOptions options_;
 

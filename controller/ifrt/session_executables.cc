@@ -25,7 +25,16 @@ absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
   return &it->second;
 }
 
+absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindComputation(uint64_t handle,
+                                                                  std::string_view what) {
+  FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(handle));
+  if (loaded->dataflow)
+    return Error(absl::StatusCode::kUnimplemented, "a dataflow program has no {}", what);
+  return loaded;
+}
+
 void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& request) {
+  if (IsPluginProgram(request)) return BindDataflow(std::move(call), request);
   const auto fail = [&](const absl::Status& status) {
     Answer(std::move(call), status, std::make_unique<Response>());
   };
@@ -73,6 +82,7 @@ absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
 
 absl::Status IfrtSession::Metadata(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  if (loaded->dataflow) return DataflowMetadata(handle, response);
   DescribeExecutable(*loaded->metadata, loaded->devices.size(),
                      devices()[loaded->devices[0]].memory_kinds,
                      response.mutable_loaded_executable_metadata_response());
@@ -105,13 +115,17 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   const std::vector<uint64_t> out = ToVector(request.result_array_handle());
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
     FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(request.loaded_executable_handle()));
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             HandleFor(*loaded, request.loaded_executable_handle(),
-                                       {request.device_ids().begin(), request.device_ids().end()}));
     ExecuteOptions options;
     options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
                                  request.execute_options().non_donatable_input_indices().end());
-    return cluster_->Execute(session_, handle, ToVector(request.args_handles()), options, out);
+    const std::vector<uint64_t> arguments = ToVector(request.args_handles());
+    if (loaded->dataflow)
+      return cluster_->RunProgram(session_, request.loaded_executable_handle(), arguments, options,
+                                  out);
+    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
+                             HandleFor(*loaded, request.loaded_executable_handle(),
+                                       {request.device_ids().begin(), request.device_ids().end()}));
+    return cluster_->Execute(session_, handle, arguments, options, out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
   const bool fill_status = request.execute_options().fill_status();
@@ -154,7 +168,7 @@ absl::Status IfrtSession::DescribeOutputs(
     const ArraySpec& spec = result.specs[i];
     auto* output = response->add_outputs();
     // jaxlib refuses to fetch a token, and knows it by this.
-    const bool token = loaded->metadata->outputs(static_cast<int>(i)).token();
+    const bool token = !loaded->dataflow && loaded->metadata->outputs(static_cast<int>(i)).token();
     DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
     ShapeToProto(token ? Shape() : spec.shape, output->mutable_shape());
     FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
@@ -164,7 +178,7 @@ absl::Status IfrtSession::DescribeOutputs(
 }
 
 absl::Status IfrtSession::CostAnalysis(uint64_t handle, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindComputation(handle, "cost analysis"));
   std::map<std::string, AttributeValue> attributes;
   for (const auto& [name, value] : loaded->metadata->cost())
     attributes[name] = static_cast<float>(value);
@@ -175,7 +189,7 @@ absl::Status IfrtSession::CostAnalysis(uint64_t handle, Response& response) {
 }
 
 absl::Status IfrtSession::ProgramText(uint64_t handle, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
+  FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindComputation(handle, "text"));
   auto* out = response.mutable_loaded_executable_human_readable_program_text_response();
   if (loaded->metadata->program_text().empty()) {
     StatusToProto(
@@ -191,8 +205,10 @@ absl::Status IfrtSession::DestructExecutable(uint64_t handle, Response& response
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
   for (const auto& [device, placed] : loaded->placed)
     (void)cluster_->ReleaseExecutable(session_, placed);
+  const bool dataflow = loaded->dataflow;
   loaded_.erase(handle);
   response.mutable_loaded_executable_destruct_response();
+  if (dataflow) return cluster_->ReleaseProgram(session_, handle);
   return cluster_->ReleaseExecutable(session_, handle);
 }
 

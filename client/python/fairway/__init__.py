@@ -5,11 +5,25 @@ With the package installed, JAX knows a platform named "fairway":
 
   JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=host:port python train.py
 
-`connect` does the same from code, `islands` says which devices share an island.
+`connect` does the same from code, `islands` says which devices share an island. `program` makes one
+message of what a function does on several slices; `on` places a function.
 """
 
 from fairway.connection import ControllerError, connect
 from fairway.devices import islands
+from fairway.placement import on
 
-__all__ = ["ControllerError", "connect", "islands"]
+__all__ = ["ControllerError", "Program", "ProgramError", "connect", "islands", "on", "program"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    # What needs all of JAX is read when it is asked for: every process that has the package
+    # imports this module.
+    if name in ("Program", "ProgramError", "program"):
+        import importlib
+
+        module = importlib.import_module("fairway.program")
+        globals().update({n: getattr(module, n) for n in module.__all__})
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

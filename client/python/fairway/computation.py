@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computations: what one node of a program runs, as a function that JAX compiles by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from fairway.flatten import Op, Value, devices_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Type:
+    """Of an array: shape and dtype, and where it lies."""
+
+    aval: Any
+    sharding: Any
+
+    @property
+    def devices(self) -> tuple:
+        return devices_of(self.sharding)
+
+    @property
+    def struct(self) -> Any:
+        return jax.ShapeDtypeStruct(
+            self.aval.shape, self.aval.dtype, sharding=self.sharding,
+            weak_type=getattr(self.aval, "weak_type", False))
+
+
+@dataclasses.dataclass(eq=False)
+class Computation:
+    """One sharded computation. Nodes that do the same share one."""
+
+    name: str
+    jitted: Any
+    inputs: list[Type]
+    outputs: list[Type]
+    keep: Any = None  # what the key by which it is found refers to
+
+    def stablehlo(self) -> bytes:
+        """A portable artifact; all parameters are kept."""
+        checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _custom_calls(self)]
+        exported = jax.export.export(self.jitted, disabled_checks=checks)
+        return exported(*(t.struct for t in self.inputs)).mlir_module_serialized
+
+
+def _custom_calls(computation: Computation) -> list[str]:
+    # Fairway's workers have a list of their own of what may be called, and say what is not on it.
+    text = computation.jitted.lower(*(t.struct for t in computation.inputs)).as_text()
+    if "custom_call @" not in text:
+        return []
+    return sorted({part.split("(")[0].strip('"') for part in text.split("custom_call @")[1:]})
+
+
+def default_sharding(devices: tuple, mesh: Any = None) -> Any:
+    """The whole array on each device."""
+    if len(devices) == 1:
+        return SingleDeviceSharding(devices[0])
+    return NamedSharding(mesh or Mesh(np.array(devices), ("all",)), PartitionSpec())
+
+
+def moved_to(sharding: Any, aval: Any, devices: tuple, mesh: Any) -> Any:
+    """How an array lies after it came to other devices: cut as before where their mesh has the same
+    axes, else whole on each."""
+    if (isinstance(sharding, NamedSharding) and mesh is not None and len(devices) > 1
+            and sharding.mesh.shape == mesh.shape):
+        return NamedSharding(mesh, sharding.spec)
+    return default_sharding(devices, mesh)
+
+
+def mesh_of(ops: list[Op]) -> Any:
+    """The mesh that operations of one place name, if they do."""
+    for op in ops:
+        for key in ("in_shardings", "out_shardings", "devices"):
+            for sharding in op.eqn.params.get(key, ()):
+                if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+                    return sharding.mesh
+    return None
+
+
+class Builder:
+    """Makes computations of operations; the same ones only once."""
+
+    def __init__(self):
+        self._known: dict = {}
+
+    def build(self, name: str, ops: list[Op], inputs: list[Value], types: list[Type],
+              outputs: list[Value], donated: tuple, devices: tuple) -> Computation:
+        """The computation of `ops`, in order.
+
+        Args:
+          name: for messages.
+          ops: what they take is in `inputs`, a literal, or what an earlier one makes.
+          inputs: the parameters.
+          types: theirs, on `devices`.
+          outputs: the results.
+          donated: numbers of the parameters whose buffers the results may take over.
+          devices: where it runs.
+        """
+        wanted = [_asked(value) for value in outputs]
+        key = (_key(ops, inputs, outputs), tuple(_type_key(t) for t in types), tuple(wanted),
+               donated, devices)
+        if key in self._known:
+            return self._known[key]
+        fun = _function(ops, inputs, outputs)
+        fun.__name__ = fun.__qualname__ = name
+        mesh = mesh_of(ops)
+        avals = [value.aval for value in outputs]
+        if len(devices) == 1:
+            shardings = [w or default_sharding(devices, mesh) for w in wanted]
+        elif all(w is not None for w in wanted):
+            shardings = wanted
+        else:  # as jit: the compiler decides
+            open_ended = _jit(fun, types, tuple(wanted), ())
+            compiled = open_ended.lower(*(t.struct for t in types)).compile()
+            shardings = [w or s for w, s in zip(wanted, compiled.output_shardings, strict=True)]
+        result = Computation(
+            name, _jit(fun, types, tuple(shardings), donated), types,
+            [Type(aval, s) for aval, s in zip(avals, shardings, strict=True)], ops)
+        self._known[key] = result
+        return result
+
+
+def _jit(fun, types, out_shardings, donated):
+    return jax.jit(fun, in_shardings=tuple(t.sharding for t in types), keep_unused=True,
+                   out_shardings=out_shardings, donate_argnums=donated)
+
+
+def _asked(value: Value) -> Any:
+    """The sharding that a jit says its output has; None: it says nothing."""
+    op = value.op
+    shardings = op.eqn.params.get("out_shardings") if op.eqn.primitive.name in ("jit", "pjit") else None
+    if shardings is None:
+        return None
+    sharding = shardings[op.outputs.index(value)]
+    return sharding if devices_of(sharding) is not None else None
+
+
+def _function(ops: list[Op], inputs: list[Value], outputs: list[Value]):
+    def run(*arguments):
+        env = {id(value): x for value, x in zip(inputs, arguments, strict=True)}
+
+        def read(value):
+            return env[id(value)] if id(value) in env else value.constant
+
+        for op in ops:
+            for value, result in zip(op.outputs, _bind(op.eqn, map(read, op.inputs)), strict=True):
+                env[id(value)] = result
+        return tuple(read(value) for value in outputs)
+
+    return run
+
+
+def _bind(eqn: Any, arguments: Any) -> list:
+    if eqn.primitive.name in ("jit", "pjit"):  # its shardings are those of the computation
+        return core.jaxpr_as_fun(eqn.params["jaxpr"])(*arguments)
+    found = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = found if isinstance(found, tuple) else ((), found)  # before jax 0.10
+    result = eqn.primitive.bind(*functions, *arguments, **params)
+    return result if eqn.primitive.multiple_results else [result]
+
+
+def _key(ops: list[Op], inputs: list[Value], outputs: list[Value]) -> tuple:
+    """Equal for operations that do the same. Objects that cannot be compared count by identity:
+    JAX keeps one jaxpr per traced function and types."""
+    number = {id(value): i for i, value in enumerate(inputs)}
+    lines = []
+    for op in ops:
+        operands = tuple(
+            number[id(v)] if id(v) in number else ("=", str(v.aval), _comparable(v.constant))
+            for v in op.inputs)
+        params = tuple((k, _comparable(v)) for k, v in sorted(op.eqn.params.items()))
+        lines.append((op.eqn.primitive, operands, params))
+        for value in op.outputs:
+            number[id(value)] = len(number)
+    return tuple(lines), tuple(number[id(v)] for v in outputs)
+
+
+def _comparable(x: Any) -> Any:
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x.dtype.str, x.shape, x.tobytes()
+    try:
+        hash(x)
+        return x
+    except TypeError:
+        return id(x)
+
+
+def _type_key(t: Type) -> tuple:
+    return t.aval.shape, str(t.aval.dtype), t.sharding

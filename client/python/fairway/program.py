@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traced programs: a function over several slices that runs as one message.
+
+See docs/design/0043-traced-programs.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from fairway import remote
+from fairway.computation import Builder
+from fairway.flatten import Flattener, ProgramError, Value, devices_of
+from fairway.graph import Graph, GraphMaker, place
+
+__all__ = ["Program", "ProgramError", "program"]
+
+
+def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str | None = None) -> Any:
+    """Makes one program of a function that calls jitted functions on several slices.
+
+    The first call for given types traces `fun`, as `jax.jit` would, compiles what each slice does,
+    and sends the whole graph to the controller; every call then is one message. Inside, each jitted
+    function with shardings (`fairway.on`, or `jax.jit` with in_shardings or out_shardings) runs
+    where they say; its inputs are brought there. `jax.device_put` moves a value. Everything else
+    runs where its inputs are. `jax.grad` and the like may be used inside; Python loops,
+    `jax.lax.fori_loop` and `jax.lax.scan` are unrolled where their bodies name several slices.
+
+    Args:
+      fun: takes and returns pytrees of arrays. May be left out, for use as a decorator.
+      donate_argnums: numbers of the arguments whose buffers the program may take over.
+      name: for messages; None: the function's own.
+
+    Returns:
+      A `Program`, which is called like `fun`.
+    """
+    if fun is None:
+        return functools.partial(program, donate_argnums=donate_argnums, name=name)
+    return Program(fun, donate_argnums, name)
+
+
+class Program:
+    """A function as a program; see `program`. Thread-safe."""
+
+    def __init__(self, fun: Callable, donate_argnums: Any, name: str | None):
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._name = name or getattr(fun, "__name__", "program")
+        numbers = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
+        self._donated = frozenset(numbers)
+        self._builder = Builder()
+        self._bound: dict = {}
+        self._lock = threading.Lock()
+        self._call = remote.dispatcher(self._name, self._bind)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs it.
+
+        Raises:
+          ProgramError: the function cannot be a program; the text names the line.
+          jax.errors.JaxRuntimeError: as a jit does.
+        """
+        return self._call(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for arguments of these types; nothing is sent."""
+        flat, tree = jax.tree.flatten((args, kwargs))
+        return self._trace(args, flat, tree)[0]
+
+    def op_by_op(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the same graph node by node, each by a jit of its own: to compare, and where the
+        devices are not those of a controller."""
+        flat, tree = jax.tree.flatten((args, kwargs))
+        graph, out_tree = self._trace(args, flat, tree)
+        placed = [jax.device_put(x, graph.nodes[i].types[0].sharding) for i, x in enumerate(flat)]
+        return jax.tree.unflatten(out_tree, graph.run(placed))
+
+    def _bind(self, args: tuple, kwargs: dict) -> remote.Bound:
+        """The program for arguments of these types, on the controller."""
+        flat, tree = jax.tree.flatten((args, kwargs))
+        key = (tree, tuple(_type_key(x) for x in flat))
+        with self._lock:
+            if key not in self._bound:
+                graph, out_tree = self._trace(args, flat, tree)
+                self._bound[key] = remote.bind(graph, out_tree)
+            return self._bound[key]
+
+    def _trace(self, args: tuple, flat: list, tree: Any) -> tuple[Graph, Any]:
+        out: list = []
+
+        def body(*leaves):
+            positional, keyword = jax.tree.unflatten(tree, leaves)
+            results, out_tree = jax.tree.flatten(self._fun(*positional, **keyword))
+            out[:] = [out_tree]
+            return results
+
+        body.__name__ = self._name
+        closed = jax.make_jaxpr(body)(*flat)
+        arguments = [Value(var.aval) for var in closed.jaxpr.invars]
+        shardings = [_sharding(x) for x in flat]
+        flattener = Flattener()
+        results = flattener.run(closed, arguments)
+        home = place(flattener.ops, arguments, results, shardings)
+        maker = GraphMaker(self._builder, flattener.ops, results)
+        graph = maker.run(self._name, arguments, shardings, self._donated_leaves(args), home)
+        return graph, out[0]
+
+    def _donated_leaves(self, args: tuple) -> set[int]:
+        found, at = set(), 0
+        for i, argument in enumerate(args):
+            count = len(jax.tree.leaves(argument))
+            if i in self._donated:
+                found.update(range(at, at + count))
+            at += count
+        return found
+
+
+def _sharding(x: Any) -> Any:
+    """Where an argument lies, if somebody said where it should."""
+    if isinstance(x, jax.Array) and getattr(x, "committed", True):
+        return x.sharding if devices_of(x.sharding) is not None else None
+    return None
+
+
+def _type_key(x: Any) -> tuple:
+    aval = jax.typeof(x)
+    return aval, _sharding(x)

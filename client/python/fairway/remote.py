@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on a controller: bound once, then one Execute message per call.
+
+jaxlib's own dispatcher of jitted functions runs them, so a call costs what a call of a jit costs. It
+takes any executable of the client, and arguments on any devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src import tree_util
+from jax._src.interpreters import pxla
+from jax._src.lib import _jax
+
+from fairway.encoding import encode
+from fairway.graph import Graph
+
+RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
+_HEADER = b"fairway.v1.BoundProgram "
+
+
+@dataclasses.dataclass
+class Bound:
+    """A program ready to run."""
+
+    graph: Graph
+    out_tree: Any
+    executable: Any  # of the client; None: the devices are not those of a controller
+
+    def fast_path(self) -> Any:
+        """What jaxlib's dispatcher needs to run it without Python."""
+        arguments = [node.types[0] for node in self.graph.nodes[:self.graph.arguments]]
+        results = self.graph.result_types
+        fields = {
+            "xla_executable": self.executable,
+            "out_pytree_def": self.out_tree,
+            "in_shardings": [t.sharding for t in arguments],
+            "out_shardings": [t.sharding for t in results],
+            "out_avals": [jax.core.ShapedArray(t.aval.shape, t.aval.dtype) for t in results],
+            "out_committed": [True] * len(results),
+            "kept_var_bitvec": [True] * len(arguments),
+            "in_device_local_layouts": [None] * len(arguments),
+            "const_args": [],
+        }
+        kind = pxla.MeshExecutableFastpathData
+        return kind(**{name: fields[name] for name in kind._fields})
+
+
+def bind(graph: Graph, out_tree: Any) -> Bound:
+    """Sends the graph; returns when its computations are compiled.
+
+    Raises:
+      ProgramError: it has a value that a program cannot have.
+      jax.errors.JaxRuntimeError: the controller refused it; the text names node and line.
+    """
+    client = graph.nodes[0].types[0].devices[0].client if graph.nodes else None
+    if client is None or getattr(client, "runtime_type", None) not in RUNTIMES:
+        return Bound(graph, out_tree, None)
+    programs = _jax.ifrt_programs
+    executable = client.compile_ifrt_program(
+        programs.make_plugin_program(_HEADER + encode(graph)),
+        programs.make_plugin_compile_options())
+    return Bound(graph, out_tree, executable)
+
+
+def dispatcher(name: str, find: Callable[[tuple, dict], Bound]) -> Callable:
+    """A function that runs what `find` finds for its arguments, asked once per types of them."""
+    missed = threading.local()
+
+    def cache_miss(*args, **kwargs):
+        bound = find(args, kwargs)
+        if bound.executable is None:
+            flat = jax.tree.leaves((args, kwargs))
+            nodes = bound.graph.nodes
+            placed = [jax.device_put(x, nodes[i].types[0].sharding) for i, x in enumerate(flat)]
+            return jax.tree.unflatten(bound.out_tree, bound.graph.run(placed)), None, False
+        # The dispatcher keeps this and runs it at the next call, which follows at once.
+        missed.value = True
+        return None, bound.fast_path(), False
+
+    fast = _jax.pjit(name, None, cache_miss, [], [], pxla.JitGlobalCppCacheKeys(),
+                     tree_util.dispatch_registry, _argument)
+
+    def call(*args, **kwargs):
+        missed.value = False
+        result = fast(*args, **kwargs)
+        if missed.value:
+            missed.value = False
+            result = fast(*args, **kwargs)
+            if missed.value:
+                raise RuntimeError(f"jaxlib's dispatcher does not run {name} for these arguments")
+        return result
+
+    return call
+
+
+def _argument(x: Any, sharding: Any, _: Any) -> Any:
+    """An argument, brought to its place if it is not there."""
+    if isinstance(x, jax.Array) and x.sharding == sharding:
+        return x
+    return jax.device_put(x, sharding)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracing, without a controller: the devices are JAX's own, where a program runs op by op."""
+
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec as P
+
+import fairway
+from fairway.encoding import encode
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cpu():
+    jax.config.update("jax_platforms", "cpu")
+    assert len(jax.devices()) == 8
+
+
+@pytest.fixture
+def stages():
+    """Two stages of a network on meshes of 2 and 4 devices, and the same without a place."""
+    d = jax.devices()
+    first, second = Mesh(np.array(d[:2]), ("x",)), Mesh(np.array(d[4:]), ("x",))
+
+    def stage1(w, x):
+        return jnp.tanh(x @ w)
+
+    def stage2(w, h):
+        return jnp.mean((h @ w) ** 2)
+
+    return (
+        fairway.on(first, stage1, in_specs=(P(), P("x")), out_specs=P("x")),
+        fairway.on(second, stage2, in_specs=(P(), P("x"))),
+        stage1, stage2,
+    )
+
+
+def weights():
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    return (
+        (jax.random.normal(keys[0], (4, 4)), jax.random.normal(keys[1], (4, 3))),
+        list(jax.random.normal(keys[2], (3, 8, 4))),
+    )
+
+
+def microbatches(stage1, stage2):
+    def loss(ws, xs):
+        return sum(stage2(ws[1], stage1(ws[0], x)) for x in xs) / len(xs)
+
+    return loss
+
+
+def close(a, b):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), a, b)
+
+
+def computations(graph):
+    return [node for node in graph.nodes if node.computation is not None]
+
+
+def test_the_example_of_the_paper_on_three_slices():
+    d = jax.devices()
+    a, b, c = (fairway.on(d[i], f) for i, f in enumerate(
+        [lambda x: x * 2, lambda x: x + 1, lambda x: x / 2]))
+
+    @fairway.program
+    def f(v):
+        x = a(v)
+        return b(x), a(c(x))
+
+    y, z = f(jnp.array([1.0, 2.0]))
+    assert (y.tolist(), z.tolist()) == ([3, 5], [2, 4])
+    assert y.devices() == {d[1]} and z.devices() == {d[0]}
+    graph = f.trace(jnp.array([1.0, 2.0]))
+    assert len({id(n.computation) for n in computations(graph)}) == 3  # a is one, run twice
+
+
+def test_gradients_through_stages_and_microbatches_are_those_of_jax(stages):
+    one, two, plain1, plain2 = stages
+    ws, xs = weights()
+    step = fairway.program(jax.value_and_grad(microbatches(one, two)))
+    close(step(ws, xs), jax.value_and_grad(microbatches(plain1, plain2))(ws, xs))
+    # Each stage's forward and backward is one computation however many microbatches there are,
+    # and so is each sum of gradients.
+    graph, longer = step.trace(ws, xs), step.trace(ws, xs + xs)
+    assert len(longer.nodes) > 1.5 * len(graph.nodes)
+    different = [len({id(n.computation) for n in computations(g)}) for g in (graph, longer)]
+    assert different[0] == different[1] <= 9
+    gradients = graph.result_types[1:]
+    assert [len(t.devices) for t in gradients] == [2, 4]
+
+
+def test_what_names_no_place_runs_with_its_neighbours_where_its_inputs_are(stages):
+    one, _, plain1, _ = stages
+    ws, xs = weights()
+    f = fairway.program(lambda w, x: (one(w, x) * 2 + 1).sum())
+    close(f(ws[0], xs[0]), (plain1(ws[0], xs[0]) * 2 + 1).sum())
+    last = computations(f.trace(ws[0], xs[0]))[-1]
+    assert last.name == "mul_add_reduce_sum"
+    assert [d.id for d in last.types[0].devices] == [0, 1]
+
+
+def test_loops_over_several_places_are_unrolled_and_others_are_one_computation(stages):
+    one, two, plain1, plain2 = stages
+    ws, xs = weights()
+
+    def run(stage1, stage2):
+        def scan(ws, x):
+            def step(h, k):
+                h = stage1(ws[0], h) * k
+                return h, stage2(ws[1], h)
+            return jax.lax.scan(step, x, jnp.arange(3.0))
+        return scan
+
+    f = fairway.program(run(one, two))
+    close(f(ws, xs[0]), run(plain1, plain2)(ws, xs[0]))
+    names = [n.name for n in computations(f.trace(ws, xs[0]))]
+    assert names.count("stage1") == names.count("stage2") == 3
+    g = fairway.program(lambda w, x: jax.lax.fori_loop(0, 3, lambda i, h: one(w, h), x))
+    assert [n.name for n in computations(g.trace(ws[0], xs[0]))] == ["scan"]
+
+
+def test_constants_and_arrays_of_the_body_become_part_of_the_program(stages):
+    one, _, plain1, _ = stages
+    ws, xs = weights()
+    f = fairway.program(lambda x: (one(ws[0], x), 7, jnp.zeros(2)))
+    close(f(xs[0]), (plain1(ws[0], xs[0]), 7, jnp.zeros(2)))
+
+
+def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
+    d = jax.devices()
+    double = fairway.on(d[3], lambda x: x * 2)
+    f = fairway.program(lambda p: double(p["b"]) + double(p["a"]), donate_argnums=0)
+    x = jax.device_put(jnp.ones(3), d[6])
+    graph = f.trace({"a": x, "b": np.ones(3, np.float32)})
+    assert [n.types[0].devices for n in graph.nodes[:2]] == [(d[6],), (d[3],)]
+    assert [n.donated for n in graph.nodes[:2]] == [True, True]
+
+
+def test_values_on_two_places_are_refused_with_the_line():
+    d = jax.devices()
+    a, b = fairway.on(d[0], lambda x: x * 2), fairway.on(d[1], lambda x: x + 1)
+
+    @fairway.program
+    def f(x):
+        return a(x) + b(x)  # this line
+
+    with pytest.raises(fairway.ProgramError, match=r"test_programs.py:(\d+).*devices \[\d\]") as e:
+        f(jnp.ones(2))
+    line = f.__wrapped__.__code__.co_firstlineno + 2
+    assert f"test_programs.py:{line}" in str(e.value)
+
+
+def test_a_branch_over_several_places_is_refused():
+    d = jax.devices()
+    a, b = fairway.on(d[0], lambda x: x * 2), fairway.on(d[1], lambda x: x + 1)
+    f = fairway.program(lambda x: jax.lax.cond(x[0] > 0, a, b, x))
+    with pytest.raises(fairway.ProgramError, match="cond over several places"):
+        f(jnp.ones(2))
+
+
+def test_a_program_is_traced_once_for_arguments_of_the_same_types():
+    traced = []
+    double = fairway.on(jax.devices()[0], lambda x: x * 2)
+
+    @fairway.program
+    def f(x, *, y):
+        traced.append(x.shape)
+        return double(x) + y
+
+    for _ in range(3):
+        f(jnp.ones(2), y=np.float32(1))
+    f(jnp.ones(4), y=np.float32(1))
+    assert traced == [(2,), (4,)]
+
+
+def test_a_graph_is_encoded_as_the_proto_says(tmp_path, stages):
+    program_pb2 = compiled_proto(tmp_path)
+    one, two, _, _ = stages
+    ws, xs = weights()
+    graph = fairway.program(jax.value_and_grad(microbatches(one, two)), name="step").trace(ws, xs)
+    bound = program_pb2.BoundProgram.FromString(encode(graph))
+    assert [list(s.devices) for s in bound.slices] == [[0, 1], [4, 5, 6, 7]]
+    program = bound.program
+    assert (program.name, [s.devices for s in program.slices]) == ("step", [2, 4])
+    (main,) = program.graphs
+    assert [n.WhichOneof("op") for n in main.nodes[:5]] == ["argument"] * 5
+    assert len(main.results) == 3 and len(main.nodes) == len(graph.nodes)
+    stage1 = next(c for c in program.computations if c.name == "stage1")
+    assert stage1.stablehlo and stage1.devices == 2
+    (kept, cut) = stage1.parameters
+    assert (kept.dtype, list(kept.dims), list(kept.tiles)) == (11, [4, 4], [])
+    assert (list(cut.dims), list(cut.tiles), list(cut.tile_of)) == ([8, 4], [2, 1], [0, 1])
+    sources = {n.source for n in main.nodes if n.name == "stage1"}
+    assert all("test_programs.py" in source for source in sources)
+
+
+def compiled_proto(folder):
+    """program.proto by protobuf's own compiler, or skipped where there is none."""
+    import shutil
+    import subprocess
+
+    protoc = shutil.which("protoc")
+    if protoc is None:
+        pytest.skip("no protoc")
+    root = os.path.join(os.path.dirname(__file__), "..", "..", "..", "proto")
+    descriptor = folder / "program.binpb"
+    subprocess.run([protoc, f"-I{root}", "--include_imports", f"--descriptor_set_out={descriptor}",
+                    "fairway/v1/program.proto"], check=True, cwd=root)
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor.read_bytes()).file:
+        pool.Add(file)
+    kind = pool.FindMessageTypeByName("fairway.v1.BoundProgram")
+
+    class Messages:
+        BoundProgram = message_factory.GetMessageClass(kind)
+
+    return Messages

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dataflow programs, which JAX carries as plugin programs (docs/design/0043-traced-programs.md). To
+// the client each is an executable like any other, over all devices that it uses.
+#include <set>
+#include <utility>
+
+#include "controller/ifrt/compile_request.h"
+#include "controller/ifrt/session.h"
+#include "wire/ifrt_values.h"
+
+namespace fairway {
+
+void IfrtSession::BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest& request) {
+  const absl::StatusOr<v1::BoundProgram> program = ParseDataflow(request);
+  if (!program.ok()) return Answer(std::move(call), program.status(), std::make_unique<Response>());
+  std::set<int32_t> used;
+  for (const auto& slice : program->slices())
+    used.insert(slice.devices().begin(), slice.devices().end());
+  programs_.Bind(session_, 0, *program,
+                 [this, alive = alive_, call = std::move(call),
+                  devices = std::vector<int32_t>(used.begin(), used.end())](
+                     const absl::StatusOr<uint64_t>& handle) {
+                   if (!*alive) return;
+                   auto response = std::make_unique<Response>();
+                   absl::Status status = handle.status();
+                   if (status.ok()) status = FillBound(*handle, devices, *response);
+                   Answer(call, status, std::move(response));
+                 });
+}
+
+absl::Status IfrtSession::FillBound(uint64_t handle, std::vector<int32_t> devices,
+                                    Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
+                           cluster_->ProgramSignature(session_, handle));
+  auto* out = response.mutable_compile_response();
+  out->set_loaded_executable_handle(handle);
+  out->set_name(ValidUtf8(signature.name));
+  out->set_num_devices(static_cast<int32_t>(devices.size()));
+  out->mutable_device_ids()->Assign(devices.begin(), devices.end());
+  out->mutable_addressable_device_ids()->Assign(devices.begin(), devices.end());
+  out->set_fingerprint_value(signature.name);
+  Future ready;
+  ready.status = absl::OkStatus();
+  out->set_ready_future_handle(MakeFuture(std::move(ready)));
+  Loaded& loaded = loaded_[handle];
+  loaded.devices = std::move(devices);
+  loaded.dataflow = true;
+  return absl::OkStatus();
+}
+
+absl::Status IfrtSession::DataflowMetadata(uint64_t handle, Response& response) {
+  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
+                           cluster_->ProgramSignature(session_, handle));
+  // No shardings: arguments and results lie on devices of their own, which the client's HloSharding
+  // cannot say.
+  auto* out = response.mutable_loaded_executable_metadata_response();
+  auto* donated = out->mutable_donated_input_indices();
+  auto* parameters = out->mutable_parameter_layouts_list();
+  for (size_t i = 0; i < signature.parameters.size(); ++i) {
+    DenseLayoutToProto(static_cast<int>(signature.parameters[i].shape.dims.size()),
+                       parameters->add_layouts());
+    if (signature.donated[i]) donated->add_donated_input_indices(static_cast<uint32_t>(i));
+  }
+  auto* outputs = out->mutable_output_layouts_list();
+  auto* kinds = out->mutable_output_memory_kinds()->add_memory_kind_lists();
+  for (const ArraySpec& output : signature.outputs) {
+    DenseLayoutToProto(static_cast<int>(output.shape.dims.size()), outputs->add_layouts());
+    const std::string& kind = output.sharding.memory_kind();
+    kinds->add_memory_kinds(kind.empty() ? devices()[output.sharding.devices()[0]].memory_kinds[0]
+                                         : kind);
+  }
+  StatusToProto(Error(absl::StatusCode::kUnimplemented, "not known of a dataflow program"),
+                out->mutable_compiled_memory_stats_error());
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

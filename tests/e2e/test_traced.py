@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traced programs (docs/design/0043-traced-programs.md) on three islands."""
+
+import pytest
+
+from cluster import PROGRAMS, Cluster
+
+
+@pytest.fixture(scope="module")
+def three_islands(binaries):
+    with Cluster(islands=3, devices=4) as cluster:
+        yield cluster
+
+
+def test_programs_over_islands_are_right_and_their_errors_reach_what_depends_on_them(three_islands):
+    done = three_islands.python(PROGRAMS / "traced.py")
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [
+        "example_of_the_paper", "gradients_and_microbatches", "donated_and_deleted_arguments",
+        "a_node_that_fails_poisons_what_depends_on_it",
+    ]
