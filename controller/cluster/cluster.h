@@ -28,7 +28,8 @@
 
 namespace fairway {
 
-struct Array;  // state.h
+struct Array;         // state.h
+struct BoundProgram;  // state.h
 
 using BytesRef = std::shared_ptr<const Blob>;
 
@@ -381,6 +382,8 @@ class Cluster {
 
  private:
   struct State;
+  // Puts those of a program that are not there.
+  absl::Status PutConstants(SessionId session, BoundProgram& program);
   // An array that only a program has; its view is held.
   absl::StatusOr<Array> PutConstant(SessionId session, const ArraySpec& spec,
                                     const std::string& bytes);

@@ -111,6 +111,21 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
   return program;
 }
 
+absl::Status Cluster::PutConstants(SessionId session, BoundProgram& program) {
+  for (const ProgramPlan::Constant& constant : program.plan.constants) {
+    Array& array = program.constants[constant.value];
+    const bool lost = std::any_of(array.shards.begin(), array.shards.end(), [&](ShardRef ref) {
+      return state_->FindGroup(ref.group)->state == GroupState::kFailed;
+    });
+    if (!array.shards.empty() && !lost) continue;
+    state_->DropView(array);
+    array = Array();
+    FAIRWAY_ASSIGN_OR_RETURN(array,
+                             PutConstant(session, program.values[constant.value], *constant.bytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out,
                                               ProgramSource source) {
   State& s = *state_;
@@ -121,14 +136,9 @@ absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
   FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<BoundProgram> program, s.MakeProgram(*session, source));
-  for (const ProgramPlan::Constant& constant : source.plan.constants) {
-    absl::StatusOr<Array> array =
-        PutConstant(session_id, program->values[constant.value], *constant.bytes);
-    if (!array.ok()) {
-      s.Retire(*program);
-      return Annotate(array.status(), "program " + source.name);
-    }
-    program->constants.emplace(constant.value, *std::move(array));
+  if (absl::Status put = PutConstants(session_id, *program); !put.ok()) {
+    s.Retire(*program);
+    return Annotate(put, "program " + source.name);
   }
   session->programs.emplace(handle, std::move(program));
   return handle;
@@ -209,6 +219,8 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
+  // Those that an executor took with it are put anew.
+  FAIRWAY_RETURN_IF_ERROR(PutConstants(session_id, *it->second));
   const BoundProgram& program = *it->second;
   const ProgramPlan& plan = program.plan;
   if (!out.empty() && out.size() != plan.results.size())

@@ -189,6 +189,18 @@ TEST_F(ProgramsTest, ConstantsArePutOnceAndFreedWithTheProgram) {
   EXPECT_THAT(actions.Take(), Contains("e1 <- free [1]"));
 }
 
+TEST_F(ProgramsTest, ConstantsThatAnExecutorTookWithItArePutAnew) {
+  const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {k}})};
+  const uint64_t p = Bind();
+  End(a, 1);
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
+  actions.Take();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {2}).ok());
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [inline 16B]"));
+}
+
 TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWell) {
   PutReady(1, 2);
   const uint64_t p = TwoStages();

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C++ SDK as its users have it: installed, found by CMake from outside, against real clusters."""
 
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 from cluster import BIN, EXAMPLES, clean_environment, cpu_environment, run_python, wait_for
+from test_lifecycle import pid_of
 
 BUILD = BIN.parent
 SOURCE = pathlib.Path(__file__).resolve().parent / "sdk_program"
@@ -106,4 +109,18 @@ def test_programs_on_pjrt(program, new_cluster, tmp_path):
     run_python("-c", EXPORT, bytecode, tmp_path / "f.mlir", env=cpu_environment(1))
     cluster = new_cluster(2, 2)
     run(program.parent / "programs", cluster.address, bytecode)
+    nothing_left(cluster)
+
+
+def test_an_executor_killed_while_runs_of_a_program_are_in_flight(program, new_cluster):
+    cluster = new_cluster(2, 2, ("--runtime=host",))
+    client = subprocess.Popen([program.parent / "programs", cluster.address, "flying"], text=True,
+                              env=clean_environment(), stdout=subprocess.PIPE)
+    try:
+        assert client.stdout.readline() == "flying\n"
+        os.kill(pid_of(cluster, "w1", "executor"), signal.SIGKILL)
+        said, _ = client.communicate(timeout=120)
+    finally:
+        client.kill()
+    assert client.returncode == 0, said
     nothing_left(cluster)

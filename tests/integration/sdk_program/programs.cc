@@ -3,6 +3,8 @@
 // thing that does not hold.
 //   programs ADDRESS [FILE]   two slices of two devices; FILE: StableHLO of f(x) = 2 x + 1,
 //                             x: f32[4]; without, slices of the host runtime
+//   programs ADDRESS flying   starts 100 runs, says so, and ends when they and one more have; an
+//                             executor of the second slice is to be killed meanwhile
 #include <fairway/fairway.h>
 
 #include <cstdio>
@@ -207,12 +209,49 @@ void StableHloRuns(Session& session, const std::string& module) {
   CHECK(Read(out[1])[2] == -1);
 }
 
+// Stages on both slices; each run takes a while on the second.
+void RunsEndOnceWhenAnExecutorIsKilled(Session& session) {
+  ProgramBuilder p("flying");
+  const auto a = p.AddSlice("a", 2), b = p.AddSlice("b", 2);
+  const auto twice = p.AddNative(Multiply(2), 2, {kVector});
+  NativeProgram slow("slow");
+  slow.Result(slow.Sleep(slow.Parameter(DType::kF32, {4}), std::chrono::milliseconds(20)));
+  const auto wait = p.AddNative(slow, 2, {kVector});
+  const auto x = p.Argument(a, kVector);
+  const auto y = p.Call(twice, a, {x});
+  p.Result(y[0]);
+  p.Result(p.Call(wait, b, y)[0]);
+  const Executable run = Bound(session, p);
+  if (failures > 0) return;
+  const Array in = session.Put(Floats(4, 1.0f), {4}, run.parameters()[0].sharding);
+  CHECK(Read(run.Call({in})[1]) == Floats(4, 2.0f));
+  std::vector<std::vector<Array>> runs;
+  for (int i = 0; i < 100; ++i) runs.push_back(run.Call({in}));
+  CHECK(Read(runs[1][1]) == Floats(4, 2.0f));
+  std::printf("flying\n");
+  std::fflush(stdout);
+  int lost = 0;
+  for (const auto& out : runs) {
+    CHECK(Read(out[0]) == Floats(4, 2.0f));  // nothing of it was there
+    const Status status = out[1].Ready().Get();
+    if (status.ok()) continue;
+    ++lost;
+    CHECK(status.code() == StatusCode::kDataLoss);
+    CHECK(status.message().find("SIGKILL") != std::string::npos);
+  }
+  std::printf("%d lost\n", lost);
+  CHECK(lost > 0);
+  CHECK(Read(run.Call({in})[1]) == Floats(4, 2.0f));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   auto session = fairway::Connect(argv[1]);
   if (!session.ok()) return std::printf("%s\n", session.status().ToString().c_str()), 2;
-  if (argc > 2) {
+  if (argc > 2 && std::string(argv[2]) == "flying") {
+    RunsEndOnceWhenAnExecutorIsKilled(*session);
+  } else if (argc > 2) {
     std::ifstream file(argv[2], std::ios::binary);
     StableHloRuns(*session, {std::istreambuf_iterator<char>(file), {}});
   } else {
