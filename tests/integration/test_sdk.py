@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,14 @@ def built(source, prefix, work):
 @pytest.fixture(scope="session")
 def program(prefix, tmp_path_factory):
     return built(SOURCE, prefix, tmp_path_factory.mktemp("sdk")) / "sdk_program"
+
+
+def test_the_headers_show_nothing_of_what_the_library_is_made_of(prefix):
+    headers = list((prefix / "include" / "fairway").iterdir())
+    assert headers
+    for header in headers:
+        for include in re.findall(r"#include [<\"](.*)[>\"]", header.read_text()):
+            assert include.startswith("fairway/") or "/" not in include and "." not in include
 
 
 def run(program, *arguments):
