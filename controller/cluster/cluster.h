@@ -170,6 +170,7 @@ struct ClusterCounts {
   size_t groups = 0;
   size_t nodes = 0;  // unfinished
   size_t executables = 0;
+  uint64_t executions = 0;        // requests to run a computation or a program
   uint64_t inline_hits = 0;       // fetches answered from results that came with their completion
   uint64_t executor_fetches = 0;  // fetches that went to an executor
 };

@@ -168,6 +168,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
                                                const ExecuteOptions& options,
                                                const std::vector<uint64_t>& out) {
   State& s = *state_;
+  ++s.executions;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())

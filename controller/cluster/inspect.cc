@@ -30,6 +30,7 @@ ClusterCounts Cluster::counts() const {
   counts.groups = s.groups.size();
   counts.nodes = s.nodes.size();
   counts.executables = s.executables.size();
+  counts.executions = s.executions;
   counts.inline_hits = s.inline_hits;
   counts.executor_fetches = s.executor_fetches;
   return counts;

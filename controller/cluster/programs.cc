@@ -215,6 +215,7 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
                                                   const ExecuteOptions& options,
                                                   const std::vector<uint64_t>& out) {
   State& s = *state_;
+  ++s.executions;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())

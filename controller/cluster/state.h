@@ -255,6 +255,7 @@ struct Cluster::State {
   uint32_t next_device = 1;
   uint64_t next_sequence = kFirstSequence;
   std::set<ExecutableId> retired;  // sequences that no program has any more, but nodes
+  uint64_t executions = 0;
   uint64_t inline_hits = 0;
   uint64_t executor_fetches = 0;
 

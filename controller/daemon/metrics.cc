@@ -122,6 +122,8 @@ std::string MetricsText(const ControllerSnapshot& s) {
              s.uploaded_bytes);
   out.Single("fairway_fetched_bytes_total", "counter", "Bulk bytes from devices to clients.",
              s.fetched_bytes);
+  out.Single("fairway_executions_total", "counter", "Requests to run a computation or a program.",
+             s.counts.executions);
   out.Single("fairway_inline_fetches_total", "counter",
              "Fetches answered from results that came with their completion.",
              s.counts.inline_hits);

@@ -29,6 +29,7 @@ ControllerSnapshot Example() {
   s.uploaded_bytes = 11;
   s.counts.sessions = 3;
   s.counts.inline_hits = 13;
+  s.counts.executions = 17;
   return s;
 }
 
@@ -38,6 +39,7 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
       text,
       HasSubstr("# TYPE fairway_uploaded_bytes_total counter\nfairway_uploaded_bytes_total 11\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_inline_fetches_total 13\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_executions_total 17\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_sessions 3\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));

@@ -88,9 +88,11 @@ def test_small_results_are_fetched_without_asking_the_executor(cluster, start):
     assert script.end() == 0, script.text
 
 
-def test_a_killed_executor_fails_the_run_with_that_cause_and_comes_back(new_cluster, start):
+@pytest.mark.parametrize("example", ["digits_pipeline.py", "digits_program.py"])
+def test_a_killed_executor_fails_the_run_with_that_cause_and_comes_back(
+        new_cluster, start, example):
     cluster = new_cluster()
-    script = start(cluster, EXAMPLES / "digits_pipeline.py", "--steps", "100000")
+    script = start(cluster, EXAMPLES / example, "--steps", "100000")
 
     def launched():
         counts = cluster.metrics().by("fairway_gangs_launched_total", "island")
@@ -114,7 +116,7 @@ def test_a_killed_executor_fails_the_run_with_that_cause_and_comes_back(new_clus
     )
     assert before - {p.pid for p in cluster.processes()} == {victim.pid}
     wait_for(lambda: all(i["up"] for i in cluster.status()["islands"]), "both islands up")
-    done = cluster.python(EXAMPLES / "digits_pipeline.py", "--quiet", "--steps", "20")
+    done = cluster.python(EXAMPLES / example, "--quiet", "--steps", "20")
     assert "test accuracy" in done.stdout
 
 

@@ -11,6 +11,7 @@ import pytest
 from cluster import EXAMPLES, cpu_environment, run_python, wait_for
 
 PIPELINE = EXAMPLES / "digits_pipeline.py"
+PROGRAM = EXAMPLES / "digits_program.py"
 DATA_PARALLEL = EXAMPLES / "digits_data_parallel.py"
 
 
@@ -117,6 +118,17 @@ def test_the_pipeline_learns_on_two_islands_as_it_does_on_the_cpu(cluster, on_cp
     either = watch.busy_seconds(first) | watch.busy_seconds(second)
     assert both, f"no second in which both islands launched gangs: {watch.readings}"
     assert len(either - both) <= 2, f"{sorted(both)} of {sorted(either)}"
+
+
+def test_a_training_step_as_one_program_learns_the_same_by_one_request_each(
+        cluster, on_cpu, tmp_path):
+    before = cluster.metrics().total("fairway_executions_total")
+    ours = report(cluster.python, PROGRAM, tmp_path / "cluster.json")
+    asked = cluster.metrics().total("fairway_executions_total") - before
+    assert ours["accuracy"] >= 0.97
+    assert_same_losses(ours, on_cpu(PIPELINE))
+    # Beside the steps: a first state for each stage, and the predictions.
+    assert asked == ours["steps"] + 4
 
 
 def test_data_parallel_training_learns_on_one_island(cluster, on_cpu, tmp_path):

@@ -282,6 +282,8 @@ class GraphMaker:
 
 def _asked_of_input(op: Op, index: int) -> Any:
     """The sharding that an operation wants of an input; None: as it comes."""
+    if op.moves:
+        return op.eqn.params["devices"][0]
     shardings = op.eqn.params.get("in_shardings") if op.eqn.primitive.name in ("jit", "pjit") else None
     sharding = shardings[index] if shardings is not None else None
     return sharding if devices_of(sharding) is not None else None
