@@ -234,6 +234,20 @@ def checkpointed_gradients():
 
 
 @case
+def traced_program():
+    import fairway
+
+    left, right = islands()
+    double = fairway.on(left[0], lambda v: v * 2)
+    total = fairway.on(Mesh(np.array(right[:2]), ("x",)), lambda v: (v * v).sum(), in_specs=P("x"))
+    program = fairway.program(jax.value_and_grad(lambda v: total(double(v))))
+    for _ in range(2):
+        value, gradient = program(jnp.arange(4.0))
+        assert (float(value), gradient.tolist()) == (56, [0, 8, 16, 24])
+    assert gradient.devices() == {left[0]} and value.devices() == set(right[:2])
+
+
+@case
 def errors():
     # 128 TiB: it fails where it runs, and what depends on it says so.
     too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))
