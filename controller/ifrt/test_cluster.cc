@@ -182,11 +182,24 @@ void TestCluster::On(ExecutorId executor, const PrepareReceive& command) {
                    command.node});
 }
 
+Report TestCluster::Failed(const PrepareLaunch& command, const absl::Status& status) {
+  for (const GroupPart& part : command.outputs) Forget(part, status);
+  Report report;
+  report.finished = {command.seq};
+  report.failures.push_back({command.seq, status});
+  return report;
+}
+
 void TestCluster::On(ExecutorId executor, const Launch& launch) {
   log.push_back(fmt::format("e{} launch", executor));
   work_.push_back({executor,
                    [this, executor, launch] {
                      const PrepareLaunch& command = prepared_.at({executor, launch.node});
+                     // One that was launched ahead of an input that then failed does not run.
+                     absl::Status poison;
+                     for (const auto& inputs : command.inputs)
+                       if (poison.ok()) poison = PoisonOf(inputs);
+                     if (!poison.ok()) return Failed(command, poison);
                      for (size_t o = 0; o < command.outputs.size(); ++o) {
                        const GroupPart& part = command.outputs[o];
                        for (size_t p = 0; p < part.shards.size(); ++p) {
@@ -200,6 +213,8 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
                        }
                      }
                      Report report = Ended(executor, command.seq);
+                     if (!report.failures.empty())
+                       return Failed(command, report.failures[0].status);
                      for (const ShardRef& ref : launch.inline_shards)
                        report.inlined.push_back({ref, bytes_.at(ref)});
                      return report;

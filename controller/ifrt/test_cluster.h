@@ -77,6 +77,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   absl::Status PoisonOf(const std::vector<ShardRef>& shards) const;
   std::vector<ShardRef> Needs(const PrepareReceive& command) const;
   Report Ended(ExecutorId executor, uint64_t seq);
+  Report Failed(const PrepareLaunch& command, const absl::Status& status);
   BytesRef Source(const PrepareReceive& command, size_t i) const;
   void Store(const PrepareReceive& command, size_t i);
 
