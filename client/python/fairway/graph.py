@@ -113,9 +113,11 @@ def _common_place(op: Op) -> tuple | None:
 class GraphMaker:
     """Makes the nodes, in the order of the operations.
 
-    Operations that name no place run together with their neighbours on the same devices: a run of
-    them that nothing with a place there interrupts is one computation. (Not longer ones: sums of
-    gradients would keep all their terms until the end.)
+    Operations that name no place run together with what came before them on the same devices, up
+    to the next one that names a place: a backward pass and the sum that takes its gradients are one
+    computation. (Not longer ones: sums of gradients would keep all their terms until the end.) None
+    joins for which the others would have to wait, and nobody elsewhere waits for more of a run than
+    there was when he asked.
     """
 
     def __init__(self, builder: Builder, ops: list[Op], results: list[Value]):
@@ -145,7 +147,12 @@ class GraphMaker:
                 self._join(op)
             else:
                 self._close(op.devices)
-                self._emit([op])
+                if op.moves:
+                    self._emit([op])
+                else:
+                    self._start(op)
+        for devices in list(self._open):
+            self._close(devices)
         results = [self._result(value, home) for value in self._results]
         return Graph(name, self._nodes, len(arguments), results)
 
@@ -158,6 +165,17 @@ class GraphMaker:
         return default_sharding(value.devices)
 
     def _join(self, op: Op) -> None:
+        if any(self._came(value) for value in op.inputs):
+            self._close(op.devices)
+        self._start(op)
+
+    def _came(self, value: Value) -> bool:
+        """Whether it is the result of a transfer."""
+        ref = self._refs.get(id(value))
+        node = self._nodes[ref.node] if ref is not None else None
+        return node is not None and node.computation is None and bool(node.inputs)
+
+    def _start(self, op: Op) -> None:
         self._open.setdefault(op.devices, []).append(op)
         for value in op.outputs:
             self._pending[id(value)] = op.devices
@@ -189,7 +207,8 @@ class GraphMaker:
 
     def _compute(self, ops: list[Op], late: list[Op], inputs: list[Value],
                  outputs: list[Value]) -> None:
-        op, devices = ops[-1], ops[0].devices
+        named = [op for op in ops if op.place]
+        op, devices = (named or ops)[-1], ops[0].devices
         mesh = mesh_of(ops)
         refs = [self._ref(value, devices, mesh) for value in inputs]
         types = []
@@ -197,16 +216,16 @@ class GraphMaker:
             have = self._nodes[ref.node].types[ref.output]
             types.append(Type(value.aval, self._input_sharding(ops, value, have, mesh)))
         donated = _donated(op, inputs) if len(ops) == 1 else ()
-        name = op.name if len(ops) == 1 else "_".join(dict.fromkeys(o.name for o in ops))[:60]
+        name = op.name if named else "_".join(dict.fromkeys(o.name for o in ops))[:60]
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
         computation = self._builder.build(name, late + ops, inputs, types, outputs, donated, devices)
         node = Node(name, op.source, computation.outputs, refs, computation=computation)
         self._add(node, outputs)
 
     def _input_sharding(self, ops, value, have: Type, mesh) -> Any:
-        if len(ops) == 1:
-            for i, v in enumerate(ops[0].inputs):
-                if v is value and (asked := _asked_of_input(ops[0], i)) is not None:
+        for op in ops:
+            for i, v in enumerate(op.inputs):
+                if v is value and (asked := _asked_of_input(op, i)) is not None:
                     return asked
         if have.devices == ops[0].devices:
             return have.sharding

@@ -100,9 +100,11 @@ def test_what_names_no_place_runs_with_its_neighbours_where_its_inputs_are(stage
     ws, xs = weights()
     f = fairway.program(lambda w, x: (one(w, x) * 2 + 1).sum())
     close(f(ws[0], xs[0]), (plain1(ws[0], xs[0]) * 2 + 1).sum())
-    last = computations(f.trace(ws[0], xs[0]))[-1]
-    assert last.name == "mul_add_reduce_sum"
-    assert [d.id for d in last.types[0].devices] == [0, 1]
+    (only,) = computations(f.trace(ws[0], xs[0]))
+    assert (only.name, only.types[0].aval.shape) == ("stage1", ())
+    assert [d.id for d in only.types[0].devices] == [0, 1]
+    g = fairway.program(lambda x: (x * 2 + 1).sum())
+    assert [n.name for n in computations(g.trace(xs[0]))] == ["mul_add_reduce_sum"]
 
 
 def test_loops_over_several_places_are_unrolled_and_others_are_one_computation(stages):
