@@ -28,6 +28,8 @@ struct ExecutorSpec {
   std::string platform_version;
   std::string device_kind;
   std::vector<std::string> memory_kinds;  // the first is the default
+  // Executors that own the island together; all of them say the same. It is up when all are.
+  int island_workers = 1;
   int num_devices = 0;
   int64_t device_memory = 0;  // bytes per device; 0: no limit
   ArrivalRule gang_inputs = ArrivalRule::kReady;

@@ -53,6 +53,14 @@ struct InstallExecutable {
   std::shared_ptr<const std::string> code;  // what Runtime::Load takes
   std::string checksum;                     // SHA-256, hex
   std::vector<int32_t> devices;             // local ordinals to load it for; empty: as compiled
+  // The executors that run it together, in the same order for each of them; empty: this one alone.
+  struct Member {
+    std::string endpoint;  // of its data port
+    Incarnation incarnation;
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  std::vector<Member> members;
+  int32_t member = 0;  // which of them this one is
 };
 
 // Also forgets a sequence of that id.
@@ -190,12 +198,20 @@ struct CancelNode {
   absl::Status cause;
 };
 
+// Another executor failed in these launches or was lost: what waits for it here ends with `cause`.
+struct AbandonLaunch {
+  LaunchId first;
+  LaunchId last;
+  absl::Status cause;
+};
+
 struct FreeGroups {
   std::vector<GroupId> groups;
 };
 
-using Command = std::variant<InstallExecutable, InstallSequence, DropExecutable, PrepareLaunch,
-                             Launch, PrepareReceive, PrepareSend, EndSend, CancelNode, FreeGroups>;
+using Command =
+    std::variant<InstallExecutable, InstallSequence, DropExecutable, PrepareLaunch, Launch,
+                 PrepareReceive, PrepareSend, EndSend, CancelNode, AbandonLaunch, FreeGroups>;
 
 // What an executor has done since its last report.
 struct Report {

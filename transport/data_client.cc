@@ -8,7 +8,7 @@
 namespace fairway::data {
 namespace {
 
-// transfer u64, index i32, zero u32, incarnation u64, bytes i64, the puller's incarnation u64.
+// transfer u64, index i32, round u32, incarnation u64, bytes i64, the puller's incarnation u64.
 constexpr size_t kRequestBytes = 40;
 
 }  // namespace
@@ -19,6 +19,7 @@ std::string Encode(const WireRequest& request) {
   const uint64_t incarnation = request.incarnation.value;
   std::memcpy(out.data(), &transfer, 8);
   std::memcpy(out.data() + 8, &request.request.index, 4);
+  std::memcpy(out.data() + 12, &request.request.round, 4);
   std::memcpy(out.data() + 16, &incarnation, 8);
   std::memcpy(out.data() + 24, &request.bytes, 8);
   std::memcpy(out.data() + 32, &request.request.from.value, 8);
@@ -31,6 +32,7 @@ absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload) {
   WireRequest request;
   std::memcpy(&request.request.transfer.value, payload.data(), 8);
   std::memcpy(&request.request.index, payload.data() + 8, 4);
+  std::memcpy(&request.request.round, payload.data() + 12, 4);
   std::memcpy(&request.incarnation.value, payload.data() + 16, 8);
   std::memcpy(&request.bytes, payload.data() + 24, 8);
   std::memcpy(&request.request.from.value, payload.data() + 32, 8);

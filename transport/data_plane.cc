@@ -37,6 +37,7 @@ struct LoopSide {
   EventLoop& loop;
   OnPull on_pull;
   bool closed = false;
+  OnPull on_round;  // belongs to the I/O thread
 };
 
 // All connections; everything but Post runs on the I/O thread.
@@ -173,6 +174,11 @@ class AnswerOnce {
 };
 
 void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullRequest request) {
+  if (request.round != 0) {
+    AnswerOnce answer(weak_from_this(), std::move(stream), id);
+    if (loop_side_->on_round) loop_side_->on_round(request, std::move(answer));
+    return;
+  }
   loop_side_->loop.Post(
       "pull request",
       [side = loop_side_, request, answer = AnswerOnce(weak_from_this(), stream, id)]() mutable {
@@ -206,6 +212,10 @@ class TcpDataPlane final : public DataPlane {
     PendingPull pull;
     request.from = incarnation_;
     pull.request = {request, incarnation, bytes};
+    if (request.round != 0) {
+      pull.done = std::move(done);
+      return Post(endpoint, std::move(pull));
+    }
     pull.done = [side = loop_side_,
                  done = std::move(done)](absl::StatusOr<std::shared_ptr<Blob>> blob) mutable {
       EventLoop& loop = side->loop;
@@ -214,9 +224,7 @@ class TcpDataPlane final : public DataPlane {
                   if (!side->closed) done(std::move(blob));
                 });
     };
-    io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable {
-      io->Pull(endpoint, std::move(pull));
-    });
+    Post(endpoint, std::move(pull));
   }
 
   std::vector<std::pair<std::string, uint64_t>> PulledBytes() const override {
@@ -225,6 +233,12 @@ class TcpDataPlane final : public DataPlane {
   uint64_t ServedBytes() const override { return io_->ServedBytes(); }
 
  private:
+  void Post(const std::string& endpoint, PendingPull pull) {
+    io_->Post([io = io_.get(), endpoint, pull = std::move(pull)]() mutable {
+      io->Pull(endpoint, std::move(pull));
+    });
+  }
+
   const std::shared_ptr<LoopSide> loop_side_;
   const std::shared_ptr<IoSide> io_;
   const Incarnation incarnation_;
@@ -237,8 +251,10 @@ class TcpDataPlane final : public DataPlane {
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool) {
-  auto loop_side = std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull)});
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool,
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round) {
+  auto loop_side =
+      std::make_shared<LoopSide>(LoopSide{loop, std::move(on_pull), false, std::move(on_round)});
   auto io = std::make_shared<IoSide>(loop_side, incarnation, std::move(spool));
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;

@@ -33,6 +33,9 @@ struct PullRequest {
   TransferId transfer;
   int32_t index = 0;
   Incarnation from{};  // of the puller; filled in by its plane
+  // Not 0: bytes that the launches of one gang exchange. Their handlers run on the I/O threads of
+  // both sides, because a gang waits for them.
+  uint32_t round = 0;
 };
 
 // Bytes move on the plane's own I/O thread, which owns no state of others; handlers run in the
@@ -48,9 +51,10 @@ class DataPlane {
   virtual std::string endpoint() const = 0;
 
   // Asks `endpoint` for `request`. `bytes` is what the answer must measure; the block is allocated
-  // here, after the caller has reserved the memory. `done` runs in the loop, once. UNAVAILABLE: the
-  // peer cannot be reached or went away; ABORTED: it is another incarnation; DATA_LOSS: checksum or
-  // size differ; else the source's own error.
+  // here, after the caller has reserved the memory. `done` runs in the loop (that of a round: on
+  // the I/O thread), once, unless the plane ends before. Thread-safe. UNAVAILABLE: the peer cannot
+  // be reached or went away; ABORTED: it is another incarnation; DATA_LOSS: checksum or size
+  // differ; else the source's own error.
   virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
                     int64_t bytes, PullDone done) = 0;
 
@@ -59,13 +63,15 @@ class DataPlane {
   virtual uint64_t ServedBytes() const = 0;
 };
 
-// `on_pull` runs in the loop for every request from outside; it answers now or later through
+// `on_pull` runs in the loop (for rounds `on_round`, on the I/O thread) for every request from
+// outside; it answers now or later through
 // `answer` (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what
 // endpoint() says. `spool`: where pulled bytes go beyond a budget of memory; empty: memory only.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,
-    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {});
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_pull, Spool spool = {},
+    std::function<void(PullRequest request, DataPlane::Answer answer)> on_round = {});
 
 }  // namespace fairway
 

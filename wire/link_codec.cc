@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/link_codec.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -47,6 +48,7 @@ void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {
   out->set_gang_inputs(spec.gang_inputs == ArrivalRule::kReady ? 0 : 1);
   out->set_highest_launch_id(spec.highest_launch_id);
   out->set_data_endpoint(spec.data_endpoint);
+  out->set_island_workers(spec.island_workers);
 }
 
 absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
@@ -64,6 +66,10 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
     return InvalidArgument("registration of {} with incarnation 0", in.worker());
   if (in.num_devices() < 1 || in.num_devices() > kMaxDevicesPerExecutor) {
     return InvalidArgument("registration of {} with {} devices", in.worker(), in.num_devices());
+  }
+  if (in.island_workers() < 0 || in.island_workers() > kMaxIslandWorkers) {
+    return InvalidArgument("registration of {} with {} workers of its island", in.worker(),
+                           in.island_workers());
   }
   if (in.device_memory() < 0)
     return InvalidArgument("registration of {} with negative memory", in.worker());
@@ -90,6 +96,7 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
   out.gang_inputs = in.gang_inputs() == 0 ? ArrivalRule::kReady : ArrivalRule::kExternal;
   out.highest_launch_id = in.highest_launch_id();
   out.data_endpoint = in.data_endpoint();
+  out.island_workers = std::max(in.island_workers(), 1);
   return out;
 }
 

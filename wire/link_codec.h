@@ -17,9 +17,10 @@
 namespace fairway {
 
 // Version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 3;
+inline constexpr uint32_t kLinkProtocol = 4;
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
+inline constexpr int kMaxIslandWorkers = 1024;
 
 v1::Status ToProto(const absl::Status& status);
 // OK stays OK; codes that we do not know become INTERNAL.

@@ -86,8 +86,19 @@ void ExpectSame(const GroupPart& a, const GroupPart& b) {
 
 TEST(Commands, InstallAndDrop) {
   std::string code("\0\1\2native", 9);
-  const auto back = RoundTrip(
-      InstallExecutable{ExecutableId(3), std::make_shared<std::string>(code), "abc", {1, 2}});
+  const auto back = RoundTrip(InstallExecutable{ExecutableId(3),
+                                                std::make_shared<std::string>(code),
+                                                "abc",
+                                                {1, 2},
+                                                {{"h:1", Incarnation(7)}, {"h:2", Incarnation(8)}},
+                                                1});
+  EXPECT_EQ(back.members[1], (InstallExecutable::Member{"h:2", Incarnation(8)}));
+  EXPECT_EQ(back.member, 1);
+  const auto abandon =
+      RoundTrip(AbandonLaunch{LaunchId(4), LaunchId(6), absl::DataLossError("gone")});
+  EXPECT_EQ(abandon.first, LaunchId(4));
+  EXPECT_EQ(abandon.last, LaunchId(6));
+  EXPECT_EQ(abandon.cause, absl::DataLossError("gone"));
   EXPECT_EQ(back.executable, ExecutableId(3));
   EXPECT_EQ(*back.code, code);
   EXPECT_EQ(back.checksum, "abc");
@@ -327,6 +338,7 @@ TEST(Specs, RoundTripAndChecks) {
   in.island = "i0";
   in.incarnation = Incarnation(~uint64_t{0});
   in.runtime = "pjrt";
+  in.island_workers = 3;
   in.platform_name = "cpu";
   in.platform_version = "PJRT 0.81";
   in.device_kind = "cpu";

@@ -50,6 +50,12 @@ struct Encoder {
     if (in.code != nullptr) to->set_code(*in.code);
     to->set_checksum(in.checksum);
     for (const int32_t device : in.devices) to->add_devices(device);
+    for (const InstallExecutable::Member& member : in.members) {
+      v1::InstallExecutable::Member* at = to->add_members();
+      at->set_endpoint(member.endpoint);
+      at->set_incarnation(member.incarnation.value);
+    }
+    to->set_member(in.member);
   }
   void operator()(const InstallSequence& in) {
     v1::InstallSequence* to = out->mutable_install_sequence();
@@ -139,6 +145,11 @@ struct Encoder {
     out->mutable_cancel()->set_node(in.node.value);
     *out->mutable_cancel()->mutable_cause() = ToProto(in.cause);
   }
+  void operator()(const AbandonLaunch& in) {
+    out->mutable_abandon()->set_first(in.first.value);
+    out->mutable_abandon()->set_last(in.last.value);
+    *out->mutable_abandon()->mutable_cause() = ToProto(in.cause);
+  }
   void operator()(const FreeGroups& in) {
     v1::FreeGroups* to = out->mutable_free();
     for (const GroupId group : in.groups) to->add_groups(group.value);
@@ -201,6 +212,14 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   out.code = std::make_shared<const std::string>(std::move(*in.mutable_code()));
   out.checksum = in.checksum();
   FAIRWAY_ASSIGN_OR_RETURN(out.devices, Devices(in.devices()));
+  if (in.members_size() > kMaxIslandWorkers || in.member() < 0 ||
+      in.member() >= std::max(in.members_size(), 1)) {
+    return InvalidArgument("executable {} is run by {} executors, of which this one is number {}",
+                           in.executable(), in.members_size(), in.member());
+  }
+  for (const v1::InstallExecutable::Member& member : in.members())
+    out.members.push_back({member.endpoint(), Incarnation(member.incarnation())});
+  out.member = in.member();
   return out;
 }
 
@@ -429,6 +448,13 @@ absl::StatusOr<Command> Dispatch(v1::Command& in) {
       if (cause.ok())
         return InvalidArgument("cancel of node {} without a cause", in.cancel().node());
       return CancelNode{NodeId(in.cancel().node()), std::move(cause)};
+    }
+    case v1::Command::kAbandon: {
+      absl::Status cause = StatusFromProto(in.abandon().cause());
+      if (cause.ok())
+        return InvalidArgument("launch {} abandoned without a cause", in.abandon().first());
+      return AbandonLaunch{LaunchId(in.abandon().first()), LaunchId(in.abandon().last()),
+                           std::move(cause)};
     }
     case v1::Command::kFree: {
       FreeGroups out;

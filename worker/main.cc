@@ -37,6 +37,7 @@ struct Flags {
   std::string controller = "127.0.0.1:29002";
   std::string name;
   std::string island = "island0";
+  int island_workers = 1;
   int devices = 1;
   int64_t device_memory = 0;
   std::string runtime = "pjrt";
@@ -64,6 +65,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("name", &flags.name,
               "Name of this worker, unique in the cluster; default: <host>-<island>");
   config.Flag("island", &flags.island, "Name of the island that its devices belong to");
+  config.Flag("island-workers", &flags.island_workers,
+              "Workers that own the island together; the same number at all of them");
   config.Flag("devices", &flags.devices, "Devices to expose");
   config.BytesFlag("device-memory", &flags.device_memory,
                    "Memory per device, e.g. 2GiB; 0: no limit");
@@ -118,6 +121,7 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
           "--controller=" + flags.controller,
           "--name=" + flags.name,
           "--island=" + flags.island,
+          fmt::format("--island-workers={}", flags.island_workers),
           fmt::format("--devices={}", flags.devices),
           fmt::format("--device-memory={}", flags.device_memory),
           "--runtime=" + flags.runtime,
@@ -208,6 +212,7 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   config.controller = flags.controller;
   config.worker = flags.name;
   config.island = flags.island;
+  config.island_workers = flags.island_workers;
   config.device_memory = flags.device_memory;
   config.data_bind = flags.data_bind;
   config.advertise_host = flags.advertise_host;
@@ -237,6 +242,15 @@ int Main(int argc, char** argv) {
   if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
     return BadFlag(
         fmt::format("--devices is {}, not 1 to {}", flags.devices, kMaxDevicesPerExecutor));
+  }
+  if (flags.island_workers < 1 || flags.island_workers > kMaxIslandWorkers) {
+    return BadFlag(fmt::format("--island-workers is {}, not 1 to {}", flags.island_workers,
+                               kMaxIslandWorkers));
+  }
+  if (flags.island_workers > 1 && flags.runtime == "pjrt" && flags.plugin_kind == "cpu") {
+    return BadFlag(
+        "--island-workers is above 1, but an XLA CPU client cannot span processes: an island of "
+        "the pjrt runtime is one worker there. Use --runtime host, or several islands");
   }
   if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
     return BadFlag(

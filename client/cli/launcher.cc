@@ -76,9 +76,15 @@ Launcher::Launcher(LauncherOptions options)
   // Clients see the islands in the order of their names.
   const size_t digits = std::to_string(options_.islands - 1).size();
   for (int i = 0; i < options_.islands; ++i) {
-    workers_.emplace_back();
-    workers_.back().name = fmt::format("w{:0{}}", i, digits);
-    workers_.back().island = fmt::format("island{:0{}}", i, digits);
+    for (int k = 0; k < options_.workers_per_island; ++k) {
+      Child& worker = workers_.emplace_back();
+      worker.name = fmt::format("w{:0{}}", i, digits);
+      if (options_.workers_per_island > 1) {
+        const size_t of_island = std::to_string(options_.workers_per_island - 1).size();
+        worker.name += fmt::format(".{:0{}}", k, of_island);
+      }
+      worker.island = fmt::format("island{:0{}}", i, digits);
+    }
   }
 }
 
@@ -123,15 +129,15 @@ absl::Status Launcher::StartController() {
   return absl::OkStatus();
 }
 
-absl::Status Launcher::StartWorker(int island) {
-  Child& worker = workers_[static_cast<size_t>(island)];
+absl::Status Launcher::StartWorker(Child& worker) {
   ChildSpec spec;
   spec.command = {options_.programs + "/fairway-worker",
                   "--name=" + worker.name,
                   "--island=" + worker.island,
                   fmt::format("--controller={}:{}",
                               options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
-                  fmt::format("--devices={}", options_.devices),
+                  fmt::format("--island-workers={}", options_.workers_per_island),
+                  fmt::format("--devices={}", options_.devices / options_.workers_per_island),
                   fmt::format("--device-memory={}", options_.device_memory),
                   "--runtime=" + options_.runtime,
                   "--plugin=" + options_.plugin,
@@ -154,7 +160,7 @@ absl::Status Launcher::Start() {
                    LogOf("controller"));
     }
   }
-  for (int i = 0; i < options_.islands; ++i) FAIRWAY_RETURN_IF_ERROR(StartWorker(i));
+  for (Child& worker : workers_) FAIRWAY_RETURN_IF_ERROR(StartWorker(worker));
   while (islands_up_ < options_.islands) {
     FAIRWAY_RETURN_IF_ERROR(Turn(deadline));
     if (signalled() || ended_) return Error(absl::StatusCode::kAborted, "interrupted");
@@ -293,10 +299,9 @@ absl::Status Launcher::RestartDue() {
   if (ended_ || signalled() || !ready_once_) return absl::OkStatus();
   if (controller_.pid == 0 && now >= controller_.restart_at)
     FAIRWAY_RETURN_IF_ERROR(StartController());
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const Child& worker = workers_[i];
+  for (Child& worker : workers_) {
     if (worker.pid == 0 && worker.wanted && now >= worker.restart_at) {
-      FAIRWAY_RETURN_IF_ERROR(StartWorker(static_cast<int>(i)));
+      FAIRWAY_RETURN_IF_ERROR(StartWorker(worker));
     }
   }
   return absl::OkStatus();
@@ -350,8 +355,9 @@ std::string Launcher::Summary() const {
       fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
                   options_.port, controller_.pid, options_.bind, http_port_);
   for (size_t i = 0; i < workers_.size(); ++i) {
-    out += fmt::format("{:<11} worker {} (pid {}), {} devices\n", workers_[i].island,
-                       workers_[i].name, workers_[i].pid, options_.devices);
+    out +=
+        fmt::format("{:<11} worker {} (pid {}), {} devices\n", workers_[i].island, workers_[i].name,
+                    workers_[i].pid, options_.devices / options_.workers_per_island);
   }
   return out + fmt::format("logs        {}\n", options_.state_directory);
 }

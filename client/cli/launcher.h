@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parent of a local cluster: starts the controller and one worker per island, starts again what
-// dies, and takes all of them down in the end. One thread, one poll loop; children learn of its own
-// death by end-of-file on a pipe.
+// The parent of a local cluster: starts the controller and the workers of each island, starts again
+// what dies, and takes all of them down in the end. One thread, one poll loop; children learn of
+// its own death by end-of-file on a pipe.
 #ifndef FAIRWAY_CLIENT_CLI_LAUNCHER_H_
 #define FAIRWAY_CLIENT_CLI_LAUNCHER_H_
 
@@ -26,6 +26,7 @@ struct LauncherOptions {
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
   int islands = 1;
+  int workers_per_island = 1;
   int devices = 1;            // per island
   int port = 0;               // of the controller's gRPC server
   int http_port = 0;          // 0: any free one
@@ -70,7 +71,7 @@ class Launcher {
   };
 
   absl::Status StartController();
-  absl::Status StartWorker(int island);
+  absl::Status StartWorker(Child& worker);
   // Waits for one event or until `until`; applies it.
   absl::Status Turn(Clock::time_point until);
   void ReadNotices();

@@ -53,6 +53,7 @@ std::string DefaultPlugin() {
 struct UpFlags {
   int islands = 1;
   int devices = 1;
+  int workers_per_island = 1;
   int port = 0;
   int http_port = 0;
   int64_t device_memory = 0;
@@ -108,6 +109,7 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     options.bind = flags.bind;
     options.islands = flags.islands;
     options.devices = flags.devices;
+    options.workers_per_island = flags.workers_per_island;
     options.port = *port;
     options.http_port = flags.http_port;
     if (flags.http_port == 0 && attempt == 1) {
@@ -189,9 +191,11 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
 int RunUp(int argc, const char* const* argv) {
   UpFlags flags;
   Config config("fairway up",
-                "Starts a cluster on this host: a controller and one worker per island.");
+                "Starts a cluster on this host: a controller and the workers of each island.");
   config.Flag("islands", &flags.islands, "Number of islands");
   config.Flag("devices", &flags.devices, "Devices of each island");
+  config.Flag("workers-per-island", &flags.workers_per_island,
+              "Processes that share the devices of each island; more than 1 with --runtime host");
   config.Flag("port", &flags.port,
               "Where clients connect; 0: 29000 if that is free, else any free port");
   config.Flag("http-port", &flags.http_port,
@@ -220,6 +224,13 @@ int RunUp(int argc, const char* const* argv) {
     return usage("--http-port must be 0 to 65535");
   if (flags.runtime != "pjrt" && flags.runtime != "host")
     return usage(fmt::format("--runtime is '{}', not pjrt or host", flags.runtime));
+  if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||
+      flags.devices % flags.workers_per_island != 0)
+    return usage("--workers-per-island must divide --devices");
+  if (flags.workers_per_island > 1 && flags.runtime == "pjrt")
+    return usage(
+        "--workers-per-island is above 1, but an XLA CPU client cannot span processes: an island "
+        "of the pjrt runtime is one worker here. Use --runtime host, or more --islands");
   std::string plugin;
   if (flags.runtime == "pjrt") {
     plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;

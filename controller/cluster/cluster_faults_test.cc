@@ -30,9 +30,16 @@ TEST_F(ClusterTest, ACopyThatDonatesMovesWhatMovesAndKeepsTheRestUsable) {
 // Island ia with a second executor, whose device comes third in a new session.
 class TwoExecutorsTest : public ClusterTest {
  protected:
+  static ExecutorSpec OfTwo(const std::string& worker, int devices, int64_t memory = 0) {
+    ExecutorSpec spec = Worker(worker, "ia", devices, memory);
+    spec.island_workers = 2;
+    return spec;
+  }
   void StartTwo(int64_t memory = 0) {
-    a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
-    c = cluster.ExecutorUp(Worker("wc", "ia", 1, memory)).value();
+    a = cluster.ExecutorUp(OfTwo("wa", 2, memory)).value();
+    EXPECT_EQ(cluster.OpenSession("t").status().code(), absl::StatusCode::kUnavailable)
+        << "half an island";
+    c = cluster.ExecutorUp(OfTwo("wc", 1, memory)).value();
     b = cluster.ExecutorUp(Worker("wd", "ib", 1, memory)).value();
     session = cluster.OpenSession("t").value();
     actions.Take();
@@ -47,6 +54,7 @@ class TwoExecutorsTest : public ClusterTest {
               int64_t memory = 0) {
     ExecutorSpec again = Worker(worker, island, devices, memory);
     again.incarnation = Incarnation(7);
+    if (island == "ia") again.island_workers = 2;
     ASSERT_TRUE(cluster.ExecutorUp(again).ok());
     cluster.Tick(0);
   }
@@ -64,9 +72,59 @@ TEST_F(TwoExecutorsTest, AGangThatLostAnExecutorKeepsItsInputsOnTheOthersUntilIt
   Installed(c, 1);
   actions.Take();
   cluster.ExecutorLost(c, absl::UnavailableError("killed"));
-  EXPECT_THAT(actions.Take(), IsEmpty());
+  // It may wait for the other one; and what both run is loaded anew.
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- abandon 1 to 1: DATA_LOSS: island ia: the executor of worker wc "
+                          "was lost: killed",
+                          "e1 <- drop x1"));
   End(a, 2, absl::UnknownError("a peer is gone"));
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [2, 1]"));
+}
+
+TEST_F(TwoExecutorsTest, CodeOfBothIsInstalledWithTheirEndpointsAndAnewForASuccessor) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  const Lines sent = actions.Take();
+  EXPECT_THAT(sent, testing::Contains("e1 <- install x1 as 0 of [wa:1 wc:1]"));
+  EXPECT_THAT(sent, testing::Contains("e2 <- install x1 as 1 of [wa:1 wc:1]"));
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  actions.Take();
+  Return("wc", "ia", 1);
+  PutOnTwo(3);
+  ASSERT_TRUE(cluster.Execute(session, f, {3}, {}, {4}).ok());
+  EXPECT_THAT(actions.Take(), testing::Contains("e1 <- install x1 as 0 of [wa:1 wc:1]"));
+}
+
+TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Installed(c, 1);
+  cluster.Watch(session, 1, {2});
+  End(c, 2);
+  actions.Take();
+  End(a, 2, absl::UnavailableError("lost wc:1 while pulling"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(),
+              testing::Contains("s1 watched 1: DATA_LOSS: island ia: the executor of worker wc was "
+                                "lost: killed"));
+}
+
+TEST_F(TwoExecutorsTest, OneMoreThanTheIslandHasIsRefusedAndSoIsAnotherNumber) {
+  StartTwo();
+  EXPECT_THAT(Text(cluster.ExecutorUp(OfTwo("we", 1)).status()),
+              testing::HasSubstr("island ia has its 2 workers already"));
+  EXPECT_THAT(Text(cluster.ExecutorUp(Worker("wf", "ia", 1)).status()),
+              testing::HasSubstr("island ia has 2 workers, but worker \"wf\" says 1"));
 }
 
 TEST_F(TwoExecutorsTest, AReceiveThatIsTakenBackLeavesNothingWhereItHadEnded) {

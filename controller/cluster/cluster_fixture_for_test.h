@@ -23,7 +23,11 @@ inline std::string Ref(const ShardRef& ref) { return fmt::format("{}:{}", ref.gr
 inline std::string Text(const Command& command) {
   struct Visitor {
     std::string operator()(const InstallExecutable& c) const {
-      return fmt::format("install x{}", c.executable);
+      std::vector<std::string> with;
+      for (const auto& member : c.members) with.push_back(member.endpoint);
+      return fmt::format(
+          "install x{}{}", c.executable,
+          with.empty() ? "" : fmt::format(" as {} of [{}]", c.member, fmt::join(with, " ")));
     }
     std::string operator()(const InstallSequence& c) const {
       return fmt::format("install sequence x{} of {} instructions", c.executable,
@@ -87,6 +91,9 @@ inline std::string Text(const Command& command) {
       return fmt::format("end send t{}", c.transfer);
     }
     std::string operator()(const CancelNode& c) const { return fmt::format("cancel n{}", c.node); }
+    std::string operator()(const AbandonLaunch& c) const {
+      return fmt::format("abandon {} to {}: {}", c.first, c.last, Describe(c.cause));
+    }
     std::string operator()(const FreeGroups& c) const {
       std::vector<uint64_t> ids;
       for (const GroupId id : c.groups) ids.push_back(id.value);

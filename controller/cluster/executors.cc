@@ -16,7 +16,9 @@ const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
 }
 
 bool Cluster::State::IslandUp(const Island& island) const {
-  return std::all_of(island.executors.begin(), island.executors.end(),
+  const auto wanted = executors.at(island.executors[0]).spec.island_workers;
+  return island.executors.size() == static_cast<size_t>(wanted) &&
+         std::all_of(island.executors.begin(), island.executors.end(),
                      [&](ExecutorId id) { return executors.at(id).up; });
 }
 
@@ -92,18 +94,28 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
     if (i.name == spec.island) island = &i;
   }
   if (known != nullptr &&
-      (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island))
+      (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island ||
+       known->spec.island_workers != spec.island_workers))
     return InvalidArgument(
-        "worker \"{}\" was known with {} devices on island {} and now has {} on {}; give it "
-        "another --name or restart the "
-        "controller",
-        spec.worker, known->spec.num_devices, known->spec.island, spec.num_devices, spec.island);
+        "worker \"{}\" was known with {} devices on island {} of {} workers and now has {} on {} "
+        "of "
+        "{}; give it another --name or restart the controller",
+        spec.worker, known->spec.num_devices, known->spec.island, known->spec.island_workers,
+        spec.num_devices, spec.island, spec.island_workers);
   if (island != nullptr && !island->executors.empty()) {
     const ExecutorSpec& other = s.executors.at(island->executors[0]).spec;
     if (other.runtime != spec.runtime || other.platform_name != spec.platform_name)
       return InvalidArgument("island {} runs {} on {}, but worker \"{}\" offers {} on {}",
                              spec.island, other.runtime, other.platform_name, spec.worker,
                              spec.runtime, spec.platform_name);
+    if (other.island_workers != spec.island_workers && known == nullptr)
+      return InvalidArgument("island {} has {} workers, but worker \"{}\" says {}", spec.island,
+                             other.island_workers, spec.worker, spec.island_workers);
+    if (known == nullptr && island->executors.size() == static_cast<size_t>(other.island_workers))
+      return InvalidArgument(
+          "island {} has its {} workers already, and worker \"{}\" is none of them; give it "
+          "another --island, or all of them a higher --island-workers",
+          spec.island, other.island_workers, spec.worker);
   }
   if (island == nullptr) {
     const IslandId id(static_cast<uint32_t>(s.islands.size() + 1));
@@ -144,6 +156,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   lost.last_error = Text(cause);
   lost.open.clear();
   lost.installs.clear();
+  lost.dropped.clear();
   lost.frees.clear();
   Island& island = s.islands.at(lost.island);
   ++island.epoch;
@@ -170,6 +183,10 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
     if (node->state == NodeState::kLaunched) {
       if (!touches) continue;
       node->failure = loss;
+      if (!node->deferred.ok()) {  // the others have told of it
+        s.Conclude(*node, loss, node_id);
+        continue;
+      }
       s.ParticipantEnded(*node, static_cast<size_t>(part - node->participants.begin()), loss);
       continue;
     }
@@ -188,6 +205,9 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
       s.to_pump.insert(node->island);
     }
   }
+  // Code that ran on it too is loaded anew, for its successor; what was launched there has been
+  // abandoned, or has begun.
+  for (const ExecutorId other : island.executors) s.DropShared(s.executors.at(other), id);
   s.TakeBack(again, loss);
   // Forgetting what nobody refers to any more.
   std::vector<GroupId> failed;
@@ -225,6 +245,10 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   Executor& executor = it->second;
   if (executor.spec.incarnation != incarnation && !Planted(Bug::kSkipFence)) return;
   for (Report::Installed& done : report.installed) {
+    if (const auto old = executor.dropped.find(done.executable); old != executor.dropped.end()) {
+      if (--old->second == 0) executor.dropped.erase(old);
+      continue;
+    }
     const auto install = executor.installs.find(done.executable);
     if (install == executor.installs.end()) continue;
     const std::vector<NodeId> waiters = std::move(install->second.waiters);

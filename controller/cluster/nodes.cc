@@ -213,11 +213,33 @@ void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
   if (absent && spec.sequence != nullptr) {
     SendTo(executor, InstallSequence{spec.id, spec.sequence});
   } else if (absent) {
-    SendTo(executor, InstallExecutable{spec.id, spec.code, spec.checksum, devices});
+    InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0};
+    std::vector<ExecutorId> members;
+    for (const DeviceId device : spec.devices) {
+      const ExecutorId owner = ExecutorOf(device)->id;
+      if (std::find(members.begin(), members.end(), owner) != members.end()) continue;
+      if (owner == executor.id) command.member = static_cast<int32_t>(members.size());
+      members.push_back(owner);
+      const ExecutorSpec& member = executors.at(owner).spec;
+      command.members.push_back({member.data_endpoint, member.incarnation});
+    }
+    if (members.size() == 1) command.members.clear();
+    SendTo(executor, std::move(command));
   }
   if (install->second.installed) return;
   install->second.waiters.push_back(node.id);
   ++node.open_installs;
+}
+
+void Cluster::State::DropShared(Executor& executor, ExecutorId lost) {
+  std::erase_if(executor.installs, [&](const auto& install) {
+    const auto& devices = executables.at(install.first).devices;
+    const bool shared = std::any_of(devices.begin(), devices.end(),
+                                    [&](DeviceId d) { return ExecutorOf(d)->id == lost; });
+    if (shared && !install.second.installed) ++executor.dropped[install.first];
+    if (shared) SendTo(executor, DropExecutable{install.first});
+    return shared;
+  });
 }
 
 void Cluster::State::InputSettled(Node& node, const Group& input) {
@@ -356,6 +378,16 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (participant.done) return;
   participant.done = true;
   participant.status = std::move(status);
+  if (!participant.status.ok() && node.kind == NodeKind::kLaunch && node.open_participants > 1) {
+    // The others may wait for it.
+    const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
+                        1);
+    for (const Participant& other : node.participants) {
+      if (!other.done)
+        SendTo(executors.at(other.executor),
+               AbandonLaunch{node.launch_id, last, participant.status});
+    }
+  }
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
   absl::Status result = node.failure;
@@ -367,6 +399,12 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (node.kind == NodeKind::kReceive && !result.ok() &&
       (PeerGone(result) || node.unsettled_inputs > 0)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
+    return;
+  }
+  // One that ran on several executors lost another: of which and why the controller hears soon.
+  if (node.kind == NodeKind::kLaunch && node.participants.size() > 1 && node.failure.ok() &&
+      PeerGone(result)) {
+    node.deferred = Annotate(result, node.name + " on " + Where(node));
     return;
   }
   // Nor is it known to have gone well before its source is: what it took may be a shard of a group

@@ -177,7 +177,8 @@ struct Executor {
     std::vector<NodeId> waiters;
   };
   std::map<ExecutableId, Install> installs;
-  std::vector<GroupId> frees;  // to go with the next command
+  std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
+  std::vector<GroupId> frees;           // to go with the next command
 };
 
 struct Island {
@@ -343,6 +344,8 @@ struct Cluster::State {
   std::vector<ShardRef> InlineOutputs(const Node& node) const;
   // Those that wait for its outputs, and run where it runs, may be launched behind it.
   void LaunchedOn(const Node& node);
+  // Takes code that is run together with `lost` away from an executor.
+  void DropShared(Executor& executor, ExecutorId lost);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.

@@ -8,10 +8,12 @@
 
 namespace fairway::sim {
 
-Machine::Machine(World& world, std::string worker, std::string island, int devices, int64_t memory)
+Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
+                 int devices, int64_t memory)
     : world_(world),
       worker_(std::move(worker)),
       island_(std::move(island)),
+      island_workers_(island_workers),
       devices_(devices),
       memory_(memory),
       used_(devices, 0),
@@ -21,6 +23,7 @@ ExecutorSpec Machine::Spec() const {
   ExecutorSpec spec;
   spec.worker = worker_;
   spec.island = island_;
+  spec.island_workers = island_workers_;
   spec.incarnation = incarnation_;
   spec.runtime = "sim";
   spec.platform_name = "cpu";

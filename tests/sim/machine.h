@@ -57,7 +57,8 @@ struct Run {
 
 class Machine final : public ExecutorActions {
  public:
-  Machine(World& world, std::string worker, std::string island, int devices, int64_t memory);
+  Machine(World& world, std::string worker, std::string island, int island_workers, int devices,
+          int64_t memory);
 
   const std::string& worker() const { return worker_; }
   const std::string& island() const { return island_; }
@@ -164,6 +165,7 @@ class Machine final : public ExecutorActions {
   World& world_;
   const std::string worker_;
   const std::string island_;
+  const int island_workers_;
   const int devices_;
   const int64_t memory_;
   std::unique_ptr<ExecutorCore> core_;

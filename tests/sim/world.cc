@@ -60,7 +60,7 @@ void World::Setup() {
     for (int e = 0; e < executors; ++e) {
       machines.push_back(
           std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), fmt::format("i{}", i),
-                                    static_cast<int>(r.Between(1, 3)), config.memory));
+                                    executors, static_cast<int>(r.Between(1, 3)), config.memory));
     }
   }
   StartController();

@@ -451,6 +451,18 @@ void ExecutorCore::On(EndSend command) {
     ended_sends_.erase(remembered);
 }
 
+void ExecutorCore::On(AbandonLaunch command) {
+  // What waits for its turn does not begin any more.
+  std::vector<NodeId> held;
+  for (const auto& [id, node] : nodes_) {
+    if (node.parent || node.started || !node.launch.has_value()) continue;
+    const LaunchId launch = node.launch->launch_id;
+    if (launch >= command.first && launch <= command.last) held.push_back(id);
+  }
+  for (const NodeId id : held) Finish(id, command.cause);
+  actions_->Abandon(command);
+}
+
 void ExecutorCore::On(CancelNode command) {
   const auto it = nodes_.find(command.node);
   if (it == nodes_.end()) return;

@@ -58,6 +58,9 @@ class ExecutorActions {
   // its bytes are to be thrown away when they come).
   virtual void Drop(const std::vector<ShardRef>& shards) = 0;
 
+  // What these launches wait for of other executors fails with command.cause.
+  virtual void Abandon(const AbandonLaunch& command) {}
+
   // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
   virtual void ReportWanted() = 0;
 };
@@ -165,6 +168,7 @@ class ExecutorCore {
   void On(PrepareSend command);
   void On(EndSend command);
   void On(CancelNode command);
+  void On(AbandonLaunch command);
   void On(FreeGroups command);
 
   void Declare(const GroupPart& part, NodeId producer);

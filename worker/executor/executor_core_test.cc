@@ -139,6 +139,17 @@ class ExecutorCoreTest : public ::testing::Test {
   ExecutorCore core{&actions};
 };
 
+TEST_F(ExecutorCoreTest, AGangThatIsAbandonedBeforeItsTurnDoesNotBegin) {
+  for (uint64_t node = 1; node <= 3; ++node) Prepare(node, node, {}, {10 + node});
+  for (uint64_t node = 1; node <= 3; ++node) Launch(node, node, false, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1", "launch n2 id 2"));
+  core.OnCommand(AbandonLaunch{LaunchId(2), LaunchId(3), absl::DataLossError("gone")});
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_EQ(Text(core.TakeReport()), "through 3 also [] failed 3: DATA_LOSS: gone");
+}
+
 TEST_F(ExecutorCoreTest, ALaunchRunsOnCommandAndIsReportedWhenItEnds) {
   Have(1, 1);
   Prepare(2, 2, {1}, {2});

@@ -78,6 +78,7 @@ absl::Status ExecutorProcess::Register() {
   ExecutorSpec spec;
   spec.worker = config_.worker;
   spec.island = config_.island;
+  spec.island_workers = config_.island_workers;
   spec.incarnation = incarnation;
   spec.runtime = info.name;
   spec.platform_name = info.platform_name;

@@ -24,6 +24,7 @@ struct ExecutorConfig {
   std::string controller;  // host:port of the link port
   std::string worker;
   std::string island;
+  int island_workers = 1;
   int64_t device_memory = 0;  // bytes per device; 0: no limit
   std::string data_bind = "127.0.0.1:0";
   std::string

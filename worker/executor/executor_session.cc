@@ -83,10 +83,16 @@ absl::StatusOr<std::unique_ptr<ExecutorSession>> ExecutorSession::Open(
       new ExecutorSession(context, incarnation, std::move(send)));
   FAIRWAY_ASSIGN_OR_RETURN(
       session->plane_,
-      MakeTcpDataPlane(*context.loop, data_bind, advertise_host, incarnation,
-                       [s = session.get()](PullRequest request, DataPlane::Answer answer) {
-                         s->OnPull(request, std::move(answer));
-                       }));
+      MakeTcpDataPlane(
+          *context.loop, data_bind, advertise_host, incarnation,
+          [s = session.get()](PullRequest request, DataPlane::Answer answer) {
+            s->OnPull(request, std::move(answer));
+          },
+          {},
+          [exchanges = session->exchanges_](PullRequest request, DataPlane::Answer answer) {
+            exchanges->OnPull(request, std::move(answer));
+          }));
+  session->exchanges_->Open(session->plane_.get());
   return session;
 }
 
@@ -109,6 +115,7 @@ void ExecutorSession::End() {
   if (ended_) return;
   ended_ = true;
   pulls_.clear();
+  exchanges_->Close(absl::UnavailableError("the executor's registration has ended"));
   plane_.reset();
   // What has not been handed to the launch threads will not run.
   in_flight_ -= gangs_.size() + singles_.size();
@@ -118,31 +125,6 @@ void ExecutorSession::End() {
   not_handed_.clear();
   core_.Reset();
   executables_.clear();
-}
-
-ExecutorSession::Counters ExecutorSession::counters() const {
-  Counters out;
-  if (plane_ != nullptr) {
-    out.pulled = plane_->PulledBytes();
-    out.served_bytes = plane_->ServedBytes();
-  }
-  out.fetches_served = fetches_served_;
-  out.device_bytes = buffers_.bytes();
-  out.gangs_launched = gangs_launched_;
-  out.launches = launches_;
-  out.buffers = buffers_.size();
-  out.executables = executables_.size();
-  return out;
-}
-
-void ExecutorSession::ReportWanted() {
-  if (!ending_launch_) report_urgent_ = true;
-  if (report_posted_ || ended_) return;
-  report_posted_ = true;
-  PostHere("report", [this] {
-    report_posted_ = false;
-    MaybeReport();
-  });
 }
 
 void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
@@ -173,15 +155,18 @@ void ExecutorSession::Load(const InstallExecutable& install) {
         core_.InstallDone(id, executable->status);
         Dispatch();
       });
+  std::shared_ptr<Exchange> exchange;
+  if (!install.members.empty()) exchange = exchanges_->Make(install.members, install.member);
   context_.blocking->Run([runtime = context_.runtime, code = install.code,
                           checksum = install.checksum, devices = Ints(install.devices),
-                          loaded = std::move(loaded)]() mutable {
+                          exchange = std::move(exchange), loaded = std::move(loaded)]() mutable {
     // Native code with a flipped byte loads without complaint.
     if (code == nullptr || Sha256Hex(*code) != checksum) {
       return loaded(absl::StatusOr<std::shared_ptr<LoadedExecutable>>(
           absl::DataLossError("compiled code was damaged on its way: its checksum differs")));
     }
-    loaded(runtime->Load(*code, devices));
+    loaded(exchange == nullptr ? runtime->Load(*code, devices)
+                               : runtime->LoadShare(*code, devices, std::move(exchange)));
   });
 }
 
@@ -191,7 +176,8 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.ahead) launched_ahead_ = true;
-  Launched launched{node.node, node.outputs, launch.inline_shards, nullptr};
+  Launched launched{node.node, node.outputs, launch.inline_shards, nullptr,
+                    launch.gang ? launch.launch_id : LaunchId()};
   Queued queued;
   launched.made = queued.job.outputs;
   for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -299,7 +285,10 @@ void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
       }
     }
   }
-  if (!status.ok()) return EndLaunch(launched.node, status, {});
+  if (!status.ok()) {
+    if (launched.gang) exchanges_->End(launched.gang.value, status);
+    return EndLaunch(launched.node, status, {});
+  }
   ReadShards(launched.inline_shards,
              [this, node = launched.node](std::vector<Report::Inlined> inlined) {
                EndLaunch(node, absl::OkStatus(), std::move(inlined));

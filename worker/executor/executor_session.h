@@ -21,6 +21,7 @@
 #include "transport/data_plane.h"
 #include "worker/executor/buffer_table.h"
 #include "worker/executor/executor_core.h"
+#include "worker/executor/gang_exchanges.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
 
@@ -69,7 +70,7 @@ class ExecutorSession final : public ExecutorActions {
   size_t launches_in_flight() const { return std::max(in_flight_, core_.num_launched()); }
   // The controller is gone. What it launched still runs, since other executors may have begun the
   // same gangs; nothing is reported any more.
-  void Drain() { draining_ = true; }
+  void Drain();
   // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported
   // any more.
   void End();
@@ -90,6 +91,7 @@ class ExecutorSession final : public ExecutorActions {
     std::vector<GroupPart> outputs;
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
+    LaunchId gang;  // 0: none
   };
   struct Queued {
     NodeId node;
@@ -132,6 +134,7 @@ class ExecutorSession final : public ExecutorActions {
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
+  void Abandon(const AbandonLaunch& command) override;
   void ReportWanted() override;
 
   // Posts `f` unless the session has gone by then.
@@ -174,6 +177,7 @@ class ExecutorSession final : public ExecutorActions {
   ExecutorCore core_;
   BufferTable buffers_;
   std::map<ShardRef, std::shared_ptr<Assembly>> assemblies_;
+  const std::shared_ptr<GangExchanges> exchanges_ = std::make_shared<GangExchanges>();
   std::unique_ptr<DataPlane> plane_;
   std::string controller_endpoint_;
   Incarnation controller_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutorSession: when ends of launches are reported.
+// ExecutorSession: what is told to the controller, and when.
 #include <utility>
 
 #include "worker/executor/executor_session.h"
@@ -12,6 +12,42 @@ constexpr size_t kEndsPerReport = 8;
 constexpr std::chrono::milliseconds kReportPause{1};
 
 }  // namespace
+
+void ExecutorSession::Drain() {
+  draining_ = true;
+  // The others may never have been told of the launches that wait for them.
+  exchanges_->Close(absl::UnavailableError("the executor lost its controller"));
+}
+
+void ExecutorSession::Abandon(const AbandonLaunch& command) {
+  exchanges_->Abandon(command.first.value, command.last.value, command.cause);
+}
+
+ExecutorSession::Counters ExecutorSession::counters() const {
+  Counters out;
+  if (plane_ != nullptr) {
+    out.pulled = plane_->PulledBytes();
+    out.served_bytes = plane_->ServedBytes();
+  }
+  out.fetches_served = fetches_served_;
+  out.device_bytes = buffers_.bytes();
+  out.gangs_launched = gangs_launched_;
+  out.launches = launches_;
+  out.buffers = buffers_.size();
+  out.executables = executables_.size();
+  return out;
+}
+
+void ExecutorSession::ReportWanted() {
+  if (!ending_launch_) report_urgent_ = true;
+  if (report_posted_ || ended_) return;
+  report_posted_ = true;
+  context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.lock() == nullptr) return;
+    report_posted_ = false;
+    MaybeReport();
+  });
+}
 
 void ExecutorSession::MaybeReport() {
   if (ended_ || draining_) return;

@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "worker/executor/runtime/exchange.h"
 
 namespace fairway {
 
@@ -69,12 +70,6 @@ struct LaunchResult {
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> outputs;  // [device][output]
 };
 
-// Host bytes of a buffer, dense and major to minor; alive as long as `owner`.
-struct HostView {
-  std::string_view bytes;
-  std::shared_ptr<void> owner;
-};
-
 // Thread-safe unless a method says otherwise.
 class Runtime {
  public:
@@ -87,6 +82,14 @@ class Runtime {
   // Blocks (0.1 to 100 ms). INVALID_ARGUMENT: not code for this runtime, or devices that it lacks.
   virtual absl::StatusOr<std::shared_ptr<LoadedExecutable>> Load(
       std::string_view code, const std::vector<int>& devices) = 0;
+
+  // The same for code that executors run together: `devices` are those of this one, `exchange` is
+  // how it talks to the others. UNIMPLEMENTED: this runtime keeps to one executor.
+  virtual absl::StatusOr<std::shared_ptr<LoadedExecutable>> LoadShare(
+      std::string_view code, const std::vector<int>& devices, std::shared_ptr<Exchange> exchange) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "a computation of the {} runtime cannot span executors", info().name);
+  }
 
   // Makes a buffer of `bytes` on local device `device`. Takes the block over: on CPU the buffer
   // aliases it (blocks are 64-byte aligned) and a donating program may write into it; elsewhere it

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "worker/executor/runtime/host/all_reduce.h"
 #include "worker/executor/runtime/host/kernels.h"
 
 namespace fairway {
@@ -12,8 +13,9 @@ namespace {
 
 class Execution {
  public:
-  Execution(const NativeProgram& program, std::vector<std::vector<Bytes>> arguments)
-      : program_(program), values_(std::move(arguments)) {
+  Execution(const NativeProgram& program, std::vector<std::vector<Bytes>> arguments,
+            Exchange* exchange, uint64_t launch)
+      : program_(program), values_(std::move(arguments)), exchange_(exchange), launch_(launch) {
     for (auto& values : values_) values.resize(program_.values.size());
   }
 
@@ -134,19 +136,33 @@ class Execution {
       kernels::AddInto(TypeOfResult(s).dtype, sum->data(), values_[d][operand]->data(),
                        static_cast<int64_t>(sum->size()));
     }
+    if (exchange_ != nullptr) {
+      if (++exchanged_ == 0) ++exchanged_;
+      auto all =
+          AllReduceOver(*exchange_, launch_, exchanged_, TypeOfResult(s).dtype, std::move(sum));
+      if (!all.ok()) {
+        return Annotate(all.status(),
+                        fmt::format("native program '{}', step {} (all_reduce)", program_.name, s));
+      }
+      sum = *std::move(all);
+    }
     for (Values& values : values_) ResultOf(values, s) = sum;
     return absl::OkStatus();
   }
 
   const NativeProgram& program_;
   std::vector<Values> values_;  // [device][value]; nullptr: not made yet, or read for the last time
+  Exchange* const exchange_;
+  const uint64_t launch_;
+  uint32_t exchanged_ = 0;  // all_reduces so far
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(
-    const NativeProgram& program, std::vector<std::vector<Bytes>> arguments) {
-  return Execution(program, std::move(arguments)).Run();
+absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(const NativeProgram& program,
+                                                          std::vector<std::vector<Bytes>> arguments,
+                                                          Exchange* exchange, uint64_t launch) {
+  return Execution(program, std::move(arguments), exchange, launch).Run();
 }
 
 }  // namespace fairway

@@ -96,15 +96,18 @@ const CellPtr& CellOf(DeviceBuffer& buffer) { return static_cast<HostBuffer&>(bu
 
 class HostExecutable final : public LoadedExecutable {
  public:
-  HostExecutable(NativeProgram program, std::vector<int> devices)
+  HostExecutable(NativeProgram program, std::vector<int> devices,
+                 std::shared_ptr<Exchange> exchange = nullptr)
       : program(std::make_shared<const NativeProgram>(std::move(program))),
-        devices(std::move(devices)) {
+        devices(std::move(devices)),
+        exchange(std::move(exchange)) {
     for (int p = 0; p < this->program->num_parameters; ++p) {
       parameters.push_back({this->program->values[p].dtype, this->program->values[p].shape, 0});
     }
   }
   const std::shared_ptr<const NativeProgram> program;
-  const std::vector<int> devices;  // empty: any one
+  const std::vector<int> devices;            // empty: any one
+  const std::shared_ptr<Exchange> exchange;  // with other executors; nullptr: it runs here alone
   std::vector<BufferSpec> parameters;
 };
 
@@ -117,6 +120,8 @@ struct Run {
   std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();  // of all outputs
   absl::AnyInvocable<void(absl::Status)> done;
   std::atomic<size_t> missing{0};
+  std::shared_ptr<Exchange> exchange;
+  uint64_t launch_id = 0;
 
   // The first input, in order, that failed.
   absl::Status FirstCause() const {
@@ -145,7 +150,7 @@ struct Run {
   void Execute() {
     absl::Status status = FirstCause();
     if (status.ok()) {
-      auto results = RunNative(*program, Arguments());
+      auto results = RunNative(*program, Arguments(), exchange.get(), launch_id);
       status = results.status();
       for (size_t d = 0; status.ok() && d < outputs.size(); ++d) {
         for (size_t o = 0; o < outputs[d].size(); ++o) {
@@ -154,6 +159,7 @@ struct Run {
       }
     }
     inputs.clear();
+    if (exchange != nullptr) exchange->End(launch_id, status);
     outcome->Set(status);
     std::move(done)(std::move(status));
   }
@@ -268,6 +274,21 @@ absl::StatusOr<std::shared_ptr<LoadedExecutable>> HostRuntime::Load(
   return std::make_shared<HostExecutable>(std::move(program), std::move(loaded));
 }
 
+absl::StatusOr<std::shared_ptr<LoadedExecutable>> HostRuntime::LoadShare(
+    std::string_view code, const std::vector<int>& devices, std::shared_ptr<Exchange> exchange) {
+  v1::NativeCode proto;
+  if (code.empty() || !proto.ParseFromArray(code.data(), static_cast<int>(code.size())))
+    return InvalidArgument("{} bytes that are no code of native kernels", code.size());
+  const int count = std::max(proto.devices_size(), 1);
+  if (devices.empty() || static_cast<size_t>(count) <= devices.size())
+    return InvalidArgument("{} of the {} devices of a program for several executors",
+                           devices.size(), count);
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<int> loaded, DevicesToLoad(info_, devices, devices));
+  FAIRWAY_ASSIGN_OR_RETURN(NativeProgram program, NativeProgram::Make(proto.program(), count));
+  return std::make_shared<HostExecutable>(std::move(program), std::move(loaded),
+                                          std::move(exchange));
+}
+
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> HostRuntime::FromHost(std::shared_ptr<Blob> bytes,
                                                                     DType dtype, const Shape& shape,
                                                                     int device,
@@ -336,11 +357,13 @@ absl::StatusOr<LaunchResult> HostRuntime::Launch(const LaunchRequest& request,
       CheckLaunch(request, info_, executable.devices, executable.parameters,
                   [](DeviceBuffer& buffer) -> const BufferSpec& { return CellOf(buffer)->spec; }));
   FAIRWAY_RETURN_IF_ERROR(CheckNotDonated(request));
-  if (request.devices.size() > 1) {
+  if (request.devices.size() > 1 || executable.exchange != nullptr) {
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(request, *executable.program));
   }
   auto run = std::make_shared<Run>();
   run->program = executable.program;
+  run->exchange = executable.exchange;
+  run->launch_id = request.launch_id;
   run->done = std::move(done);
   TakeInputs(request, *executable.program, *run);
   LaunchResult result = MakeOutputs(request, *run);

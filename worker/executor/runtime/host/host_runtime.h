@@ -25,6 +25,9 @@ class HostRuntime final : public Runtime {
   const RuntimeInfo& info() const override { return info_; }
   absl::StatusOr<std::shared_ptr<LoadedExecutable>> Load(std::string_view code,
                                                          const std::vector<int>& devices) override;
+  absl::StatusOr<std::shared_ptr<LoadedExecutable>> LoadShare(
+      std::string_view code, const std::vector<int>& devices,
+      std::shared_ptr<Exchange> exchange) override;
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(std::shared_ptr<Blob> bytes, DType dtype,
                                                          const Shape& shape, int device,
                                                          std::string_view memory_kind) override;

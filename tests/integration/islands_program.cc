@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client of islands of several executors (test_islands.py).
+//   islands_program ADDRESS sums       all_reduce over every island, and arrays from one to another
+//   islands_program ADDRESS run SLICE  gangs until one fails, then until new work runs again
+//   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fairway/fairway.h"
+
+namespace {
+
+using fairway::Array;
+using fairway::DType;
+using fairway::Executable;
+using fairway::NativeProgram;
+using fairway::Session;
+using fairway::Sharding;
+using Floats = std::vector<float>;
+
+int failures = 0;
+
+void Check(bool holds, const std::string& what) {
+  if (holds) return;
+  ++failures;
+  std::printf("does not hold: %s\n", what.c_str());
+}
+
+Floats Values(const Array& array) {
+  const auto host = array.ToHost().Get();
+  if (!host.ok()) {
+    std::printf("%s: %s\n", ToString(array.spec()).c_str(), host.status().ToString().c_str());
+    return {};
+  }
+  const auto values = host->values<float>();
+  return {values.begin(), values.end()};
+}
+
+// Rounds of: x = all_reduce(x) / devices, of f32[n] on each device.
+NativeProgram Means(int64_t n, int64_t devices, uint32_t rounds,
+                    std::chrono::microseconds pause = {}) {
+  NativeProgram program("means");
+  auto x = program.Parameter(DType::kF32, {n * devices}, {devices});
+  if (pause.count() > 0) x = program.Sleep(x, pause);
+  program.Result(program.Scale(program.AllReduce(x), 1.0 / static_cast<double>(devices)),
+                 {devices});
+  program.Repeat(rounds);
+  return program;
+}
+
+void SumsAreRight(Session& session, int slice, int64_t n) {
+  const std::vector<int>& devices = session.slices()[slice].devices;
+  const auto count = static_cast<int64_t>(devices.size());
+  const std::string where = "slice " + std::to_string(slice) + ", " + std::to_string(n);
+  NativeProgram program("sums");
+  const auto x = program.Parameter(DType::kF32, {n * count}, {count});
+  const auto sum = program.AllReduce(x);
+  program.Result(program.AllReduce(program.Add({sum, x})), {count});
+  const auto compiled = session.Compile(program, devices).Get();
+  Check(compiled.ok(), where + ": " + compiled.status().ToString());
+  if (!compiled.ok()) return;
+  Floats values(static_cast<size_t>(n * count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 101);
+  const Array in = session.Put(values, {n * count}, Sharding::Tiled(devices, {count}));
+  Floats want(values.size(), 0.0f);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t d = 0; d < count; ++d) want[i] += values[d * n + i];
+  }
+  // The sum of (sum + x) over the devices.
+  for (int64_t i = 0; i < n; ++i) want[i] *= static_cast<float>(count + 1);
+  for (int64_t d = 1; d < count; ++d) std::copy_n(want.begin(), n, want.begin() + d * n);
+  for (int i = 0; i < 3; ++i) Check(Values(compiled->Call({in})[0]) == want, where);
+}
+
+int Sums(Session& session) {
+  const int slices = static_cast<int>(session.slices().size());
+  for (int slice = 0; slice < slices; ++slice) {
+    for (const int64_t n : {1, 1000, 300'001}) SumsAreRight(session, slice, n);
+  }
+  // Islands at the same time, and arrays that go from one to the other, cut in other ways.
+  std::vector<std::thread> threads;
+  for (int slice = 0; slice < slices; ++slice)
+    threads.emplace_back([&session, slice] { SumsAreRight(session, slice, 5000); });
+  for (std::thread& thread : threads) thread.join();
+  Floats values(5040);
+  std::iota(values.begin(), values.end(), 0.0f);
+  for (int from = 0; from < slices; ++from) {
+    for (int to = 0; to < slices; ++to) {
+      const std::vector<int>& here = session.slices()[from].devices;
+      const std::vector<int>& there = session.slices()[to].devices;
+      const auto rows = static_cast<int64_t>(here.size()), columns = int64_t(there.size());
+      const Array array = session.Put(values, {60, 84}, Sharding::Tiled(here, {rows, 1}));
+      const Array moved = array.Reshard(Sharding::Tiled(there, {1, columns}));
+      Check(Values(moved) == values, "reshard " + std::to_string(from) + std::to_string(to));
+    }
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+// Gangs one behind another, until one fails; nothing: all went well.
+std::string Chain(Session& session, const Executable& means, const std::vector<int>& devices,
+                  int steps) {
+  const auto count = static_cast<int64_t>(devices.size());
+  Array x = session.Put(Floats(static_cast<size_t>(64 * count), 1.0f), {64 * count},
+                        Sharding::Tiled(devices, {count}));
+  for (int i = 0; i < steps; ++i) x = means.Call({x})[0];
+  const auto status = x.Ready().Get();
+  if (!status.ok()) return status.ToString();
+  Check(Values(x) == Floats(static_cast<size_t>(64 * count), 1.0f), "the mean of ones");
+  return {};
+}
+
+int RunUntilLossAndBack(Session& session, int slice) {
+  const std::vector<int>& devices = session.slices()[slice].devices;
+  const auto compiled = session
+                            .Compile(Means(64, static_cast<int64_t>(devices.size()), 20,
+                                           std::chrono::microseconds(100)),
+                                     devices)
+                            .Get();
+  // Lost also when the executor dies between two chains.
+  const auto count = static_cast<int64_t>(devices.size());
+  const Array anchor =
+      session.Put(Floats(static_cast<size_t>(count)), {count}, Sharding::Tiled(devices, {count}));
+  std::string lost;
+  for (bool first = true; lost.empty(); first = false) {
+    lost = Chain(session, compiled.value(), devices, 20);
+    if (const auto status = anchor.Ready().Get(); lost.empty() && !status.ok())
+      lost = status.ToString();
+    if (!first || !lost.empty()) continue;
+    std::printf("running\n");
+    std::fflush(stdout);
+  }
+  std::printf("LOST %s\n", lost.c_str());
+  // Taken in while the executor is away, it runs when that is back.
+  const std::string again = Chain(session, compiled.value(), devices, 3);
+  std::printf("AGAIN %s\n", again.empty() ? "OK" : again.c_str());
+  return again.empty() && failures == 0 ? 0 : 1;
+}
+
+int Time(Session& session, int64_t bytes, uint32_t rounds) {
+  const std::vector<int>& devices = session.slices()[0].devices;
+  const auto count = static_cast<int64_t>(devices.size());
+  const int64_t n = bytes / 4;
+  const Executable means = session.Compile(Means(n, count, rounds), devices).Get().value();
+  const Array x = session.Put(Floats(static_cast<size_t>(n * count), 1.0f), {n * count},
+                              Sharding::Tiled(devices, {count}));
+  Check(x.Ready().Get().ok(), "put");
+  double best = 1e30;
+  for (int i = 0; i < 4; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto status = means.Call({x})[0].Ready().Get();
+    Check(status.ok(), status.ToString());
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, took.count() / rounds);
+  }
+  std::printf("%zu devices, %lld bytes: %.1f us\n", devices.size(), static_cast<long long>(bytes),
+              best);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  auto session = fairway::Connect(argv[1], {.tenant = "islands"});
+  if (!session.ok()) {
+    std::printf("%s\n", session.status().ToString().c_str());
+    return 1;
+  }
+  const std::string what = argv[2];
+  if (what == "sums") return Sums(*session);
+  if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
+  if (what == "time" && argc == 5)
+    return Time(*session, std::stoll(argv[3]), static_cast<uint32_t>(std::stoul(argv[4])));
+  return 2;
+}

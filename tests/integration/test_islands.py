@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Islands of several executors: sums over processes, and what is left when one of them is killed."""
+
+import re
+import signal
+import subprocess
+
+import pytest
+
+from cluster import BIN, clean_environment, wait_for
+
+PROGRAM = BIN.parent / "tests" / "islands_program"
+
+
+def start(cluster, *arguments):
+    return subprocess.Popen(
+        [PROGRAM, cluster.address, *map(str, arguments)], env=clean_environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def ends_well(client):
+    text = client.communicate(timeout=120)[0]
+    assert client.returncode == 0, text
+    return text
+
+
+def executor(cluster, worker):
+    return next(e for e in cluster.executors() if e.flag("name") == worker)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_sums_are_right_on_two_islands_and_arrays_go_between_them(new_cluster, workers):
+    cluster = new_cluster(2, 4, ("--runtime=host", f"--workers-per-island={workers}"))
+    assert len(cluster.executors()) == 2 * workers
+    ends_well(start(cluster, "sums"))
+
+
+def test_islands_of_other_numbers_of_executors_beside_each_other(new_cluster):
+    cluster = new_cluster(1, 3, ("--runtime=host", "--workers-per-island=3"))
+    link = cluster.executors()[0].flag("controller")
+    workers = [
+        subprocess.Popen(
+            [BIN / "fairway-worker", f"--controller={link}", f"--name=x{i}", "--island=other",
+             "--island-workers=2", "--devices=2", "--runtime=host"],
+            env=cluster.environment, stderr=subprocess.DEVNULL)
+        for i in (0, 1)
+    ]
+    try:
+        wait_for(lambda: cluster.metrics().total("fairway_island_up") == 2, "the other island")
+        ends_well(start(cluster, "sums"))
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster, workers):
+    cluster = new_cluster(2, 4, ("--runtime=host", f"--workers-per-island={workers}"))
+    here, there = start(cluster, "run", 0), start(cluster, "run", 1)
+    for client in (here, there):
+        assert client.stdout.readline() == "running\n"
+    executor(cluster, f"w0.{workers - 1}").signal(signal.SIGKILL)
+    text = ends_well(here)
+    # Who was lost, and how; the other island saw nothing of it.
+    assert re.search(r"LOST DATA_LOSS: .*island0.*w0\.\d.*SIGKILL", text), text
+    assert "AGAIN OK" in text
+    assert there.poll() is None
+    executor(cluster, "w1.0").signal(signal.SIGKILL)
+    assert re.search(r"LOST DATA_LOSS: .*island1.*w1\.0.*SIGKILL", ends_well(there))
+    ends_well(start(cluster, "sums"))
+
+
+def test_pjrt_keeps_to_one_process_for_each_island():
+    done = subprocess.run(
+        [BIN / "fairway", "up", "--devices=2", "--workers-per-island=2"], env=clean_environment(),
+        text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 2
+    assert "an XLA CPU client cannot span processes" in done.stderr

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/gang_exchanges.h"
+
+#include <algorithm>
+
+namespace fairway {
+namespace {
+
+// Launches that ended here and are remembered for members that are behind.
+constexpr size_t kRemembered = 256;
+
+}  // namespace
+
+class GangExchanges::Member final : public Exchange {
+ public:
+  Member(std::shared_ptr<GangExchanges> all, Members members, size_t self)
+      : all_(std::move(all)), members_(std::move(members)), self_(self) {}
+
+  size_t members() const override { return members_.size(); }
+  size_t self() const override { return self_; }
+  void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
+             const std::vector<size_t>& readers) override {
+    std::vector<Incarnation> incarnations;
+    for (const size_t reader : readers) incarnations.push_back(members_.at(reader).incarnation);
+    all_->Offer(launch, {round, part}, std::move(bytes), std::move(incarnations));
+  }
+  absl::StatusOr<std::vector<std::shared_ptr<Blob>>> Take(
+      uint64_t launch, uint32_t round, const std::vector<Wanted>& wanted) override {
+    return all_->Take(members_, launch, round, wanted);
+  }
+  void End(uint64_t launch, const absl::Status& status) override { all_->End(launch, status); }
+
+ private:
+  const std::shared_ptr<GangExchanges> all_;
+  const Members members_;
+  const size_t self_;
+};
+
+void GangExchanges::Open(DataPlane* plane) {
+  std::lock_guard lock(mutex_);
+  plane_ = plane;
+}
+
+void GangExchanges::Close(const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  closed_ = why;
+  plane_ = nullptr;
+  for (auto& [id, launch] : launches_) Fail(launch, why);
+  launches_.clear();
+  changed_.notify_all();
+}
+
+std::shared_ptr<Exchange> GangExchanges::Make(Members members, size_t self) {
+  return std::make_shared<Member>(shared_from_this(), std::move(members), self);
+}
+
+void GangExchanges::OnPull(const PullRequest& request, DataPlane::Answer answer) {
+  std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return answer(closed_);
+  const uint64_t id = request.transfer.value;
+  ForgetBefore(id, request.from);
+  const auto known = launches_.find(id);
+  if (known == launches_.end() && id <= ended_through_) {
+    return answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", id));
+  }
+  if (num_waiting_ >= kMaxWaitingPulls) {
+    return answer(Error(absl::StatusCode::kResourceExhausted, "{} pulls wait for launches here",
+                        num_waiting_));
+  }
+  Launch& launch = launches_[id];
+  if (TryAnswer(launch, request, answer)) {
+    if (launch.ended && launch.offered.empty() && launch.failure.ok()) launches_.erase(id);
+    return;
+  }
+  launch.waiting.push_back({request, std::move(answer)});
+  ++num_waiting_;
+}
+
+bool GangExchanges::TryAnswer(Launch& launch, const PullRequest& request,
+                              DataPlane::Answer& answer) {
+  if (!launch.failure.ok()) {
+    answer(launch.failure);
+    return true;
+  }
+  const auto found = launch.offered.find({request.round, request.index});
+  if (found == launch.offered.end()) {
+    if (!launch.ended) return false;
+    answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", request.transfer));
+    return true;
+  }
+  Offered& offered = found->second;
+  if (std::erase(offered.readers, request.from) == 0) {
+    answer(Error(absl::StatusCode::kPermissionDenied, "part {} of launch {} is for others",
+                 request.index, request.transfer));
+    return true;
+  }
+  answer(DataView{offered.bytes.bytes, offered.bytes.owner});
+  if (offered.readers.empty()) launch.offered.erase(found);
+  return true;
+}
+
+void GangExchanges::AnswerWaiting(Launch& launch) {
+  num_waiting_ -= std::erase_if(launch.waiting, [&](Waiting& waiting) {
+    return TryAnswer(launch, waiting.request, waiting.answer);
+  });
+}
+
+void GangExchanges::ForgetBefore(uint64_t id, Incarnation reader) {
+  for (auto it = launches_.begin(); it != launches_.end() && it->first < id;) {
+    Launch& launch = it->second;
+    for (auto offered = launch.offered.begin(); offered != launch.offered.end();) {
+      std::vector<Incarnation>& readers = offered->second.readers;
+      std::erase(readers, reader);
+      offered = readers.empty() ? launch.offered.erase(offered) : std::next(offered);
+    }
+    const bool over = launch.ended && launch.offered.empty() && launch.failure.ok();
+    it = over ? launches_.erase(it) : std::next(it);
+  }
+}
+
+void GangExchanges::Offer(uint64_t id, Name name, HostView bytes,
+                          std::vector<Incarnation> readers) {
+  std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return;
+  Launch& launch = launches_[id];
+  launch.offered[name] = Offered{std::move(bytes), std::move(readers)};
+  AnswerWaiting(launch);
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Blob>>> GangExchanges::Take(
+    const Members& members, uint64_t id, uint32_t round,
+    const std::vector<Exchange::Wanted>& wanted) {
+  auto taking = std::make_shared<Taking>();
+  taking->open = wanted.size();
+  taking->blobs.resize(wanted.size());
+  std::unique_lock lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& from = members.at(wanted[i].member);
+    plane_->Pull(
+        from.endpoint, from.incarnation, {TransferId(id), wanted[i].part, Incarnation(), round},
+        wanted[i].bytes,
+        [self = shared_from_this(), taking, i](absl::StatusOr<std::shared_ptr<Blob>> blob) {
+          std::lock_guard held(self->mutex_);
+          --taking->open;
+          if (blob.ok()) {
+            taking->blobs[i] = *std::move(blob);
+          } else if (taking->failure.ok()) {
+            taking->failure = blob.status();
+          }
+          if (taking->open == 0 || !blob.ok()) self->changed_.notify_all();
+        });
+  }
+  while (true) {
+    if (!closed_.ok()) return closed_;
+    if (const auto it = launches_.find(id); it != launches_.end() && !it->second.failure.ok())
+      return it->second.failure;
+    if (!taking->failure.ok()) return taking->failure;
+    if (taking->open == 0) return std::move(taking->blobs);
+    changed_.wait(lock);
+  }
+}
+
+void GangExchanges::Fail(Launch& launch, const absl::Status& why) {
+  if (launch.failure.ok()) launch.failure = why;
+  launch.offered.clear();
+  AnswerWaiting(launch);
+}
+
+void GangExchanges::Abandon(uint64_t first, uint64_t last, const absl::Status& cause) {
+  std::lock_guard lock(mutex_);
+  if (!closed_.ok() || last <= ended_through_) return;
+  // Of a sequence, which takes many ids, the step that is next or has begun: its failure ends it.
+  launches_.try_emplace(std::max(first, ended_through_ + 1));
+  for (auto it = launches_.lower_bound(first); it != launches_.end() && it->first <= last; ++it) {
+    if (!it->second.ended) Fail(it->second, cause);
+  }
+  changed_.notify_all();
+}
+
+void GangExchanges::End(uint64_t id, const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return;
+  ended_through_ = std::max(ended_through_, id);
+  Launch& launch = launches_[id];
+  launch.ended = true;
+  if (!status.ok()) Fail(launch, status);
+  AnswerWaiting(launch);
+  if (launch.offered.empty() && launch.failure.ok()) launches_.erase(id);
+  while (launches_.size() > kRemembered && launches_.begin()->first < ended_through_) {
+    AnswerWaiting(launches_.begin()->second);
+    num_waiting_ -= launches_.begin()->second.waiting.size();
+    launches_.erase(launches_.begin());
+  }
+}
+
+}  // namespace fairway

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/gang_exchanges.h"
+
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "async/event_loop.h"
+#include "worker/executor/runtime/host/all_reduce.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::shared_ptr<Blob>;
+using Sum = absl::StatusOr<Bytes>;
+
+// Executors of one island over real sockets; each member's gang is a thread of the test.
+class GangExchangesTest : public testing::Test {
+ protected:
+  struct Peer {
+    std::shared_ptr<GangExchanges> all = std::make_shared<GangExchanges>();
+    std::unique_ptr<DataPlane> plane;
+    std::shared_ptr<Exchange> exchange;
+  };
+
+  void Make(size_t count) {
+    peers_.resize(count);
+    GangExchanges::Members members;
+    for (size_t i = 0; i < count; ++i) {
+      Peer& peer = peers_[i];
+      const Incarnation incarnation(100 + i);
+      peer.plane = *MakeTcpDataPlane(
+          loop_, "127.0.0.1:0", "127.0.0.1", incarnation, [](PullRequest, DataPlane::Answer) {}, {},
+          [all = peer.all](PullRequest request, DataPlane::Answer answer) {
+            all->OnPull(request, std::move(answer));
+          });
+      peer.all->Open(peer.plane.get());
+      members.push_back({peer.plane->endpoint(), incarnation});
+    }
+    for (size_t i = 0; i < count; ++i) peers_[i].exchange = peers_[i].all->Make(members, i);
+  }
+  void Close(size_t i) {
+    peers_[i].all->Close(absl::UnavailableError("closed"));
+    peers_[i].plane.reset();
+  }
+  void TearDown() override {
+    for (size_t i = 0; i < peers_.size(); ++i) Close(i);
+  }
+
+  Sum Run(size_t member, uint64_t launch, uint32_t round, const std::vector<float>& values,
+          int64_t direct_bytes) {
+    return AllReduceOver(
+        *peers_[member].exchange, launch, round, DType::kF32,
+        Blob::Copy({reinterpret_cast<const char*>(values.data()), 4 * values.size()}),
+        direct_bytes);
+  }
+
+  EventLoop loop_;
+  std::vector<Peer> peers_;
+};
+
+std::vector<float> ToFloats(const Sum& sum) {
+  if (!sum.ok()) return {};
+  std::vector<float> out((*sum)->size() / 4);
+  if (!out.empty()) std::memcpy(out.data(), (*sum)->data(), (*sum)->size());
+  return out;
+}
+
+TEST_F(GangExchangesTest, EveryMemberGetsTheSumOfAllBothWays) {
+  for (const size_t count : {2, 3, 5}) {
+    for (const int64_t direct : {int64_t{0}, int64_t{1} << 20}) {
+      Make(count);
+      for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}}) {
+        SCOPED_TRACE(fmt::format("{} members, {} floats, direct up to {}", count, size, direct));
+        std::vector<std::vector<Sum>> got(count);
+        std::vector<std::thread> gangs;
+        for (size_t m = 0; m < count; ++m) {
+          gangs.emplace_back([&, m] {
+            std::vector<float> values(size);
+            std::iota(values.begin(), values.end(), static_cast<float>(m));
+            for (const uint64_t launch : {10 * size + 1, 10 * size + 2}) {
+              for (const uint32_t round : {1u, 2u})
+                got[m].push_back(Run(m, launch, round, values, direct));
+              peers_[m].exchange->End(launch, absl::OkStatus());
+            }
+          });
+        }
+        for (std::thread& gang : gangs) gang.join();
+        std::vector<float> want(size);
+        const auto n = static_cast<float>(count);
+        for (size_t i = 0; i < size; ++i) want[i] = n * static_cast<float>(i) + n * (n - 1) / 2;
+        for (const auto& sums : got) {
+          for (const Sum& sum : sums) {
+            ASSERT_TRUE(sum.ok()) << sum.status();
+            EXPECT_EQ(ToFloats(sum), want);
+          }
+        }
+      }
+      TearDown();
+      peers_.clear();
+    }
+  }
+}
+
+TEST_F(GangExchangesTest, TheErrorOfOneMemberIsThatOfAllWhetherItComesFirstOrLast) {
+  Make(3);
+  const absl::Status cause = absl::ResourceExhaustedError("no memory for a value");
+  for (const uint64_t launch : {1, 2}) {
+    std::vector<std::optional<Sum>> got(3);
+    const auto run = [&](size_t m) {
+      got[m] = Run(m, launch, 1, {1, 2}, 1 << 20);
+      peers_[m].exchange->End(launch, got[m]->status());
+    };
+    if (launch == 1) peers_[0].exchange->End(launch, cause);
+    std::thread one(run, 1), two(run, 2);
+    if (launch == 2) peers_[0].exchange->End(launch, cause);
+    one.join();
+    two.join();
+    EXPECT_EQ(got[1]->status(), cause);
+    EXPECT_EQ(got[2]->status(), cause);
+  }
+  // Nothing of it is left for later launches.
+  std::vector<std::thread> gangs;
+  std::vector<std::optional<Sum>> got(3);
+  for (size_t m = 0; m < 3; ++m)
+    gangs.emplace_back([&, m] { got[m] = Run(m, 3, 1, {1}, 1 << 20); });
+  for (std::thread& gang : gangs) gang.join();
+  for (const auto& sum : got) EXPECT_EQ(ToFloats(*sum), std::vector<float>{3});
+}
+
+TEST_F(GangExchangesTest, AMemberThatGoesAwayEndsTheWaitOfTheOthers) {
+  Make(3);
+  std::vector<std::optional<Sum>> got(3);
+  std::thread one([&] { got[1] = Run(1, 1, 1, {1}, 1 << 20); });
+  Close(0);
+  one.join();
+  EXPECT_EQ(got[1]->status().code(), absl::StatusCode::kUnavailable) << got[1]->status();
+  EXPECT_EQ(Run(2, 1, 1, {1}, 1 << 20).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(GangExchangesTest, AnAbandonedLaunchFailsAndPassesTheCauseOn) {
+  Make(2);
+  std::optional<Sum> got;
+  std::thread gang([&] {
+    got = Run(0, 7, 1, {1}, 1 << 20);
+    peers_[0].exchange->End(7, got->status());
+  });
+  peers_[0].all->Abandon(7, 7, absl::DataLossError("worker w1 was lost"));
+  gang.join();
+  EXPECT_THAT(Text(got->status()), HasSubstr("w1 was lost"));
+  EXPECT_THAT(Text(Run(1, 7, 1, {1}, 1 << 20).status()), HasSubstr("w1 was lost"));
+}
+
+}  // namespace
+}  // namespace fairway

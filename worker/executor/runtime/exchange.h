@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How executors that run one computation together pass bytes to each other while it runs
+// (docs/design/0042-islands-of-several-executors.md).
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/status.h"
+
+namespace fairway {
+
+// Host bytes of a buffer, dense and major to minor; alive as long as `owner`.
+struct HostView {
+  std::string_view bytes;
+  std::shared_ptr<void> owner;
+};
+
+// Bytes have a name: the launch, the round within it (1, 2, ...) and a part. All members run the
+// same launches in the same order, and each ends before the next begins. Thread-safe.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual size_t members() const = 0;
+  virtual size_t self() const = 0;
+
+  // Lets each of `readers` have these bytes once.
+  virtual void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
+                     const std::vector<size_t>& readers) = 0;
+
+  struct Wanted {
+    size_t member = 0;
+    int32_t part = 0;
+    int64_t bytes = 0;
+  };
+  // Waits until all of it has come. The error of the first member that failed or that was lost
+  // (UNAVAILABLE), or why the launch was abandoned.
+  virtual absl::StatusOr<std::vector<std::shared_ptr<Blob>>> Take(
+      uint64_t launch, uint32_t round, const std::vector<Wanted>& wanted) = 0;
+
+  // The launch has ended here. With an error: the members that still want something of it get that.
+  virtual void End(uint64_t launch, const absl::Status& status) = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_
