@@ -4,15 +4,16 @@
 A step is an all-reduce of one scalar a device and a scaling; its result is the next one's argument.
 OpByOp: a call for each. Chained: a call for a program that is a chain of 128. Fused: a call for one
 computation that does it 128 times. Fairway: the C++ SDK and the host runtime, one island of one
-executor. JAX: its CPU backend in one process, which waits for the step before the last (it locks up
+executor, or of two, which sum over a socket. JAX: its CPU backend in one process, which waits for the step before the last (it locks up
 with hundreds of queued gangs). Measured in turns; CPU is that of all processes concerned.
 
-Not here: Ray, Monarch, JAX in several processes, islands of several executors.
+Not here: Ray, Monarch, JAX in several processes.
 
 Expected: OpByOp costs some 20 us of CPU for messages and nodes, whatever the number of devices, and
 each device's share of the step in the executor; chains cost the executor alone.
 """
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from measure import bar, paired, row
 HERE = pathlib.Path(__file__).resolve().parent
 CLIENT = HERE.parent / "build" / "release" / "bench" / "dispatch_client"
 DEVICES = (1, 2, 4, 8, 16, 32)
+TWO = "Fairway, two executors"
 ROUNDS, CHAIN = 5, 128
 STEPS = {"OpByOp": 2048, "Chained": 64 * CHAIN, "Fused": 256 * CHAIN}
 JAX_STEPS = {"OpByOp": 300, "Fused": 20 * CHAIN}
@@ -75,28 +77,40 @@ def serve_jax(devices, scale):
         print(time.perf_counter() - began, flush=True)
 
 
+def processes(cluster):
+    return [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"]
+
+
 def measure(devices, scale, rounds, samples):
     from cluster import Cluster, clean_environment, cpu_environment
 
-    with Cluster(islands=1, devices=devices, flags=("--runtime=host",)) as cluster:
+    host = ("--runtime=host",)
+    with (Cluster(islands=1, devices=devices, flags=host) as cluster,
+          contextlib.ExitStack() as stack):
         fairway = Client([CLIENT, cluster.address, devices, scale], clean_environment())
+        clients = {"Fairway": (fairway, STEPS, processes(cluster))}
+        if devices >= 8:
+            pair = stack.enter_context(
+                Cluster(islands=1, devices=devices, flags=(*host, "--workers-per-island=2")))
+            clients[TWO] = (Client([CLIENT, pair.address, devices, scale], clean_environment()),
+                            STEPS, processes(pair))
         jax = Client([sys.executable, __file__, devices, scale],
                      {**cpu_environment(devices), "TF_CPP_MIN_LOG_LEVEL": "2"})
-        servers = [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"]
-        for client, styles in ((fairway, STEPS), (jax, JAX_STEPS)):
+        clients["JAX"] = (jax, JAX_STEPS, [])
+        for client, styles, _ in clients.values():
             for style in styles:
                 client.measure(style)
         for _ in range(rounds):
-            for name, client, styles in (("Fairway", fairway, STEPS), ("JAX", jax, JAX_STEPS)):
-                pids = [client.pid, *(servers if name == "Fairway" else [])]
+            for name, (client, styles, servers) in clients.items():
+                pids = [client.pid, *servers]
                 for style, steps in styles.items():
                     before = cpu_seconds(pids)
                     per_step = client.measure(style) / (steps / scale)
                     used = (cpu_seconds(pids) - before) / (steps / scale)
                     samples.setdefault((name, style, devices), []).append(1 / per_step)
                     samples.setdefault((name, style, devices, "CPU"), []).append(used * 1e6)
-        fairway.close()
-        jax.close()
+        for client, _, _ in clients.values():
+            client.close()
 
 
 def run(quick):
@@ -106,19 +120,20 @@ def run(quick):
         measure(devices, 8 if quick else 1, 2 if quick else ROUNDS, samples)
     rows = []
     for (name, style, devices, *cpu), values in samples.items():
-        against = f"{style}, {devices} devices, JAX" if name == "Fairway" else None
+        against = None if name == "JAX" else f"{style}, {devices} devices, JAX"
         if against and ("JAX", style, devices) not in samples:
             against = None
         title = f"{style}, {devices} devices, {name}"
         rows.append(row(f"CPU of all processes: {title}", values, "us/step") if cpu
                     else row(title, values, "steps/s", against))
 
-    def rate(style, devices):
-        values = samples.get(("Fairway", style, devices))
+    def rate(name, style, devices):
+        values = samples.get((name, style, devices))
         return None if values is None else paired(values, values, lambda a, _: a)
 
-    bars = [bar(f"{style} steps/s, {devices} devices, one executor", rate(style, devices),
+    bars = [bar(f"{style} steps/s, {devices} devices, {name}", rate(name, style, devices),
                 at_least=least)
+            for name in ("Fairway", TWO)
             for style, devices, least in (("OpByOp", 8, 5000), ("OpByOp", 16, 2500),
                                           ("OpByOp", 32, 1500), ("Chained", 8, 20000),
                                           ("Fused", 8, 50000))]

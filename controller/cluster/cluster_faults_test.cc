@@ -119,6 +119,24 @@ TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
                                 "lost: killed"));
 }
 
+TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Installed(c, 1);
+  actions.Take();
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(2)})};
+  report.failures = {{report.finished[0], absl::InternalError("step"), 0}};
+  cluster.OnReport(a, Incarnation(7), report);
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 1 to 1: INTERNAL: step"));
+  End(c, 2);
+}
+
 TEST_F(TwoExecutorsTest, OneMoreThanTheIslandHasIsRefusedAndSoIsAnotherNumber) {
   StartTwo();
   EXPECT_THAT(Text(cluster.ExecutorUp(OfTwo("we", 1)).status()),

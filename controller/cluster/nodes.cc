@@ -378,14 +378,16 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (participant.done) return;
   participant.done = true;
   participant.status = std::move(status);
-  if (!participant.status.ok() && node.kind == NodeKind::kLaunch && node.open_participants > 1) {
-    // The others may wait for it.
+  const absl::Status failed = !participant.status.ok() || node.failed_outputs.empty()
+                                  ? participant.status
+                                  : node.failed_outputs.begin()->second;
+  if (!failed.ok() && node.kind == NodeKind::kLaunch && node.open_participants > 1) {
+    // The others may wait for it; of a sequence, for one of its steps.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {
       if (!other.done)
-        SendTo(executors.at(other.executor),
-               AbandonLaunch{node.launch_id, last, participant.status});
+        SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
