@@ -76,11 +76,11 @@ void CheckSum(World& world, LaunchResult& result) {
   }
 }
 
-// Programs of one device that take seconds, one on each of `busy` devices; then a gang of all
-// devices.
+// Programs of one device that take minutes, one on each of `busy` devices; then a gang of all
+// devices. The process ends before they do.
 void LongProgramsBesideAGang(int spare_devices, int busy) {
   World world(spare_devices);
-  auto loop = world.Load(test::LongLoop(20000), test::Portable());
+  auto loop = world.Load(test::LongLoop(1'000'000), test::Portable());
   auto psum = world.Load(test::Psum(kDevices), test::Spmd(kDevices));
   std::vector<std::unique_ptr<DeviceBuffer>> inputs;
   std::vector<test::Running> singles;
