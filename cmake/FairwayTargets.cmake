@@ -42,12 +42,17 @@ function(fairway_library name)
   endif()
 endfunction()
 
-# fairway_allocator(<executable>): it allocates with jemalloc. Sanitizers bring an allocator of their own.
+# fairway_allocator(<executable> [RETURNS_LARGE]): it allocates with jemalloc; large blocks go back to the system at once.
+# Sanitizers bring an allocator of their own.
 function(fairway_allocator name)
+  cmake_parse_arguments(ARG "RETURNS_LARGE" "" "" ${ARGN})
   if(FAIRWAY_SANITIZE)
     return()
   endif()
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/base/allocator.cc)
+  if(ARG_RETURNS_LARGE)
+    target_compile_definitions(${name} PRIVATE FAIRWAY_RETURNS_LARGE_BLOCKS)
+  endif()
   target_link_libraries(${name} PRIVATE ${FAIRWAY_JEMALLOC})
 endfunction()
 
