@@ -101,10 +101,23 @@ def test_on_pjrt(program, new_cluster, tmp_path):
     nothing_left(cluster)
 
 
-def test_the_first_example(prefix, new_cluster, tmp_path):
+@pytest.fixture(scope="session")
+def examples(prefix, tmp_path_factory):
+    return built(EXAMPLES / "cpp", prefix, tmp_path_factory.mktemp("examples"))
+
+
+def test_the_first_example(examples, new_cluster):
     cluster = new_cluster(1, 1, ("--runtime=host",))
-    first = built(EXAMPLES / "cpp", prefix, tmp_path) / "first"
-    assert run(first, cluster.address).splitlines()[-1].split() == ["27", "54", "81", "108"]
+    assert run(examples / "first", cluster.address).splitlines()[-1].split() == [
+        "27", "54", "81", "108"]
+
+
+def test_the_pipeline_learns_without_python(examples, new_cluster, tmp_path):
+    run_python(EXAMPLES / "cpp" / "export_digits.py", tmp_path, env=cpu_environment(4))
+    cluster = new_cluster(2, 4)
+    said = run(examples / "digits", cluster.address, tmp_path, 200)
+    assert float(said.split("test accuracy:")[1]) > 0.95, said
+    nothing_left(cluster)
 
 
 def test_programs_on_the_host_runtime(program, new_cluster):
