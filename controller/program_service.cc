@@ -66,6 +66,7 @@ struct ProgramService::Binding {
   std::vector<IslandId> islands;               // of each place
   size_t open = 0;                             // compilations
   absl::Status failure;
+  bool sequential = false;
   Done done;
 };
 
@@ -79,6 +80,7 @@ void ProgramService::Bind(SessionId session, uint64_t out, const v1::BoundProgra
   auto binding = std::make_shared<Binding>();
   binding->session = session;
   binding->out = out;
+  binding->sequential = request.sequential();
   binding->done = std::move(done);
   if (absl::Status status = Prepare(session, request, *binding); !status.ok())
     return binding->done(std::move(status));
@@ -173,9 +175,9 @@ void ProgramService::Finish(Binding& binding) {
   if (!binding.failure.ok()) return binding.done(binding.failure);
   absl::StatusOr<ProgramPlan> plan = Lower(binding.program, binding.types, binding.lowering);
   if (!plan.ok()) return binding.done(plan.status());
-  binding.done(
-      cluster_->BindProgram(binding.session, binding.out,
-                            {binding.program.name, *std::move(plan), std::move(binding.slices)}));
+  binding.done(cluster_->BindProgram(
+      binding.session, binding.out,
+      {binding.program.name, *std::move(plan), std::move(binding.slices), binding.sequential}));
 }
 
 }  // namespace fairway

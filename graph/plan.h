@@ -113,6 +113,11 @@ struct Sequence {
   friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
+// Of each output the argument whose error it has for certain when those arguments have failed
+// (`failed`, one for each argument), or -1: it may be well, or have the error of a step. A step
+// with several failed inputs has the error of the first.
+std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>& failed);
+
 // Steps of a sequence that are at work at the same time, at most.
 inline constexpr int kSequenceWindow = 8;
 
@@ -144,6 +149,12 @@ struct Launch {
   std::vector<int32_t>
       non_donatable;  // arguments that the code would take over but must leave alone
   std::vector<ShardRef> inline_shards;  // outputs whose bytes are to come with the completion
+  // Of a sequence: arguments that have failed; of these nothing needs to be here.
+  struct FailedArgument {
+    int32_t argument = 0;
+    absl::Status status;
+  };
+  std::vector<FailedArgument> failed;
 };
 
 // Where a shard to receive comes from.
@@ -218,7 +229,8 @@ struct Report {
   struct Failure {
     uint64_t seq = 0;
     absl::Status status;
-    int32_t output = -1;  // of a sequence: only this one failed; else all of the node's
+    int32_t output = -1;    // of a sequence: only this one failed; else all of the node's
+    int32_t argument = -1;  // of an output: the failed argument whose error it has, if so
   };
   struct Inlined {
     ShardRef shard;

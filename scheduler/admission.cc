@@ -5,7 +5,16 @@
 
 namespace fairway {
 
-void Admission::SetDevice(DeviceId device, int64_t limit) { devices_[device].limit = limit; }
+Admission::Device& Admission::At(DeviceId device) {
+  if (device.value >= devices_.size()) devices_.resize(device.value + 1);
+  return devices_[device.value];
+}
+
+Admission::Device Admission::Of(DeviceId device) const {
+  return device.value < devices_.size() ? devices_[device.value] : Device();
+}
+
+void Admission::SetDevice(DeviceId device, int64_t limit) { At(device).limit = limit; }
 
 void Admission::Enqueue(NodeId node, IslandId island, std::vector<MemoryNeed> needs) {
   queues_[island].emplace(node, std::move(needs));
@@ -16,17 +25,16 @@ bool Admission::Remove(NodeId node, IslandId island) {
   return it != queues_.end() && it->second.erase(node) > 0;
 }
 
-void Admission::Release(DeviceId device, int64_t bytes) { devices_[device].used -= bytes; }
+void Admission::Release(DeviceId device, int64_t bytes) { At(device).used -= bytes; }
 
-void Admission::Reset(DeviceId device) { devices_[device].used = 0; }
+void Admission::Reset(DeviceId device) { At(device).used = 0; }
 
 std::optional<Admission::Shortage> Admission::FirstShortage(
     NodeId node, const std::vector<MemoryNeed>& needs) const {
   if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
   for (const MemoryNeed& need : needs) {
-    const auto it = devices_.find(need.device);
-    if (it == devices_.end() || it->second.limit == 0) continue;
-    const Device& device = it->second;
+    const Device device = Of(need.device);
+    if (device.limit == 0) continue;
     if (need.bytes > device.limit - device.used)
       return Shortage{node,        need.device,  need.bytes,
                       device.used, device.limit, need.bytes > device.limit};
@@ -44,7 +52,7 @@ std::vector<NodeId> Admission::Admit(IslandId island) {
       ++it;
       continue;
     }
-    for (const MemoryNeed& need : it->second) devices_[need.device].used += need.bytes;
+    for (const MemoryNeed& need : it->second) At(need.device).used += need.bytes;
     admitted.push_back(it->first);
     it = queue->second.erase(it);
   }
@@ -63,14 +71,8 @@ size_t Admission::waiting(IslandId island) const {
   return queue == queues_.end() ? 0 : queue->second.size();
 }
 
-int64_t Admission::used(DeviceId device) const {
-  const auto it = devices_.find(device);
-  return it == devices_.end() ? 0 : it->second.used;
-}
+int64_t Admission::used(DeviceId device) const { return Of(device).used; }
 
-int64_t Admission::limit(DeviceId device) const {
-  const auto it = devices_.find(device);
-  return it == devices_.end() ? 0 : it->second.limit;
-}
+int64_t Admission::limit(DeviceId device) const { return Of(device).limit; }
 
 }  // namespace fairway

@@ -65,7 +65,10 @@ class Admission {
   // The first need that does not fit.
   std::optional<Shortage> FirstShortage(NodeId node, const std::vector<MemoryNeed>& needs) const;
 
-  std::map<DeviceId, Device> devices_;
+  // By number, which is dense; a device that nobody has set has no limit.
+  Device& At(DeviceId device);
+  Device Of(DeviceId device) const;
+  std::vector<Device> devices_;
   std::map<IslandId, std::map<NodeId, std::vector<MemoryNeed>>> queues_;
 };
 

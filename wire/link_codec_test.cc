@@ -146,13 +146,21 @@ TEST(Commands, LaunchAndItsPreparation) {
   bare.outputs.clear();
   EXPECT_EQ(RoundTrip(bare).inputs, bare.inputs);
 
-  const Launch launch =
-      RoundTrip(Launch{NodeId(5), LaunchId(~uint64_t{0}), true, true, {0, 2}, {{GroupId(10), 1}}});
+  const Launch launch = RoundTrip(Launch{NodeId(5),
+                                         LaunchId(~uint64_t{0}),
+                                         true,
+                                         true,
+                                         {0, 2},
+                                         {{GroupId(10), 1}},
+                                         {{3, absl::DataLossError("gone")}}});
   EXPECT_EQ(launch.launch_id, LaunchId(~uint64_t{0}));
   EXPECT_TRUE(launch.gang);
   EXPECT_TRUE(launch.ahead);
   EXPECT_THAT(launch.non_donatable, ElementsAre(0, 2));
   EXPECT_THAT(launch.inline_shards, ElementsAre(ShardRef{GroupId(10), 1}));
+  ASSERT_EQ(launch.failed.size(), 1u);
+  EXPECT_EQ(launch.failed[0].argument, 3);
+  EXPECT_EQ(launch.failed[0].status, absl::DataLossError("gone"));
 }
 
 TEST(Commands, Transfers) {
@@ -282,7 +290,7 @@ TEST(BadCommands, AreRefused) {
   EXPECT_THAT(Refusal(receive, [&](auto& c) { prep(c)->mutable_sources(2)->set_index(-1); }),
               HasSubstr("-1"));
 
-  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, false, {}, {}},
+  EXPECT_THAT(Refusal(Launch{NodeId(1), LaunchId(1), false, false, {}, {}, {}},
                       [](auto& c) { c.mutable_launch()->set_launch_id(0); }),
               HasSubstr("launch 0"));
   EXPECT_THAT(Refusal(CancelNode{NodeId(1), absl::AbortedError("x")},
@@ -296,7 +304,7 @@ TEST(Reports, RoundTripAndChecks) {
   Report in;
   in.finished_through = 7;
   in.finished = {9, 12};
-  in.failures = {{9, absl::DataLossError("gone")}, {8, absl::DataLossError("half"), 2}};
+  in.failures = {{9, absl::DataLossError("gone")}, {8, absl::DataLossError("half"), 2, 1}};
   in.inlined = {{{GroupId(3), 1}, Blob::Copy("bytes")}, {{GroupId(3), 2}, Blob::Copy("")}};
   in.installed = {{ExecutableId(5), absl::OkStatus()},
                   {ExecutableId(6), absl::InternalError("no")}};
@@ -309,7 +317,9 @@ TEST(Reports, RoundTripAndChecks) {
   EXPECT_THAT(out->finished, ElementsAre(9, 12));
   ASSERT_EQ(out->failures.size(), 2u);
   EXPECT_EQ(out->failures[0].output, -1);
+  EXPECT_EQ(out->failures[0].argument, -1);
   EXPECT_EQ(out->failures[1].output, 2);
+  EXPECT_EQ(out->failures[1].argument, 1);
   EXPECT_EQ(out->failures[0].seq, 9u);
   EXPECT_EQ(out->failures[0].status, absl::DataLossError("gone"));
   ASSERT_EQ(out->inlined.size(), 2u);

@@ -107,6 +107,11 @@ struct Encoder {
     to->set_gang(in.gang);
     for (const int32_t argument : in.non_donatable) to->add_non_donatable(argument);
     for (const ShardRef ref : in.inline_shards) Put(ref, to->add_inline_shards());
+    for (const Launch::FailedArgument& failed : in.failed) {
+      v1::Launch::FailedArgument* argument = to->add_failed();
+      argument->set_argument(failed.argument);
+      *argument->mutable_status() = ToProto(failed.status);
+    }
   }
   void operator()(const PrepareReceive& in) {
     v1::PrepareReceive* to = out->mutable_prepare_receive();
@@ -319,6 +324,13 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef taken, Take(ref));
     out.inline_shards.push_back(taken);
   }
+  for (const v1::Launch::FailedArgument& failed : in.failed()) {
+    absl::Status status = StatusFromProto(failed.status());
+    if (failed.argument() < 0 || status.ok())
+      return InvalidArgument("node {}: argument {} failed with {}", in.node(), failed.argument(),
+                             Text(status));
+    out.failed.push_back({failed.argument(), std::move(status)});
+  }
   return out;
 }
 
@@ -486,6 +498,7 @@ void ToProto(const Report& report, Incarnation incarnation, v1::Report* out) {
     to->set_seq(failure.seq);
     *to->mutable_status() = ToProto(failure.status);
     if (failure.output >= 0) to->set_output(failure.output);
+    if (failure.argument >= 0) to->set_argument(failure.argument);
   }
   for (const Report::Inlined& inlined : report.inlined) {
     v1::Report::Inlined* to = out->add_inlined();
@@ -509,10 +522,13 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& in) {
   for (const v1::Report::Failure& failure : in.failures()) {
     absl::Status status = StatusFromProto(failure.status());
     if (status.ok()) return InvalidArgument("bad report: {} failed with OK", failure.seq());
-    if (failure.has_output() && failure.output() < 0)
-      return InvalidArgument("bad report: output {} of {} failed", failure.output(), failure.seq());
-    out.failures.push_back(
-        {failure.seq(), std::move(status), failure.has_output() ? failure.output() : -1});
+    if ((failure.has_output() && failure.output() < 0) ||
+        (failure.has_argument() && failure.argument() < 0))
+      return InvalidArgument("bad report: output {} of {} failed by argument {}", failure.output(),
+                             failure.seq(), failure.argument());
+    out.failures.push_back({failure.seq(), std::move(status),
+                            failure.has_output() ? failure.output() : -1,
+                            failure.has_argument() ? failure.argument() : -1});
   }
   for (const v1::Report::Inlined& inlined : in.inlined()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef ref, Take(inlined.shard()));

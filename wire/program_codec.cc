@@ -87,8 +87,12 @@ class Decoder {
   absl::StatusOr<Computation> Take(const v1::Computation& in) {
     Computation out;
     out.name = in.name();
-    out.format = in.has_native() ? Computation::Format::kNative : Computation::Format::kStableHlo;
-    out.code = std::make_shared<const std::string>(in.has_native() ? in.native() : in.stablehlo());
+    const bool native = in.has_native() || in.has_kernels();
+    out.format = native ? Computation::Format::kNative : Computation::Format::kStableHlo;
+    out.code =
+        std::make_shared<const std::string>(in.has_kernels() ? in.kernels().SerializeAsString()
+                                            : native         ? in.native()
+                                                             : in.stablehlo());
     out.shardy = in.shardy();
     for (const v1::ArrayType& type : in.parameters()) {
       FAIRWAY_ASSIGN_OR_RETURN(out.parameters.emplace_back(), Take(type, in.devices()));

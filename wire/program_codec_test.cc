@@ -52,6 +52,16 @@ TEST(ProgramCodec, RoundTrip) {
   EXPECT_EQ(again.DebugString(), proto.DebugString());
 }
 
+TEST(ProgramCodec, KernelsAreANativeProgram) {
+  v1::Program proto;
+  ToProto(Some(), &proto);
+  proto.mutable_computations(1)->mutable_kernels()->set_name("twice");
+  const auto program = ProgramFromProto(proto);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->computations[1].format, Computation::Format::kNative);
+  EXPECT_EQ(*program->computations[1].code, proto.computations(1).kernels().SerializeAsString());
+}
+
 TEST(ProgramCodec, WhatIsNoProgramIsNamed) {
   const auto refused = [](auto change) {
     v1::Program proto;

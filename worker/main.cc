@@ -3,6 +3,7 @@
 // this is; users start the supervisor only. Exit codes: worker/exit_codes.h.
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <csignal>
 #include <string>
@@ -23,6 +24,7 @@
 #include "worker/executor/runtime/fake/fake_runtime.h"
 #include "worker/executor/runtime/host/host_runtime.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
+#include "worker/executor/runtime/sim/sim_runtime.h"
 #include "worker/exit_codes.h"
 #include "worker/life.h"
 #include "worker/supervisor/supervisor.h"
@@ -73,7 +75,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag(
       "runtime", &flags.runtime,
       "What drives the devices: pjrt (a plugin), host (native kernels in this host's memory), "
-      "or fake (for tests; it has no compiler)");
+      "sim (native programs take their declared time and compute nothing), or fake (for tests; it "
+      "has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
@@ -199,6 +202,7 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
 absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const PjrtConfig& pjrt) {
   if (flags.runtime == "fake") return std::make_unique<FakeRuntime>(flags.devices);
   if (flags.runtime == "host") return std::make_unique<HostRuntime>(flags.devices);
+  if (flags.runtime == "sim") return std::make_unique<SimRuntime>(flags.devices);
   return MakePjrtRuntime(pjrt);
 }
 
@@ -224,7 +228,7 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
 int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
   const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Compiler>> {
-    if (flags.runtime == "host") return MakeNativeCompiler();
+    if (flags.runtime == "host" || flags.runtime == "sim") return MakeNativeCompiler(flags.runtime);
     return MakeWarmPjrtCompiler(pjrt);
   };
   return RunCompilerProcess(kCompileLinkFd, make, LimitsOf(flags), flags.compile_programs);
@@ -236,8 +240,9 @@ int Main(int argc, char** argv) {
   if (flags.role != "supervisor" && flags.role != "executor" && flags.role != "compiler") {
     return BadFlag(fmt::format("--role is '{}', not supervisor, executor or compiler", flags.role));
   }
-  if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "fake") {
-    return BadFlag(fmt::format("--runtime is '{}', not pjrt, host or fake", flags.runtime));
+  constexpr std::string_view kRuntimes[] = {"pjrt", "host", "sim", "fake"};
+  if (std::find(std::begin(kRuntimes), std::end(kRuntimes), flags.runtime) == std::end(kRuntimes)) {
+    return BadFlag(fmt::format("--runtime is '{}', not pjrt, host, sim or fake", flags.runtime));
   }
   if (flags.devices < 1 || flags.devices > kMaxDevicesPerExecutor) {
     return BadFlag(
@@ -250,7 +255,7 @@ int Main(int argc, char** argv) {
   if (flags.island_workers > 1 && flags.runtime == "pjrt" && flags.plugin_kind == "cpu") {
     return BadFlag(
         "--island-workers is above 1, but an XLA CPU client cannot span processes: an island of "
-        "the pjrt runtime is one worker there. Use --runtime host, or several islands");
+        "the pjrt runtime is one worker there. Use --runtime host or sim, or several islands");
   }
   if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
     return BadFlag(

@@ -56,6 +56,8 @@ class Access {
   static const std::shared_ptr<ArrayState>& Of(const Array& array) { return array.state_; }
   static const v1::NativeProgram& Of(const NativeProgram& program);
   static const v1::Program& Of(const ProgramBuilder& builder);
+  // To be bound; nothing can be added to it.
+  static ProgramBuilder Make(v1::Program program);
 
   // Why this array cannot be named in a request over `connection`; OK: it can.
   static Status CheckUse(const Array& array, const Connection* connection);

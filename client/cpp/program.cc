@@ -68,6 +68,12 @@ struct ProgramBuilder::State {
 
 const v1::Program& Access::Of(const ProgramBuilder& builder) { return builder.state_->program; }
 
+ProgramBuilder Access::Make(v1::Program program) {
+  ProgramBuilder builder("");
+  builder.state_->program = std::move(program);
+  return builder;
+}
+
 ProgramBuilder::ProgramBuilder(std::string name) : state_(std::make_unique<State>()) {
   state_->program.set_name(std::move(name));
   state_->program.add_graphs();

@@ -234,13 +234,15 @@ Future<Result<Executable>> Session::Compile(const NativeProgram& program,
 }
 
 Future<Result<Executable>> Session::Bind(const ProgramBuilder& program,
-                                         const std::vector<std::vector<int>>& devices) {
+                                         const std::vector<std::vector<int>>& devices,
+                                         const BindOptions& options) {
   return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
     v1::BindProgram* bind = request.mutable_bind_program();
     bind->set_executable(handle);
     *bind->mutable_program()->mutable_program() = Access::Of(program);
     for (const std::vector<int>& slice : devices)
       bind->mutable_program()->add_slices()->mutable_devices()->Assign(slice.begin(), slice.end());
+    bind->mutable_program()->set_sequential(options.sequential);
   });
 }
 

@@ -49,7 +49,7 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t o
           {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
-      s.AddReservation(node, device.device, bytes[position], 0);
+      s.AddReservation(node.reservations, device.device, bytes[position], 0);
     }
     group.producer = node.id;
     node.outputs = {group.id};
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
               {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, place.bytes});
           group->shapes.push_back(from_group.shape(from.shard));
           node->sources.push_back(from);
-          s.AddReservation(*node, device.device, place.bytes, 0);
+          s.AddReservation(node->reservations, device.device, place.bytes, 0);
         }
         if (node != nullptr) node->reads = s.GroupsOf(node->sources);
       }

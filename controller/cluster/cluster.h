@@ -85,7 +85,8 @@ struct ExecutableSpec {
   // Instead of code: a part of a program, and the executables that its steps run.
   std::shared_ptr<const Sequence> sequence;
   std::vector<ExecutableId> parts;
-  int64_t max_steps = 1;  // launch ids that one launch takes
+  int64_t max_steps = 1;      // launch ids that one launch takes
+  bool after_inputs = false;  // its launches are prepared when their inputs have ended, not before
 };
 
 // A program lowered onto devices (graph/lowering.h).
@@ -93,6 +94,8 @@ struct ProgramSource {
   std::string name;
   ProgramPlan plan;
   std::vector<std::vector<int32_t>> slices;  // virtual devices, of one island each
+  // Nothing of a run is prepared before what it takes has ended, instead of all at once.
+  bool sequential = false;
 };
 
 // What a session's executable or program takes and makes, as arrays of that session.
@@ -169,6 +172,7 @@ struct ClusterCounts {
   size_t arrays = 0;
   size_t groups = 0;
   size_t nodes = 0;  // unfinished
+  uint64_t nodes_made = 0;
   size_t executables = 0;
   uint64_t executions = 0;        // requests to run a computation or a program
   uint64_t inline_hits = 0;       // fetches answered from results that came with their completion

@@ -137,6 +137,87 @@ TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
   End(c, 2);
 }
 
+// y = f(x), z = f(y) over both executors of an island.
+class ChainOnTwoTest : public TwoExecutorsTest {
+ protected:
+  void Start() {
+    StartTwo();
+    PutOnTwo(1);
+    End(a, 1);
+    End(c, 1);
+    f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+    Installed(a, 1);
+    Installed(c, 1);
+    actions.Take();
+    ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+    cluster.Watch(session, 1, {3});
+  }
+  uint64_t f = 0;
+};
+
+TEST_F(ChainOnTwoTest, TheSecondIsLaunchedBeforeTheFirstHasEnded) {
+  Start();
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- prepare n3 x1 in [2:0] out [3] on [0]",
+                                          "e2 <- prepare n3 x1 in [2:1] out [3] on [0]",
+                                          "e1 <- launch n3 id 2 gang ahead keep [] inline [3:0]",
+                                          "e2 <- launch n3 id 2 gang ahead keep [] inline []"));
+  for (const ExecutorId e : {a, c}) {
+    End(e, 2);
+    EXPECT_THAT(actions.Take(), IsEmpty());
+    End(e, 3);
+  }
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
+}
+
+TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
+  Start();
+  actions.Take();
+  End(a, 2, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 1 to 1: INTERNAL: boom"));
+  End(a, 3, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 2 to 2: INTERNAL: boom"));
+  // There the first went well, and so does the second.
+  End(c, 2);
+  End(c, 3);
+  EXPECT_THAT(actions.Take(),
+              testing::Contains("s1 watched 1: INTERNAL: f1 on island ia (worker wa, wc): boom"));
+}
+
+TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {
+  Start();
+  const uint64_t g = Define(2, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
+  ASSERT_TRUE(cluster.Execute(session, g, {4}, {}, {5}).ok());
+  Installed(a, 2);
+  cluster.Watch(session, 2, {5});
+  EXPECT_THAT(actions.Take(), testing::Contains("e1 <- launch n4 id 3 ahead keep [] inline [4:0]"));
+  End(a, 2);
+  End(a, 4);
+  EXPECT_THAT(actions.Take(), IsEmpty());  // its input may still fail on the other
+  End(c, 2, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(),
+              testing::Contains("s1 watched 2: INTERNAL: f1 on island ia (worker wa, wc): boom"));
+  End(a, 3, absl::InternalError("boom"));
+  End(c, 3, absl::InternalError("boom"));
+}
+
+TEST_F(ChainOnTwoTest, NothingIsLaunchedBehindOneThatLostAnExecutor) {
+  Start();
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  Return("wc", "ia", 1);
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {4}).ok());
+  Installed(a, 1);
+  Installed(c, 1);
+  for (const std::string& line : actions.Take())
+    EXPECT_THAT(line, testing::Not(testing::HasSubstr("launch n4")));
+  End(a, 2, absl::InternalError("abandoned"));
+  End(a, 3, absl::InternalError("abandoned"));
+  EXPECT_THAT(actions.Take(),
+              testing::Contains("s1 watched 1: DATA_LOSS: island ia: the executor of worker wc was "
+                                "lost: killed"));
+}
+
 TEST_F(TwoExecutorsTest, OneMoreThanTheIslandHasIsRefusedAndSoIsAnotherNumber) {
   StartTwo();
   EXPECT_THAT(Text(cluster.ExecutorUp(OfTwo("we", 1)).status()),

@@ -48,9 +48,12 @@ inline std::string Text(const Command& command) {
     std::string operator()(const Launch& c) const {
       std::vector<std::string> inlined;
       for (const ShardRef& ref : c.inline_shards) inlined.push_back(Ref(ref));
-      return fmt::format("launch n{} id {}{}{} keep {} inline [{}]", c.node, c.launch_id,
+      std::string failed;
+      for (const auto& argument : c.failed)
+        failed += fmt::format(" failed {}: {}", argument.argument, Describe(argument.status));
+      return fmt::format("launch n{} id {}{}{} keep {} inline [{}]{}", c.node, c.launch_id,
                          c.gang ? " gang" : "", c.ahead ? " ahead" : "", c.non_donatable,
-                         fmt::join(inlined, " "));
+                         fmt::join(inlined, " "), failed);
     }
     std::string operator()(const PrepareReceive& c) const {
       std::vector<std::string> sources;

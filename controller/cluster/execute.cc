@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executables and their launches.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -11,14 +12,14 @@ namespace fairway {
 namespace {
 
 // For each device position the first one that holds the same tile; empty when each holds its own.
-std::vector<int32_t> ReplicaOf(const ValueType& type) {
-  if (type.tile_of.empty()) return {};
+std::vector<int32_t> ReplicaOf(const ValueType& type, size_t devices) {
+  if (devices == 1) return {};
+  if (type.tile_of.empty()) return std::vector<int32_t>(devices, 0);
+  std::unordered_map<int64_t, int32_t> first;
   std::vector<int32_t> out;
-  for (size_t i = 0; i < type.tile_of.size(); ++i) {
-    const auto first = std::find(type.tile_of.begin(), type.tile_of.end(), type.tile_of[i]);
-    out.push_back(static_cast<int32_t>(first - type.tile_of.begin()));
-  }
-  return out;
+  for (size_t i = 0; i < type.tile_of.size(); ++i)
+    out.push_back(first.try_emplace(type.tile_of[i], static_cast<int32_t>(i)).first->second);
+  return first.size() == out.size() ? std::vector<int32_t>() : out;
 }
 
 std::vector<int64_t> TilesOf(const ValueType& type, size_t devices) {
@@ -75,9 +76,41 @@ size_t RecordBytes(const Node& node) {
 
 }  // namespace
 
-void Cluster::DefineExecutable(ExecutableSpec spec) {
+void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
+
+void Cluster::State::Define(ExecutableSpec spec) {
+  if (executables.contains(spec.id)) return;
+  CodeLayout layout;
+  std::map<ExecutorId, int32_t> part_of;
+  std::vector<Place> places;
+  for (size_t i = 0; i < spec.devices.size(); ++i) {
+    const DeviceId device = spec.devices[i];
+    const Executor& executor = *ExecutorOf(device);
+    const auto [known, fresh] =
+        part_of.try_emplace(executor.id, static_cast<int32_t>(layout.parts.size()));
+    if (fresh) layout.parts.push_back({executor.id, {}, {}});
+    CodeLayout::Part& part = layout.parts[known->second];
+    const auto ordinal = static_cast<int32_t>(device.value - executor.first_device.value);
+    part.positions.push_back(static_cast<int32_t>(i));
+    part.ordinals.push_back(ordinal);
+    layout.part_of.push_back(known->second);
+    places.push_back({executor.id, ordinal, device, 0});
+    AddReservation(layout.reservations, device, 0, spec.temp_bytes);
+  }
+  for (const ValueType& type : spec.outputs) {
+    for (Place& place : places) place.bytes = ByteSize(type.dtype, type.shard).value_or(0);
+    layout.outputs.push_back({places, ReplicaOf(type, places.size())});
+    for (const Place& place : places)
+      AddReservation(layout.reservations, place.device, place.bytes, 0);
+  }
   const ExecutableId id = spec.id;
-  state_->executables.emplace(id, std::move(spec));
+  layouts.emplace(id, std::move(layout));
+  executables.emplace(id, std::move(spec));
+}
+
+void Cluster::State::Undefine(ExecutableId id) {
+  executables.erase(id);
+  layouts.erase(id);
 }
 
 const ExecutableSpec* Cluster::FindExecutable(ExecutableId id) const {
@@ -109,7 +142,7 @@ void Cluster::ForgetExecutable(ExecutableId id) {
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
   }
-  state_->executables.erase(id);
+  state_->Undefine(id);
 }
 
 absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
@@ -205,7 +238,11 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
       return refuse(Annotate(usable, fmt::format("{}: argument {}", spec.name, a)));
     } else {
       std::vector<const Group*> groups;
-      for (const ShardRef& ref : (*array)->shards) groups.push_back(s.FindGroup(ref.group));
+      groups.reserve((*array)->shards.size());
+      for (const ShardRef& ref : (*array)->shards) {
+        const bool same = !groups.empty() && groups.back()->id == ref.group;
+        groups.push_back(same ? groups.back() : s.FindGroup(ref.group));
+      }
       if (const absl::Status fits = CheckArgument(spec, a, **array, groups); !fits.ok())
         return refuse(fits);
     }
@@ -237,25 +274,21 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
-  for (const DeviceId device : spec.devices) AddReservation(node, device, 0, spec.temp_bytes);
+  node.after_inputs = spec.after_inputs;
+  const CodeLayout& layout = layouts.at(spec.id);
+  node.layout = &layout;
+  node.reservations = layout.reservations;
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];
     Group& group = MakeGroup(session.id, spec.island, type.dtype, type.memory_kind);
     group.producer = node.id;
     group.shapes = {type.shard};
-    group.replica_of = spec.devices.size() == 1 ? std::vector<int32_t>()
-                       : type.tile_of.empty()   ? std::vector<int32_t>(spec.devices.size(), 0)
-                                                : ReplicaOf(type);
-    const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
+    group.places = layout.outputs[o].places;
+    group.replica_of = layout.outputs[o].replica_of;
     Array array{outputs[o], {}, absl::OkStatus()};
-    for (size_t i = 0; i < spec.devices.size(); ++i) {
-      const Executor& executor = *ExecutorOf(spec.devices[i]);
-      const auto ordinal =
-          static_cast<int32_t>(spec.devices[i].value - executor.first_device.value);
+    array.shards.reserve(spec.devices.size());
+    for (size_t i = 0; i < spec.devices.size(); ++i)
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
-      group.places.push_back({executor.id, ordinal, spec.devices[i], bytes});
-      AddReservation(node, spec.devices[i], bytes, 0);
-    }
     node.outputs.push_back(group.id);
     HoldView(array);
     made.outputs.push_back(std::move(array));
@@ -269,7 +302,7 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   std::set<GroupId> reads;
   for (const Array* argument : arguments) {
     node.inputs.push_back(argument->shards);
-    for (const ShardRef& ref : argument->shards) reads.insert(ref.group);
+    for (const GroupId group : GroupsOf(argument->shards)) reads.insert(group);
   }
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());

@@ -8,11 +8,9 @@
 
 namespace fairway {
 
-Executor* Cluster::State::ExecutorOf(DeviceId device) {
-  return &executors.at(device_owner[device.value]);
-}
+Executor* Cluster::State::ExecutorOf(DeviceId device) { return device_owner[device.value]; }
 const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
-  return &executors.at(device_owner[device.value]);
+  return device_owner[device.value];
 }
 
 bool Cluster::State::IslandUp(const Island& island) const {
@@ -132,7 +130,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
     known->island = island->id;
     known->first_device = DeviceId(s.next_device);
     s.next_device += spec.num_devices;
-    s.device_owner.resize(s.next_device, id);
+    s.device_owner.resize(s.next_device, known);
     island->executors.push_back(id);
   }
   known->spec = spec;
@@ -183,6 +181,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
     if (node->state == NodeState::kLaunched) {
       if (!touches) continue;
       node->failure = loss;
+      s.LaunchLost(*node);
       if (!node->deferred.ok()) {  // the others have told of it
         s.Conclude(*node, loss, node_id);
         continue;
@@ -196,6 +195,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
       ++node->unlaunched_inputs;
       if (node->kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node_id);
     }
+    if (State::IsSequence(*node) && node->unsettled_inputs == 0) s.MaybeArrived(*node);
     const bool from = s.ReceivesFrom(*node, id);
     if ((touches || from) && node->state == NodeState::kPrepared) {
       again.insert(node_id);
@@ -227,7 +227,7 @@ void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
   std::vector<NodeId> waiting;
   for (const auto& [node_id, node] : s.nodes) {
     if (node->island == id && node->state != NodeState::kLaunched &&
-        node->state != NodeState::kWaiting)
+        (node->state != NodeState::kWaiting || node->held()))
       waiting.push_back(node_id);
   }
   const absl::Status error =
@@ -272,49 +272,49 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   for (Report::Inlined& inlined : report.inlined)
     s.StoreInlined(inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
-  std::map<uint64_t, std::map<int32_t, absl::Status>> failed_outputs;
+  std::map<uint64_t, std::map<int32_t, Node::FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {
     if (failure.output < 0) {
       failures.emplace(failure.seq, std::move(failure.status));
     } else {
-      failed_outputs[failure.seq].emplace(failure.output, std::move(failure.status));
+      failed_outputs[failure.seq].emplace(
+          failure.output, Node::FailedOutput{std::move(failure.status), failure.argument});
     }
   }
-  const auto ended = [&](uint64_t seq, NodeId node_id) {
-    Node* node = s.FindNode(node_id);
+  const auto ended = [&](uint64_t seq, const Executor::Open& open) {
+    Node* node = s.FindNode(open.node);
     if (node == nullptr) return;
     const auto failure = failures.find(seq);
     if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
       node->failed_outputs.merge(outputs->second);
-    for (size_t p = 0; p < node->participants.size(); ++p) {
-      if (node->participants[p].executor != id || node->participants[p].seq != seq) continue;
-      if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
-        // Refused before its launch: a bug of ours, but the node must end.
-        s.Fail(*node,
-               failure == failures.end() ? absl::InternalError("ended before it was launched")
-                                         : failure->second,
-               node_id);
-      } else {
-        s.ParticipantEnded(*node, p,
-                           failure == failures.end() ? absl::OkStatus() : failure->second);
-      }
-      return;
+    const Participant& participant = node->participants[open.participant];
+    if (participant.executor != id || participant.seq != seq) return;
+    if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
+      // Refused before its launch: a bug of ours, but the node must end.
+      s.Fail(*node,
+             failure == failures.end() ? absl::InternalError("ended before it was launched")
+                                       : failure->second,
+             open.node);
+    } else {
+      s.ParticipantEnded(*node, open.participant,
+                         failure == failures.end() ? absl::OkStatus() : failure->second);
     }
   };
-  std::vector<std::pair<NodeId, uint64_t>> all;
+  std::vector<std::pair<uint64_t, Executor::Open>> all;
   while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {
-    all.emplace_back(executor.open.begin()->second, executor.open.begin()->first);
+    all.emplace_back(*executor.open.begin());
     executor.open.erase(executor.open.begin());
   }
   for (const uint64_t seq : report.finished) {
     const auto open = executor.open.find(seq);
     if (open == executor.open.end()) continue;
-    all.emplace_back(open->second, seq);
+    all.emplace_back(*open);
     executor.open.erase(open);
   }
   // What was launched ahead of its inputs after those.
-  std::sort(all.begin(), all.end());
-  for (const auto& [node, seq] : all) ended(seq, node);
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.second.node < b.second.node; });
+  for (const auto& [seq, open] : all) ended(seq, open);
   s.Settle();
 }
 

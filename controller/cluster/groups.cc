@@ -48,8 +48,9 @@ void Cluster::State::DropView(const Array& array) {
 }
 
 void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
+  Group* group = nullptr;
   for (const ShardRef& ref : shards) {
-    Group* group = FindGroup(ref.group);
+    if (group == nullptr || group->id != ref.group) group = FindGroup(ref.group);
     if (group->deleted.empty()) group->deleted.resize(group->places.size());
     if (!group->deleted[ref.shard]) {
       group->deleted[ref.shard] = true;
@@ -60,9 +61,11 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
 }
 
 bool Cluster::State::IsDeleted(const Array& array) const {
+  const Group* group = nullptr;
   return array.deleted ||
          std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
-           return groups.at(ref.group)->is_deleted(ref.shard);
+           if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
+           return group->is_deleted(ref.shard);
          });
 }
 
@@ -118,8 +121,10 @@ void Cluster::State::ReleaseBytes(Group& group) {
   }
   if (group.declared) {
     group.declared = false;
+    ExecutorId last;
     for (const Place& place : group.places) {
-      Executor& executor = executors.at(place.executor);
+      if (std::exchange(last, place.executor) == place.executor) continue;
+      Executor& executor = *ExecutorOf(place.device);
       if (!executor.up || (!executor.frees.empty() && executor.frees.back() == group.id)) continue;
       executor.frees.push_back(group.id);
       with_frees.insert(executor.id);

@@ -29,6 +29,7 @@ ClusterCounts Cluster::counts() const {
   for (const auto& [id, session] : s.sessions) counts.arrays += session.arrays.size();
   counts.groups = s.groups.size();
   counts.nodes = s.nodes.size();
+  counts.nodes_made = s.next_node - 1;
   counts.executables = s.executables.size();
   counts.executions = s.executions;
   counts.inline_hits = s.inline_hits;

@@ -10,6 +10,30 @@
 
 namespace fairway {
 
+void Cluster::State::AddReservation(std::vector<Reservation>& reservations, DeviceId device,
+                                    int64_t output, int64_t temp) {
+  auto it = std::find_if(reservations.begin(), reservations.end(),
+                         [&](const Reservation& r) { return r.device == device; });
+  if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
+  it->output += Rounded(output);
+  it->temp += Rounded(temp);
+}
+
+Reservation* Cluster::State::ReservationOn(Node& node, DeviceId device, size_t position) {
+  std::vector<Reservation>& list = node.reservations;
+  if (position < list.size() && list[position].device == device) return &list[position];
+  const auto it = std::find_if(list.begin(), list.end(),
+                               [&](const Reservation& r) { return r.device == device; });
+  return it == list.end() ? nullptr : &*it;
+}
+
+std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
+  std::vector<MemoryNeed> needs;
+  needs.reserve(node.reservations.size());
+  for (const Reservation& r : node.reservations) needs.push_back({r.device, r.total()});
+  return needs;
+}
+
 bool Cluster::State::MakeRoom(const Node& node) {
   std::map<DeviceId, int64_t> missing;
   for (const MemoryNeed& need : Needs(node)) {
@@ -35,7 +59,7 @@ bool Cluster::State::MakeRoom(const Node& node) {
 }
 
 bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island) const {
-  if (node.island == island)
+  if (node.island == island && !node.held())
     return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
   return std::any_of(node.reads.begin(), node.reads.end(),
                      [&](GroupId g) { return groups.at(g)->island == island; });
@@ -63,7 +87,8 @@ std::set<NodeId> Cluster::State::LiveNodes() const {
       });
       const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;
       const bool admitted = !in_queue || parked.contains(id) || moving.contains(node->island);
-      const bool begins = node->state != NodeState::kWaiting && fed && admitted;
+      const bool known = node->state != NodeState::kWaiting || node->held();
+      const bool begins = known && fed && admitted;
       if (begins || node->state == NodeState::kLaunched) live.insert(id);
     }
   }

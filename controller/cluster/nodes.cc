@@ -51,21 +51,6 @@ void Cluster::State::Move(Node& node, NodeState to) {
   node.state = to;
 }
 
-void Cluster::State::AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp) {
-  auto it = std::find_if(node.reservations.begin(), node.reservations.end(),
-                         [&](const Reservation& r) { return r.device == device; });
-  if (it == node.reservations.end())
-    it = node.reservations.insert(it, Reservation{device, 0, 0, 0});
-  it->output += Rounded(output);
-  it->temp += Rounded(temp);
-}
-
-std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
-  std::vector<MemoryNeed> needs;
-  for (const Reservation& r : node.reservations) needs.push_back({r.device, r.total()});
-  return needs;
-}
-
 void Cluster::State::Enqueue(Node& node) {
   if (node.state == NodeState::kWaiting) {
     for (const GroupId id : node.reads) {
@@ -76,7 +61,7 @@ void Cluster::State::Enqueue(Node& node) {
       AddReader(id, node.id);
     }
   }
-  if (node.open_blobs > 0) return;
+  if (node.open_blobs > 0 || (node.after_inputs && node.unsettled_inputs > 0)) return;
   Move(node, NodeState::kQueued);
   if (node.kind != NodeKind::kFetch) Submit(node);
   if (node.unsettled_inputs == 0) ended_inputs.push_back(node.id);
@@ -109,13 +94,13 @@ void Cluster::State::CreditDonations(Node& node) {
   bool changed = false;
   for (const int32_t a : node.donatable) {
     if (!CertainlyDonated(node, a)) continue;
-    for (const ShardRef& ref : node.inputs[a]) {
-      const Place& place = FindGroup(ref.group)->places[ref.shard];
-      for (Reservation& r : node.reservations) {
-        if (r.device != place.device) continue;
-        r.credit = std::min(r.credit + Rounded(place.bytes), r.output);
-        changed = true;
-      }
+    const std::vector<ShardRef>& shards = node.inputs[a];
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const Place& place = FindGroup(shards[i].group)->places[shards[i].shard];
+      Reservation* r = ReservationOn(node, place.device, i);
+      if (r == nullptr) continue;
+      r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
+      changed = true;
     }
   }
   if (!changed) return;
@@ -148,17 +133,17 @@ void Cluster::State::Prepare(Node& node) {
   Move(node, NodeState::kPrepared);
   node.participants.clear();
   const auto join = [&](ExecutorId id) {
-    for (const Participant& p : node.participants) {
-      if (p.executor == id) return;
-    }
     Executor& executor = executors.at(id);
+    executor.open.emplace(executor.next_seq, Executor::Open{node.id, node.participants.size()});
     node.participants.push_back({id, executor.next_seq++, false, absl::OkStatus()});
-    executor.open.emplace(node.participants.back().seq, node.id);
   };
   if (node.kind == NodeKind::kLaunch) {
-    for (const DeviceId device : node.executable->devices) join(ExecutorOf(device)->id);
+    for (const CodeLayout::Part& part : node.layout->parts) join(part.executor);
   } else {
-    for (const Place& place : FindGroup(node.outputs[0])->places) join(place.executor);
+    std::set<ExecutorId> joined;
+    for (const Place& place : FindGroup(node.outputs[0])->places) {
+      if (joined.insert(place.executor).second) join(place.executor);
+    }
   }
   node.open_participants = static_cast<int>(node.participants.size());
   for (const GroupId id : node.outputs) FindGroup(id)->declared = true;
@@ -179,27 +164,26 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
   const Participant& part = node.participants[participant];
   Executor& executor = executors.at(part.executor);
   const ExecutableSpec& spec = *node.executable;
+  const CodeLayout::Part& here = node.layout->parts[participant];
   PrepareLaunch command;
   command.node = node.id;
   command.seq = part.seq;
   command.executable = spec.id;
-  std::vector<size_t> positions;
-  for (size_t i = 0; i < spec.devices.size(); ++i) {
-    if (ExecutorOf(spec.devices[i])->id != executor.id) continue;
-    positions.push_back(i);
-    command.devices.push_back(
-        static_cast<int32_t>(spec.devices[i].value - executor.first_device.value));
-    std::vector<ShardRef> inputs;
+  command.devices = here.ordinals;
+  command.inputs.reserve(here.positions.size());
+  for (const int32_t i : here.positions) {
+    std::vector<ShardRef>& inputs = command.inputs.emplace_back();
+    inputs.reserve(node.inputs.size());
     for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
-    command.inputs.push_back(std::move(inputs));
   }
+  command.outputs.reserve(node.outputs.size());
   for (const GroupId id : node.outputs) {
     const Group& group = *FindGroup(id);
-    GroupPart out{id, group.dtype, group.memory_kind, {}};
-    for (const size_t i : positions)
-      out.shards.push_back(
-          {static_cast<int32_t>(i), group.places[i].ordinal, group.shape(static_cast<int32_t>(i))});
-    command.outputs.push_back(std::move(out));
+    GroupPart& out =
+        command.outputs.emplace_back(GroupPart{id, group.dtype, group.memory_kind, {}});
+    out.shards.reserve(here.positions.size());
+    for (const int32_t i : here.positions)
+      out.shards.push_back({i, group.places[i].ordinal, group.shape(i)});
   }
   for (const ExecutableId part : spec.parts)
     InstallOn(executor, executables.at(part), command.devices, node);
@@ -214,16 +198,12 @@ void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
     SendTo(executor, InstallSequence{spec.id, spec.sequence});
   } else if (absent) {
     InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0};
-    std::vector<ExecutorId> members;
-    for (const DeviceId device : spec.devices) {
-      const ExecutorId owner = ExecutorOf(device)->id;
-      if (std::find(members.begin(), members.end(), owner) != members.end()) continue;
-      if (owner == executor.id) command.member = static_cast<int32_t>(members.size());
-      members.push_back(owner);
-      const ExecutorSpec& member = executors.at(owner).spec;
+    const std::vector<CodeLayout::Part>& parts = layouts.at(spec.id).parts;
+    for (size_t p = 0; p < parts.size() && parts.size() > 1; ++p) {
+      if (parts[p].executor == executor.id) command.member = static_cast<int32_t>(p);
+      const ExecutorSpec& member = executors.at(parts[p].executor).spec;
       command.members.push_back({member.data_endpoint, member.incarnation});
     }
-    if (members.size() == 1) command.members.clear();
     SendTo(executor, std::move(command));
   }
   if (install->second.installed) return;
@@ -259,7 +239,15 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 
 void Cluster::State::InputsEnded(Node& node) {
   if (FailIfPoisoned(node)) return;
-  if (!node.deferred.ok() && !PeerGone(node.deferred)) {
+  if (node.state == NodeState::kLaunched) {
+    // One that was launched ahead and had ended before its inputs were known to have.
+    if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);
+    return;
+  }
+  if (node.held()) {
+    Move(node, NodeState::kQueued);
+    Submit(node);
+  } else if (!node.deferred.ok() && !PeerGone(node.deferred)) {
     const absl::Status error = node.deferred;
     Fail(node, error, node.id);
   } else if (node.kind == NodeKind::kFetch) {
@@ -275,7 +263,7 @@ void Cluster::State::InputsEnded(Node& node) {
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
       node.unsettled_inputs == 0 ||
-      (node.unlaunched_inputs == 0 && node.participants.size() == 1) ||
+      (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
   islands.at(node.island).sequencer.InputsArrived(node.id);
@@ -293,6 +281,10 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.ahead = node.unsettled_inputs > 0;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
+    if (const Group* failed = WorstOf(node.inputs[a]); failed != nullptr) {
+      if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
+      continue;
+    }
     if (!node.executable->parameters[a].donated) {
       // The steps of a sequence may be able to take over what the sequence was not given.
       if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
@@ -307,18 +299,17 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     // Its memory is its own until the launch has begun, of which nothing is heard before its end.
     for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
   }
-  const std::vector<ShardRef> inline_shards = InlineOutputs(node);
+  // By participant.
+  std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
+  for (const ShardRef& ref : InlineOutputs(node))
+    inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
   for (size_t p = 0; p < node.participants.size(); ++p) {
     if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
     const ExecutorId id = node.participants[p].executor;
-    command.inline_shards.clear();
-    for (const ShardRef& ref : inline_shards) {
-      if (FindGroup(ref.group)->places[ref.shard].executor == id)
-        command.inline_shards.push_back(ref);
-    }
+    command.inline_shards = std::move(inline_shards[p]);
     SendTo(executors.at(id), command);
   }
-  if (node.participants.size() == 1) LaunchedOn(node);
+  LaunchedOn(node);
 }
 
 void Cluster::State::LaunchedOn(const Node& node) {
@@ -332,14 +323,27 @@ void Cluster::State::LaunchedOn(const Node& node) {
   }
 }
 
+void Cluster::State::LaunchLost(const Node& node) {
+  for (const GroupId id : node.outputs) {
+    Group& group = *FindGroup(id);
+    if (!std::exchange(group.launched, false)) continue;
+    for (const NodeId waiter : group.waiters) {
+      Node& reader = *FindNode(waiter);
+      ++reader.unlaunched_inputs;
+      if (reader.kind == NodeKind::kLaunch)
+        islands.at(reader.island).sequencer.InputsMissing(waiter);
+    }
+  }
+}
+
 void Cluster::State::TakeOver(Node& node, Group& input) {
   input.charged = false;
-  for (const Place& place : input.places) {
+  for (size_t i = 0; i < input.places.size(); ++i) {
+    const Place& place = input.places[i];
     int64_t credit = 0;
-    for (Reservation& r : node.reservations) {
-      if (r.device != place.device) continue;
-      credit = std::min(r.credit, Rounded(place.bytes));
-      r.credit -= credit;
+    if (Reservation* r = ReservationOn(node, place.device, i); r != nullptr) {
+      credit = std::min(r->credit, Rounded(place.bytes));
+      r->credit -= credit;
     }
     admission.Release(place.device, Rounded(place.bytes) - credit);
   }
@@ -378,9 +382,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   if (participant.done) return;
   participant.done = true;
   participant.status = std::move(status);
-  const absl::Status failed = !participant.status.ok() || node.failed_outputs.empty()
-                                  ? participant.status
-                                  : node.failed_outputs.begin()->second;
+  const absl::Status failed = FirstFailure(node, participant.status);
   if (!failed.ok() && node.kind == NodeKind::kLaunch && node.open_participants > 1) {
     // The others may wait for it; of a sequence, for one of its steps.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
@@ -392,30 +394,47 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   }
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
-  absl::Status result = node.failure;
-  for (const Participant& p : node.participants) {
-    if (result.ok()) result = p.status;
-  }
+  if (node.kind == NodeKind::kLaunch) return LaunchEnded(node);
+  absl::Status result = ResultOf(node);
   // The failure of a source that the controller has yet to hear of is told by its producer, as the
   // first cause.
-  if (node.kind == NodeKind::kReceive && !result.ok() &&
-      (PeerGone(result) || node.unsettled_inputs > 0)) {
+  if (!result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
     node.deferred = Annotate(result, node.name + " to " + Where(node));
-    return;
-  }
-  // One that ran on several executors lost another: of which and why the controller hears soon.
-  if (node.kind == NodeKind::kLaunch && node.participants.size() > 1 && node.failure.ok() &&
-      PeerGone(result)) {
-    node.deferred = Annotate(result, node.name + " on " + Where(node));
     return;
   }
   // Nor is it known to have gone well before its source is: what it took may be a shard of a group
   // of which another fails.
-  if (node.kind == NodeKind::kReceive && node.unsettled_inputs > 0) return;
-  if (const Group* poison = result.ok() ? nullptr : WorstInput(node);
-      poison != nullptr && poison->cause) {
-    return Conclude(node, absl::Status(poison->error), poison->cause);  // launched ahead of it
+  if (node.unsettled_inputs > 0) return;
+  EndWith(node, std::move(result));
+}
+
+absl::Status Cluster::State::ResultOf(const Node& node) {
+  absl::Status result = node.failure;
+  for (const Participant& p : node.participants) {
+    if (result.ok()) result = p.status;
   }
+  return result;
+}
+
+void Cluster::State::LaunchEnded(Node& node) {
+  // What it took may be shards of a group of which others fail, on other executors.
+  if (node.unsettled_inputs > 0) return;
+  absl::Status result = ResultOf(node);
+  // One that ran on several executors lost another: of which and why the controller hears soon.
+  if (node.participants.size() > 1 && node.failure.ok() && PeerGone(result) &&
+      (IsSequence(node) || WorstInput(node) == nullptr)) {
+    node.deferred = Annotate(result, node.name + " on " + Where(node));
+    return;
+  }
+  EndWith(node, std::move(result));
+}
+
+void Cluster::State::EndWith(Node& node, absl::Status result) {
+  // A launch went ahead of an input that failed; on its own executors it may have gone well.
+  const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node);
+  if (const Group* poison = poisoned ? WorstInput(node) : nullptr;
+      poison != nullptr && poison->cause)
+    return Conclude(node, absl::Status(poison->error), poison->cause);
   if (!result.ok() && node.failure.ok())
     result = Annotate(result, node.name + " on " + Where(node));
   Conclude(node, result, node.id);
@@ -483,27 +502,6 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
   }
 }
 
-const Group* Cluster::State::WorstInput(const Node& node) {
-  const Group* worst = nullptr;
-  for (const GroupId id : node.reads) {
-    const Group* group = FindGroup(id);
-    if (group->state != GroupState::kFailed) continue;
-    const bool earlier = worst == nullptr || group->cause < worst->cause;
-    if (earlier != (Planted(Bug::kWrongCause) && worst != nullptr)) worst = group;
-  }
-  return worst;
-}
-
-bool Cluster::State::FailIfPoisoned(Node& node) {
-  if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
-  const Group* worst = WorstInput(node);
-  if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
-    return false;
-  const absl::Status error = worst->error;
-  Fail(node, error, worst->cause);
-  return true;
-}
-
 void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) {
   if (node.state == NodeState::kPrepared && node.kind == NodeKind::kReceive) {
     TakeBack({node.id}, status);  // what has arrived of it may be on its way to others
@@ -534,20 +532,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     islands.at(node.island).stuck_since = -1;
     to_pump.insert(node.island);
   }
-  for (const GroupId id : node.outputs) {
-    Group* group = FindGroup(id);
-    const auto failed = node.failed_outputs.find(static_cast<int32_t>(
-        std::find(node.outputs.begin(), node.outputs.end(), id) - node.outputs.begin()));
-    if (status.ok() && failed != node.failed_outputs.end()) {
-      group->charged = true;  // until it is collected, as its executors may hold some of it
-      SetFailed(*group, Annotate(failed->second, node.name + " on " + Where(node)), node.id);
-    } else if (status.ok()) {
-      group->charged = true;
-      SetReady(*group);
-    } else {
-      SetFailed(*group, status, cause);
-    }
-  }
+  SettleOutputs(node, status, cause);
   if (const auto session = sessions.find(node.session); session != sessions.end()) {
     for (const uint64_t token : node.watches) actions->OnWatched(node.session, token, status);
     if (node.kind == NodeKind::kFetch && !status.ok())

@@ -22,6 +22,7 @@ absl::StatusOr<ExecutableSpec> Cluster::State::SequenceSpec(
   spec.parts = run.executables;
   spec.temp_bytes = run.temp_bytes;
   spec.max_steps = std::max<int64_t>(run.max_steps, 1);
+  spec.after_inputs = source.sequential;
   const std::vector<int32_t>& devices = source.slices[run.slice];
   for (const int32_t device : devices) spec.devices.push_back(session.devices[device].device);
   spec.island = session.devices[devices[0]].island_id;
@@ -81,6 +82,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
     Session& session, const ProgramSource& source) {
   auto program = std::make_unique<BoundProgram>();
   program->name = source.name;
+  program->sequential = source.sequential;
   program->plan = source.plan;
   for (const SliceSpec& value : source.plan.values) {
     if (value.slice < 0 || static_cast<size_t>(value.slice) >= source.slices.size())
@@ -104,10 +106,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
     specs.push_back(std::move(spec));
   }
   next_sequence += specs.size();
-  for (ExecutableSpec& spec : specs) {
-    const ExecutableId id = spec.id;
-    executables.emplace(id, std::move(spec));
-  }
+  for (ExecutableSpec& spec : specs) Define(std::move(spec));
   return program;
 }
 
@@ -172,7 +171,7 @@ void Cluster::State::Forget(ExecutableId sequence) {
   for (auto& [id, executor] : executors) {
     if (executor.installs.erase(sequence) > 0) SendTo(executor, DropExecutable{sequence});
   }
-  executables.erase(sequence);
+  Undefine(sequence);
   retired.erase(sequence);
 }
 
@@ -220,8 +219,6 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  // Those that an executor took with it are put anew.
-  FAIRWAY_RETURN_IF_ERROR(PutConstants(session_id, *it->second));
   const BoundProgram& program = *it->second;
   const ProgramPlan& plan = program.plan;
   if (!out.empty() && out.size() != plan.results.size())
@@ -237,6 +234,9 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
       session->arrays.emplace(out[o], Array{result.specs[o], {}, error});
     return error;
   };
+  // Those that an executor took with it are put anew.
+  if (const absl::Status put = PutConstants(session_id, *it->second); !put.ok())
+    return refuse(Annotate(put, program.name));
   if (args.size() != static_cast<size_t>(plan.arguments))
     return refuse(InvalidArgument("{} takes {} arguments, but {} were given", program.name,
                                   plan.arguments, args.size()));
@@ -254,7 +254,10 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
       donated.push_back((*s.FindArray(session_id, args[a]))->shards);
   }
   for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(values[a]);
-  for (Node* node : made) s.Enqueue(*node);
+  for (Node* node : made) {
+    node->after_inputs = program.sequential;
+    s.Enqueue(*node);
+  }
   for (const auto& [value, array] : program.constants) {
     values[value] = array;
     s.HoldView(array);
@@ -265,8 +268,10 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
               std::find(options.non_donatable.begin(), options.non_donatable.end(), a) ==
                   options.non_donatable.end();
   }
-  for (size_t i = 0; i < plan.steps.size(); ++i)
-    result.node = s.RunStep(*session, program, i, values, ours);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const NodeId node = s.RunStep(*session, program, i, values, ours);
+    if (node) result.node = node;
+  }
   for (size_t r = 0; r < plan.results.size(); ++r) {
     Array array = values[plan.results[r]];
     s.HoldView(array);
@@ -278,8 +283,22 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   return result;
 }
 
+Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,
+                                  const Array& error) {
+  Group& group = MakeGroup(session.id, spec.island, error.spec.dtype, "");
+  group.shapes = {Shape{}};
+  Array array{error.spec, {}, absl::OkStatus()};
+  for (size_t i = 0; i < spec.devices.size(); ++i) {
+    group.places.push_back({ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
+    array.shards.push_back({group.id, static_cast<int32_t>(i)});
+  }
+  SetFailed(group, error.error, NodeId(next_node));  // as that of the node that is given it
+  HoldView(array);
+  return array;
+}
+
 NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, size_t step,
-                               std::vector<Array>& values, const std::vector<bool>& ours) {
+                               std::vector<Array>& values, std::vector<bool>& ours) {
   const ProgramPlan& plan = program.plan;
   if (const auto* transfer = std::get_if<ProgramPlan::Transfer>(&plan.steps[step])) {
     const Array& from = values[transfer->input];
@@ -296,23 +315,35 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
     }
     to = *std::move(moved);
     HoldView(to);
+    // What already lay there was not copied, and may be the client's.
+    const std::vector<GroupId> shared = GroupsOf(from.shards);
+    for (const ShardRef& ref : to.shards) {
+      if (std::find(shared.begin(), shared.end(), ref.group) != shared.end())
+        ours[transfer->output] = false;
+    }
     const NodeId last = made.empty() ? NodeId() : made.back()->id;
-    for (Node* node : made) Enqueue(*node);
+    for (Node* node : made) {
+      node->after_inputs = program.sequential;
+      Enqueue(*node);
+    }
     return last;
   }
   const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[step]);
+  const ExecutableSpec& spec = executables.at(program.sequences[step]);
   std::vector<const Array*> arguments;
-  absl::Status poison;
+  std::deque<Array> failed;
   for (const int32_t value : run.inputs) {
-    arguments.push_back(&values[value]);
-    if (poison.ok()) poison = values[value].error;
+    const bool well = values[value].error.ok();
+    if (!well) failed.push_back(FailedArray(session, spec, values[value]));
+    arguments.push_back(well ? &values[value] : &failed.back());
   }
   std::vector<int32_t> donatable;
   for (const int32_t input : run.donated) {
     if (ours[run.inputs[input]]) donatable.push_back(input);
   }
-  LaunchedNode launched = MakeLaunch(session, executables.at(program.sequences[step]), arguments,
-                                     donatable, program.outputs[step], poison);
+  LaunchedNode launched =
+      MakeLaunch(session, spec, arguments, donatable, program.outputs[step], absl::OkStatus());
+  for (const Array& array : failed) DropView(array);
   for (size_t o = 0; o < run.outputs.size(); ++o)
     values[run.outputs[o]] = std::move(launched.outputs[o]);
   return launched.node;

@@ -36,21 +36,21 @@ class ProgramsTest : public ClusterTest {
     program.graphs[0].nodes.push_back({"", "", std::move(op)});
     return {static_cast<int32_t>(program.graphs[0].nodes.size()) - 1, 0};
   }
-  uint64_t Bind() {
+  uint64_t Bind(bool sequential = false) {
     const auto types = CheckProgram(program);
     EXPECT_TRUE(types.ok()) << types.status();
     const auto plan = Lower(program, *types, binding);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {2}}});
+    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {2}}, sequential});
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.value_or(0);
   }
   // x -> twice computation 0 on a -> computation 1 on b
-  uint64_t TwoStages(bool donated = false) {
+  uint64_t TwoStages(bool donated = false, bool sequential = false) {
     const ValueRef x = Add(ArgumentNode{{0, Type()}, donated});
     const ValueRef y = Add(ComputeNode{0, 0, {Add(ComputeNode{0, 0, {x}})}});
     program.graphs[0].results = {Add(ComputeNode{1, 1, {y}})};
-    return Bind();
+    return Bind(sequential);
   }
   void InstallAll() {
     for (const uint64_t x : {uint64_t{1}, kSequence}) Installed(a, x);
@@ -87,6 +87,54 @@ TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneM
   EXPECT_THAT(second, Contains("e1 <- launch n5 id 3 keep [0] inline []"));
 }
 
+TEST_F(ProgramsTest, ASequentialRunPreparesAStepWhenWhatItTakesIsThere) {
+  PutReady(1, 0);
+  const uint64_t p = TwoStages(/*donated=*/false, /*sequential=*/true);
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  const std::string x = std::to_string(kSequence), y = std::to_string(kSequence + 1);
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- install x1", "e1 <- install sequence x" + x + " of 3 instructions",
+                          "e1 <- prepare n2 x" + x + " in [1:0] out [2] on [0]"));
+  for (const uint64_t code : {uint64_t{1}, kSequence}) Installed(a, code);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []"));
+  End(a, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t3 [#0=2:0[0]+[4]]",
+                                          "e2 <- receive n3 g3 from [wa:1#0 [0]+[4] to 0:[0]]"));
+  End(b, 3);
+  EXPECT_THAT(actions.Take(),
+              testing::AllOf(Contains("e2 <- prepare n4 x" + y + " in [3:0] out [4] on [0]"),
+                             Not(Contains(HasSubstr("launch n4")))));
+  for (const uint64_t code : {uint64_t{2}, kSequence + 1}) Installed(b, code);
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- launch n4 id 1 keep [] inline [4:0]"));
+  // Two runs of which the second takes what the first one makes: nothing of it is sent yet.
+  ASSERT_TRUE(cluster.RunProgram(session, p, {2}, {}, {3}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(b, 4);
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n5 g5 from [wb:1#0 [0]+[4] to 0:[0]]"));
+}
+
+TEST_F(ProgramsTest, WhatASequentialRunHoldsBackFailsWithWhatItTakes) {
+  PutReady(1, 0);
+  const uint64_t p = TwoStages(/*donated=*/false, /*sequential=*/true);
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  for (const uint64_t code : {uint64_t{1}, kSequence}) Installed(a, code);
+  cluster.Watch(session, 5, {2});
+  actions.Take();
+  End(a, 2, absl::InternalError("step"));
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 5: INTERNAL: p on island ia (worker wa): step"));
+  // What is held back ends with its session, or with its island.
+  for (const uint64_t out : {7, 8})
+    ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {out}).ok());
+  cluster.ExecutorLost(b, absl::UnavailableError("killed"));
+  cluster.IslandGivenUp(IslandId(2), absl::UnavailableError("gone"));
+  cluster.Watch(session, 6, {7});
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 6: UNAVAILABLE: island ib: gone")));
+  cluster.CloseSession(session);
+  for (const uint64_t node : {5, 8}) End(a, node);
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.counts().groups, 0u);
+}
+
 TEST_F(ProgramsTest, RunsOverlap) {
   PutReady(1, 0);
   const uint64_t p = TwoStages();
@@ -118,6 +166,104 @@ TEST_F(ProgramsTest, WhatFailedInTheMiddleFailsWhatDependsOnItAlone) {
                              Contains("s1 watched 3: INTERNAL: p on island ia (worker wa): step"),
                              Contains("s1 watched 4: INTERNAL: p on island ia (worker wa): step")));
   EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+TEST_F(ProgramsTest, WhatReadsAnOutputBeforeTheSequenceHasEndedIsToldToHaveEndedAfterIt) {
+  PutReady(1, 0);
+  const uint64_t f = Define(5, {0}, {F32({4})}, {F32({4})});
+  const ValueRef x = Add(ArgumentNode{{0, Type()}});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {x}})};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+  for (const uint64_t x : {uint64_t{1}, kSequence, uint64_t{5}}) Installed(a, x);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n3 id 2 ahead")));
+  cluster.Watch(session, 8, {3});
+  End(a, 3);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(a, 2);
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 8: OK"));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+// x and y lie on a: one sequence makes f(x) and f(y), which failed inputs part.
+class PoisonTest : public ProgramsTest {
+ protected:
+  uint64_t TwoChains() {
+    for (int i = 0; i < 2; ++i)
+      program.graphs[0].results.push_back(Add(ComputeNode{0, 0, {Add(ArgumentNode{{0, Type()}})}}));
+    return Bind();
+  }
+  void Watch() {
+    actions.Take();
+    for (const uint64_t handle : {3, 4}) cluster.Watch(session, handle, {handle});
+  }
+};
+
+TEST_F(PoisonTest, AnErrorArrayFailsOnlyWhatNeedsIt) {
+  ASSERT_TRUE(cluster.MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
+  PutReady(2, 0);
+  const uint64_t p = TwoChains();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  Installed(a, 1);
+  Installed(a, kSequence);
+  EXPECT_THAT(actions.Take(),
+              Contains("e1 <- launch n2 id 1 keep [1] inline [3:0 4:0] failed 0: ABORTED: mine"));
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(2)})};
+  report.failures = {{report.finished[0], absl::AbortedError("mine"), 0, 0}};
+  cluster.OnReport(a, Incarnation(7), report);
+  Watch();
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: mine", "s1 watched 4: OK"));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+TEST_F(PoisonTest, AnInputThatFailsLaterFailsOnlyWhatNeedsItWithTheFirstCause) {
+  PutReady(1, 0);
+  PutReady(2, 0);
+  const uint64_t f = Define(5, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {7}).ok());
+  const uint64_t p = TwoChains();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {7, 2}, {}, {3, 4}).ok());
+  for (const uint64_t x : {uint64_t{5}, uint64_t{1}, kSequence}) Installed(a, x);
+  // The sequence was launched ahead; the executor knows first.
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(3)}), actions.seq.at({a, NodeId(4)})};
+  report.failures = {{report.finished[0], absl::DataLossError("boom")},
+                     {report.finished[1], absl::DataLossError("boom"), 0, 0}};
+  cluster.OnReport(a, Incarnation(7), report);
+  Watch();
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("s1 watched 3: DATA_LOSS: f5 on island ia (worker wa): boom",
+                          "s1 watched 4: OK"));
+}
+
+TEST_F(PoisonTest, WhatCanMakeNothingIsNotLaunched) {
+  for (const uint64_t handle : {1, 2})
+    ASSERT_TRUE(
+        cluster.MakeError(session, handle, Type(), absl::AbortedError(std::to_string(handle)))
+            .ok());
+  const uint64_t p = TwoChains();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  Watch();
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: 1", "s1 watched 4: ABORTED: 2"));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_TRUE(cluster.Destruct(session, {3, 4}).ok());
+  EXPECT_EQ(cluster.counts().groups, 0u);
+}
+
+TEST_F(PoisonTest, WhenItsExecutorIsLostWhatWouldHaveFailedAnywayKeepsItsCause) {
+  ASSERT_TRUE(cluster.MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
+  PutReady(2, 0);
+  const uint64_t p = TwoChains();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  Installed(a, 1);
+  Installed(a, kSequence);
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  Watch();
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: mine",
+                                          HasSubstr("s1 watched 4: DATA_LOSS: island ia")));
 }
 
 TEST_F(ProgramsTest, ArgumentsThatLieElsewhereAreMoved) {

@@ -63,7 +63,7 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
       group->places.push_back(
           {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
       group->shapes.push_back(shapes[position]);
-      AddReservation(*node, device.device, bytes, 0);
+      AddReservation(node->reservations, device.device, bytes, 0);
       for (const SourcePiece& piece : pieces) {
         node->sources.push_back(source.shards[piece.source]);
         node->pieces.push_back({shard, piece.piece.from, piece.piece.to});

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/shared_vector.h"
 #include "controller/cluster/cluster.h"
 #include "scheduler/admission.h"
 #include "scheduler/sequencer.h"
@@ -32,6 +33,34 @@ struct Place {
   int64_t bytes = 0;  // of the shard, dense
 };
 
+// What a node reserves on one device.
+struct Reservation {
+  DeviceId device;
+  int64_t output = 0;
+  int64_t temp = 0;
+  int64_t credit = 0;  // of donated inputs that certainly become outputs: not reserved again
+  int64_t total() const { return output + temp - credit; }
+};
+
+// What an executable needs to be known of where it runs, worked out once: launches are many, and of
+// many devices.
+struct CodeLayout {
+  // What runs on one executor.
+  struct Part {
+    ExecutorId executor;
+    std::vector<int32_t> positions;  // in the executable's devices
+    std::vector<int32_t> ordinals;   // of these devices
+  };
+  struct Output {
+    SharedVector<Place> places;        // by position
+    SharedVector<int32_t> replica_of;  // as in Group
+  };
+  std::vector<Part> parts;                // in the order of the executors' first devices
+  std::vector<int32_t> part_of;           // by position
+  std::vector<Output> outputs;            // by result
+  std::vector<Reservation> reservations;  // of a launch
+};
+
 //   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
 enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
@@ -43,8 +72,8 @@ struct Group {
   DType dtype = DType::kInvalid;
   std::string memory_kind;
   std::vector<Shape> shapes;  // one for all shards, or one per shard
-  std::vector<Place> places;
-  std::vector<int32_t> replica_of;  // the first shard of the same tile; empty: each its own
+  SharedVector<Place> places;
+  SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: each its own
 
   GroupState state = GroupState::kPending;
   absl::Status error;  // kFailed
@@ -55,7 +84,7 @@ struct Group {
   int readers = 0;            // unfinished nodes that read it
   bool charged = false;       // its bytes are reserved on its devices
   bool declared = false;      // executors know it
-  bool launched = false;      // its producer was launched, on one executor
+  bool launched = false;      // its producer was launched
   std::vector<bool> deleted;  // per shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
@@ -84,9 +113,9 @@ struct Array {
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
-//   kWaiting: for the client's bytes. kQueued: for memory (or, fetch: for the group). kPrepared:
-//   its executors know it; a receive is at work from here on. kPrepared -> kQueued when an executor
-//   is lost. All but kDone -> kDone on failure.
+//   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
+//   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
+//   on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 
@@ -101,15 +130,6 @@ struct Participant {
   uint64_t seq = 0;
   bool done = false;
   absl::Status status;
-};
-
-// What a node reserves on one device.
-struct Reservation {
-  DeviceId device;
-  int64_t output = 0;
-  int64_t temp = 0;
-  int64_t credit = 0;  // of donated inputs that certainly become outputs: not reserved again
-  int64_t total() const { return output + temp - credit; }
 };
 
 struct Node {
@@ -127,6 +147,8 @@ struct Node {
   int unlaunched_inputs =
       0;  // of `reads`, those that have failed, or are neither ready nor launched
   int open_participants = 0;
+  bool after_inputs = false;  // queued when its inputs have ended, not before
+  bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
   uint64_t attempt = 0;  // how often it was taken back
   absl::Status failure;  // of an executor that was lost in the middle
   // A receive that failed because the peer went away, or before its inputs were known to have
@@ -138,11 +160,16 @@ struct Node {
   // kLaunch
   size_t record_bytes = 0;  // what the record itself holds, about
   const ExecutableSpec* executable = nullptr;
+  const CodeLayout* layout = nullptr;         // of it
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
   LaunchId launch_id;
-  std::map<int32_t, absl::Status> failed_outputs;  // of a sequence: the others are well
+  struct FailedOutput {
+    absl::Status status;
+    int32_t argument = -1;  // whose error it is
+  };
+  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others are well
   std::vector<GroupId> taken;                      // donated to it by the launch
 
   // kReceive
@@ -171,7 +198,11 @@ struct Executor {
   DeviceId first_device;
   std::string last_error;
   uint64_t next_seq = 1;
-  std::map<uint64_t, NodeId> open;  // prepared and not reported as ended, by seq
+  struct Open {
+    NodeId node;
+    size_t participant = 0;  // of the node, which this executor is
+  };
+  std::map<uint64_t, Open> open;  // prepared and not reported as ended, by seq
   struct Install {
     bool installed = false;
     std::vector<NodeId> waiters;
@@ -202,6 +233,7 @@ struct Binding {
 struct BoundProgram {
   std::string name;
   ProgramPlan plan;
+  bool sequential = false;
   std::vector<ArraySpec> values;  // of the plan, over virtual devices
   // By step: of a sequence, its executable; none for a transfer.
   std::vector<ExecutableId> sequences;
@@ -248,6 +280,7 @@ struct Cluster::State {
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
+  std::map<ExecutableId, CodeLayout> layouts;  // of each of them
   std::unordered_map<uint64_t, PendingWatch> watches;
   uint64_t next_node = 1;
   uint64_t next_group = 1;
@@ -267,7 +300,7 @@ struct Cluster::State {
   std::set<NodeId>
       parked;  // queued receives that wait until the executors of their sources are back
   std::set<ExecutorId> with_frees;
-  std::vector<ExecutorId> device_owner = {ExecutorId()};  // by DeviceId
+  std::vector<Executor*> device_owner = {nullptr};  // by DeviceId; executors are never forgotten
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
   // ---- looking up (sessions.., in cluster.cc)
@@ -321,7 +354,8 @@ struct Cluster::State {
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
   bool ReceivesFrom(const Node& node, ExecutorId executor) const;
-  // Registers its readers and puts it into the queue of its island; to be called last.
+  // Registers its readers and puts it into the queue of its island, at once or when its inputs have
+  // ended; to be called last.
   void Enqueue(Node& node);
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
@@ -344,9 +378,18 @@ struct Cluster::State {
   std::vector<ShardRef> InlineOutputs(const Node& node) const;
   // Those that wait for its outputs, and run where it runs, may be launched behind it.
   void LaunchedOn(const Node& node);
+  // It lost an executor, whose successor knows nothing of it: nothing may be launched behind it any
+  // more.
+  void LaunchLost(const Node& node);
   // Takes code that is run together with `lost` away from an executor.
   void DropShared(Executor& executor, ExecutorId lost);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
+  // The first failure among its participants, or OK.
+  static absl::Status ResultOf(const Node& node);
+  // A launch has ended on all its executors; it is concluded when its inputs have ended too.
+  void LaunchEnded(Node& node);
+  // Concludes it: with the first cause if an input failed, else with `result`.
+  void EndWith(Node& node, absl::Status result);
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
@@ -362,16 +405,36 @@ struct Cluster::State {
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Of its failed inputs the one that the lowest node made fail; nullptr: none has failed.
-  const Group* WorstInput(const Node& node);
-  // Fails it with the error of that input, if one failed. Returns whether.
-  bool FailIfPoisoned(Node& node);
   // Everything that follows from its end. Destroys the node.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
   std::vector<MemoryNeed> Needs(const Node& node) const;
-  void AddReservation(Node& node, DeviceId device, int64_t output, int64_t temp);
+  static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
+                             int64_t output, int64_t temp);
+  // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.
+  static Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
+
+  // ---- poison (poison.cc)
+  // Of the failed groups the one that the lowest node made fail; nullptr: none has failed.
+  const Group* WorstOf(const std::vector<ShardRef>& shards) const;
+  const Group* WorstInput(const Node& node) const;
+  static const Group* Worse(const Group* worst, const Group& other);
+  // Fails it with the error of its worst input, if one failed; a sequence only when no output can
+  // be well. Returns whether.
+  bool FailIfPoisoned(Node& node);
+  static bool IsSequence(const Node& node) {
+    return node.executable != nullptr && node.executable->sequence != nullptr;
+  }
+  // Of a sequence: see FailedBy.
+  std::vector<int32_t> PoisonedBy(const Node& node) const;
+  // What makes it fail by itself, of what its executors have told; `status`: of the last one.
+  static absl::Status FirstFailure(const Node& node, const absl::Status& status);
+  // The end of what it was to make.
+  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause);
 
   // ---- launches (execute.cc)
+  // Makes code known; ignored when its id is known already.
+  void Define(ExecutableSpec spec);
+  void Undefine(ExecutableId id);
   struct LaunchedNode {
     NodeId node;
     std::vector<Array> outputs;  // their views are held
@@ -393,10 +456,13 @@ struct Cluster::State {
   // An argument as the program takes it: itself, or resharded.
   absl::StatusOr<Array> ArgumentOf(Session& session, const BoundProgram& program, int32_t argument,
                                    uint64_t handle, std::vector<Node*>& made);
+  // An array that is an error from the start, as one with failed shards on the devices of `spec`;
+  // its view is held.
+  Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
   // Step `step` of a run; what it makes goes into `values`, held. `ours`: values whose buffers may
   // be taken over.
   NodeId RunStep(Session& session, const BoundProgram& program, size_t step,
-                 std::vector<Array>& values, const std::vector<bool>& ours);
+                 std::vector<Array>& values, std::vector<bool>& ours);
   void Retire(BoundProgram& program);
   // Forgets a retired sequence that no node runs any more.
   void Forget(ExecutableId sequence);

@@ -241,6 +241,9 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   out.executor_fetches = executor_fetches_;
   out.transferred_bytes = hub_->transferred_bytes();
+  out.commands = hub_->sent();
+  out.reports = hub_->received();
+  out.commands_sent = hub_->commands_sent();
   out.compilations = compiler_->compilations();
   out.compile_cache_hits = compiler_->cache_hits();
   out.open_fds = CountOpenFds();

@@ -66,6 +66,18 @@ int CountEntries(const char* directory) {
   return count;
 }
 
+void OfLinks(Exposition& out, const ControllerSnapshot& s) {
+  out.Family("fairway_link_messages_total", "counter",
+             "Messages of commands to executors, and of reports from them.");
+  out.Value(s.commands.messages, {{"direction", "to_executors"}});
+  out.Value(s.reports.messages, {{"direction", "from_executors"}});
+  out.Family("fairway_link_bytes_total", "counter", "Bytes of these messages.");
+  out.Value(s.commands.bytes, {{"direction", "to_executors"}});
+  out.Value(s.reports.bytes, {{"direction", "from_executors"}});
+  out.Single("fairway_commands_total", "counter", "Commands to executors; a message has many.",
+             s.commands_sent);
+}
+
 void ByIsland(Exposition& out, const ControllerSnapshot& s) {
   std::map<IslandId, std::string> names;
   for (const IslandStatus& island : s.islands) names[island.id] = island.name;
@@ -133,8 +145,10 @@ std::string MetricsText(const ControllerSnapshot& s) {
              s.counts.groups);
   out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.",
              s.counts.nodes);
+  out.Single("fairway_nodes_total", "counter", "Graph nodes made.", s.counts.nodes_made);
   out.Single("fairway_executables", "gauge", "Compiled programs known.", s.counts.executables);
   ByIsland(out, s);
+  OfLinks(out, s);
   out.Single("fairway_compilations_total", "counter", "Programs compiled.", s.compilations);
   out.Single("fairway_compile_cache_hits_total", "counter",
              "Compile requests answered from the cache.", s.compile_cache_hits);

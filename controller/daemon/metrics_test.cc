@@ -26,6 +26,10 @@ ControllerSnapshot Example() {
                      .used = 4096});
   s.executor_fetches[ExecutorId(1)] = 2;
   s.transferred_bytes[{"a", "b"}] = 99;
+  s.commands = {.messages = 5, .bytes = 500};
+  s.reports = {.messages = 4, .bytes = 300};
+  s.commands_sent = 21;
+  s.counts.nodes_made = 6;
   s.uploaded_bytes = 11;
   s.counts.sessions = 3;
   s.counts.inline_hits = 13;
@@ -41,6 +45,10 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
   EXPECT_THAT(text, HasSubstr("\nfairway_inline_fetches_total 13\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executions_total 17\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_sessions 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_nodes_total 6\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_link_messages_total{direction=\"to_executors\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_link_bytes_total{direction=\"from_executors\"} 300\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_commands_total 21\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_gangs_launched_total{island=\"island\\\"0\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executor_fetches_total{island=\"island\\\"0\"} 2\n"));
   EXPECT_THAT(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/daemon/link_traffic.h"
 
 namespace fairway {
 
@@ -38,6 +39,10 @@ struct ControllerSnapshot {
   std::map<ExecutorId, uint64_t> executor_fetches;
   // Executor to executor, by the islands' names (from, to).
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes;
+  // Commands and reports, over the links of all executors.
+  LinkTraffic commands;
+  LinkTraffic reports;
+  uint64_t commands_sent = 0;  // in those messages
   uint64_t compilations = 0;
   uint64_t compile_cache_hits = 0;
 

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
+#include "transport/frame.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -16,7 +17,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
-constexpr size_t kMaxLogLines = 8;          // of a dead executor, in the error that clients get
+constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
+constexpr size_t kMaxLogLines = 8;             // of a dead executor, in the error that clients get
 
 // The text of a log line: of our own ones, without time and origin. Empty: not worth showing.
 std::string LineText(const std::string& line) {
@@ -146,8 +148,10 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
     case Kind::kHeartbeat:
       return OnHeartbeat(peer, message.heartbeat());
     case Kind::kReport:
-      if (executor) return OnReport(peer, message.report());
-      break;
+      if (!executor) break;
+      ++received_.messages;
+      received_.bytes += kFrameHeaderBytes + frame.payload.size();
+      return OnReport(peer, message.report());
     case Kind::kExecutorDied:
       if (!executor) return OnExecutorDied(peer, message.executor_died());
       break;
@@ -430,6 +434,7 @@ void WorkerHub::Tick() {
     }
   }
   for (const auto& [id, executor] : executors_) {
+    Flush(*executor);
     if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
       DeclareLost(*executor, executor->link_cause);
     }
@@ -449,7 +454,10 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
   *executor.batch.mutable_commands()->add_commands() = std::move(message);
   executor.batch_bytes += bytes;
-  if (executor.flush_posted) return;
+  // What lets the executor begin nothing goes with what does.
+  const bool waits =
+      std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
+  if (executor.flush_posted || (waits && executor.batch_bytes < kMaxWaitingBytes)) return;
   executor.flush_posted = true;
   loop_.Post("send commands", [this, alive = alive_, &executor] {
     if (!*alive) return;
@@ -462,7 +470,13 @@ void WorkerHub::Flush(Executor& executor) {
   if (executor.state != Executor::State::kUp || executor.batch_bytes == 0) return;
   executor.batch.mutable_commands()->set_incarnation(executor.spec.incarnation.value);
   const auto it = peers_.find(executor.peer);
-  if (it != peers_.end()) Reply(*it->second, executor.batch);
+  if (it != peers_.end()) {
+    Frame frame = PackFrame(executor.batch);
+    ++sent_.messages;
+    sent_.bytes += kFrameHeaderBytes + frame.payload.size();
+    commands_sent_ += executor.batch.commands().commands_size();
+    it->second->link->Send(std::move(frame));
+  }
   executor.batch.Clear();
   executor.batch_bytes = 0;
 }

@@ -17,6 +17,7 @@
 #include "async/event_loop.h"
 #include "base/status.h"
 #include "controller/compile_service.h"
+#include "controller/daemon/link_traffic.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
 #include "graph/plan.h"
@@ -61,8 +62,9 @@ class WorkerHub {
   // Applies the deadlines that have passed; call it several times within the shortest of them.
   void Tick();
 
-  // Joins the executor's batch, which leaves when control returns to the loop. Dropped when it is
-  // not connected: its loss is then on its way to OnExecutorLost.
+  // Joins the executor's batch, which leaves when control returns to the loop; of PREPARE of a
+  // launch and frees, which give it nothing to begin, at the next Tick at the latest. Dropped when
+  // it is not connected: its loss is then on its way to OnExecutorLost.
   void Send(ExecutorId executor, Command command);
 
   // Compiles at a worker of `island` that has a compiler. UNAVAILABLE: none is connected, or it
@@ -82,6 +84,10 @@ class WorkerHub {
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;
   }
+  // Without registrations and heartbeats.
+  const LinkTraffic& sent() const { return sent_; }
+  const LinkTraffic& received() const { return received_; }
+  uint64_t commands_sent() const { return commands_sent_; }
 
  private:
   enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kDone };
@@ -127,6 +133,9 @@ class WorkerHub {
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
+  LinkTraffic sent_;
+  LinkTraffic received_;
+  uint64_t commands_sent_ = 0;
   Clock::time_point last_tick_;
   bool stopping_ = false;  // losses are expected
   // While the owner registers an executor: what it sends to it already.

@@ -196,15 +196,43 @@ TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneMessage) {
   const auto executor = ConnectExecutor("w0", 11);
   executor->Next();
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
-  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(2)}});
-  hub_->Send(ExecutorId(2), FreeGroups{{GroupId(3)}});  // not connected: dropped
+  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
+  hub_->Send(ExecutorId(2), EndSend{TransferId(3)});  // not connected: dropped
   EXPECT_THAT(executor->received, IsEmpty());
   Settle();
   ASSERT_THAT(executor->received, SizeIs(1));
   const auto commands = executor->Next().commands();
   EXPECT_EQ(commands.incarnation(), 11);
   ASSERT_EQ(commands.commands_size(), 2);
-  EXPECT_EQ(commands.commands(1).free().groups(0), 2);
+  EXPECT_EQ(commands.commands(1).end_send().transfer(), 2);
+  EXPECT_EQ(hub_->sent().messages, 1);
+  EXPECT_EQ(hub_->commands_sent(), 2);
+  EXPECT_GT(hub_->sent().bytes, 32);
+}
+
+TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNextTick) {
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->Next();
+  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
+  hub_->Send(ExecutorId(1), PrepareLaunch{.node = NodeId(1), .seq = 1});
+  Settle();
+  EXPECT_THAT(executor->received, IsEmpty());
+  hub_->Send(ExecutorId(1), Launch{.node = NodeId(1), .launch_id = LaunchId(1)});
+  Settle();
+  ASSERT_THAT(executor->received, SizeIs(1));
+  EXPECT_EQ(executor->Next().commands().commands_size(), 3);
+  hub_->Send(ExecutorId(1), FreeGroups{{GroupId(2)}});
+  Settle();
+  EXPECT_THAT(executor->received, IsEmpty());
+  hub_->Tick();
+  Settle();
+  ASSERT_THAT(executor->received, SizeIs(1));
+  EXPECT_EQ(executor->Next().commands().commands(0).free().groups(0), 2);
+  // Many of them do not wait.
+  for (int i = 0; i < 10000; ++i)
+    hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1 + i), GroupId(2 + i), GroupId(3 + i)}});
+  Settle();
+  EXPECT_THAT(executor->received, testing::Not(IsEmpty()));
 }
 
 TEST_F(WorkerHubTest, CutsLargeBatches) {
@@ -227,6 +255,8 @@ TEST_F(WorkerHubTest, PassesReportsOn) {
   executor->Send(message);
   Settle();
   EXPECT_THAT(reports_, ElementsAre(Pair(1, 11)));
+  EXPECT_EQ(hub_->received().messages, 1);
+  EXPECT_GT(hub_->received().bytes, 32);
 }
 
 TEST_F(WorkerHubTest, ALinkThatEndsWaitsForTheSupervisorsAccount) {

@@ -62,13 +62,13 @@ absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
   if (native && runtime == "pjrt")
     return Error(absl::StatusCode::kUnimplemented,
                  "slice {} does not run native programs: its runtime is pjrt. Give it StableHLO, "
-                 "or use a slice whose runtime is host",
+                 "or use a slice whose runtime is host or sim",
                  devices[out.devices[0]].island);
-  if (!native && runtime == "host")
+  if (!native && (runtime == "host" || runtime == "sim"))
     return Error(absl::StatusCode::kUnimplemented,
-                 "slice {} does not run StableHLO: its runtime is host. Give it a native program, "
+                 "slice {} does not run StableHLO: its runtime is {}. Give it a native program, "
                  "or use a slice whose runtime is pjrt",
-                 devices[out.devices[0]].island);
+                 devices[out.devices[0]].island, runtime);
   out.program = native ? compile.native().SerializeAsString() : compile.stablehlo();
   return out;
 }

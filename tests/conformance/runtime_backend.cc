@@ -9,14 +9,17 @@
 #include "worker/compiler/pjrt_compiler.h"
 #include "worker/executor/runtime/fake/fake_runtime.h"
 #include "worker/executor/runtime/host/host_runtime.h"
-#include "worker/executor/runtime/host/test_native_programs.h"
+#include "worker/executor/runtime/native/test_native_programs.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
 #include "worker/executor/runtime/pjrt/test_support.h"
+#include "worker/executor/runtime/sim/sim_runtime.h"
 
 namespace fairway::conformance {
 namespace {
+
+using namespace std::chrono_literals;
 
 class PjrtBackend final : public RuntimeBackend {
  public:
@@ -29,6 +32,7 @@ class PjrtBackend final : public RuntimeBackend {
     const int devices = static_cast<int>(options.num_replicas() * options.num_partitions());
     switch (program) {
       case Program::kAdd:
+      case Program::kStableHlo:
         return compiler_->Compile(test::Add("4xf32"), options);
       case Program::kDonatingAdd:
         return compiler_->Compile(test::DonatingAdd("4xf32"), options);
@@ -36,6 +40,8 @@ class PjrtBackend final : public RuntimeBackend {
         return compiler_->Compile(test::Psum(devices), options);
       case Program::kDonatingPsum:
         return compiler_->Compile(test::DonatingPsum(devices), options);
+      case Program::kWait:
+        break;
     }
     return InvalidArgument("no such program");
   }
@@ -68,6 +74,9 @@ class FakeBackend final : public RuntimeBackend {
         return compiler_->Compile("fake allreduce\nin f32[1]\nout f32[1]\n", options);
       case Program::kDonatingPsum:
         return compiler_->Compile("fake allreduce\nin f32[1] donated\nout f32[1]\n", options);
+      case Program::kWait:
+      case Program::kStableHlo:
+        break;
     }
     return InvalidArgument("no such program");
   }
@@ -83,14 +92,18 @@ class FakeBackend final : public RuntimeBackend {
   std::unique_ptr<FakeRuntime> runtime_;
 };
 
-class HostBackend final : public RuntimeBackend {
+// `T`: a runtime of native programs.
+template <typename T>
+class NativeBackend final : public RuntimeBackend {
  public:
-  explicit HostBackend(int num_devices)
-      : compiler_(MakeNativeCompiler()), runtime_(std::make_unique<HostRuntime>(num_devices)) {}
+  explicit NativeBackend(int num_devices)
+      : runtime_(std::make_unique<T>(num_devices)),
+        compiler_(MakeNativeCompiler(runtime_->info().name)) {}
 
   Runtime& runtime() override { return *runtime_; }
   absl::StatusOr<CompileResult> Compile(Program program,
                                         const v1::CompileOptions& options) override {
+    if (program == Program::kStableHlo) return InvalidArgument("no such program");
     const bool sum = program == Program::kPsum || program == Program::kDonatingPsum;
     const bool donated = program == Program::kDonatingAdd || program == Program::kDonatingPsum;
     const int devices = static_cast<int>(options.num_replicas() * options.num_partitions());
@@ -99,6 +112,10 @@ class HostBackend final : public RuntimeBackend {
       const std::string count = fmt::format("{}", devices);
       text = test::Parameter(DType::kF32, count, count, donated) + test::Step("all_reduce", "0") +
              test::Result(1);
+    } else if (program == Program::kWait) {
+      text = test::Parameter(DType::kF32, "4") +
+             test::Step("sleep", "0", fmt::format("nanoseconds: {}", kWaitTime / 1ns)) +
+             test::Result(1);
     } else {
       text = test::Parameter(DType::kF32, "4", "", donated) + test::Parameter(DType::kF32, "4") +
              test::Step("add", "0, 1") + test::Result(2);
@@ -106,41 +123,67 @@ class HostBackend final : public RuntimeBackend {
     return compiler_->Compile(test::NativeFromText(text).SerializeAsString(), options);
   }
   absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) override {
-    FAIRWAY_ASSIGN_OR_RETURN(HostRuntime::Incoming incoming,
+    FAIRWAY_ASSIGN_OR_RETURN(NativeRuntime::Incoming incoming,
                              runtime_->Expect(dtype, shape, device));
     return Incoming{std::move(incoming.buffer), std::move(incoming.fulfil)};
   }
   void CloseRuntime() override { runtime_.reset(); }
 
  private:
+  std::unique_ptr<T> runtime_;
   const std::unique_ptr<Compiler> compiler_;
-  std::unique_ptr<HostRuntime> runtime_;
 };
 
+template <typename T>
+std::unique_ptr<RuntimeBackend> Opened(int num_devices) {
+  return std::make_unique<T>(num_devices);
+}
+
+std::unique_ptr<RuntimeBackend> OpenedPjrt(int num_devices) {
+  auto client = pjrt::Client::Create(test::ConfigOfTests(num_devices));
+  if (!client.ok()) {
+    spdlog::error("{}", Describe(client.status()));
+    return nullptr;
+  }
+  return std::make_unique<PjrtBackend>(*std::move(client));
+}
+
 }  // namespace
+
+std::string_view ReasonText(Reason reason) {
+  switch (reason) {
+    case Reason::kNoCompiler:
+      return "no compiler";
+    case Reason::kNoComputation:
+      return "no computation";
+    case Reason::kNoDeclaredTimes:
+      return "no declared times";
+    case Reason::kOneExecutor:
+      return "one executor";
+    case Reason::kNoThreads:
+      return "no threads";
+  }
+  return "";
+}
 
 const std::vector<BackendUnderTest>& Backends() {
   static const auto* backends = new std::vector<BackendUnderTest>{
       {"pjrt",
-       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
-         auto client = pjrt::Client::Create(test::ConfigOfTests(num_devices));
-         if (!client.ok()) {
-           spdlog::error("{}", Describe(client.status()));
-           return nullptr;
-         }
-         return std::make_unique<PjrtBackend>(*std::move(client));
-       },
-       {}},
-      {"host",
-       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
-         return std::make_unique<HostBackend>(num_devices);
-       },
-       {}},
+       OpenedPjrt,
+       {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
+      {"host", Opened<NativeBackend<HostRuntime>>, {{"StableHloRuns", Reason::kNoCompiler}}},
+      {"sim",
+       Opened<NativeBackend<SimRuntime>>,
+       {{"StableHloRuns", Reason::kNoCompiler},
+        {"LargeBytesComeBackAsTheyWere", Reason::kNoComputation}},
+       /*computes=*/false},
       {"fake",
-       [](int num_devices) -> std::unique_ptr<RuntimeBackend> {
-         return std::make_unique<FakeBackend>(num_devices);
-       },
-       {{"LateInputsInParallelThreads", "the fake has no threads: it runs all in the caller's"}}},
+       Opened<FakeBackend>,
+       {{"LateInputsInParallelThreads", Reason::kNoThreads},
+        {"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"AGangOverTwoExecutors", Reason::kOneExecutor},
+        {"StableHloRuns", Reason::kNoCompiler}}},
   };
   return *backends;
 }

@@ -3,10 +3,12 @@
 #ifndef FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
 #define FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fairway/v1/executable.pb.h"
@@ -21,7 +23,21 @@ enum class Program {
   kDonatingAdd,   // the same; argument 0 is taken over
   kPsum,          // f32[1] per device -> f32[1] or f32[]: the sum, on each device
   kDonatingPsum,  // f32[1] per device -> f32[1], the sum; taken over
+  kWait,          // f32[4] -> f32[4], after kWaitTime (kNoDeclaredTimes)
+  kStableHlo,     // kAdd, as MLIR (kNoCompiler)
 };
+inline constexpr std::chrono::milliseconds kWaitTime{2};
+
+// Why a case does not run on a runtime: all the reasons that there are.
+enum class Reason {
+  kNoCompiler,
+  kNoComputation,
+  kNoDeclaredTimes,
+  kOneExecutor,
+  kNoThreads,
+};
+// For the table in docs/testing.md: "no compiler".
+std::string_view ReasonText(Reason reason);
 
 // A runtime and what makes programs for it. One exists at a time.
 class RuntimeBackend {
@@ -44,8 +60,9 @@ struct BackendUnderTest {
   std::string name;
   std::unique_ptr<RuntimeBackend> (*open)(
       int num_devices);  // nullptr: cannot be had; the test fails
-  // Cases that do not apply, and why.
-  std::map<std::string, std::string> off;
+  // Cases that do not run, and why.
+  std::map<std::string, Reason> off;
+  bool computes = true;  // else the results of programs are zeros
 };
 
 // For GoogleTest's messages.

@@ -50,7 +50,7 @@ TEST_P(RuntimeConformance, AProgramOfOneDevice) {
   ASSERT_EQ(result->outputs.size(), 1u);
   ASSERT_EQ(result->outputs[0].size(), 1u);
   EXPECT_TRUE(test::WaitReady(*result->outputs[0][0]).ok());
-  EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{11, 22, 33, 44}));
+  EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({11, 22, 33, 44}));
   EXPECT_EQ(Read(*x).value(), (Floats{1, 2, 3, 4}));
 }
 
@@ -59,7 +59,7 @@ TEST_P(RuntimeConformance, ABufferMayBeListedTwice) {
   auto x = Put({1, 2, 3, 4});
   auto result = test::Run(runtime(), Request(add.get(), {{x.get(), x.get()}}));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{2, 4, 6, 8}));
+  EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({2, 4, 6, 8}));
 }
 
 TEST_P(RuntimeConformance, PortableCodeRunsOnAnyDevice) {
@@ -68,7 +68,7 @@ TEST_P(RuntimeConformance, PortableCodeRunsOnAnyDevice) {
     auto x = Put({1, 2, 3, 4}, device);
     auto result = test::Run(runtime(), Request(add.get(), {{x.get(), x.get()}}, {device}));
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{2, 4, 6, 8}));
+    EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({2, 4, 6, 8}));
   }
   auto x = Put({1, 2, 3, 4}, 1);
   EXPECT_EQ(
@@ -84,7 +84,7 @@ TEST_P(RuntimeConformance, LoadReplacesTheDevices) {
   auto sum =
       test::Run(runtime(), Request(add.get(), {{result->outputs[0][0].get(), x.get()}}, {2}));
   ASSERT_TRUE(sum.ok()) << sum.status();
-  EXPECT_EQ(Read(*sum->outputs[0][0]).value(), (Floats{3, 6, 9, 12}));
+  EXPECT_EQ(Read(*sum->outputs[0][0]).value(), Computed({3, 6, 9, 12}));
 }
 
 TEST_P(RuntimeConformance, WrongArgumentsAreRefusedAndNothingRuns) {
@@ -120,7 +120,7 @@ TEST_P(RuntimeConformance, DonationConsumesTheInput) {
   auto x = Put({1, 2, 3, 4}), y = Put({10, 10, 10, 10});
   auto result = test::Run(runtime(), Request(add.get(), {{x.get(), y.get()}}));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{11, 12, 13, 14}));
+  EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({11, 12, 13, 14}));
   EXPECT_EQ(Read(*x).status().code(), kPrecondition);
   EXPECT_EQ(Read(*y).value(), (Floats{10, 10, 10, 10}));
   EXPECT_EQ(runtime().Launch(Request(add.get(), {{x.get(), y.get()}}), nullptr).status().code(),
@@ -136,7 +136,7 @@ TEST_P(RuntimeConformance, ANonDonatableInputSurvives) {
   for (int i = 0; i < 3; ++i) {
     auto result = test::Run(runtime(), request);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{11, 12, 13, 14}));
+    EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({11, 12, 13, 14}));
   }
   EXPECT_EQ(Read(*x).value(), (Floats{1, 2, 3, 4}));
 }
@@ -150,7 +150,7 @@ TEST_P(RuntimeConformance, AChainOfDonations) {
     ASSERT_TRUE(result.ok()) << result.status();
     x = std::move(result->outputs[0][0]);
   }
-  EXPECT_EQ(Read(*x).value(), (Floats{200, 200, 200, 200}));
+  EXPECT_EQ(Read(*x).value(), Computed({200, 200, 200, 200}));
 }
 
 TEST_P(RuntimeConformance, WhatIsReadMayBeDestroyedAfterLaunch) {
@@ -176,7 +176,7 @@ TEST_P(RuntimeConformance, WhatIsReadMayBeDestroyedAfterLaunch) {
   sum.resize(4);
   ASSERT_EQ(bytes->bytes.size(), 16u);
   std::memcpy(sum.data(), bytes->bytes.data(), 16);
-  EXPECT_EQ(sum, (Floats{2, 3, 4, 5}));
+  EXPECT_EQ(sum, Computed({2, 3, 4, 5}));
 }
 
 TEST_P(RuntimeConformance, PoisonPassesThroughProgramsWithItsCode) {
@@ -215,7 +215,7 @@ TEST_P(RuntimeConformance, AGangSumsOverItsDevices) {
     auto result = test::Run(runtime(), Request(psum.get(), inputs, kAll));
     ASSERT_TRUE(result.ok()) << result.status();
     ASSERT_EQ(result->outputs.size(), 4u);
-    for (auto& outputs : result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Floats{15});
+    for (auto& outputs : result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Computed({15}));
   }
 }
 
@@ -224,7 +224,7 @@ TEST_P(RuntimeConformance, AGangOnOtherDevicesInAnotherOrder) {
   auto on3 = Put({3}, 3), on1 = Put({1}, 1);
   auto result = test::Run(runtime(), Request(psum.get(), {{on3.get()}, {on1.get()}}, {3, 1}));
   ASSERT_TRUE(result.ok()) << result.status();
-  for (auto& outputs : result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Floats{4});
+  for (auto& outputs : result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Computed({4}));
   LaunchRequest swapped = Request(psum.get(), {{on1.get()}, {on3.get()}}, {1, 3});
   EXPECT_EQ(runtime().Launch(swapped, nullptr).status().code(), kInvalid);
 }
@@ -241,7 +241,7 @@ TEST_P(RuntimeConformance, ADonatingGang) {
     for (int d : kAll) EXPECT_EQ(Read(*shards[d]).status().code(), kPrecondition);
     for (int d : kAll) shards[d] = std::move(result->outputs[d][0]);
   }
-  for (auto& shard : shards) EXPECT_EQ(Read(*shard).value(), Floats{1024});
+  for (auto& shard : shards) EXPECT_EQ(Read(*shard).value(), Computed({1024}));
 }
 
 TEST_P(RuntimeConformance, AGangWantsAllInputsReadyAndGood) {
@@ -287,7 +287,7 @@ TEST_P(RuntimeConformance, LateInputsInParallelThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(sums, (Floats{kRounds, kRounds, kRounds, kRounds}));
+  EXPECT_EQ(sums, Computed({kRounds, kRounds, kRounds, kRounds}));
 }
 
 TEST_P(RuntimeConformance, GangsBesideProgramsOfOneDevice) {
@@ -324,11 +324,11 @@ TEST_P(RuntimeConformance, GangsBesideProgramsOfOneDevice) {
     auto result = test::Run(runtime(), Request(psum.get(), inputs, kAll));
     if (!result.ok()) break;
     for (auto& outputs : result->outputs)
-      right += Read(*outputs[0]).value_or(Floats{0}) == Floats{15};
+      right += Read(*outputs[0]).value_or(Floats{-1}) == Computed({15});
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right, kGangs * kDevices);
-  EXPECT_EQ(sums, Floats(kDevices, kAdds));
+  EXPECT_EQ(sums, Computed(Floats(kDevices, kAdds)));
 }
 
 }  // namespace

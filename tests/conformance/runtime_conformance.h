@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_TESTS_CONFORMANCE_RUNTIME_CONFORMANCE_H_
 #define FAIRWAY_TESTS_CONFORMANCE_RUNTIME_CONFORMANCE_H_
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,8 +26,8 @@ class RuntimeConformance : public ::testing::TestWithParam<BackendUnderTest> {
   void SetUp() override {
     std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     name = name.substr(0, name.find('/'));
-    auto off = GetParam().off.find(name);
-    if (off != GetParam().off.end()) GTEST_SKIP() << off->second;
+    const auto off = GetParam().off.find(name);
+    if (off != GetParam().off.end()) GTEST_SKIP() << ReasonText(off->second);
     backend_ = GetParam().open(kDevices);
     ASSERT_NE(backend_, nullptr) << "no " << GetParam().name << " runtime";
   }
@@ -55,6 +56,26 @@ class RuntimeConformance : public ::testing::TestWithParam<BackendUnderTest> {
     auto incoming = backend_->Expect(DType::kF32, Shape{{elements}}, device);
     EXPECT_TRUE(incoming.ok()) << incoming.status();
     return incoming.ok() ? *std::move(incoming) : RuntimeBackend::Incoming{};
+  }
+
+  // What a program's results that should be `values` read as: zeros where nothing is computed.
+  static Floats Computed(Floats values) {
+    if (!GetParam().computes) std::fill(values.begin(), values.end(), 0.0f);
+    return values;
+  }
+
+  // Puts bytes there and reads them.
+  void BytesComeBack(DType dtype, const Shape& shape, int device) {
+    SCOPED_TRACE(ToString(dtype, shape) + " on " + std::to_string(device));
+    std::string bytes(static_cast<size_t>(ByteSize(dtype, shape).value()), '\0');
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<char>(dtype == DType::kPred ? i % 2 : i * 7);
+    auto buffer = runtime().FromHost(Blob::Copy(bytes), dtype, shape, device, "");
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    EXPECT_TRUE(test::WaitReady(**buffer).ok());
+    auto view = test::ReadView(runtime(), **buffer);
+    ASSERT_TRUE(view.ok()) << view.status();
+    EXPECT_EQ(view->bytes, bytes);
   }
 
   absl::StatusOr<Floats> Read(DeviceBuffer& buffer) {

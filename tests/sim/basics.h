@@ -42,6 +42,10 @@ class Random {
     return from[Below(static_cast<int64_t>(from.size()))];
   }
   template <typename T>
+  const T& Pick(const std::vector<T>& from) {
+    return from[Below(static_cast<int64_t>(from.size()))];
+  }
+  template <typename T>
   void Shuffle(std::vector<T>& values) {
     for (size_t i = values.size(); i > 1; --i)
       std::swap(values[i - 1], values[Below(static_cast<int64_t>(i))]);

@@ -45,6 +45,7 @@ void Client::Close() {
   session_ = SessionId();
   arrays_.clear();
   executables_.clear();
+  programs_.clear();
   requests_.clear();
   world_.controller->cluster().CloseSession(closing);
   world_.controller->Settle();
@@ -54,6 +55,7 @@ void Client::ControllerLost() {
   session_ = SessionId();
   arrays_.clear();
   executables_.clear();
+  programs_.clear();
   requests_.clear();
 }
 
@@ -72,12 +74,22 @@ void Client::Step() {
     int weight;
     void (Client::*run)();
   };
-  static constexpr Choice kChoices[] = {
-      {22, &Client::DoPut},      {34, &Client::DoExecute},    {16, &Client::DoCopy},
-      {5, &Client::DoAssemble},  {5, &Client::DoDisassemble}, {4, &Client::DoReplicatedShard},
-      {2, &Client::DoMakeError}, {4, &Client::DoDelete},      {14, &Client::DoDestruct},
-      {4, &Client::DoLook},      {10, &Client::DoWatch},      {10, &Client::DoFetch},
-      {4, &Client::DoWrong},     {5, &Client::DoRemap},       {14, &Client::DoReshard}};
+  static constexpr Choice kChoices[] = {{22, &Client::DoPut},
+                                        {26, &Client::DoExecute},
+                                        {16, &Client::DoCopy},
+                                        {10, &Client::DoProgram},
+                                        {5, &Client::DoAssemble},
+                                        {5, &Client::DoDisassemble},
+                                        {4, &Client::DoReplicatedShard},
+                                        {2, &Client::DoMakeError},
+                                        {4, &Client::DoDelete},
+                                        {14, &Client::DoDestruct},
+                                        {4, &Client::DoLook},
+                                        {10, &Client::DoWatch},
+                                        {10, &Client::DoFetch},
+                                        {4, &Client::DoWrong},
+                                        {5, &Client::DoRemap},
+                                        {14, &Client::DoReshard}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   int64_t pick = r.Below(total);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/lowering.h"
 #include "tests/sim/code.h"
 #include "tests/sim/model.h"
 
@@ -24,6 +25,15 @@ inline constexpr CopySemantics kSemantics[] = {
     CopySemantics::kAlwaysCopy, CopySemantics::kReuseInput, CopySemantics::kDonateInput};
 
 inline Shape Vector(int64_t elements) { return Shape{{elements}}; }
+
+// A bound program: what the interpreter needs of it.
+struct SimProgram {
+  Program program;
+  ProgramBinding binding;
+  ArraySpec type;                             // of all values but scalars, over positions
+  std::vector<std::vector<DeviceId>> slices;  // all of one length
+  std::vector<IslandId> islands;              // of the slices
+};
 
 class Client {
  public:
@@ -69,6 +79,7 @@ class Client {
   // Operations
   void DoPut();
   void DoExecute();
+  void DoProgram();
   void DoCopy();
   void DoAssemble();
   void DoDisassemble();
@@ -98,6 +109,23 @@ class Client {
   void ForgetUnusedCode();
   void Executed(const Code& code, const std::vector<uint64_t>& args, const ExecuteOptions& options,
                 const ExecuteResult& result);
+
+  // Programs (programs.cc)
+  struct ProgramValue;
+  // A new program for arrays of that type; its handle, 0: none.
+  uint64_t BindProgram(const ModelArray& like);
+  void RunProgram(uint64_t handle, std::vector<uint64_t> args, const ExecuteOptions& options);
+  // The results of a graph. `run`: the last node of the run, or one before it.
+  std::vector<ProgramValue> Interpret(const SimProgram& program, size_t graph,
+                                      const std::vector<ProgramValue>& arguments, NodeId run);
+  ProgramValue Computed(const SimProgram& program, const ComputeNode& compute,
+                        const std::vector<ProgramValue>& inputs, NodeId run);
+  // Whether the first slice and the type of values are the array's.
+  bool MadeFor(const SimProgram& program, const ModelArray& like) const;
+  // Whether it does not matter from where its parts are taken: one group, and equal replicas.
+  static bool OfOnePiece(const ModelArray& array);
+  static std::vector<const ArgumentNode*> Arguments(const SimProgram& program);
+
   Request::Item ItemOf(uint64_t handle, bool fetch) const;
   void Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_view what);
   void WatchNode(NodeId node, std::shared_ptr<ModelGroup> outcome);
@@ -123,6 +151,7 @@ class Client {
   std::vector<VirtualDevice> devices_;
   std::map<uint64_t, ModelArray> arrays_;
   std::map<uint64_t, ExecutableId> executables_;
+  std::map<uint64_t, SimProgram> programs_;
   std::map<uint64_t, Request> requests_;
 };
 

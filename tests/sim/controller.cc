@@ -123,8 +123,13 @@ void Controller::PullUpload(TransferId transfer, int32_t index, Pulled done) {
 }
 
 void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare) {
-  const auto [it, fresh] = prepared_.emplace(prepare.node, &world_.codes.at(prepare.executable));
-  if (!fresh) return;
+  const ExecutableSpec& spec = *cluster_.FindExecutable(prepare.executable);
+  const auto code = world_.codes.find(prepare.executable);
+  Prepared prepared{code == world_.codes.end() ? nullptr : &code->second,
+                    {},
+                    static_cast<uint64_t>(spec.max_steps)};
+  for (const DeviceId device : spec.devices) prepared.places.push_back(MachineOf(device));
+  if (!prepared_.emplace(prepare.node, std::move(prepared)).second) return;
   NodeId& last = last_prepared_[member.machine->island()];
   if (prepare.node < last)
     world_.Broken("B2", "island {}: node {} waited for memory while node {} overtook it",
@@ -134,21 +139,33 @@ void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare)
 
 void Controller::NoteLaunch(Member& member, const Launch& launch) {
   Launched& launched = launches_[launch.node];
-  if (std::find(launched.ids.begin(), launched.ids.end(), launch.launch_id) == launched.ids.end())
-    launched.ids.push_back(launch.launch_id);
+  const bool fresh =
+      std::find(launched.ids.begin(), launched.ids.end(), launch.launch_id) == launched.ids.end();
+  if (fresh) launched.ids.push_back(launch.launch_id);
   launched.machines.push_back(member.machine);
+  const Prepared& prepared = prepared_.at(launch.node);
+  const std::string& island = member.machine->island();
+  if (fresh) {
+    uint64_t& last = last_launch_[island];
+    if (launch.launch_id.value <= last)
+      world_.Broken("G1", "island {}: launch id {} is sent after {}", island, launch.launch_id,
+                    last);
+    last = std::max(last, launch.launch_id.value + prepared.steps - 1);
+  }
+  if (prepared.code == nullptr) {
+    auto& sequence = world_.SequenceOf(world_.epoch, island, launch.launch_id);
+    sequence.last = LaunchId(launch.launch_id.value + prepared.steps - 1);
+    sequence.places = prepared.places;
+    sequence.members.emplace_back(member.machine, member.session);
+    return;
+  }
   auto& gang = world_.GangOf(world_.epoch, launch.node, launch.launch_id);
   if (gang == nullptr) {
     gang = std::make_shared<Gang>();
-    gang->code = prepared_.at(launch.node);
+    gang->code = prepared.code;
+    gang->places = prepared.places;
     const ExecutableSpec& spec = gang->code->spec;
-    for (const DeviceId device : spec.devices) gang->places.push_back(MachineOf(device));
     gang->inputs.assign(spec.parameters.size(), std::vector<uint64_t>(spec.devices.size(), 0));
-    uint64_t& last = last_launch_[member.machine->island()];
-    if (launch.launch_id.value <= last)
-      world_.Broken("G1", "island {}: launch id {} is sent after {}", member.machine->island(),
-                    launch.launch_id, last);
-    last = std::max(last, launch.launch_id.value);
   }
   gang->members.emplace_back(member.machine, member.session);
 }
@@ -157,8 +174,8 @@ void Controller::CheckLaunches() {
   for (const auto& [node, launched] : launches_) {
     if (launched.ids.size() != 1)
       world_.Broken("G1", "node {} is launched with {} ids", node, launched.ids.size());
-    std::set<Machine*> want;
-    for (const DeviceId device : prepared_.at(node)->spec.devices) want.insert(MachineOf(device));
+    const std::vector<Machine*>& places = prepared_.at(node).places;
+    const std::set<Machine*> want(places.begin(), places.end());
     const std::set<Machine*> got(launched.machines.begin(), launched.machines.end());
     if (want != got || got.size() != launched.machines.size())
       world_.Broken("G2", "node {} is launched on {} of its {} executors", node,

@@ -79,7 +79,12 @@ class Controller final : public ClusterActions {
     std::vector<Machine*> machines;
   };
   std::map<NodeId, Launched> launches_;  // of this step
-  std::map<NodeId, const Code*> prepared_;
+  struct Prepared {
+    const Code* code = nullptr;  // none: a sequence
+    std::vector<Machine*> places;
+    uint64_t steps = 1;  // launch ids that it takes
+  };
+  std::map<NodeId, Prepared> prepared_;
   std::map<std::string, uint64_t> last_launch_;  // by island
   std::map<std::string, NodeId> last_prepared_;  // the highest launch node, by island
 };

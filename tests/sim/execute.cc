@@ -67,6 +67,7 @@ Code* Client::FindCode(const std::vector<const ModelArray*>& args,
                 spec.parameters.size() == args.size() && spec.devices.size() == devices.size();
     for (size_t i = 0; fits && i < devices.size(); ++i)
       fits = spec.devices[i] == DeviceOf(devices[i]);
+    for (const ValueType& output : spec.outputs) fits = fits && output.dtype == DType::kU64;
     for (size_t a = 0; fits && a < args.size(); ++a)
       fits = args[a]->spec.sharding.ShardShape(args[a]->spec.shape, 0).value() ==
              spec.parameters[a].shard;

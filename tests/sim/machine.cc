@@ -120,8 +120,7 @@ void Machine::Reset() {
 void Machine::Deliver(uint64_t session, const Command& command) {
   if (session != session_ || deaf_ || !alive()) return;
   if (const auto* launch = std::get_if<Launch>(&command)) {
-    auto gang = world_.GangOf(epoch_, launch->node, launch->launch_id);
-    if (gang != nullptr) gang->received.insert(this);
+    world_.ReceivedLaunch(epoch_, *this, *launch);
     last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
   }
   if (const auto* end = std::get_if<EndSend>(&command)) {
@@ -204,13 +203,18 @@ void Machine::Share(ShardRef from, ShardRef to) {
 }
 
 void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
+  world_.Count("sequence read");
   std::vector<Report::Inlined> bytes;
   for (const ShardRef ref : shards) {
+    const auto it = buffers_.find(ref);
+    if (it != buffers_.end() && it->second.consumed) continue;  // an output that was here before
     if (const Buffer* buffer = Readable(ref, "reading"))
       bytes.push_back({ref, BytesOf(buffer->value, 8)});
   }
   world_.queue.After(1, [this, node, bytes, life = life_] {
-    if (life == life_) core_->ReadDone(node, bytes);
+    if (life != life_) return;
+    core_->ReadDone(node, bytes);
+    AfterLaunch();  // it may have been all that a sequence waited for
   });
 }
 
@@ -280,7 +284,10 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   run->node = node;
   run->launch = launch;
   run->session = session_;
-  run->gang = world_.GangOf(epoch_, node.node, launch.launch_id);
+  const bool step = node.node.value >> 63 != 0;
+  run->gang = step ? world_.GangOfStep(epoch_, *this, launch.launch_id, node.executable)
+                   : world_.GangOf(epoch_, node.node, launch.launch_id);
+  last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);  // rule L1
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
     world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
@@ -296,8 +303,9 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (launch.gang) Occupy(*run);
   for (const int32_t device : node.devices) queues_[device].push_back(run);
   runs_.insert(run);
-  world_.Count(launch.gang ? run->gang->members.size() > 1 ? "launch over executors" : "launch gang"
-                           : "launch single");
+  const bool spread = run->gang->members.size() > 1;
+  if (step) world_.Count(spread ? "step over executors" : "launch step");
+  world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
   Kick();
 }
 

@@ -61,7 +61,8 @@ struct ModelArray {
   }
 };
 
-// The failures of something made from `groups`: those of the lowest failed node.
+// The failures of something made from `groups`: those of the lowest failed node (of several
+// results of one program: of its run).
 inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) {
   Failures all;
   bool unsure = false;
@@ -70,8 +71,12 @@ inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) 
     all.insert(all.end(), group->failures.begin(), group->failures.end());
   }
   if (all.empty() || unsure) return all;
-  return {*std::min_element(all.begin(), all.end(),
-                            [](const Failure& a, const Failure& b) { return a.cause < b.cause; })};
+  const NodeId first =
+      std::min_element(all.begin(), all.end(), [](const Failure& a, const Failure& b) {
+        return a.cause < b.cause;
+      })->cause;
+  std::erase_if(all, [&](const Failure& failure) { return failure.cause != first; });
+  return all;
 }
 
 }  // namespace fairway::sim

@@ -25,6 +25,7 @@ World::~World() {
   for (auto& [key, gang] : gangs_) {
     if (gang != nullptr) gang->joined.clear();
   }
+  for (auto& [key, gang] : steps_) gang->joined.clear();
 }
 
 void World::Print(const std::string& line) {
@@ -112,13 +113,50 @@ void World::BreakGang(const std::shared_ptr<Gang>& gang) {
 }
 
 void World::BreakGangs(Machine* machine, uint64_t session) {
+  const auto has = [&](const auto& members) {
+    return std::find(members.begin(), members.end(), std::pair(machine, session)) != members.end();
+  };
   for (auto& [key, gang] : gangs_) {
-    if (gang == nullptr) continue;
-    const bool member = std::any_of(gang->members.begin(), gang->members.end(), [&](const auto& m) {
-      return m.first == machine && m.second == session;
-    });
-    if (member) BreakGang(gang);
+    if (gang != nullptr && has(gang->members)) BreakGang(gang);
   }
+  for (auto& [key, sequence] : sequences_) sequence.broken |= has(sequence.members);
+  for (auto& [key, gang] : steps_) {
+    if (has(gang->members)) BreakGang(gang);
+  }
+}
+
+void World::ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch) {
+  if (const auto gang = GangOf(controller, launch.node, launch.launch_id); gang != nullptr)
+    gang->received.insert(&machine);
+  const auto sequence = sequences_.find({controller, machine.island(), launch.launch_id});
+  if (sequence != sequences_.end()) sequence->second.received.insert(&machine);
+}
+
+std::shared_ptr<Gang> World::GangOfStep(uint64_t controller, const Machine& machine,
+                                        LaunchId launch, ExecutableId code) {
+  std::shared_ptr<Gang>& gang = steps_[{controller, machine.island(), launch}];
+  if (gang != nullptr) {
+    if (gang->code != &codes.at(code))
+      Broken("G1", "{}: launch id {} is code {}, elsewhere it is {}", machine.worker(), launch,
+             code, gang->code->spec.id);
+    return gang;
+  }
+  gang = std::make_shared<Gang>();
+  gang->code = &codes.at(code);
+  const size_t arguments = gang->code->spec.parameters.size();
+  gang->inputs.assign(arguments, std::vector<uint64_t>(gang->code->spec.devices.size(), 0));
+  auto sequence = sequences_.upper_bound({controller, machine.island(), launch});
+  const bool known = sequence != sequences_.begin() &&
+                     std::get<1>((--sequence)->first) == machine.island() &&
+                     launch <= sequence->second.last;
+  if (!known) {
+    Broken("G1", "{}: a step has launch id {}, of which no sequence is", machine.worker(), launch);
+    return gang;
+  }
+  gang->members = sequence->second.members;
+  gang->places = sequence->second.places;
+  gang->broken = sequence->second.broken;
+  return gang;
 }
 
 void World::FinishGang(const std::shared_ptr<Gang>& gang) {
@@ -179,6 +217,12 @@ void World::LoseController() {
   controller.reset();
   for (auto& [key, gang] : gangs_) {
     if (gang != nullptr && gang->received.size() < gang->members.size()) BreakGang(gang);
+  }
+  for (auto& [first, sequence] : sequences_) {
+    if (sequence.received.size() == sequence.members.size()) continue;
+    sequence.broken = true;
+    const auto last = steps_.upper_bound({std::get<0>(first), std::get<1>(first), sequence.last});
+    for (auto step = steps_.lower_bound(first); step != last; ++step) BreakGang(step->second);
   }
   for (auto& machine : machines) machine->ControllerGone();
   queue.After(random.Between(1000, kSecond), [this] {

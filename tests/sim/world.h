@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -81,6 +82,20 @@ class World {
   std::shared_ptr<Gang>& GangOf(uint64_t controller, NodeId node, LaunchId launch) {
     return gangs_[{controller, node, launch}];
   }
+  // A sequence was launched: the steps that its members start with these ids meet as gangs do.
+  struct SequenceLaunch {
+    LaunchId last;
+    std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
+    std::vector<Machine*> places;                        // by position in its device list
+    std::set<Machine*> received;                         // who got the launch
+    bool broken = false;                                 // a member is gone
+  };
+  SequenceLaunch& SequenceOf(uint64_t controller, const std::string& island, LaunchId first) {
+    return sequences_[{controller, island, first}];
+  }
+  void ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch);
+  std::shared_ptr<Gang> GangOfStep(uint64_t controller, const Machine& machine, LaunchId launch,
+                                   ExecutableId code);
   // `machine` is no longer there in that session: its gangs break.
   void BreakGangs(Machine* machine, uint64_t session);
   void BreakGang(const std::shared_ptr<Gang>& gang);
@@ -109,6 +124,9 @@ class World {
   int64_t phase_since_ = 0;
   std::map<std::string, int64_t> down_since_;  // islands
   std::map<std::tuple<uint64_t, NodeId, LaunchId>, std::shared_ptr<Gang>> gangs_;
+  using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
+  std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
+  std::map<OnIsland, std::shared_ptr<Gang>> steps_;
   int down_ = 0;  // faults to come, and machines on their way back
 };
 

@@ -5,7 +5,7 @@
 
 #include "fairway/v1/native.pb.h"
 #include "worker/compiler/checksum.h"
-#include "worker/executor/runtime/host/native_program.h"
+#include "worker/executor/runtime/native/native_program.h"
 #include "xla/hlo_subset.pb.h"
 
 namespace fairway {
@@ -63,13 +63,15 @@ void AddCost(const NativeProgram& program, v1::ExecutableMetadata& metadata) {
 
 class NativeCompiler final : public Compiler {
  public:
+  explicit NativeCompiler(std::string runtime) : runtime_(std::move(runtime)) {}
   absl::StatusOr<CompileResult> Compile(const std::string& bytes,
                                         const v1::CompileOptions& options) override {
     v1::NativeCode code;
     if (!code.mutable_program()->ParseFromString(bytes)) {
       return InvalidArgument(
           "the program is no fairway.v1.NativeProgram, and this worker has no other compiler: its "
-          "runtime is host. Run StableHLO on an island whose runtime is pjrt");
+          "runtime is {}. Run StableHLO on an island whose runtime is pjrt",
+          runtime_);
     }
     const int64_t count = options.num_replicas() * options.num_partitions();
     if (count < 1 || count > INT32_MAX) return InvalidArgument("{} devices to compile for", count);
@@ -114,10 +116,14 @@ class NativeCompiler final : public Compiler {
     memory.set_temp(std::max<int64_t>(0, all - memory.argument() - memory.output()));
     AddCost(program, metadata);
   }
+
+  const std::string runtime_;
 };
 
 }  // namespace
 
-std::unique_ptr<Compiler> MakeNativeCompiler() { return std::make_unique<NativeCompiler>(); }
+std::unique_ptr<Compiler> MakeNativeCompiler(std::string runtime) {
+  return std::make_unique<NativeCompiler>(std::move(runtime));
+}
 
 }  // namespace fairway

@@ -10,7 +10,8 @@ namespace fairway {
 
 // Checks v1::NativeProgram messages, places them on the devices of the options and describes them,
 // for the host runtime. Metadata: cost has "flops" and "bytes accessed" of one device.
-std::unique_ptr<Compiler> MakeNativeCompiler();
+// `runtime`: the name of the one that it compiles for, for messages.
+std::unique_ptr<Compiler> MakeNativeCompiler(std::string runtime);
 
 }  // namespace fairway
 

@@ -34,6 +34,7 @@ void ExecutorCore::On(InstallSequence command) {
 }
 
 void ExecutorCore::On(DropExecutable command) {
+  separable_.erase(command.executable);
   if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
 }
 
@@ -43,7 +44,8 @@ const Sequence* ExecutorCore::SequenceOf(const Node& node) const {
   return it == sequences_.end() ? nullptr : it->second.get();
 }
 
-void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status) {
+void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, bool separable) {
+  if (separable) separable_.insert(executable);
   report_.installed.push_back({executable, std::move(status)});
   actions_->ReportWanted();
 }
@@ -71,10 +73,20 @@ void ExecutorCore::On(Launch command) {
     Finish(command.node, Contradiction(command.node, "it was launched twice, or is no launch"));
     return;
   }
+  if (!command.failed.empty() && SequenceOf(it->second) == nullptr) {
+    Finish(command.node, Contradiction(command.node, "it is no sequence, but an argument failed"));
+    return;
+  }
   highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);
+  const auto failed = [&](size_t argument) {
+    return std::any_of(command.failed.begin(), command.failed.end(),
+                       [&](const auto& f) { return f.argument == static_cast<int32_t>(argument); });
+  };
   std::vector<ShardRef> missing;
   for (const std::vector<ShardRef>& inputs : prepared->inputs) {
-    for (const ShardRef& ref : inputs) {
+    for (size_t a = 0; a < inputs.size(); ++a) {
+      const ShardRef ref = inputs[a];
+      if (failed(a)) continue;
       const auto shard = shards_.find(ref);
       if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
       if (command.ahead && OnItsWay(ref)) {
@@ -99,20 +111,24 @@ void ExecutorCore::On(Launch command) {
 }
 
 bool ExecutorCore::Follows(const Node& node) const {
-  if (node.launch->gang) return false;
-  if (SequenceOf(node) != nullptr) return node.missing == 0;
   const auto& prepared = std::get<PrepareLaunch>(node.command);
-  for (const ShardRef& ref :
-       prepared.inputs.empty() ? std::vector<ShardRef>() : prepared.inputs[0]) {
-    const auto shard = shards_.find(ref);
-    if (shard == shards_.end()) return false;
-    if (shard->second.state != ShardState::kDeclared) continue;
-    const auto producer = nodes_.find(shard->second.producer);
-    if (producer == nodes_.end() || !producer->second.started) return false;
-    const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
-    if (launch == nullptr || producer->second.launch->gang || launch->devices != prepared.devices ||
-        SequenceOf(producer->second) != nullptr)
-      return false;
+  const bool gang = node.launch->gang;
+  if (node.missing == 0) return true;
+  if (SequenceOf(node) != nullptr || (gang && !separable_.contains(prepared.executable)))
+    return false;
+  for (const std::vector<ShardRef>& device : prepared.inputs) {
+    for (const ShardRef& ref : device) {
+      const auto shard = shards_.find(ref);
+      if (shard == shards_.end() || shard->second.state == ShardState::kFailed) return false;
+      if (shard->second.state == ShardState::kReady) continue;
+      const auto producer = nodes_.find(shard->second.producer);
+      if (producer == nodes_.end() || !producer->second.started) return false;
+      const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
+      if (launch == nullptr || launch->devices != prepared.devices ||
+          producer->second.launch->gang != gang || producer->second.separable != gang ||
+          SequenceOf(producer->second) != nullptr)
+        return false;
+    }
   }
   return true;
 }
@@ -142,18 +158,27 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
 
 void ExecutorCore::LaunchInputEnded(NodeId id) {
   const auto it = nodes_.find(id);
-  if (it == nodes_.end() || --it->second.missing > 0 || it->second.launch->gang) return;
-  (it->second.started ? ended_ : singles_).push_back(id);
+  if (it == nodes_.end() || --it->second.missing > 0) return;
+  if (it->second.started) {
+    ended_.push_back(id);
+  } else if (!it->second.launch->gang) {
+    singles_.push_back(id);
+  }
 }
 
 absl::Status ExecutorCore::FailedInput(const PrepareLaunch& node) const {
   if (node.inputs.empty()) return absl::OkStatus();
   for (size_t a = 0; a < node.inputs[0].size(); ++a) {
-    for (const std::vector<ShardRef>& device : node.inputs) {
-      const auto shard = shards_.find(device[a]);
-      if (shard != shards_.end() && shard->second.state == ShardState::kFailed)
-        return shard->second.error;
-    }
+    FAIRWAY_RETURN_IF_ERROR(FailedArgument(node, a));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExecutorCore::FailedArgument(const PrepareLaunch& node, size_t argument) const {
+  for (const std::vector<ShardRef>& device : node.inputs) {
+    const auto shard = shards_.find(device[argument]);
+    if (shard != shards_.end() && shard->second.state == ShardState::kFailed)
+      return shard->second.error;
   }
   return absl::OkStatus();
 }
@@ -161,21 +186,25 @@ absl::Status ExecutorCore::FailedInput(const PrepareLaunch& node) const {
 void ExecutorCore::Start(NodeId id, Node& node) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   if (node.started) return;
+  if (const auto sequence = sequences_.find(prepared.executable); sequence != sequences_.end()) {
+    if (node.missing == 0) StartSequence(id, node, sequence->second);
+    return;
+  }
   if (absl::Status failed = FailedInput(prepared); !failed.ok()) {
     if (node.missing == 0) Finish(id, failed);
     return;
   }
   node.started = true;
-  if (const auto sequence = sequences_.find(prepared.executable); sequence != sequences_.end()) {
-    node.run = std::make_unique<SequenceRun>(sequence->second, prepared.inputs,
-                                             node.launch->non_donatable);
-    advance_.push_back(id);
-    return;
-  }
-  if (node.launch->gang) ++gangs_at_work_;
+  node.separable = node.launch->gang && separable_.contains(prepared.executable);
+  if (node.launch->gang && !node.separable) ++gangs_at_work_;
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0) FinishSeq(prepared.seq, absl::OkStatus());
   if (!node.launch->gang) StartFollowers(prepared);
+}
+
+bool ExecutorCore::IsItsTurn(const Node& gang) const {
+  return gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs) ||
+         separable_.contains(std::get<PrepareLaunch>(gang.command).executable);
 }
 
 void ExecutorCore::StartLaunches() {
@@ -195,13 +224,14 @@ void ExecutorCore::StartLaunches() {
     std::deque<NodeId>* from = nullptr;
     if (!gangs_.empty()) {
       const auto head = nodes_.find(gangs_.front());
-      const bool stays = head != nodes_.end() && SequenceOf(head->second) != nullptr;
+      const bool stays = head != nodes_.end() &&
+                         (head->second.run != nullptr || SequenceOf(head->second) != nullptr);
       if (stays && head->second.missing == 0 && !head->second.started) {
         Start(head->first, head->second);
         continue;
       }
-      const bool turn = !stays && (gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs));
-      if (head == nodes_.end() || (head->second.missing == 0 && turn)) from = &gangs_;
+      if (head == nodes_.end() || (!stays && IsItsTurn(head->second) && Follows(head->second)))
+        from = &gangs_;
     }
     if (from == nullptr && !singles_.empty()) from = &singles_;
     if (from == nullptr) return;
@@ -451,18 +481,6 @@ void ExecutorCore::On(EndSend command) {
     ended_sends_.erase(remembered);
 }
 
-void ExecutorCore::On(AbandonLaunch command) {
-  // What waits for its turn does not begin any more.
-  std::vector<NodeId> held;
-  for (const auto& [id, node] : nodes_) {
-    if (node.parent || node.started || !node.launch.has_value()) continue;
-    const LaunchId launch = node.launch->launch_id;
-    if (launch >= command.first && launch <= command.last) held.push_back(id);
-  }
-  for (const NodeId id : held) Finish(id, command.cause);
-  actions_->Abandon(command);
-}
-
 void ExecutorCore::On(CancelNode command) {
   const auto it = nodes_.find(command.node);
   if (it == nodes_.end()) return;
@@ -516,7 +534,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
   nodes_.erase(it);
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
     if (node.started && node.launch->gang) {
-      --gangs_at_work_;
+      if (!node.separable) --gangs_at_work_;
       if (!gangs_.empty()) advance_.push_back(gangs_.front());
     }
     if (node.launch.has_value() && !node.parent) --num_launched_;
@@ -559,6 +577,7 @@ void ExecutorCore::Reset() {
   advance_.clear();
   ended_.clear();
   sequences_.clear();
+  separable_.clear();
   gangs_at_work_ = 0;
   num_launched_ = 0;
   sends_.clear();

@@ -30,8 +30,9 @@ class ExecutorActions {
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
-  // Run `node` now; its inputs are ready, but that those of a launch on one device may still be
-  // computed by launches on that device which were started before. The shell looks its buffers up
+  // Run `node` now; its inputs are ready, but that those of a launch on one device, or of a gang
+  // whose code is separable, may still be computed by launches of that kind on the same devices
+  // which were started before. The shell looks its buffers up
   // by ShardRef, launches (gangs from one thread, and what runs on one device from another, in the
   // order of these calls), stores the outputs under their ShardRefs,
   // then Core::LaunchDone. For each of launch.inline_shards it hands the bytes to LaunchDone.
@@ -77,7 +78,8 @@ class ExecutorCore {
   // the same id) is reported as that node's INTERNAL failure; it never ends the process.
   void OnCommand(Command command);
 
-  void InstallDone(ExecutableId executable, absl::Status status);
+  // `separable`: a launch on several devices may be started before its inputs are computed.
+  void InstallDone(ExecutableId executable, absl::Status status, bool separable = false);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
@@ -126,6 +128,7 @@ class ExecutorCore {
   struct Node {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
+    bool separable = false;        // a started gang of such code
     std::optional<Launch> launch;  // launched; waits for its inputs or its turn until started
     size_t missing = 0;            // inputs of a launch that are still computed here
     // The end of a launch that was heard of before that of an input.
@@ -174,21 +177,26 @@ class ExecutorCore {
   void Declare(const GroupPart& part, NodeId producer);
   // Whether the shard is ready, or will be by a launch that came before (or it has failed).
   bool OnItsWay(ShardRef ref) const;
-  // Whether the inputs that are still computed come from the same single device, on which this
-  // launch is therefore in its place: it can be started behind them.
+  // Whether the inputs that are still computed are made on the same devices, by launches whose
+  // devices do not wait for each other, as those of this one do not: it can be started behind them.
   bool Follows(const Node& node) const;
+  // Whether the gang that is the first to go is not one too many at work.
+  bool IsItsTurn(const Node& gang) const;
   // Those that wait for its outputs and follow.
   void StartFollowers(const PrepareLaunch& started);
   void LaunchInputEnded(NodeId id);
   void EndLaunch(NodeId id, Node& node, Node::End end);
   // The first failed input of a launch, in argument order; OK: none.
   absl::Status FailedInput(const PrepareLaunch& node) const;
+  absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
   const Sequence* SequenceOf(const Node& node) const;
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
-  // Starts what may be started of a sequence; ends it when all has ended. Whether gangs behind it
+  // Its inputs have ended: those that failed are registers that have failed.
+  void StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence);
+  // Starts what may be started of it; ends it when all has ended. Whether gangs behind it
   // may be started: all its steps have been.
   bool Advance(NodeId id);
   // Each goes on with one instruction; false: not yet.
@@ -217,6 +225,7 @@ class ExecutorCore {
   ExecutorActions* const actions_;
   const int max_gangs_;
   std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
+  std::set<ExecutableId> separable_;
   // Nodes and groups of steps; the controller never hears of them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
@@ -224,7 +233,7 @@ class ExecutorCore {
   std::deque<NodeId> singles_;  // launched on one device, which may be started
   std::deque<NodeId> advance_;  // sequences that may go on
   std::deque<NodeId> ended_;    // launches whose `end` may be told
-  int gangs_at_work_ = 0;
+  int gangs_at_work_ = 0;       // but separable ones
   size_t num_launched_ = 0;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;

@@ -74,11 +74,11 @@ class ExecutorCoreTest : public ::testing::Test {
  protected:
   // One device, reading shard 0 of `inputs` and making shard 0 of `outputs`.
   void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs,
-               std::vector<uint64_t> outputs) {
+               std::vector<uint64_t> outputs, uint64_t executable = 1) {
     PrepareLaunch command;
     command.node = NodeId(node);
     command.seq = seq;
-    command.executable = ExecutableId(1);
+    command.executable = ExecutableId(executable);
     command.devices = {0};
     command.inputs.resize(1);
     for (const uint64_t group : inputs) command.inputs[0].push_back({GroupId(group), 0});
@@ -249,6 +249,38 @@ TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder)
   EXPECT_EQ(Reported(), "through 0 also []");
   core.LaunchDone(NodeId(2), absl::OkStatus(), {});
   EXPECT_EQ(Reported(), "through 3 also [] failed 3: UNKNOWN: own");
+}
+
+TEST_F(ExecutorCoreTest, GangsWhoseDevicesDoNotWaitForEachOtherStartOneBehindTheOther) {
+  core.InstallDone(ExecutableId(1), absl::OkStatus(), true);
+  EXPECT_EQ(Reported(), "through 0 also [] x1: OK");
+  for (uint64_t n = 1; n <= 4; ++n)
+    Prepare(n, n, n == 1 ? std::vector<uint64_t>() : std::vector<uint64_t>{n - 1}, {n});
+  for (uint64_t n = 1; n <= 4; ++n) Launch(n, n, n > 1, true);
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("launch n1 id 1", "launch n2 id 2", "launch n3 id 3", "launch n4 id 4"));
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});  // its end may overtake
+  EXPECT_EQ(Reported(), "through 0 also []");
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  EXPECT_EQ(Reported(), "through 2 also []");
+  core.LaunchDone(NodeId(3), absl::UnknownError("boom"), {});
+  core.LaunchDone(NodeId(4), absl::InternalError("the device's text"), {});
+  EXPECT_EQ(Reported(), "through 4 also [] failed 3: UNKNOWN: boom failed 4: UNKNOWN: boom");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorCoreTest, AGangWithCollectivesWaitsForThoseWithoutAndTheyForIt) {
+  core.InstallDone(ExecutableId(1), absl::OkStatus(), true);
+  Prepare(1, 1, {}, {1});
+  Prepare(2, 2, {1}, {2}, 5);
+  Prepare(3, 3, {2}, {3});
+  Prepare(4, 4, {}, {4});
+  for (uint64_t n = 1; n <= 4; ++n) Launch(n, n, n == 2 || n == 3, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 1"));
+  core.LaunchDone(NodeId(1), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 2"));
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n3 id 3", "launch n4 id 4"));
 }
 
 TEST_F(ExecutorCoreTest, WhatWasStartedBehindAFailedLaunchTellsItsError) {

@@ -66,9 +66,10 @@ absl::Status ExecutorProcess::Register() {
   registered_ = false;
   const Incarnation incarnation = RandomIncarnation();
   FAIRWAY_ASSIGN_OR_RETURN(
-      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_}, incarnation,
-                                      config_.data_bind, AdvertisedHost(),
-                                      [this](Report report) { SendReport(report); }));
+      session_,
+      ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_, config_.island_workers},
+                            incarnation, config_.data_bind, AdvertisedHost(),
+                            [this](Report report) { SendReport(report); }));
   if (config_.life_fd >= 0) {
     // The supervisor reports deaths by it. A socket with room for many; it does not block.
     [[maybe_unused]] const auto written =

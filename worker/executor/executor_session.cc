@@ -152,7 +152,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
         executable->status = result.status();
         if (result.ok()) executable->loaded = *std::move(result);
         if (ended_) return;
-        core_.InstallDone(id, executable->status);
+        core_.InstallDone(id, executable->status, executable->separable());
         Dispatch();
       });
   std::shared_ptr<Exchange> exchange;
@@ -175,17 +175,21 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 // ---- Launches ----
 
 void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
-  if (launch.ahead) launched_ahead_ = true;
+  if (launch.ahead) report_pace_.LaunchedAhead();
   Launched launched{node.node, node.outputs, launch.inline_shards, nullptr,
                     launch.gang ? launch.launch_id : LaunchId()};
   Queued queued;
   launched.made = queued.job.outputs;
+  const auto executable = executables_.find(node.executable);
+  const bool followed = node.devices.size() == 1 ||
+                        (executable != executables_.end() && executable->second->separable());
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const GroupPart& part = node.outputs[o];
-    for (const LocalShard& shard : part.shards) {
+    for (size_t d = 0; d < part.shards.size(); ++d) {
+      const LocalShard& shard = part.shards[d];
       const ShardRef ref{part.group, shard.shard};
       buffers_.Expect(ref, shard.device, ByteSize(part.dtype, shard.shape).value_or(0));
-      if (node.devices.size() == 1) coming_[ref] = {node.node, queued.job.outputs, o};
+      if (followed) coming_[ref] = {node.node, queued.job.outputs, d, o};
     }
   }
   queued.gang = launch.gang || node.devices.size() > 1;
@@ -193,7 +197,6 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   queued.job.non_donatable = Ints(launch.non_donatable);
   queued.job.launch_id = launch.launch_id.value;
   absl::Status problem;
-  const auto executable = executables_.find(node.executable);
   if (executable == executables_.end()) {
     problem = Error(absl::StatusCode::kInternal, "node {}: executable {} is not installed here",
                     node.node, node.executable);
@@ -208,6 +211,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
       if (input.buffer != nullptr) continue;
       if (const auto coming = coming_.find(ref); coming != coming_.end()) {
         input.from = coming->second.made;
+        input.device = coming->second.device;
         input.output = coming->second.output;
         queued.after.push_back(coming->second.node);
       } else if (problem.ok()) {

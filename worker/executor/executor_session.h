@@ -5,7 +5,6 @@
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "async/blocking_pool.h"
@@ -23,6 +23,7 @@
 #include "worker/executor/executor_core.h"
 #include "worker/executor/gang_exchanges.h"
 #include "worker/executor/launch_queues.h"
+#include "worker/executor/report_pace.h"
 #include "worker/executor/runtime/runtime.h"
 
 namespace fairway {
@@ -36,6 +37,7 @@ class ExecutorSession final : public ExecutorActions {
     Runtime* runtime = nullptr;
     BlockingPool* blocking = nullptr;  // loading, copying
     LaunchQueues* launches = nullptr;
+    int island_workers = 1;  // executors that own the island
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
@@ -63,7 +65,11 @@ class ExecutorSession final : public ExecutorActions {
   // Where shards from the controller are pulled.
   void SetController(std::string data_endpoint, Incarnation incarnation);
 
-  void OnCommand(Command command) { core_.OnCommand(std::move(command)); }
+  void OnCommand(Command command) {
+    if (const auto* launch = std::get_if<Launch>(&command))
+      context_.runtime->NoteLaunch(launch->launch_id.value);
+    core_.OnCommand(std::move(command));
+  }
 
   // Launches that have not ended, those that wait for their inputs or turn among them. The session
   // may be destroyed when there is none.
@@ -84,6 +90,7 @@ class ExecutorSession final : public ExecutorActions {
     bool loading = true;
     absl::Status status;
     std::shared_ptr<LoadedExecutable> loaded;
+    bool separable() const { return loaded != nullptr && loaded->separable(); }
   };
   // What a launch leaves behind for its end.
   struct Launched {
@@ -146,8 +153,7 @@ class ExecutorSession final : public ExecutorActions {
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
   void EndLaunch(NodeId node, const absl::Status& status, std::vector<Report::Inlined> inlined);
-  // Sends what is to be reported; when that is ends of launches only, and others are under way, it
-  // waits for more of them, or until kReportPause after the last report.
+  // Sends what is to be reported, when report_pace_ says so.
   void MaybeReport();
   // Hands over what waits at the front of the queues and can go.
   void Dispatch();
@@ -186,7 +192,7 @@ class ExecutorSession final : public ExecutorActions {
   struct Coming {
     NodeId node;
     std::shared_ptr<LaunchOutputs> made;
-    size_t output = 0;
+    size_t device = 0, output = 0;
   };
   std::map<ShardRef, Coming> coming_;
   std::set<NodeId> not_handed_;  // launches in gangs_ and singles_
@@ -197,14 +203,9 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   bool report_posted_ = false;
-  // Ends of launches are reported together while others are under way, once the controller has
-  // launched ahead.
-  bool launched_ahead_ = false;
-  bool report_urgent_ = false;
   bool report_timer_ = false;
   bool ending_launch_ = false;  // within EndLaunch
-  size_t unreported_ends_ = 0;
-  std::chrono::steady_clock::time_point reported_;
+  ReportPace report_pace_{context_.island_workers};
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;
   uint64_t gangs_launched_ = 0;

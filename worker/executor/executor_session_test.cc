@@ -24,13 +24,15 @@ using testing::IsEmpty;
 
 FakeProgram::Value Floats(int64_t count) { return {DType::kF32, Shape{{count}}, false, {}}; }
 
-std::string Program(const std::string& op, std::vector<int> devices, int inputs, int outputs) {
+std::string Program(const std::string& op, std::vector<int> devices, int inputs, int outputs,
+                    bool separable = false) {
   FakeProgram program;
   program.op = op;
   program.name = op;
   program.devices = std::move(devices);
   program.inputs.assign(inputs, Floats(2));
   program.outputs.assign(outputs, Floats(2));
+  program.separable = separable;
   return program.ToText();
 }
 
@@ -99,7 +101,8 @@ class ExecutorSessionTest : public testing::Test {
   }
   // Prepares and launches; its seq.
   uint64_t Run(uint64_t executable, const std::vector<int32_t>& devices,
-               const std::vector<GroupPart>& inputs, const std::vector<GroupPart>& outputs) {
+               const std::vector<GroupPart>& inputs, const std::vector<GroupPart>& outputs,
+               bool ahead = false) {
     PrepareLaunch prepare;
     prepare.node = NodeId(++node_);
     prepare.seq = ++seq_;
@@ -114,6 +117,7 @@ class ExecutorSessionTest : public testing::Test {
     launch.node = prepare.node;
     launch.launch_id = LaunchId(++launch_);
     launch.gang = devices.size() > 1;
+    launch.ahead = ahead;
     for (const GroupPart& part : outputs) launch.inline_shards.push_back({part.group, 0});
     Command(std::move(prepare));
     Command(std::move(launch));
@@ -163,6 +167,26 @@ TEST_F(ExecutorSessionTest, LaunchesWaitForTheirCodeAndGangsKeepTheirOrder) {
   std::vector<uint64_t> ids;
   for (const auto& launch : runtime_.launches()) ids.push_back(launch.launch_id);
   EXPECT_THAT(ids, ElementsAre(3, 1, 2));
+  EXPECT_THAT(runtime_.violations(), IsEmpty());
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+TEST_F(ExecutorSessionTest, GangsWhoseDevicesDoNotWaitForEachOtherAreHandedOverAtOnce) {
+  const GroupPart x = Part(1, {0, 1});
+  Put(x, 1);
+  Install(7, Program("add", {0, 1}, 2, 1, true));
+  ASSERT_TRUE(Until([&] { return installed_.size() == 1; }));
+  const GroupPart y = Part(2, {0, 1}), z = Part(3, {0, 1});
+  Run(7, {0, 1}, {x, x}, {y});
+  const uint64_t last = Run(7, {0, 1}, {y, x}, {z}, true);
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == 2; }));
+  EXPECT_EQ(through_, 1u);
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(last);
+  }));
+  ASSERT_EQ(inlined_.size(), 2u);
+  EXPECT_THAT(Values(inlined_[1].bytes->view()), ElementsAre(3, 6));
   EXPECT_THAT(runtime_.violations(), IsEmpty());
   EXPECT_THAT(failures_, IsEmpty());
 }

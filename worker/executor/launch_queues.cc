@@ -32,7 +32,7 @@ absl::Status TakeInputs(const LaunchJob& job,
         continue;
       }
       if (!input.from->status.ok()) return input.from->status;
-      to.push_back(input.from->buffers.at(0).at(input.output));
+      to.push_back(input.from->buffers.at(input.device).at(input.output));
     }
   }
   return absl::OkStatus();

@@ -27,8 +27,8 @@ struct LaunchJob {
   // A buffer, or an output of a job that was given to the same queue before.
   struct Input {
     std::shared_ptr<DeviceBuffer> buffer;
-    std::shared_ptr<LaunchOutputs> from;  // set: buffers[0][output]
-    size_t output = 0;
+    std::shared_ptr<LaunchOutputs> from;  // set: buffers[device][output]
+    size_t device = 0, output = 0;
   };
   std::shared_ptr<LoadedExecutable> executable;
   std::vector<int> devices;

@@ -5,14 +5,6 @@
 #include "worker/executor/executor_session.h"
 
 namespace fairway {
-namespace {
-
-// Half of what the controller launches ahead, so that it need not stop.
-constexpr size_t kEndsPerReport = 8;
-constexpr std::chrono::milliseconds kReportPause{1};
-
-}  // namespace
-
 void ExecutorSession::Drain() {
   draining_ = true;
   // The others may never have been told of the launches that wait for them.
@@ -39,7 +31,7 @@ ExecutorSession::Counters ExecutorSession::counters() const {
 }
 
 void ExecutorSession::ReportWanted() {
-  if (!ending_launch_) report_urgent_ = true;
+  if (!ending_launch_) report_pace_.Urgent();
   if (report_posted_ || ended_) return;
   report_posted_ = true;
   context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
@@ -51,26 +43,23 @@ void ExecutorSession::ReportWanted() {
 
 void ExecutorSession::MaybeReport() {
   if (ended_ || draining_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (report_urgent_ || !launched_ahead_ || in_flight_ == 0 || unreported_ends_ >= kEndsPerReport ||
-      now - reported_ >= kReportPause) {
-    report_urgent_ = false;
-    unreported_ends_ = 0;
-    reported_ = now;
+  const ReportPace::Time now = std::chrono::steady_clock::now().time_since_epoch();
+  if (report_pace_.Due(in_flight_, now)) {
+    report_pace_.Reported(now);
     return send_(core_.TakeReport());
   }
   if (std::exchange(report_timer_, true)) return;
-  context_.loop->PostAfter(kReportPause, "late report",
-                           [this, alive = std::weak_ptr<bool>(alive_)] {
-                             if (alive.lock() == nullptr) return;
-                             report_timer_ = false;
-                             if (unreported_ends_ > 0) MaybeReport();
-                           });
+  const auto pause = std::chrono::ceil<std::chrono::milliseconds>(report_pace_.pause());
+  context_.loop->PostAfter(pause, "late report", [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.lock() == nullptr) return;
+    report_timer_ = false;
+    if (report_pace_.unreported_ends() > 0) MaybeReport();
+  });
 }
 
 void ExecutorSession::EndLaunch(NodeId node, const absl::Status& status,
                                 std::vector<Report::Inlined> inlined) {
-  ++unreported_ends_;
+  report_pace_.LaunchEnded();
   ending_launch_ = true;
   core_.LaunchDone(node, status, std::move(inlined));
   ending_launch_ = false;

@@ -130,17 +130,24 @@ void SequenceRun::Pass() {
   Clear(done.clears);
 }
 
-void SequenceRun::SkipBlocks() {
-  const Instruction& branch = sequence_->instructions[frames_.back().at];
-  frames_.back().at += 1 + BlockSize(branch);
+std::pair<size_t, size_t> SequenceRun::PassBranch() {
+  size_t& at = frames_.back().at;
+  const Instruction& branch = sequence_->instructions[at];
+  const size_t begin = at + 1;
+  at = begin + BlockSize(branch);
   scalar.reset();
   Clear(branch.clears);
+  return {begin, at};
+}
+
+void SequenceRun::SkipBlocks() {
+  const auto [begin, end] = PassBranch();
+  for (size_t i = begin; i < end; ++i) Clear(sequence_->instructions[i].clears);
 }
 
 void SequenceRun::Choose(int64_t block) {
   const Instruction& branch = sequence_->instructions[frames_.back().at];
-  size_t begin = frames_.back().at + 1;
-  SkipBlocks();
+  size_t begin = PassBranch().first;
   block = std::clamp<int64_t>(block, 0, static_cast<int64_t>(branch.lengths.size()) - 1);
   for (int64_t i = 0; i < block; ++i) begin += static_cast<size_t>(branch.lengths[i]);
   const size_t end = begin + static_cast<size_t>(branch.lengths[block]);

@@ -5,6 +5,7 @@
 #define FAIRWAY_WORKER_EXECUTOR_SEQUENCE_RUN_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -38,7 +39,7 @@ class SequenceRun {
   void Pass();
   // kBranch: goes on in that block.
   void Choose(int64_t block);
-  // kBranch: goes on behind all blocks.
+  // kBranch: goes on behind all blocks, and clears what they would have.
   void SkipBlocks();
 
   const ValueRef& At(int32_t reg) const { return registers_[reg]; }
@@ -55,11 +56,13 @@ class SequenceRun {
 
   // Steps that were started and have not ended hold what they read and make.
   size_t at_work = 0;
-  bool reading = false;            // the scalar of a branch, or at the end what goes inline
-  bool unreadable = false;         // the scalar
-  std::optional<int64_t> scalar;   // read for the next instruction, which is a branch
-  std::vector<ValueRef> exported;  // until the end of the run
-  uint64_t launched = 0;           // steps so far
+  bool reading = false;                    // the scalar of a branch, or at the end what goes inline
+  bool unreadable = false;                 // the scalar
+  std::optional<int64_t> scalar;           // read for the next instruction, which is a branch
+  std::vector<ValueRef> exported;          // until the end of the run
+  std::map<int32_t, absl::Status> failed;  // arguments
+  absl::Status abandoned;                  // why no further step is to begin
+  uint64_t launched = 0;                   // steps so far
 
   // Lets go of everything.
   void End();
@@ -71,6 +74,8 @@ class SequenceRun {
     int64_t again;  // how often it runs once more
   };
   void Clear(const std::vector<int32_t>& registers);
+  // Of the branch that is next: goes on behind it, and says where its blocks begin and end.
+  std::pair<size_t, size_t> PassBranch();
 
   const std::shared_ptr<const Sequence> sequence_;
   std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();

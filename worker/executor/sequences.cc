@@ -33,6 +33,32 @@ std::optional<int64_t> Scalar(const Blob& bytes) {
 
 }  // namespace
 
+void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence) {
+  const auto& prepared = std::get<PrepareLaunch>(node.command);
+  node.started = true;
+  const auto registers = static_cast<size_t>(sequence->registers);
+  node.run = std::make_unique<SequenceRun>(std::move(sequence), prepared.inputs,
+                                           node.launch->non_donatable);
+  SequenceRun& run = *node.run;
+  for (const Launch::FailedArgument& failed : node.launch->failed)
+    run.failed.emplace(failed.argument, failed.status);
+  const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
+  for (size_t a = 0; a < std::min(arguments, registers); ++a) {
+    const auto argument = static_cast<int32_t>(a);
+    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
+      run.failed.emplace(argument, std::move(failed));
+    const auto failed = run.failed.find(argument);
+    if (failed == run.failed.end()) continue;
+    GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
+    for (size_t d = 0; d < prepared.devices.size(); ++d)
+      part.shards.push_back({static_cast<int32_t>(d), prepared.devices[d], Shape{}});
+    Declare(part, id);
+    run.Set(argument, run.Make(part));
+    ShardsEnded(part, failed->second);
+  }
+  advance_.push_back(id);
+}
+
 bool ExecutorCore::Advance(NodeId id) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end() || it->second.run == nullptr) return false;
@@ -119,6 +145,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
     }
     holds.push_back(value);
   }
+  if (failed.ok()) failed = run.abandoned;
   // Which failure is told must not depend on which came first.
   if (!missing.empty() && (gang || !failed.ok())) return false;
   if (gang && failed.ok() && gangs_at_work_ >= max_gangs_) return false;
@@ -234,6 +261,20 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
   StartLaunches();
 }
 
+void ExecutorCore::On(AbandonLaunch command) {
+  // What waits for its turn does not begin any more.
+  std::vector<NodeId> held;
+  for (const auto& [id, node] : nodes_) {
+    if (node.parent || !node.launch.has_value()) continue;
+    const LaunchId launch = node.launch->launch_id;
+    if (launch < command.first || launch > command.last) continue;
+    if (!node.started) held.push_back(id);
+    if (node.run != nullptr) node.run->abandoned = command.cause;
+  }
+  for (const NodeId id : held) Finish(id, command.cause);
+  actions_->Abandon(command);
+}
+
 void ExecutorCore::EndSequence(NodeId id, Node& node) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   std::vector<ShardRef>& inlined = node.launch->inline_shards;
@@ -256,13 +297,18 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
         ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
       if (failed.ok()) failed = shard->second.error;
     }
-    if (!failed.ok())
-      report_.failures.push_back({prepared.seq, std::move(failed), static_cast<int32_t>(o)});
+    if (failed.ok()) continue;
+    const auto& arguments = node.run->failed;
+    const auto by = std::find_if(arguments.begin(), arguments.end(),
+                                 [&](const auto& argument) { return argument.second == failed; });
+    report_.failures.push_back({prepared.seq, std::move(failed), static_cast<int32_t>(o),
+                                by == arguments.end() ? -1 : by->first});
   }
   node.run->End();
   DropGarbage(*node.run);
   const uint64_t seq = prepared.seq;
   nodes_.erase(id);
+  --num_launched_;
   FinishSeq(seq, absl::OkStatus());
 }
 

@@ -142,6 +142,12 @@ class SequencesTest : public ::testing::Test {
     num_arguments = count;
   }
   void Launch(std::vector<ShardRef> inlined = {}, std::vector<int32_t> keep = {}) {
+    fairway::Launch launch;
+    launch.inline_shards = std::move(inlined);
+    launch.non_donatable = std::move(keep);
+    Launch(std::move(launch));
+  }
+  void Launch(fairway::Launch launch) {
     PrepareLaunch prepare;
     prepare.node = NodeId(5);
     prepare.seq = 1;
@@ -156,13 +162,10 @@ class SequencesTest : public ::testing::Test {
       for (int d = 0; d < devices; ++d) prepare.outputs.back().shards.push_back({d, d, Shape{{4}}});
     }
     core.OnCommand(prepare);
-    fairway::Launch launch;
     launch.node = NodeId(5);
     launch.launch_id = LaunchId(70);
     launch.gang = devices > 1;
-    launch.inline_shards = std::move(inlined);
-    launch.non_donatable = std::move(keep);
-    core.OnCommand(launch);
+    core.OnCommand(std::move(launch));
   }
   void Done(uint64_t step, absl::Status status = absl::OkStatus()) {
     core.LaunchDone(NodeId(kFirstStep + step), status, {});
@@ -171,7 +174,9 @@ class SequencesTest : public ::testing::Test {
     const Report report = core.TakeReport();
     std::string text = fmt::format("through {}", report.finished_through);
     for (const auto& f : report.failures)
-      text += fmt::format(" failed {}[{}]: {}", f.seq, f.output, Describe(f.status));
+      text += fmt::format(" failed {}[{}]{}: {}", f.seq, f.output,
+                          f.argument < 0 ? "" : fmt::format(" by argument {}", f.argument),
+                          Describe(f.status));
     for (const auto& i : report.inlined) text += fmt::format(" inline {}", Name(i.shard));
     return text;
   }
@@ -201,6 +206,7 @@ TEST_F(SequencesTest, AChainOnOneDeviceIsHandedOverAtOnceAndToldOnce) {
   EXPECT_THAT(shell.Take(), ElementsAre("share s3:0 as 20:0", "drop s1:0", "drop s3:0"));
   EXPECT_EQ(Reported(), "through 1");
   EXPECT_EQ(core.num_nodes(), 0u);
+  EXPECT_EQ(core.num_launched(), 0u);
   EXPECT_EQ(core.highest_launch_id(), 71u);
 }
 
@@ -298,6 +304,69 @@ TEST_F(SequencesTest, AFailurePoisonsWhatDependsOnItAndNothingElse) {
   EXPECT_EQ(core.num_nodes(), 0u);
 }
 
+TEST_F(SequencesTest, AFailedArgumentFailsWhatNeedsItAndNothingElse) {
+  for (const int n : {1, 2}) {
+    SCOPED_TRACE(n);
+    devices = n;
+    // Outputs: 0 of arguments 0 and 1, 1 of argument 1, 2 of argument 2.
+    Install(6, 3,
+            {Call(1, {0, 1}, {3}, {0}), Call(2, {1}, {4}, {1}), Call(3, {2}, {5}, {2}),
+             Output(0, 3, {3}), Output(1, 4, {4}), Output(2, 5, {5})});
+    Arguments(3);
+    core.OnCommand(FreeGroups{{GroupId(10)}});  // nothing of it needs to be here
+    fairway::Launch launch;
+    launch.failed = {{0, absl::DataLossError("lost")}, {2, absl::AbortedError("stopped")}};
+    Launch(std::move(launch));
+    Lines lines = shell.Take();
+    std::erase_if(lines, [](const std::string& line) { return line[0] != 'x'; });
+    ASSERT_THAT(lines, ElementsAre(::testing::StartsWith("x2 as s")));
+    Done(std::stoul(lines[0].substr(7)));
+    EXPECT_EQ(Reported(),
+              "through 1 failed 1[0] by argument 0: DATA_LOSS: lost"
+              " failed 1[2] by argument 2: ABORTED: stopped");
+    EXPECT_EQ(core.num_nodes(), 0u);
+    core.Reset();
+  }
+}
+
+TEST_F(SequencesTest, AnArgumentThatFailsHereFailsWhatNeedsIt) {
+  Install(4, 2,
+          {Call(1, {0}, {2}, {0}), Call(2, {1}, {3}, {1}), Output(0, 2, {2}), Output(1, 3, {3})});
+  Arguments(2);
+  // Argument 0 is made anew, by a launch that has not ended.
+  core.OnCommand(FreeGroups{{GroupId(10)}});
+  PrepareLaunch producer;
+  producer.node = NodeId(4);
+  producer.seq = 2;
+  producer.executable = ExecutableId(7);
+  producer.devices = {0};
+  producer.inputs = {{}};
+  producer.outputs = {{GroupId(10), DType::kF32, "", {{0, 0, Shape{{4}}}}}};
+  core.OnCommand(producer);
+  fairway::Launch first;
+  first.node = NodeId(4);
+  first.launch_id = LaunchId(60);
+  core.OnCommand(first);
+  fairway::Launch launch;
+  launch.ahead = true;
+  Launch(std::move(launch));
+  shell.Take();
+  core.LaunchDone(NodeId(4), absl::DataLossError("first"), {});
+  EXPECT_THAT(shell.Take(), ::testing::Contains("x2 as s3 id 71 (11:0) -> s4"));
+  Done(3);
+  EXPECT_EQ(Reported(),
+            "through 2 failed 2[-1]: DATA_LOSS: first"
+            " failed 1[0] by argument 0: DATA_LOSS: first");
+}
+
+TEST_F(SequencesTest, OnlyASequenceRunsWithFailedArguments) {
+  Arguments(1);
+  fairway::Launch launch;
+  launch.failed = {{0, absl::DataLossError("lost")}};
+  Launch(std::move(launch));
+  EXPECT_THAT(Reported(), HasSubstr("failed 1[-1]: INTERNAL"));
+}
+
 TEST_F(SequencesTest, AStepWhoseInputFailedIsNotStarted) {
   devices = 2;
   Install(3, 1, {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Output(0, 2, {2})});
@@ -368,6 +437,20 @@ TEST_F(SequencesTest, GangsBehindASequenceWaitUntilItsStepsAreStarted) {
   Done(0);
   EXPECT_THAT(shell.Take(),
               ElementsAre("x2 as s3 id 71 (s1:0 s1:1) -> s4", "x1 as 6 id 80 (10:0 10:1) -> "));
+}
+
+TEST_F(SequencesTest, AnAbandonedSequenceBeginsNoFurtherStep) {
+  devices = 2;
+  Install(3, 1, {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Output(0, 2, {2})});
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(shell.Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
+  core.OnCommand(AbandonLaunch{LaunchId(70), LaunchId(71), absl::DataLossError("another is lost")});
+  core.OnCommand(DropExecutable{ExecutableId(9)});
+  Done(0);
+  EXPECT_THAT(shell.Take(), ElementsAre("drop s1:0 s1:1", "drop s4:0 s4:1"));
+  EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: another is lost");
+  EXPECT_EQ(core.num_nodes(), 0u);
 }
 
 TEST_F(SequencesTest, WhatDoesNotFitIsRefusedWhenItIsInstalled) {

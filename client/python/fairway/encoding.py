@@ -26,13 +26,13 @@ _DTYPES = {
 }
 
 
-def encode(graph: Graph) -> bytes:
+def encode(graph: Graph, sequential: bool = False) -> bytes:
     """The serialized BoundProgram.
 
     Raises:
       ProgramError: a value that a program cannot have, such as an array of PRNG keys.
     """
-    return _Encoder(graph).run()
+    return _Encoder(graph).run() + _number(3, sequential)
 
 
 class _Encoder:

@@ -21,7 +21,8 @@ from fairway.graph import Graph, GraphMaker, place
 __all__ = ["Program", "ProgramError", "program"]
 
 
-def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str | None = None) -> Any:
+def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str | None = None,
+            sequential: bool = False) -> Any:
     """Makes one program of a function that calls jitted functions on several slices.
 
     The first call for given types traces `fun`, as `jax.jit` would, compiles what each slice does,
@@ -35,24 +36,28 @@ def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str 
       fun: takes and returns pytrees of arrays. May be left out, for use as a decorator.
       donate_argnums: numbers of the arguments whose buffers the program may take over.
       name: for messages; None: the function's own.
+      sequential: a run prepares each step only when what it takes has been computed, instead of all
+        at once; slower, to compare.
 
     Returns:
       A `Program`, which is called like `fun`.
     """
     if fun is None:
-        return functools.partial(program, donate_argnums=donate_argnums, name=name)
-    return Program(fun, donate_argnums, name)
+        return functools.partial(program, donate_argnums=donate_argnums, name=name,
+                                 sequential=sequential)
+    return Program(fun, donate_argnums, name, sequential)
 
 
 class Program:
     """A function as a program; see `program`. Thread-safe."""
 
-    def __init__(self, fun: Callable, donate_argnums: Any, name: str | None):
+    def __init__(self, fun: Callable, donate_argnums: Any, name: str | None, sequential: bool):
         functools.update_wrapper(self, fun)
         self._fun = fun
         self._name = name or getattr(fun, "__name__", "program")
         numbers = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
         self._donated = frozenset(numbers)
+        self._sequential = sequential
         self._builder = Builder()
         self._bound: dict = {}
         self._lock = threading.Lock()
@@ -87,7 +92,7 @@ class Program:
         with self._lock:
             if key not in self._bound:
                 graph, out_tree = self._trace(args, flat, tree)
-                self._bound[key] = remote.bind(graph, out_tree)
+                self._bound[key] = remote.bind(graph, out_tree, self._sequential)
             return self._bound[key]
 
     def _trace(self, args: tuple, flat: list, tree: Any) -> tuple[Graph, Any]:

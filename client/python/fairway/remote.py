@@ -51,8 +51,13 @@ class Bound:
         return kind(**{name: fields[name] for name in kind._fields})
 
 
-def bind(graph: Graph, out_tree: Any) -> Bound:
+def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
     """Sends the graph; returns when its computations are compiled.
+
+    Args:
+      graph: what to run.
+      out_tree: how its results make up what a call returns.
+      sequential: see `fairway.program`.
 
     Raises:
       ProgramError: it has a value that a program cannot have.
@@ -63,7 +68,7 @@ def bind(graph: Graph, out_tree: Any) -> Bound:
         return Bound(graph, out_tree, None)
     programs = _jax.ifrt_programs
     executable = client.compile_ifrt_program(
-        programs.make_plugin_program(_HEADER + encode(graph)),
+        programs.make_plugin_program(_HEADER + encode(graph, sequential)),
         programs.make_plugin_compile_options())
     return Bound(graph, out_tree, executable)
 

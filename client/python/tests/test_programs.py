@@ -186,7 +186,9 @@ def test_a_graph_is_encoded_as_the_proto_says(tmp_path, stages):
     one, two, _, _ = stages
     ws, xs = weights()
     graph = fairway.program(jax.value_and_grad(microbatches(one, two)), name="step").trace(ws, xs)
+    assert program_pb2.BoundProgram.FromString(encode(graph, sequential=True)).sequential
     bound = program_pb2.BoundProgram.FromString(encode(graph))
+    assert not bound.sequential
     assert [list(s.devices) for s in bound.slices] == [[0, 1], [4, 5, 6, 7]]
     program = bound.program
     assert (program.name, [s.devices for s in program.slices]) == ("step", [2, 4])

@@ -46,6 +46,15 @@ class Exchange {
   virtual void End(uint64_t launch, const absl::Status& status) = 0;
 };
 
+// All members but this one, in order.
+inline std::vector<size_t> OtherMembers(const Exchange& exchange) {
+  std::vector<size_t> others;
+  for (size_t m = 0; m < exchange.members(); ++m) {
+    if (m != exchange.self()) others.push_back(m);
+  }
+  return others;
+}
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seam between an executor and its devices (docs/architecture.md, "Device runtimes").
-// Implementations: pjrt (any PJRT plugin), fake (tests). One conformance suite runs on each.
+// Implementations: pjrt (any PJRT plugin), host (native kernels), sim (declared times), fake
+// (tests). One conformance suite runs on each.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_RUNTIME_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_RUNTIME_H_
 
@@ -22,7 +23,7 @@
 namespace fairway {
 
 struct RuntimeInfo {
-  std::string name;                       // "pjrt" or "fake"
+  std::string name;                       // "pjrt", "host", "sim" or "fake"
   std::string platform_name;              // "cpu", "cuda": decides JAX's lowering rules
   std::string platform_version;           // text of the plugin
   int num_devices = 0;                    // exposed to sessions; local ordinals 0 .. num_devices-1
@@ -50,6 +51,9 @@ class DeviceBuffer {
 class LoadedExecutable {
  public:
   virtual ~LoadedExecutable() = default;
+  // Its devices never wait for each other: it may be launched on several with inputs that are
+  // still being computed, and on some of them alone when an input of others has failed.
+  virtual bool separable() const { return false; }
 };
 
 struct LaunchRequest {
@@ -110,13 +114,18 @@ class Runtime {
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(
       DeviceBuffer& buffer, int device, std::string_view memory_kind) = 0;
 
+  // The executor was told to launch this; Launch comes when its inputs and its turn have come. Ids
+  // rise. For runtimes that simulate time.
+  virtual void NoteLaunch(uint64_t launch_id) {}
+
   // Starts one execution on all of request.devices and returns its outputs, not yet computed.
   // `done` is called once, on any thread, perhaps before Launch returns: OK when every device has
   // finished, else the error of the lowest device in request order. Several devices (a gang): the
-  // caller serialises such calls in launch-id order from one thread, with all inputs ready. One
-  // device: calls for different devices may overlap; a cheap program runs inside the call. On a
-  // non-OK return `done` is not called and nothing ran. INVALID_ARGUMENT: argument count, a missing
-  // or donated buffer, dtype or shape unlike the executable's.
+  // caller serialises such calls in launch-id order from one thread, with all inputs ready, unless
+  // the executable is separable. One device: calls for different devices may overlap; a cheap
+  // program runs inside the call. On a non-OK return `done` is not called and nothing ran.
+  // INVALID_ARGUMENT: argument count, a missing or donated buffer, dtype or shape unlike the
+  // executable's.
   virtual absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                               absl::AnyInvocable<void(absl::Status)> done) = 0;
 };

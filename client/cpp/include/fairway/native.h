@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of named kernels, for slices whose runtime is host.
+// Programs of named kernels, for slices whose runtime is host, or sim: there they take the time of
+// Sleep and BusyWait, and their results are zeros.
 #ifndef FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_NATIVE_H_
 #define FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_NATIVE_H_
 

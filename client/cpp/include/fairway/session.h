@@ -29,7 +29,7 @@ class Connection;
 // any.
 struct Slice {
   std::string name;
-  std::string runtime;  // "pjrt": StableHLO; "host": native programs
+  std::string runtime;  // "pjrt": StableHLO; "host", "sim": native programs
   std::string platform_name;
   std::string platform_version;
   std::string device_kind;
@@ -58,6 +58,14 @@ struct CompileOptions {
   // The compiler's own; those that name files are refused.
   std::vector<std::pair<std::string, std::variant<std::string, bool, int64_t, double>>>
       compiler_options;
+};
+
+struct BindOptions {
+  // A run prepares each sequence and transfer only when what it takes has been computed: a round
+  // trip to the controller for each on the way, as where what is to run depends on data. False: all
+  // are prepared at once, and follow each other without the controller waiting for one. To compare
+  // the two (docs/benchmarks.md, stages).
+  bool sequential = false;
 };
 
 // Bytes to make an array of.
@@ -118,7 +126,8 @@ class Session {
   // has, all of one island. Computations that were compiled before are not compiled again.
   // INVALID_ARGUMENT names the node of the program that is wrong.
   FAIRWAY_API Future<Result<Executable>> Bind(const ProgramBuilder& program,
-                                              const std::vector<std::vector<int>>& devices);
+                                              const std::vector<std::vector<int>>& devices,
+                                              const BindOptions& options = {});
 
   // When all of them are computed; or the error of the first failed one in this order.
   FAIRWAY_API Future<Status> Ready(std::span<const Array> arrays);

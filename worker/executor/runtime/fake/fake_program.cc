@@ -113,6 +113,7 @@ std::string FakeProgram::ToText() const {
   };
   for (const Value& value : inputs) add("in", value);
   for (const Value& value : outputs) add("out", value);
+  if (separable) out += "separable\n";
   if (!error.ok()) out += fmt::format("error {} {}\n", static_cast<int>(error.code()), Text(error));
   return out;
 }
@@ -140,6 +141,8 @@ absl::StatusOr<FakeProgram> FakeProgram::Parse(std::string_view text) {
       auto value = ParseValue(words);
       if (!value.ok()) return Annotate(value.status(), line);
       (key == "in" ? program.inputs : program.outputs).push_back(*std::move(value));
+    } else if (key == "separable") {
+      program.separable = true;
     } else if (key == "error") {
       int code = 0;
       words >> code >> std::ws;

@@ -46,6 +46,7 @@ class FakeExecutable final : public LoadedExecutable {
       parameters.push_back({value.dtype, value.shape, 0});
     }
   }
+  bool separable() const override { return program->separable; }
   const std::shared_ptr<const FakeProgram> program;
   std::vector<BufferSpec> parameters;
 };
@@ -379,7 +380,7 @@ absl::Status CheckGang(State& state, const LaunchRequest& request) {
     state.violations.push_back(text);
     return absl::FailedPreconditionError(text);
   };
-  for (size_t d = 0; d < request.inputs.size(); ++d) {
+  for (size_t d = 0; d < request.inputs.size() && !request.executable->separable(); ++d) {
     for (size_t a = 0; a < request.inputs[d].size(); ++a) {
       const auto& status = CellOf(request.inputs[d][a])->status;
       if (status.has_value() && status->ok()) continue;

@@ -55,7 +55,8 @@ class FakeRuntime final : public Runtime {
   };
   std::vector<LaunchRecord> launches() const;  // in the order of the calls
   int under_way() const;                       // launches not ended
-  // Rules that callers broke: a gang with an input not ready or poisoned, a gang out of launch-id
+  // Rules that callers broke: a gang with an input not ready or poisoned (unless its program is
+  // separable), a gang out of launch-id
   // order.
   std::vector<std::string> violations() const;
   // Buffers that exist and are not donated, and their bytes.

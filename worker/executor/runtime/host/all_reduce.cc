@@ -13,14 +13,6 @@ namespace {
 
 using Bytes = std::shared_ptr<Blob>;
 
-std::vector<size_t> Others(const Exchange& exchange) {
-  std::vector<size_t> others;
-  for (size_t m = 0; m < exchange.members(); ++m) {
-    if (m != exchange.self()) others.push_back(m);
-  }
-  return others;
-}
-
 // Writes the sum of `own` and what the others sent to `out`, in the order of the members.
 void Sum(const Exchange& exchange, DType dtype, std::string_view own,
          const std::vector<Bytes>& theirs, char* out) {
@@ -39,7 +31,7 @@ void Sum(const Exchange& exchange, DType dtype, std::string_view own,
 
 absl::StatusOr<Bytes> AllReduceOver(Exchange& exchange, uint64_t launch, uint32_t round,
                                     DType dtype, Bytes partial, int64_t direct_bytes) {
-  const std::vector<size_t> others = Others(exchange);
+  const std::vector<size_t> others = OtherMembers(exchange);
   const auto size = static_cast<int64_t>(partial->size());
   Bytes sum = Blob::Make(partial->size());
   if (sum == nullptr)

@@ -8,11 +8,10 @@
 #include "base/blob.h"
 #include "base/status.h"
 #include "worker/executor/runtime/exchange.h"
-#include "worker/executor/runtime/host/native_program.h"
+#include "worker/executor/runtime/native/native_launch.h"
+#include "worker/executor/runtime/native/native_program.h"
 
 namespace fairway {
-
-using Bytes = std::shared_ptr<Blob>;
 
 // Runs `program` on the calling thread. `arguments` and the result: [device][value]. A block that
 // nobody else holds is written into once its last reader is the step at work; every other is left

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/executor/runtime/host/test_native_programs.h"
+#include "worker/executor/runtime/native/test_native_programs.h"
 
 namespace fairway {
 namespace {

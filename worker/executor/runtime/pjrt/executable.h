@@ -43,8 +43,7 @@ class Executable final : public LoadedExecutable {
   const std::vector<BufferSpec>& parameters() const { return parameters_; }
   const std::vector<Passing>& passing() const { return passing_; }
   const std::vector<Output>& outputs() const { return outputs_; }
-  // Its devices never wait for each other.
-  bool separable() const { return separable_; }
+  bool separable() const override { return separable_; }
 
  private:
   Executable() = default;

@@ -284,16 +284,19 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
                                       }));
   const size_t devices = request.devices.size();
   const bool gang = devices > 1;
-  if (gang && info_.gang_inputs == ArrivalRule::kReady)
+  const bool may_wait = !gang || executable.separable();  // for its inputs
+  if (!may_wait && info_.gang_inputs == ArrivalRule::kReady)
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
   AwaitOtherOrders(attempt);
 
   LaunchResult result;
-  if (absl::Status failed = gang ? absl::OkStatus() : KnownFailure(attempt); !failed.ok()) {
+  if (absl::Status failed = may_wait ? KnownFailure(attempt) : absl::OkStatus(); !failed.ok()) {
     TakeDonated(attempt);
-    result.outputs.push_back(
-        MakeOutputs(client_, executable, request.devices[0], nullptr, Outcome::Of(failed)));
+    for (const int device : request.devices) {
+      result.outputs.push_back(
+          MakeOutputs(client_, executable, device, nullptr, Outcome::Of(failed)));
+    }
     std::move(done)(std::move(failed));
     return result;
   }

@@ -434,6 +434,42 @@ TEST_F(TrapsTest, AGangWithoutCollectivesRunsOnEachOfItsDevices) {
   }
 }
 
+TEST_F(TrapsTest, AGangWithoutCollectivesIsGivenInputsThatAreStillToCome) {
+  Open(2);
+  auto twice = Load(test::ShardedDouble(2), test::Spmd(2));
+  for (const bool fails : {false, true}) {
+    auto a = Put<float>({1, 2}, DType::kF32, {2}, 0);
+    auto late = runtime_->Expect(DType::kF32, Shape{{2}}, 1, "").value();
+    auto first =
+        test::Start(*runtime_, Request(twice.get(), {{a.get()}, {late.buffer.get()}}, {0, 1}));
+    ASSERT_TRUE(first.ok()) << first.status();
+    auto second = test::Start(*runtime_, Request(twice.get(),
+                                                 {{first->result.outputs[0][0].get()},
+                                                  {first->result.outputs[1][0].get()}},
+                                                 {0, 1}));
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_FALSE(second->done.HasCome());
+    if (fails) {
+      late.fulfil(absl::UnavailableError("island lost"));
+      EXPECT_EQ(first->done.Get(), absl::UnavailableError("island lost"));
+      EXPECT_EQ(second->done.Get(), absl::UnavailableError("island lost"));
+      EXPECT_EQ(test::WaitReady(*second->result.outputs[1][0]),
+                absl::UnavailableError("island lost"));
+      auto third = test::Start(*runtime_, Request(twice.get(),
+                                                  {{second->result.outputs[0][0].get()},
+                                                   {second->result.outputs[1][0].get()}},
+                                                  {0, 1}));
+      ASSERT_TRUE(third.ok()) << third.status();
+      EXPECT_EQ(third->done.Get(), absl::UnavailableError("island lost"));
+    } else {
+      late.fulfil(BlobOf(Floats{3, 4}));
+      EXPECT_TRUE(second->done.Get().ok());
+      EXPECT_EQ(ReadAll<float>(*runtime_, *second->result.outputs[0][0]).value(), (Floats{4, 8}));
+      EXPECT_EQ(ReadAll<float>(*runtime_, *second->result.outputs[1][0]).value(), (Floats{12, 16}));
+    }
+  }
+}
+
 TEST_F(TrapsTest, InheritedXlaFlagsThatMayBeUnknownAreDropped) {
   PjrtConfig config = test::ConfigOfTests(1);
   config.kind = "cuda";

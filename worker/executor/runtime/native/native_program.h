@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_NATIVE_PROGRAM_H_
-#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_NATIVE_PROGRAM_H_
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_NATIVE_PROGRAM_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_NATIVE_PROGRAM_H_
 
 #include <chrono>
 #include <cstdint>
@@ -48,6 +48,10 @@ struct NativeProgram {
   std::vector<Step> steps;
   std::vector<Result> results;
   uint32_t repeat = 1;
+  bool all_reduces = false;  // some step crosses devices
+  // Of all sleep and busy_wait steps, over all rounds; at most kLongestRun.
+  std::chrono::nanoseconds declared_time{0};
+  static constexpr std::chrono::nanoseconds kLongestRun = std::chrono::hours(100L * 365 * 24);
 
   // INVALID_ARGUMENT: names the program and the step, parameter or result that is wrong, what it
   // needs and what it got.
@@ -58,4 +62,4 @@ std::string_view Name(NativeKernel kernel);
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_NATIVE_PROGRAM_H_
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_NATIVE_PROGRAM_H_

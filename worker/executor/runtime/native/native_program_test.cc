@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/executor/runtime/host/native_program.h"
+#include "worker/executor/runtime/native/native_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/executor/runtime/host/test_native_programs.h"
+#include "worker/executor/runtime/native/test_native_programs.h"
 
 namespace fairway {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/executor/runtime/host/native_program.h"
+#include "worker/executor/runtime/native/native_program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -212,6 +212,21 @@ void SetLastReaders(NativeProgram& program) {
   }
 }
 
+void SetDeclaredTime(NativeProgram& program) {
+  int64_t round = 0;  // 100,000 steps of an hour fit
+  for (const NativeProgram::Step& step : program.steps) {
+    const bool waits =
+        step.kernel == NativeKernel::kSleep || step.kernel == NativeKernel::kBusyWait;
+    if (waits) round += step.time.count();
+    program.all_reduces = program.all_reduces || step.kernel == NativeKernel::kAllReduce;
+  }
+  int64_t all = 0;
+  const bool endless = __builtin_mul_overflow(round, int64_t{program.repeat}, &all);
+  program.declared_time = endless
+                              ? NativeProgram::kLongestRun
+                              : std::min(std::chrono::nanoseconds(all), NativeProgram::kLongestRun);
+}
+
 }  // namespace
 
 std::string_view Name(NativeKernel kernel) { return kNames[static_cast<size_t>(kernel)]; }
@@ -248,6 +263,7 @@ absl::StatusOr<NativeProgram> NativeProgram::Make(const v1::NativeProgram& proto
   FAIRWAY_RETURN_IF_ERROR(Annotate(SetRepeat(proto.repeat(), program),
                                    fmt::format("native program '{}', repeated", program.name)));
   SetLastReaders(program);
+  SetDeclaredTime(program);
   return program;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Native programs in protobuf text form, for tests.
-#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_TEST_NATIVE_PROGRAMS_H_
-#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_TEST_NATIVE_PROGRAMS_H_
+#ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_TEST_NATIVE_PROGRAMS_H_
+#define FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_TEST_NATIVE_PROGRAMS_H_
 
 #include <string>
 
@@ -36,4 +36,4 @@ inline std::string Result(int value, const std::string& tiles = "") {
 
 }  // namespace fairway::test
 
-#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_HOST_TEST_NATIVE_PROGRAMS_H_
+#endif  // FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_TEST_NATIVE_PROGRAMS_H_

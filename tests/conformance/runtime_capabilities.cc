@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What not every runtime has.
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "tests/conformance/runtime_conformance.h"
+
+namespace fairway::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Members in one process.
+class Meeting {
+ public:
+  using Name = std::tuple<size_t, uint64_t, uint32_t, int32_t>;  // member, launch, round, part
+
+  void Put(const Name& name, const HostView& view) {
+    std::lock_guard lock(mutex_);
+    offered_[name] = Blob::Copy(view.bytes);
+    changed_.notify_all();
+  }
+  absl::StatusOr<std::shared_ptr<Blob>> Get(const Name& name, int64_t bytes) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, test::kCap, [&] { return offered_.contains(name); }))
+      return absl::DeadlineExceededError("a member did not come");
+    const auto& blob = offered_[name];
+    if (blob->size() != static_cast<size_t>(bytes))
+      return InvalidArgument("{} bytes were offered, {} are wanted", blob->size(), bytes);
+    return blob;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Name, std::shared_ptr<Blob>> offered_;
+};
+
+class Member final : public Exchange {
+ public:
+  Member(std::shared_ptr<Meeting> meeting, size_t self)
+      : meeting_(std::move(meeting)), self_(self) {}
+  size_t members() const override { return 2; }
+  size_t self() const override { return self_; }
+  void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
+             const std::vector<size_t>& readers) override {
+    EXPECT_EQ(readers, std::vector<size_t>{1 - self_});
+    meeting_->Put({self_, launch, round, part}, bytes);
+  }
+  absl::StatusOr<std::vector<std::shared_ptr<Blob>>> Take(
+      uint64_t launch, uint32_t round, const std::vector<Wanted>& wanted) override {
+    std::vector<std::shared_ptr<Blob>> out;
+    for (const Wanted& w : wanted) {
+      FAIRWAY_ASSIGN_OR_RETURN(out.emplace_back(),
+                               meeting_->Get({w.member, launch, round, w.part}, w.bytes));
+    }
+    return out;
+  }
+  void End(uint64_t launch, const absl::Status& status) override {
+    EXPECT_TRUE(status.ok()) << status;
+    ended_ = launch;
+  }
+  std::atomic<uint64_t> ended_ = 0;
+
+ private:
+  const std::shared_ptr<Meeting> meeting_;
+  const size_t self_;
+};
+
+TEST_P(RuntimeConformance, StableHloRuns) {
+  auto add = Load(Program::kStableHlo, test::OneDevice());
+  ASSERT_TRUE(runtime().info().has_compiler);
+  auto x = Put({1, 2, 3, 4});
+  auto result = test::Run(runtime(), Request(add.get(), {{x.get(), x.get()}}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Read(*result->outputs[0][0]).value(), (Floats{2, 4, 6, 8}));
+}
+
+TEST_P(RuntimeConformance, ADeclaredTimePasses) {
+  auto wait = Load(Program::kWait, test::OneDevice());
+  auto x = Put({1, 2, 3, 4});
+  const auto begin = Clock::now();
+  auto result = test::Run(runtime(), Request(wait.get(), {{x.get()}}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GE(Clock::now() - begin, kWaitTime);
+  EXPECT_EQ(Read(*result->outputs[0][0]).value(), Computed({1, 2, 3, 4}));
+}
+
+TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
+  auto compiled = backend_->Compile(Program::kPsum, test::Spmd(kDevices));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto meeting = std::make_shared<Meeting>();
+  struct Side {
+    std::vector<int> devices;
+    std::shared_ptr<Member> member;
+    std::shared_ptr<LoadedExecutable> code;
+    absl::StatusOr<LaunchResult> result;
+  };
+  Side sides[2];
+  sides[0].devices = {0, 1};
+  sides[1].devices = {3, 2};
+  std::vector<std::unique_ptr<DeviceBuffer>> shards;
+  for (int d = 0; d < kDevices; ++d) shards.push_back(Put({static_cast<float>(1 << d)}, d));
+  for (size_t i : {0, 1}) {
+    sides[i].member = std::make_shared<Member>(meeting, i);
+    auto code = runtime().LoadShare(compiled->code, sides[i].devices, sides[i].member);
+    ASSERT_TRUE(code.ok()) << code.status();
+    sides[i].code = *std::move(code);
+    EXPECT_FALSE(runtime().LoadShare(compiled->code, {0, 1, 2, 3}, sides[i].member).ok());
+  }
+  const auto run = [&](Side& side) {
+    std::vector<std::vector<DeviceBuffer*>> inputs;
+    for (const int device : side.devices) inputs.push_back({shards[device].get()});
+    LaunchRequest request;
+    request.executable = side.code.get();
+    request.devices = side.devices;
+    request.inputs = inputs;
+    request.launch_id = 7;
+    side.result = test::Run(runtime(), request);
+  };
+  std::thread other([&] { run(sides[1]); });
+  run(sides[0]);
+  other.join();
+  for (const Side& side : sides) {
+    ASSERT_TRUE(side.result.ok()) << side.result.status();
+    for (auto& outputs : side.result->outputs) EXPECT_EQ(Read(*outputs[0]).value(), Computed({15}));
+    EXPECT_EQ(side.member->ended_, 7u);
+  }
+}
+
+}  // namespace
+}  // namespace fairway::conformance

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/runtime/native/native_runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+class NativeBuffer final : public DeviceBuffer {
+ public:
+  explicit NativeBuffer(NativeCellPtr cell) : cell_(std::move(cell)) {}
+  void OnReady(absl::AnyInvocable<void(absl::Status)> done) override {
+    cell_->outcome->OnDone(std::move(done));
+  }
+  const NativeCellPtr& cell() const { return cell_; }
+
+ private:
+  const NativeCellPtr cell_;
+};
+
+const NativeCellPtr& CellOf(DeviceBuffer& buffer) {
+  return static_cast<NativeBuffer&>(buffer).cell();
+}
+
+class NativeExecutable final : public LoadedExecutable {
+ public:
+  NativeExecutable(NativeProgram program, std::vector<int> devices,
+                   std::shared_ptr<Exchange> exchange = nullptr)
+      : program(std::make_shared<const NativeProgram>(std::move(program))),
+        devices(std::move(devices)),
+        exchange(std::move(exchange)) {
+    for (int p = 0; p < this->program->num_parameters; ++p) {
+      parameters.push_back({this->program->values[p].dtype, this->program->values[p].shape, 0});
+    }
+  }
+  const std::shared_ptr<const NativeProgram> program;
+  const std::vector<int> devices;            // empty: any one
+  const std::shared_ptr<Exchange> exchange;  // with other executors; nullptr: it runs here alone
+  std::vector<BufferSpec> parameters;
+};
+
+absl::StatusOr<v1::NativeCode> Parsed(std::string_view code) {
+  v1::NativeCode proto;
+  if (code.empty() || !proto.ParseFromArray(code.data(), static_cast<int>(code.size())))
+    return InvalidArgument("{} bytes that are no code of native kernels", code.size());
+  return proto;
+}
+
+// A gang that waits for an input would hold up all later ones.
+absl::Status CheckGangReady(const LaunchRequest& request, const NativeProgram& program) {
+  for (size_t d = 0; d < request.inputs.size(); ++d) {
+    for (size_t a = 0; a < request.inputs[d].size(); ++a) {
+      const auto known = CellOf(*request.inputs[d][a])->outcome->Peek();
+      if (known.has_value() && known->ok()) continue;
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "gang {} of {}: argument {} on device {} {}", request.launch_id, program.name, a,
+                   request.devices[d],
+                   known.has_value() ? "has failed: " + Describe(*known) : "is not ready");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNotDonated(const LaunchRequest& request) {
+  for (const auto& inputs : request.inputs) {
+    for (size_t a = 0; a < inputs.size(); ++a) {
+      const NativeCellPtr& cell = CellOf(*inputs[a]);
+      if (cell->consumed()) {
+        return InvalidArgument("argument {}: {}", a, Text(DonatedError(cell->spec)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Notes the inputs and consumes those that are donated.
+void TakeInputs(const LaunchRequest& request, NativeLaunch& launch) {
+  const auto& kept = request.non_donatable;
+  for (const auto& inputs : request.inputs) {
+    auto& cells = launch.inputs.emplace_back();
+    auto& taken = launch.taken.emplace_back();
+    for (size_t a = 0; a < inputs.size(); ++a) {
+      cells.push_back(CellOf(*inputs[a]));
+      taken.push_back(launch.program->donated[a] &&
+                      std::find(kept.begin(), kept.end(), static_cast<int>(a)) == kept.end());
+      if (taken.back()) cells.back()->Consume();
+    }
+  }
+}
+
+LaunchResult MakeOutputs(NativeLaunch& launch, size_t kept) {
+  LaunchResult result;
+  for (const int device : launch.devices) {
+    auto& cells = launch.outputs.emplace_back();
+    auto& buffers = result.outputs.emplace_back();
+    for (const NativeProgram::Result& output : launch.program->results) {
+      const NativeProgram::Value& type = launch.program->values[output.value];
+      cells.push_back(std::make_shared<NativeCell>(BufferSpec{type.dtype, type.shape, device}, kept,
+                                                   launch.outcome, launch.due));
+      buffers.push_back(std::make_unique<NativeBuffer>(cells.back()));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+NativeRuntime::NativeRuntime(std::string name, std::string version, int num_devices, size_t kept)
+    : kept_(kept) {
+  info_.name = std::move(name);
+  info_.platform_name = "cpu";
+  info_.platform_version = std::move(version);
+  info_.num_devices = num_devices;
+  info_.device_kind = "cpu";
+  info_.memory_kinds = {"device"};
+  info_.gang_inputs = ArrivalRule::kReady;
+}
+
+absl::StatusOr<std::shared_ptr<LoadedExecutable>> NativeRuntime::Load(
+    std::string_view code, const std::vector<int>& devices) {
+  FAIRWAY_ASSIGN_OR_RETURN(const v1::NativeCode proto, Parsed(code));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      std::vector<int> loaded,
+      DevicesToLoad(info_, {proto.devices().begin(), proto.devices().end()}, devices));
+  const int count = std::max(proto.devices_size(), 1);
+  FAIRWAY_ASSIGN_OR_RETURN(NativeProgram program, NativeProgram::Make(proto.program(), count));
+  return std::make_shared<NativeExecutable>(std::move(program), std::move(loaded));
+}
+
+absl::StatusOr<std::shared_ptr<LoadedExecutable>> NativeRuntime::LoadShare(
+    std::string_view code, const std::vector<int>& devices, std::shared_ptr<Exchange> exchange) {
+  FAIRWAY_ASSIGN_OR_RETURN(const v1::NativeCode proto, Parsed(code));
+  const int count = std::max(proto.devices_size(), 1);
+  if (devices.empty() || static_cast<size_t>(count) <= devices.size())
+    return InvalidArgument("{} of the {} devices of a program for several executors",
+                           devices.size(), count);
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<int> loaded, DevicesToLoad(info_, devices, devices));
+  FAIRWAY_ASSIGN_OR_RETURN(NativeProgram program, NativeProgram::Make(proto.program(), count));
+  return std::make_shared<NativeExecutable>(std::move(program), std::move(loaded),
+                                            std::move(exchange));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> NativeRuntime::FromHost(
+    std::shared_ptr<Blob> bytes, DType dtype, const Shape& shape, int device,
+    std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info_, device, memory_kind));
+  FAIRWAY_RETURN_IF_ERROR(CheckBytes(bytes.get(), dtype, shape));
+  auto cell = std::make_shared<NativeCell>(BufferSpec{dtype, shape, device}, kept_,
+                                           Outcome::Of(absl::OkStatus()));
+  cell->Fill(std::move(bytes));
+  return std::make_unique<NativeBuffer>(std::move(cell));
+}
+
+void NativeRuntime::Read(DeviceBuffer& buffer,
+                         absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
+  const NativeCellPtr cell = CellOf(buffer);
+  if (cell->consumed()) return std::move(done)(DonatedError(cell->spec));
+  buffer.OnReady([cell, done = std::move(done)](absl::Status status) mutable {
+    if (!status.ok()) return std::move(done)(std::move(status));
+    std::move(done)(cell->View());
+  });
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> NativeRuntime::CopyToDevice(
+    DeviceBuffer& buffer, int device, std::string_view memory_kind) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info_, device, memory_kind));
+  const NativeCellPtr source = CellOf(buffer);
+  if (source->consumed()) return DonatedError(source->spec);
+  auto copy =
+      std::make_shared<NativeCell>(BufferSpec{source->spec.dtype, source->spec.shape, device},
+                                   kept_, std::make_shared<Outcome>());
+  buffer.OnReady([source, copy](absl::Status status) {
+    if (status.ok()) status = copy->FillFrom(*source);
+    copy->outcome->Set(std::move(status));
+  });
+  return std::make_unique<NativeBuffer>(std::move(copy));
+}
+
+absl::StatusOr<NativeRuntime::Incoming> NativeRuntime::Expect(DType dtype, const Shape& shape,
+                                                              int device) {
+  FAIRWAY_RETURN_IF_ERROR(CheckPlace(info_, device, ""));
+  auto cell = std::make_shared<NativeCell>(BufferSpec{dtype, shape, device}, kept_,
+                                           std::make_shared<Outcome>());
+  Incoming incoming;
+  incoming.buffer = std::make_unique<NativeBuffer>(cell);
+  incoming.fulfil = [cell](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+    absl::Status status = bytes.status();
+    if (status.ok()) status = CheckBytes(bytes->get(), cell->spec.dtype, cell->spec.shape);
+    if (status.ok()) cell->Fill(*std::move(bytes));
+    cell->outcome->Set(std::move(status));
+  };
+  return incoming;
+}
+
+absl::StatusOr<LaunchResult> NativeRuntime::Begin(const LaunchRequest& request,
+                                                  absl::AnyInvocable<void(absl::Status)> done,
+                                                  NativeLaunch& launch) const {
+  if (request.executable == nullptr) return InvalidArgument("no executable to launch");
+  const auto& executable = static_cast<const NativeExecutable&>(*request.executable);
+  FAIRWAY_RETURN_IF_ERROR(
+      CheckLaunch(request, info_, executable.devices, executable.parameters,
+                  [](DeviceBuffer& buffer) -> const BufferSpec& { return CellOf(buffer)->spec; }));
+  FAIRWAY_RETURN_IF_ERROR(CheckNotDonated(request));
+  if (request.devices.size() > 1 || executable.exchange != nullptr) {
+    FAIRWAY_RETURN_IF_ERROR(CheckGangReady(request, *executable.program));
+  }
+  launch.program = executable.program;
+  launch.devices = request.devices;
+  launch.exchange = executable.exchange;
+  launch.launch_id = request.launch_id;
+  launch.done = std::move(done);
+  TakeInputs(request, launch);
+  return MakeOutputs(launch, kept_);
+}
+
+}  // namespace fairway
