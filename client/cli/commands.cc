@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/commands.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/config.h"
 #include "base/host.h"
 #include "client/cli/admin_client.h"
+#include "client/cli/process.h"
 #include "client/cli/status_text.h"
 
 namespace fairway {
@@ -111,6 +118,32 @@ int RunLogs(int argc, const char* const* argv) {
       });
   if (!status.ok()) return Fail("logs", status);
   return 0;
+}
+
+int RunBench(int argc, const char* const* argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  constexpr std::string_view kHelp =
+      "usage: fairway bench NAME [FLAGS]\n\n"
+      "  scale   the controller's real code against simulated hosts, in virtual time:\n"
+      "          --hosts N --devices-per-host M\n\n"
+      "fairway bench NAME --help lists the flags. It needs no cluster.\n";
+  if (name == "--help" || name == "-h") {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  if (name != "scale") {
+    fmt::print(stderr, "fairway bench: {} (there is: scale)\n",
+               name.empty() ? "which benchmark?" : fmt::format("no benchmark '{}'", name));
+    return kExitUsage;
+  }
+  std::string program = ProgramDirectory() + "/fairway-bench-" + name;
+  std::vector<char*> args = {program.data()};
+  for (int i = 2; i < argc; ++i) args.push_back(const_cast<char*>(argv[i]));
+  args.push_back(nullptr);
+  ::execv(program.c_str(), args.data());
+  return Fail("bench", Error(absl::StatusCode::kNotFound,
+                             "cannot start {}: {}. Build it: ./dev build fairway-bench-scale",
+                             program, std::strerror(errno)));
 }
 
 }  // namespace fairway

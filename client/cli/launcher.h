@@ -21,7 +21,7 @@ namespace fairway {
 
 struct LauncherOptions {
   std::string programs;         // directory of fairway-controller and fairway-worker
-  std::string runtime;          // "pjrt" or "host"
+  std::string runtime;          // "pjrt", "host" or "sim"
   std::string plugin;           // path of the PJRT plugin; pjrt only
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "client/cli/commands.h"
+#include "client/cli/run.h"
 #include "client/cli/up.h"
 
 namespace {
@@ -17,10 +18,13 @@ constexpr std::string_view kHelp =
     "\n"
     "  up      start a cluster on this host: --islands N --devices M [--detach]\n"
     "  down    end a cluster\n"
+    "  run     run a dataflow program from a file: fairway run FILE\n"
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
+    "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
-    "fairway COMMAND --help lists the flags of a command. All but up take --controller HOST:PORT\n"
+    "fairway COMMAND --help lists the flags of a command. All but up and bench take --controller "
+    "HOST:PORT\n"
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
 
 }  // namespace
@@ -29,7 +33,9 @@ int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "up") return fairway::RunUp(argc - 1, argv + 1);
   if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
+  if (command == "run") return fairway::RunProgram(argc - 1, argv + 1);
   if (command == "status") return fairway::RunStatus(argc - 1, argv + 1);
+  if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     fmt::print("{}", kHelp);
@@ -39,7 +45,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kHelp);
   } else {
     fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, status, logs; --help tells more)\n",
+               "fairway: unknown command '{}' (up, down, run, status, logs, bench; --help tells "
+               "more)\n",
                command);
   }
   return fairway::kExitUsage;

@@ -194,8 +194,9 @@ int RunUp(int argc, const char* const* argv) {
                 "Starts a cluster on this host: a controller and the workers of each island.");
   config.Flag("islands", &flags.islands, "Number of islands");
   config.Flag("devices", &flags.devices, "Devices of each island");
-  config.Flag("workers-per-island", &flags.workers_per_island,
-              "Processes that share the devices of each island; more than 1 with --runtime host");
+  config.Flag(
+      "workers-per-island", &flags.workers_per_island,
+      "Processes that share the devices of each island; more than 1 with --runtime host or sim");
   config.Flag("port", &flags.port,
               "Where clients connect; 0: 29000 if that is free, else any free port");
   config.Flag("http-port", &flags.http_port,
@@ -207,8 +208,9 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("bind", &flags.bind, "Address that the controller listens on");
   config.Flag(
       "runtime", &flags.runtime,
-      "What drives the devices: pjrt (a plugin: everything that JAX compiles) or host (native "
-      "kernels only, in this host's memory)");
+      "What drives the devices: pjrt (a plugin: everything that JAX compiles) host (native "
+      "kernels only, in this host's memory) or sim (native programs, which take their declared "
+      "time and compute nothing)");
   config.Flag("plugin", &flags.plugin,
               "Path of the PJRT plugin; default: that of the project's Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
@@ -222,15 +224,15 @@ int RunUp(int argc, const char* const* argv) {
   if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
   if (flags.http_port < 0 || flags.http_port > 65535)
     return usage("--http-port must be 0 to 65535");
-  if (flags.runtime != "pjrt" && flags.runtime != "host")
-    return usage(fmt::format("--runtime is '{}', not pjrt or host", flags.runtime));
+  if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "sim")
+    return usage(fmt::format("--runtime is '{}', not pjrt, host or sim", flags.runtime));
   if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||
       flags.devices % flags.workers_per_island != 0)
     return usage("--workers-per-island must divide --devices");
   if (flags.workers_per_island > 1 && flags.runtime == "pjrt")
     return usage(
         "--workers-per-island is above 1, but an XLA CPU client cannot span processes: an island "
-        "of the pjrt runtime is one worker here. Use --runtime host, or more --islands");
+        "of the pjrt runtime is one worker here. Use --runtime host or sim, or more --islands");
   std::string plugin;
   if (flags.runtime == "pjrt") {
     plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;

@@ -22,6 +22,10 @@ using fairway::Session;
 using fairway::Sharding;
 using Floats = std::vector<float>;
 
+// What programs make of values: zeros on the sim runtime.
+bool computes = true;
+Floats Computed(Floats values) { return computes ? values : Floats(values.size(), 0.0f); }
+
 int failures = 0;
 
 void Check(bool holds, const std::string& what) {
@@ -73,6 +77,7 @@ void SumsAreRight(Session& session, int slice, int64_t n) {
   // The sum of (sum + x) over the devices.
   for (int64_t i = 0; i < n; ++i) want[i] *= static_cast<float>(count + 1);
   for (int64_t d = 1; d < count; ++d) std::copy_n(want.begin(), n, want.begin() + d * n);
+  want = Computed(std::move(want));
   for (int i = 0; i < 3; ++i) Check(Values(compiled->Call({in})[0]) == want, where);
 }
 
@@ -110,7 +115,7 @@ std::string Chain(Session& session, const Executable& means, const std::vector<i
   for (int i = 0; i < steps; ++i) x = means.Call({x})[0];
   const auto status = x.Ready().Get();
   if (!status.ok()) return status.ToString();
-  Check(Values(x) == Floats(static_cast<size_t>(64 * count), 1.0f), "the mean of ones");
+  Check(Values(x) == Computed(Floats(static_cast<size_t>(64 * count), 1.0f)), "the mean of ones");
   return {};
 }
 
@@ -171,6 +176,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", session.status().ToString().c_str());
     return 1;
   }
+  computes = session->slices()[0].runtime != "sim";
   const std::string what = argv[2];
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));

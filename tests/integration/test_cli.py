@@ -63,6 +63,12 @@ def test_an_unknown_command_and_none_at_all():
     assert run("fairway", "--help").returncode == 0
 
 
+def test_a_benchmark_is_a_program_beside_the_command():
+    assert "there is: scale" in one_line(run("fairway", "bench", "nonsense").stderr)
+    assert run("fairway", "bench").returncode == 2
+    assert "scale" in run("fairway", "bench", "--help").stdout
+
+
 def test_bad_values_are_one_line():
     assert "--islands must be" in one_line(run("fairway", "up", "--islands=0").stderr)
     assert "cannot read the plugin" in one_line(run("fairway", "up", "--plugin=/no/such").stderr)

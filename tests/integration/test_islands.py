@@ -28,9 +28,10 @@ def executor(cluster, worker):
     return next(e for e in cluster.executors() if e.flag("name") == worker)
 
 
+@pytest.mark.parametrize("runtime", ["host", "sim"])
 @pytest.mark.parametrize("workers", [2, 4])
-def test_sums_are_right_on_two_islands_and_arrays_go_between_them(new_cluster, workers):
-    cluster = new_cluster(2, 4, ("--runtime=host", f"--workers-per-island={workers}"))
+def test_sums_are_right_on_two_islands_and_arrays_go_between_them(new_cluster, workers, runtime):
+    cluster = new_cluster(2, 4, (f"--runtime={runtime}", f"--workers-per-island={workers}"))
     assert len(cluster.executors()) == 2 * workers
     ends_well(start(cluster, "sums"))
 
@@ -54,9 +55,10 @@ def test_islands_of_other_numbers_of_executors_beside_each_other(new_cluster):
             worker.wait()
 
 
+@pytest.mark.parametrize("runtime", ["host", "sim"])
 @pytest.mark.parametrize("workers", [2, 4])
-def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster, workers):
-    cluster = new_cluster(2, 4, ("--runtime=host", f"--workers-per-island={workers}"))
+def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster, workers, runtime):
+    cluster = new_cluster(2, 4, (f"--runtime={runtime}", f"--workers-per-island={workers}"))
     here, there = start(cluster, "run", 0), start(cluster, "run", 1)
     for client in (here, there):
         assert client.stdout.readline() == "running\n"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fairway up --runtime host`: islands without a plugin hold and move arrays; they compile no StableHLO."""
+"""Islands without a plugin (`fairway up --runtime host`, `sim`): what they hold, move and refuse."""
 
 import subprocess
+
+import pytest
 
 from cluster import BIN, clean_environment
 
@@ -21,12 +23,14 @@ except Exception as error:
 """
 
 
-def test_islands_of_the_host_runtime_hold_and_move_arrays_and_say_what_they_cannot(new_cluster):
-    cluster = new_cluster(islands=2, devices=2, flags=("--runtime=host",))
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_islands_without_a_plugin_hold_and_move_arrays_and_say_what_they_cannot(
+        new_cluster, runtime):
+    cluster = new_cluster(islands=2, devices=2, flags=(f"--runtime={runtime}",))
     done = cluster.python("-c", PROGRAM)
     moved, refused = [l for l in done.stdout.splitlines() if l.startswith(("MOVED", "JIT"))]
     assert moved == "MOVED True"
-    assert "its runtime is host" in refused and "whose runtime is pjrt" in refused
+    assert f"its runtime is {runtime}" in refused and "whose runtime is pjrt" in refused
 
 
 def test_an_unknown_runtime_is_one_line_that_names_those_there_are():
@@ -34,4 +38,4 @@ def test_an_unknown_runtime_is_one_line_that_names_those_there_are():
         [BIN / "fairway", "up", "--runtime=gpu"], env=clean_environment(), text=True,
         capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "fairway up: --runtime is 'gpu', not pjrt or host\n"
+    assert done.stderr == "fairway up: --runtime is 'gpu', not pjrt, host or sim\n"

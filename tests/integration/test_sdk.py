@@ -72,14 +72,16 @@ def nothing_left(cluster):
         wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0")
 
 
-def test_on_the_host_runtime(program, new_cluster):
-    cluster = new_cluster(2, 2, ("--runtime=host",))
-    run(program, cluster.address, "host")
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_on_native_runtimes(program, new_cluster, runtime):
+    cluster = new_cluster(2, 2, (f"--runtime={runtime}",))
+    run(program, cluster.address, runtime)
     nothing_left(cluster)
 
 
-def test_a_client_that_is_killed_leaves_nothing(program, new_cluster):
-    cluster = new_cluster(2, 2, ("--runtime=host",))
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_a_client_that_is_killed_leaves_nothing(program, new_cluster, runtime):
+    cluster = new_cluster(2, 2, (f"--runtime={runtime}",))
     client = subprocess.Popen([program, cluster.address, "hold"], env=clean_environment(), text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -89,7 +91,22 @@ def test_a_client_that_is_killed_leaves_nothing(program, new_cluster):
         client.kill()
         client.communicate()
     nothing_left(cluster)
-    run(program, cluster.address, "host")
+    run(program, cluster.address, runtime)
+
+
+def test_simulated_devices_have_more_memory_than_this_host(program, new_cluster):
+    cluster = new_cluster(1, 1, ("--runtime=sim", "--device-memory=100GiB"))
+    client = subprocess.Popen([program, cluster.address, "large"], env=clean_environment(), text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert client.stdout.readline() == "holding\n"
+        assert cluster.metrics().total("fairway_device_memory_used_bytes") >= 80e9
+        status = pathlib.Path(f"/proc/{pid_of(cluster, 'w0', 'executor')}/status").read_text()
+        assert int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) < 1 << 20, status
+        said, _ = client.communicate("go on\n", timeout=120)
+    finally:
+        client.kill()
+    assert client.returncode == 0, said
 
 
 def test_on_pjrt(program, new_cluster, tmp_path):
@@ -120,8 +137,9 @@ def test_the_pipeline_learns_without_python(examples, new_cluster, tmp_path):
     nothing_left(cluster)
 
 
-def test_programs_on_the_host_runtime(program, new_cluster):
-    cluster = new_cluster(2, 2, ("--runtime=host",))
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_programs_on_native_runtimes(program, new_cluster, runtime):
+    cluster = new_cluster(2, 2, (f"--runtime={runtime}",))
     run(program.parent / "programs", cluster.address)
     nothing_left(cluster)
 
@@ -134,8 +152,9 @@ def test_programs_on_pjrt(program, new_cluster, tmp_path):
     nothing_left(cluster)
 
 
-def test_an_executor_killed_while_runs_of_a_program_are_in_flight(program, new_cluster):
-    cluster = new_cluster(2, 2, ("--runtime=host",))
+@pytest.mark.parametrize("runtime", ["host", "sim"])
+def test_an_executor_killed_while_runs_of_a_program_are_in_flight(program, new_cluster, runtime):
+    cluster = new_cluster(2, 2, (f"--runtime={runtime}",))
     client = subprocess.Popen([program.parent / "programs", cluster.address, "flying"], text=True,
                               env=clean_environment(), stdout=subprocess.PIPE)
     try:

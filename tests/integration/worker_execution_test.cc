@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/worker_harness.h"
-#include "worker/executor/runtime/host/test_native_programs.h"
+#include "worker/executor/runtime/native/test_native_programs.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
 
 namespace fairway::test {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include <absl/strings/numbers.h>
+#include <fmt/ranges.h>
+
+namespace fairway {
+namespace {
+
+using client::DType;
+
+constexpr size_t kShown = 8;
+
+// Calls `work` with a value of the C++ type of `dtype`; false: it has none here.
+template <typename Work>
+bool OfType(DType dtype, Work work) {
+  switch (dtype) {
+    case DType::kPred:
+      return work(uint8_t{}), true;
+    case DType::kS8:
+      return work(int8_t{}), true;
+    case DType::kS16:
+      return work(int16_t{}), true;
+    case DType::kS32:
+      return work(int32_t{}), true;
+    case DType::kS64:
+      return work(int64_t{}), true;
+    case DType::kU8:
+      return work(uint8_t{}), true;
+    case DType::kU16:
+      return work(uint16_t{}), true;
+    case DType::kU32:
+      return work(uint32_t{}), true;
+    case DType::kU64:
+      return work(uint64_t{}), true;
+    case DType::kF32:
+      return work(float{}), true;
+    case DType::kF64:
+      return work(double{}), true;
+    default:
+      return false;
+  }
+}
+
+// Whether T holds it exactly, but for the rounding of floats.
+template <typename T>
+bool Fits(DType dtype, double number) {
+  if (std::is_floating_point_v<T>) return true;
+  if (dtype == DType::kPred) return number == 0 || number == 1;
+  const double least = static_cast<double>(std::numeric_limits<T>::min());
+  const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  return std::trunc(number) == number && number >= least && number < beyond;
+}
+
+}  // namespace
+
+absl::StatusOr<client::HostArray> Filled(DType dtype, const client::Shape& shape,
+                                         const std::string& value) {
+  double number = 0;
+  if (!absl::SimpleAtod(value, &number))
+    return InvalidArgument("'{}' is neither a number nor the name of a .npy file", value);
+  int64_t size = client::BytesPerElement(dtype);
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(size, extent, &size)) return InvalidArgument("it is too large");
+  }
+  // Zeros of calloc take no memory until they are read.
+  void* data = std::calloc(std::max<size_t>(static_cast<size_t>(size), 1), 1);
+  if (data == nullptr)
+    return Error(absl::StatusCode::kResourceExhausted, "no memory for {} bytes", size);
+  const std::shared_ptr<std::byte[]> bytes(static_cast<std::byte*>(data),
+                                           [](std::byte* p) { std::free(p); });
+  bool fits = true;
+  const bool known = OfType(dtype, [&](auto type) {
+    using T = decltype(type);
+    fits = Fits<T>(dtype, number);
+    if (!fits || number == 0) return;
+    std::fill_n(static_cast<T*>(data), static_cast<size_t>(size) / sizeof(T),
+                static_cast<T>(number));
+  });
+  if (!fits || (!known && number != 0)) {
+    return InvalidArgument("{} cannot be {}{}", client::Name(dtype), value,
+                           known ? "" : "; give it 0 or a .npy file");
+  }
+  return client::HostArray(dtype, shape, bytes, static_cast<size_t>(size));
+}
+
+std::string FirstValues(const client::HostArray& array) {
+  const auto bytes = array.bytes();
+  std::vector<std::string> shown;
+  size_t count = 0;
+  const bool known = OfType(array.dtype(), [&](auto type) {
+    using T = decltype(type);
+    count = bytes.size() / sizeof(T);
+    for (size_t i = 0; i < std::min(count, kShown); ++i) {
+      T value;
+      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+      shown.push_back(fmt::format("{}", +value));
+    }
+  });
+  if (!known) {
+    count = bytes.size();
+    for (size_t i = 0; i < std::min(count, kShown); ++i)
+      shown.push_back(fmt::format("0x{:02x}", std::to_integer<int>(bytes[i])));
+  }
+  if (count > kShown) shown.push_back("...");
+  return fmt::format("[{}]", fmt::join(shown, ", "));
+}
+
+}  // namespace fairway

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of arrays on the command line: "1.5" in, "[1, 2, 3]" out.
+#ifndef FAIRWAY_CLIENT_CLI_VALUES_H_
+#define FAIRWAY_CLIENT_CLI_VALUES_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "fairway/types.h"
+
+namespace fairway {
+
+// An array of that value everywhere. INVALID_ARGUMENT: it is no number, none of that type, or of a
+// type that has only zeros here (floats of 16 and fewer bits, complex numbers, sub-byte integers);
+// RESOURCE_EXHAUSTED: no memory.
+absl::StatusOr<client::HostArray> Filled(client::DType dtype, const client::Shape& shape,
+                                         const std::string& value);
+
+// Its first elements: "[0, 0.5, 1, ...]". Types that only have zeros above are shown as bytes.
+std::string FirstValues(const client::HostArray& array);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CLIENT_CLI_VALUES_H_
