@@ -3,146 +3,214 @@
 
 A step is an all-reduce of one scalar a device and a scaling; its result is the next one's argument.
 OpByOp: a call for each. Chained: a call for a program that is a chain of 128. Fused: a call for one
-computation that does it 128 times. Fairway: the C++ SDK and the host runtime, one island of one
-executor, or of two, which sum over a socket. JAX: its CPU backend in one process, which waits for the step before the last (it locks up
-with hundreds of queued gangs). Measured in turns; CPU is that of all processes concerned.
+computation that does it 128 times. Each program of bench/dispatch says what a step is there:
 
-Not here: Ray, Monarch, JAX in several processes.
+  Fairway                 the C++ SDK and the host runtime, one island of one executor
+  Fairway, two executors  the same, of two, which sum over a socket; from 8 devices on
+  Fairway, JAX front door jits, and a traced program, on one island of the pjrt runtime
+  JAX                     its CPU backend in one process, which waits for the step before the last
+  JAX, several processes  one for each device, gloo; 2 to 4 devices
+  Ray actors, Ray graph, Ray graph of 128, Monarch   only with --peers, as they are installed for it,
+                          into .venv-peers
+  TCP hub                 the floor: a hub and a process for each device, blocking loopback sockets
+
+Each is measured in turns with Fairway, the others not running. CPU and memory (the most that each
+process had resident, shared pages counted each time) are those of all processes concerned.
 
 Expected: OpByOp costs some 20 us of CPU for messages and nodes, whatever the number of devices, and
 each device's share of the step in the executor; chains cost the executor alone.
 """
 
 import contextlib
+import functools
 import pathlib
-import subprocess
+import shutil
 import sys
-import time
+import tempfile
 
-from jax_bench import cpu_seconds
 from measure import bar, paired, row
+from processes import Client, ClientError, cpu_seconds, peak_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENT = HERE.parent / "build" / "release" / "bench" / "dispatch_client"
+ROOT = HERE.parent
+PROGRAMS = HERE / "dispatch"
+BUILD = ROOT / "build" / "release" / "bench"
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 DEVICES = (1, 2, 4, 8, 16, 32)
 TWO = "Fairway, two executors"
-ROUNDS, CHAIN = 5, 128
-STEPS = {"OpByOp": 2048, "Chained": 64 * CHAIN, "Fused": 256 * CHAIN}
-JAX_STEPS = {"OpByOp": 300, "Fused": 20 * CHAIN}
+FRONT_DOOR = "Fairway, JAX front door"
+PEERS = ("Ray actors", "Ray graph", "Ray graph of 128", "Monarch")
+ROUNDS = 5
 
 
-class Client:
-    """Seconds for a style, asked over its pipes."""
-
-    def __init__(self, command, environment):
-        self.process = subprocess.Popen(list(map(str, command)), env=environment, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pid = self.process.pid
-
-    def measure(self, style):
-        self.process.stdin.write(style + "\n")
-        self.process.stdin.flush()
-        seconds = float(self.process.stdout.readline())
-        if seconds < 0:
-            raise RuntimeError(f"{style} failed")
-        return seconds
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def options(parser):
+    parser.add_argument("--peers", action="store_true",
+                        help="also measure Ray and Monarch, in the environment .venv-peers")
+    parser.add_argument("--devices", type=lambda text: [int(n) for n in text.split(",")],
+                        metavar="N,N", help="only these numbers of devices")
+    parser.add_argument("--beside", action="append", metavar="NAME",
+                        help="measure only this beside Fairway; may be given several times")
 
 
-def serve_jax(devices, scale):
-    import jax
-    import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("x",))
-    step = jax.shard_map(lambda v: jax.lax.psum(v, "x") / devices, mesh=mesh, in_specs=P("x"),
-                         out_specs=P("x"), check_vma=False)
-    styles = {"OpByOp": jax.jit(step),
-              "Fused": jax.jit(lambda v: jax.lax.fori_loop(0, CHAIN, lambda _, x: step(x), v))}
-    start = jax.device_put(np.ones(devices, np.float32), NamedSharding(mesh, P("x")))
-    for function in styles.values():
-        function(start).block_until_ready()
-    for line in sys.stdin:
-        style = line.strip()
-        calls = JAX_STEPS[style] // (CHAIN if style == "Fused" else 1) // scale
-        value = start
-        began = time.perf_counter()
-        for _ in range(max(1, calls)):
-            last, value = value, styles[style](value)
-            last.block_until_ready()
-        value.block_until_ready()
-        print(time.perf_counter() - began, flush=True)
+# ---- Who is measured: (devices, scale, stack) -> Client ----
 
 
-def processes(cluster):
-    return [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"]
+def _servers(cluster):
+    return lambda: [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"]
 
 
-def measure(devices, scale, rounds, samples):
-    from cluster import Cluster, clean_environment, cpu_environment
+def _fairway(devices, scale, stack, flags=()):
+    from cluster import Cluster, clean_environment
 
-    host = ("--runtime=host",)
-    with (Cluster(islands=1, devices=devices, flags=host) as cluster,
-          contextlib.ExitStack() as stack):
-        fairway = Client([CLIENT, cluster.address, devices, scale], clean_environment())
-        clients = {"Fairway": (fairway, STEPS, processes(cluster))}
-        if devices >= 8:
-            pair = stack.enter_context(
-                Cluster(islands=1, devices=devices, flags=(*host, "--workers-per-island=2")))
-            clients[TWO] = (Client([CLIENT, pair.address, devices, scale], clean_environment()),
-                            STEPS, processes(pair))
-        jax = Client([sys.executable, __file__, devices, scale],
-                     {**cpu_environment(devices), "TF_CPP_MIN_LOG_LEVEL": "2"})
-        clients["JAX"] = (jax, JAX_STEPS, [])
-        for client, styles, _ in clients.values():
-            for style in styles:
-                client.measure(style)
+    cluster = stack.enter_context(
+        Cluster(islands=1, devices=devices, flags=("--runtime=host", *flags)))
+    return Client([BUILD / "dispatch_client", cluster.address, devices, scale], clean_environment(),
+                  _servers(cluster))
+
+
+def _front_door(devices, scale, stack):
+    from cluster import Cluster
+
+    cluster = stack.enter_context(Cluster(islands=1, devices=devices))
+    return Client([sys.executable, PROGRAMS / "jax_client.py", devices, scale],
+                  {**cluster.jax_environment(), "TF_CPP_MIN_LOG_LEVEL": "2"}, _servers(cluster))
+
+
+def _jax(devices, scale, stack):
+    from cluster import cpu_environment
+
+    return Client([sys.executable, PROGRAMS / "jax_client.py", devices, scale],
+                  {**cpu_environment(devices), "TF_CPP_MIN_LOG_LEVEL": "2"})
+
+
+def _alone(command, devices, scale, stack):
+    from cluster import clean_environment
+
+    if command[0] == PEERS_PYTHON and not PEERS_PYTHON.exists():
+        raise ClientError("there is no environment .venv-peers; `./dev bench dispatch --peers` makes it")
+    folder = tempfile.mkdtemp(prefix="fairway-bench-")
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return Client([*command, devices, scale], clean_environment(TMPDIR=folder, PYTHONPATH=str(PROGRAMS)))
+
+
+CLIENTS = {
+    TWO: (functools.partial(_fairway, flags=("--workers-per-island=2",)), range(8, 33)),
+    FRONT_DOOR: (_front_door, range(1, 33)),
+    "JAX": (_jax, range(1, 33)),
+    "JAX, several processes": (
+        functools.partial(_alone, [sys.executable, PROGRAMS / "jax_processes.py"]), range(2, 5)),
+    "Ray actors": (functools.partial(
+        _alone, [PEERS_PYTHON, PROGRAMS / "ray_client.py", "actors"]), range(1, 33)),
+    "Ray graph": (functools.partial(
+        _alone, [PEERS_PYTHON, PROGRAMS / "ray_client.py", "graph"]), range(1, 33)),
+    "Ray graph of 128": (functools.partial(
+        _alone, [PEERS_PYTHON, PROGRAMS / "ray_client.py", "chain"]), range(1, 9)),
+    "Monarch": (functools.partial(
+        _alone, [PEERS_PYTHON, PROGRAMS / "monarch_client.py"]), range(1, 33)),
+    "TCP hub": (functools.partial(_alone, [BUILD / "tcp_hub"]), range(1, 33)),
+}
+
+
+# ---- Measuring ----
+
+
+class Samples:
+    """By (who, style, devices): steps a second, CPU; by (who, devices): memory; and what failed."""
+
+    def __init__(self):
+        self.rates, self.cpu, self.memory, self.left_out = {}, {}, {}, []
+
+    def measure(self, who, client, devices, warm_up=False):
+        for style in list(client.styles):
+            pids = client.pids()
+            before = cpu_seconds(pids)
+            try:
+                steps, seconds = client.measure(style)
+            except ClientError as error:
+                client.styles.remove(style)
+                self.left_out.append((f"{style}, {devices} devices, {who}", str(error)))
+                continue
+            if warm_up:
+                continue
+            used = (cpu_seconds(pids) - before) / steps * 1e6
+            self.rates.setdefault((who, style, devices), []).append(steps / seconds)
+            self.cpu.setdefault((who, style, devices), []).append(used)
+        if not warm_up:
+            self.memory.setdefault((who, devices), []).append(peak_memory(client.pids()) / 2**20)
+
+
+def measure_beside(fairway, who, devices, scale, rounds, samples):
+    start, possible = CLIENTS[who]
+    if devices not in possible:
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            client = start(devices, scale, stack)
+        except ClientError as error:
+            samples.left_out.append((f"{devices} devices, {who}", str(error)))
+            return
+        stack.callback(client.close)
+        samples.measure(who, client, devices, warm_up=True)
         for _ in range(rounds):
-            for name, (client, styles, servers) in clients.items():
-                pids = [client.pid, *servers]
-                for style, steps in styles.items():
-                    before = cpu_seconds(pids)
-                    per_step = client.measure(style) / (steps / scale)
-                    used = (cpu_seconds(pids) - before) / (steps / scale)
-                    samples.setdefault((name, style, devices), []).append(1 / per_step)
-                    samples.setdefault((name, style, devices, "CPU"), []).append(used * 1e6)
-        for client, _, _ in clients.values():
-            client.close()
+            samples.measure("Fairway", fairway, devices)
+            samples.measure(who, client, devices)
 
 
-def run(quick):
-    sys.path.insert(0, str(HERE.parent / "tests" / "e2e"))
-    samples = {}
-    for devices in (1, 8) if quick else DEVICES:
-        measure(devices, 8 if quick else 1, 2 if quick else ROUNDS, samples)
+def table(samples):
     rows = []
-    for (name, style, devices, *cpu), values in samples.items():
-        against = None if name == "JAX" else f"{style}, {devices} devices, JAX"
-        if against and ("JAX", style, devices) not in samples:
-            against = None
-        title = f"{style}, {devices} devices, {name}"
-        rows.append(row(f"CPU of all processes: {title}", values, "us/step") if cpu
-                    else row(title, values, "steps/s", against))
+    for (who, style, devices), values in samples.rates.items():
+        title = f"{style}, {devices} devices, {who}"
+        reference = "JAX" if who == "Fairway" else "Fairway"
+        against = f"{style}, {devices} devices, {reference}"
+        known = (reference, style, devices) in samples.rates
+        rows.append(row(title, values, "steps/s", against if known else None))
+    for (who, style, devices), values in samples.cpu.items():
+        title = f"CPU of all processes: {style}, {devices} devices, {who}"
+        rows.append(row(title, values, "us/step"))
+        rows.append(row(f"{title}, a device's share", [v / devices for v in values], "us/step"))
+    for (who, devices), values in samples.memory.items():
+        rows.append(row(f"peak memory of all processes: {devices} devices, {who}",
+                        [max(values)], "MiB"))
+    return rows
 
-    def rate(name, style, devices):
-        values = samples.get((name, style, devices))
+
+def bars_of(samples):
+    def rate(who, style, devices):
+        values = samples.rates.get((who, style, devices))
         return None if values is None else paired(values, values, lambda a, _: a)
 
-    bars = [bar(f"{style} steps/s, {devices} devices, {name}", rate(name, style, devices),
+    bars = [bar(f"{style} steps/s, {devices} devices, {who}", rate(who, style, devices),
                 at_least=least)
-            for name in ("Fairway", TWO)
+            for who in ("Fairway", TWO)
             for style, devices, least in (("OpByOp", 8, 5000), ("OpByOp", 16, 2500),
                                           ("OpByOp", 32, 1500), ("Chained", 8, 20000),
                                           ("Fused", 8, 50000))]
     for style, most in (("OpByOp", 30), ("Chained", 5)):
-        used = samples.get(("Fairway", style, 8, "CPU"))
-        bars.append(bar(f"{style}: CPU for a device's share of a step, us, 8 devices",
-                        paired(used, used, lambda a, _: a / 8), at_most=most))
-    return rows, bars
+        used = samples.cpu.get(("Fairway", style, 8))
+        measured = None if used is None else paired(used, used, lambda a, _: a / 8)
+        bars.append(bar(f"{style}: CPU for a device's share of a step, us, 8 devices", measured,
+                        at_most=most))
+    return bars
 
 
-if __name__ == "__main__":
-    serve_jax(int(sys.argv[1]), int(sys.argv[2]))
+def run(quick, peers=False, devices=None, beside=None):
+    sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+    unknown = set(beside or ()) - set(CLIENTS)
+    if unknown:
+        sys.exit(f"there is no {sorted(unknown)} to measure; there are: {', '.join(CLIENTS)}")
+    scale, rounds = (8, 2) if quick else (1, ROUNDS)
+    samples = Samples()
+    wanted = [who for who in CLIENTS if who in (beside or CLIENTS)]
+    for who in PEERS:
+        if who in wanted and not peers:
+            wanted.remove(who)
+            samples.left_out.append((who, "only with --peers, as it installs packages"))
+    for count in devices or ((1, 8) if quick else DEVICES):
+        with contextlib.ExitStack() as stack:
+            fairway = _fairway(count, scale, stack)
+            stack.callback(fairway.close)
+            samples.measure("Fairway", fairway, count, warm_up=True)
+            for who in wanted:
+                print(f"{count} devices: {who}", file=sys.stderr, flush=True)
+                measure_beside(fairway, who, count, scale, rounds, samples)
+    return table(samples), bars_of(samples), samples.left_out

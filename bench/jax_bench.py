@@ -2,7 +2,9 @@
 """JAX through the front door, beside a null front door and JAX's own CPU backend, 8 devices each.
 
 The null front door (null_front_door.cc) answers and does nothing: what a client costs by itself, and
-gRPC. Three clients live through the whole run and measure in turns, one case at a time, so that all
+gRPC. For the training steps there is JAX in one process over the plugin that executors load, opened
+as they open it: what is slower than JAX there is the plugin's, not Fairway's. The clients live
+through the whole run and measure in turns, one case at a time, so that all
 see the same machine; a bar is judged by the ratios within the rounds. Times include Python, the
 protocol, launch, compute and the wait for the last result, unless said otherwise; compiling and the
 first calls are apart. CPU is that of all processes concerned, client included.
@@ -19,16 +21,18 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import typing
 
 from measure import bar, median, paired, row
+from processes import cpu_seconds
 
 ROUNDS = 7
 DEVICES = 8
 HERE = pathlib.Path(__file__).resolve().parent
 NULL = HERE.parent / "build" / "release" / "bench" / "null_front_door"
-BACKENDS = ("fairway", "null", "JAX")
+BACKENDS = ("fairway", "null", "JAX", "plugin")
 PER_UNIT = {"us/call": 1e6, "us/step": 1e6, "ms/step": 1e3, "ms": 1e3}
 
 
@@ -45,13 +49,20 @@ CASES = {
     "async step, gang of 8 with all-reduce": Case("us/step", "null", 500),
     "fetch each step": Case("us/step", "null", 200),
     "feed each step": Case("us/step", "null", 400),
-    "training step, 1 device": Case("ms/step", "JAX", 15),
-    "training step, gang of 8": Case("ms/step", "JAX", 15),
+    "training step, 1 device": Case("ms/step", "JAX", 10),
+    "training step, gang of 8": Case("ms/step", "JAX", 10),
     "put 64 MiB": Case("ms", "null"),
     "get 64 MiB": Case("ms", "null"),
     "compile, first": Case("ms", "JAX"),
     "compile, cached": Case("ms", "JAX"),
 }
+
+
+TRAINING = [name for name in CASES if name.startswith("training step")]
+
+
+def cases_of(backend):
+    return TRAINING if backend == "plugin" else list(CASES)
 
 
 # ---- In the clients ----
@@ -60,14 +71,14 @@ CASES = {
 class Client:
     """The cases, over the first DEVICES devices; each returns seconds per step."""
 
-    def __init__(self, quick):
+    def __init__(self, cases, quick):
         import jax
         import jax.numpy as jnp
         import numpy as np
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
         self.jax, self.np = jax, np
-        self.in_one_process = jax.config.jax_platforms == "cpu"
+        self.in_one_process = jax.config.jax_platforms in ("cpu", "plugin")
         devices = jax.devices()[:DEVICES]
         self.first = jax.sharding.SingleDeviceSharding(devices[0])
         mesh = Mesh(np.array(devices), ("x",))
@@ -92,14 +103,14 @@ class Client:
 
         random = np.random.default_rng(1)
         weights = [random.standard_normal((512, 512), np.float32) / 23 for _ in range(4)]
-        x, y = (random.standard_normal((512, 512), np.float32) for _ in range(2))
+        x, y = (random.standard_normal((1024, 512), np.float32) for _ in range(2))
         self.train = jax.jit(train)
         self.training = {
             "training step, 1 device": jax.device_put((weights, x, y), self.first),
             "training step, gang of 8": (
                 jax.device_put(weights, self.copied), *jax.device_put((x, y), self.split)),
         }
-        for name in CASES:  # compiles
+        for name in cases:  # compiles
             self.measure(name)
 
     def chain(self, step, value, steps):
@@ -176,15 +187,15 @@ class Client:
     def compile(self, first):
         self.programs += first
         constant = os.getpid() + self.programs / 64
-        x = self.training["training step, 1 device"][1]
+        x = self.training["training step, 1 device"][0][0]
         began = time.perf_counter()
         # A function of its own each time: JAX itself remembers those it has seen.
         self.jax.jit(lambda v: (v @ v + constant).sum()).lower(x).compile()
         return time.perf_counter() - began
 
 
-def serve(quick):
-    client = Client(quick)
+def serve(backend, quick):
+    client = Client(cases_of(backend), quick)
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(client.measure(line.strip())), flush=True)
@@ -197,19 +208,11 @@ def steps_of(case, quick):
 # ---- The driver ----
 
 
-def cpu_seconds(pids):
-    """Used by all threads of these processes that still live."""
-    total = 0
-    for pid in pids:
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
-
-
 class Child:
-    def __init__(self, environment, quick):
+    def __init__(self, backend, environment, quick):
         self.process = subprocess.Popen(
-            [sys.executable, __file__, *(["--quick"] if quick else [])], env=environment, text=True,
+            [sys.executable, __file__, backend, *(["--quick"] if quick else [])],
+            env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"}, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
 
@@ -235,6 +238,8 @@ def measure_all(clients, servers, quick):
     for _ in range(2 if quick else ROUNDS):
         for name, case in CASES.items():
             for backend, client in clients.items():
+                if name not in cases_of(backend):
+                    continue
                 pids = [client.pid, *servers[backend]]
                 before = cpu_seconds(pids)
                 seconds = client.measure(name)
@@ -249,6 +254,8 @@ def summarize(samples, cpu):
     rows = []
     for name, case in CASES.items():
         for backend in BACKENDS:
+            if (name, backend) not in samples:
+                continue
             rows.append(row(f"{name}, {backend}", samples[name, backend], case.unit,
                             f"{name}, {case.against}" if backend == "fairway" else None))
     for (name, backend), used in cpu.items():
@@ -261,10 +268,11 @@ def summarize(samples, cpu):
                 at_least=0.7) for case in CASES if case.startswith("async step")]
     bars.append(bar("client-side dispatch, of the null front door's",
                     times("dispatch", "fairway", "null"), at_most=1.2))
-    for case in ("training step, 1 device", "training step, gang of 8"):
+    for case in TRAINING:
         long_enough = median(samples[case, "JAX"]) >= 10
-        bars.append(bar(f"speed of the {case}, of JAX in one process",
-                        times(case, "JAX", "fairway") if long_enough else None, at_least=0.98))
+        for than, text in (("JAX", "JAX in one process"), ("plugin", "JAX over the plugin alone")):
+            bars.append(bar(f"speed of the {case}, of {text}",
+                            times(case, than, "fairway") if long_enough else None, at_least=0.98))
     fetch = "fetch each step"
     bars.append(bar("added by fetching, over the null front door, ms",
                     paired(samples[fetch, "fairway"], samples[fetch, "null"],
@@ -278,6 +286,20 @@ def plugin():
     return os.environ.get("FAIRWAY_PJRT_PLUGIN") or str(found[0])
 
 
+def plugin_environment(executor, folder):
+    """JAX in one process over the plugin, with the options, XLA flags and allocator of `executor`."""
+    config = pathlib.Path(folder) / "plugin.json"
+    config.write_text(json.dumps(
+        {"library_path": plugin(), "create_options": {"cpu_device_count": 2 * DEVICES}}))
+    process = pathlib.Path(f"/proc/{executor}")
+    inherited = dict(entry.split("=", 1) for entry in
+                     (process / "environ").read_text().split("\0") if "=" in entry)
+    allocator = {line.split()[-1] for line in (process / "maps").read_text().splitlines()
+                 if "libjemalloc" in line}
+    return {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{config}",
+            "XLA_FLAGS": inherited["XLA_FLAGS"], "LD_PRELOAD": " ".join(allocator)}
+
+
 def run(quick):
     sys.path.insert(0, str(HERE.parent / "tests" / "e2e"))
     from cluster import Cluster, clean_environment, cpu_environment
@@ -286,19 +308,24 @@ def run(quick):
         [str(NULL), f"--devices={DEVICES}", f"--plugin={plugin()}"], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment())
     try:
-        with Cluster(islands=1, devices=DEVICES) as cluster:
+        with (Cluster(islands=1, devices=DEVICES) as cluster,
+              tempfile.TemporaryDirectory() as folder):
             null_port = int(null.stdout.readline())
-            quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-            clients = {
-                "fairway": Child({**cluster.jax_environment(), **quiet}, quick),
-                "null": Child({**cluster.jax_environment(), **quiet,
-                               "FAIRWAY_CONTROLLER": f"127.0.0.1:{null_port}"}, quick),
-                "JAX": Child({**cpu_environment(DEVICES), **quiet}, quick),
+            environments = {
+                "fairway": cluster.jax_environment(),
+                "null": {**cluster.jax_environment(),
+                         "FAIRWAY_CONTROLLER": f"127.0.0.1:{null_port}"},
+                "JAX": cpu_environment(DEVICES),
+                "plugin": clean_environment(
+                    **plugin_environment(cluster.executors()[0].pid, folder)),
             }
+            clients = {backend: Child(backend, environments[backend], quick)
+                       for backend in BACKENDS}
             servers = {
                 "fairway": [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"],
                 "null": [null.pid],
                 "JAX": [],
+                "plugin": [],
             }
             for client in clients.values():
                 client.expect()
@@ -318,4 +345,4 @@ def run(quick):
 
 
 if __name__ == "__main__":
-    serve("--quick" in sys.argv)
+    serve(sys.argv[1], "--quick" in sys.argv)

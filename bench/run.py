@@ -2,12 +2,14 @@
 """Runs one benchmark, prints its table, and writes what it found as one JSON object.
 
   ./dev bench                       lists the benchmarks
-  ./dev bench NAME [--json FILE] [--quick]
+  ./dev bench NAME [--json FILE] [--quick] [options of its own: ./dev bench NAME --help]
 
-NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with run(quick) -> (rows, bars). Quick:
-a few steps, to see that it works; its figures mean nothing.
+NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with
+run(quick, **options) -> (rows, bars, left_out); left_out, pairs of what was not measured and why, may
+be missing; options(parser), if there, adds its options. Quick: a few steps, to see that it works; its
+figures mean nothing.
 The file: {bench, commit, machine, build_type, rows: [{name, value, unit, spread, against}],
-bars: [{name, value, bar, holds}]}. `value` is a median, `spread` the median absolute deviation of
+bars: [{name, value, bar, holds}], left_out: [{name, why}]}. `value` is a median, `spread` the median absolute deviation of
 the repetitions; `against` names the row that this one is to be compared with, or is null. `holds` is
 true, false or "unknown" (the measured interval straddles the bar, or nothing was measured).
 """
@@ -72,25 +74,40 @@ def run_google_benchmark(program, quick):
     ]
 
 
-def run(name, quick):
-    """Returns (rows, bars) of the benchmark `name`."""
+def module_of(name):
+    """The module of the benchmark `name`; None: it is a program."""
     script = HERE / f"{name}_bench.py"
-    if script.exists():
-        spec = importlib.util.spec_from_file_location(f"{name}_bench", script)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.run(quick)
-    return run_google_benchmark(BUILD / "bench" / f"{name}_bench", quick), []
+    if not script.exists():
+        return None
+    spec = importlib.util.spec_from_file_location(f"{name}_bench", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def show(rows, bars):
+def run(name, quick, **options):
+    """Returns (rows, bars, left_out) of the benchmark `name`."""
+    module = module_of(name)
+    if module is None:
+        return run_google_benchmark(BUILD / "bench" / f"{name}_bench", quick), [], []
+    rows, bars, *left_out = module.run(quick, **options)
+    return rows, bars, left_out[0] if left_out else []
+
+
+def show(rows, bars, left_out):
     width = max([len(row["name"]) for row in rows] + [len(bar["name"]) for bar in bars] + [4])
+    values = {row["name"]: row["value"] for row in rows}
     for row in rows:
-        against = f"  against {row['against']}" if row["against"] else ""
+        against = ""
+        if row["against"]:
+            ratio = row["value"] / values[row["against"]]
+            against = f"  {ratio:.3g} times {row['against']}"
         print(f"{row['name']:<{width}} {row['value']:>12.4g} +- {row['spread']:<9.2g} {row['unit']}{against}")
     for bar in bars:
         value = "not measured" if bar["value"] is None else f"{bar['value']:.4g}"
         print(f"{bar['name']:<{width}} {value:>12}    bar {bar['bar']}: holds {bar['holds']}")
+    for name, why in left_out:
+        print(f"not measured: {name}: {why}")
 
 
 def main():
@@ -98,6 +115,10 @@ def main():
     parser.add_argument("name", nargs="?", help="without it: list the benchmarks")
     parser.add_argument("--json", metavar="FILE", help="write the result there")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
+    named = next((a for a in sys.argv[1:] if not a.startswith("-")), None)
+    module = module_of(named) if named else None
+    if hasattr(module, "options"):
+        module.options(parser.add_argument_group(f"options of {named}"))
     args = parser.parse_args()
     if args.name is None:
         print("\n".join(names()))
@@ -109,12 +130,14 @@ def main():
     if kind == "Debug":
         print("build/release is a debug build; its times mean nothing", file=sys.stderr)
         return 2
-    rows, bars = run(args.name, args.quick)
-    show(rows, bars)
+    options = {k: v for k, v in vars(args).items() if k not in ("name", "json", "quick")}
+    rows, bars, left_out = run(args.name, args.quick, **options)
+    show(rows, bars, left_out)
     if args.json:
         result = {
             "bench": args.name, "commit": commit(), "machine": machine(), "build_type": kind,
             "rows": rows, "bars": bars,
+            "left_out": [{"name": name, "why": why} for name, why in left_out],
         }
         pathlib.Path(args.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -28,14 +28,14 @@ def result_of(name, path):
 
 
 def check_form(name, result):
-    assert list(result) == ["bench", "commit", "machine", "build_type", "rows", "bars"]
+    assert list(result) == ["bench", "commit", "machine", "build_type", "rows", "bars", "left_out"]
     assert result["bench"] == name
     assert all(isinstance(result[k], str) and result[k] for k in ("commit", "machine", "build_type"))
     names = [row["name"] for row in result["rows"]]
     assert names and len(set(names)) == len(names)
     for row in result["rows"]:
         assert set(row) == {"name", "value", "unit", "spread", "against"}
-        assert row["value"] > 0 or (row["value"] == 0 and row["unit"] == "fetches")
+        assert row["value"] > 0 or (row["value"] == 0 and row["unit"] in ("fetches", "bytes"))
         assert row["spread"] >= 0 and row["unit"]
         assert row["against"] is None or row["against"] in names
     for entry in result["bars"]:
@@ -43,10 +43,12 @@ def check_form(name, result):
         assert entry["holds"] in (True, False) or entry["holds"] == "unknown"
         assert isinstance(entry["value"], float) or (
             entry["value"] is None and entry["holds"] == "unknown")
+    for entry in result["left_out"]:
+        assert set(entry) == {"name", "why"} and entry["name"] and entry["why"]
     return names
 
 
-@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n != "jax"])
+@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n not in ("jax", "dispatch")])
 def test_a_benchmark_writes_the_one_form(name, tmp_path):
     check_form(name, result_of(name, tmp_path / "result.json"))
 
@@ -64,6 +66,20 @@ def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
     for what in ("async step, 1 device", "async step, gang of 8", "dispatch", "training step",
                  "fetching"):
         assert what in judged
+
+
+def test_gangs_are_dispatched_beside_jax_and_the_floor_and_other_systems_are_named(tmp_path):
+    result = result_of("dispatch", tmp_path / "result.json")
+    names = check_form("dispatch", result)
+    for devices in (1, 8):
+        for style, who in (("OpByOp", "Fairway"), ("Chained", "Fairway"), ("Fused", "Fairway"),
+                           ("OpByOp", "Fairway, JAX front door"),
+                           ("Chained", "Fairway, JAX front door"), ("OpByOp", "JAX"),
+                           ("OpByOp", "TCP hub"), ("Chained", "TCP hub")):
+            assert f"{style}, {devices} devices, {who}" in names
+    # Nothing is installed in a test.
+    assert [entry["name"] for entry in result["left_out"]] == [
+        "Ray actors", "Ray graph", "Ray graph of 128", "Monarch"]
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_there_are():

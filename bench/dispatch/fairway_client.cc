@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gang computations (an all-reduce of one scalar a device, then a scaling, chained) through a
-// cluster of the host runtime in three styles, for dispatch_bench.py. For each line of its input, a
-// style, it prints the seconds that its steps took:
+// cluster of the host runtime in three styles, for dispatch_bench.py (bench/dispatch/serve.py says
+// what it speaks):
 //   dispatch_client ADDRESS DEVICES SCALE
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <numeric>
 #include <string>
@@ -59,11 +59,15 @@ int main(int argc, char** argv) {
     if (!value.Ready().Get().ok()) return -1.0;
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
+  std::cout << "ready OpByOp,Chained,Fused" << std::endl;
   for (std::string style; std::getline(std::cin, style);) {
-    const double seconds = style == "OpByOp"    ? run(single, 2048 / scale)
-                           : style == "Chained" ? run(chain, 64 / scale)
-                                                : run(fused, 256 / scale);
-    std::printf("%.9f\n", seconds);
-    std::fflush(stdout);
+    const bool single_steps = style == "OpByOp";
+    const int calls = std::max(1, (single_steps ? 2048 : style == "Chained" ? 64 : 256) / scale);
+    const double seconds = run(single_steps ? single : style == "Chained" ? chain : fused, calls);
+    if (seconds < 0) {
+      std::cout << "error a step failed" << std::endl;
+    } else {
+      std::cout << calls * (single_steps ? 1 : kChain) << " " << seconds << std::endl;
+    }
   }
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/scale/controller.h"
+
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "worker/compiler/native_compiler.h"
+
+// jemalloc's; absent where a program is linked with another allocator.
+extern "C" int mallctl(const char*, void*, size_t*, void*, size_t) __attribute__((weak));
+
+namespace fairway::scale {
+namespace {
+
+// Bytes that this thread has allocated and not freed (others may have freed them).
+int64_t NetAllocated() {
+  if (mallctl == nullptr) return 0;
+  static thread_local const auto kCounters = [] {
+    std::pair<uint64_t*, uint64_t*> at{nullptr, nullptr};
+    size_t size = sizeof at.first;
+    mallctl("thread.allocatedp", &at.first, &size, nullptr, 0);
+    mallctl("thread.deallocatedp", &at.second, &size, nullptr, 0);
+    return at;
+  }();
+  if (kCounters.first == nullptr || kCounters.second == nullptr) return 0;
+  return static_cast<int64_t>(*kCounters.first - *kCounters.second);
+}
+
+}  // namespace
+
+// The hub's end of a host's link.
+class Controller::HostLink final : public Link {
+ public:
+  HostLink(Controller* controller, int host) : controller_(controller), host_(host) {}
+  void Send(Frame frame) override { controller_->sent_.emplace_back(host_, std::move(frame)); }
+  size_t queued_bytes() const override { return 0; }
+  void Close() override { spdlog::error("scale model: the hub closed the link of host {}", host_); }
+  std::string peer() const override { return fmt::format("host{}", host_); }
+
+ private:
+  Controller* const controller_;
+  const int host_;
+};
+
+Controller::Controller(int hosts)
+    : cluster_(ClusterOptions(), this),
+      hub_(loop_, {.controller = Incarnation(1), .data_endpoint = ":1"}, this,
+           [] { return WorkerHub::Clock::time_point(); }),
+      compile_service_(&cluster_, this),
+      door_(&cluster_, &compile_service_, {.caps = {}, .server = "scale model"}),
+      compiler_(MakeNativeCompiler("sim")) {
+  for (int host = 0; host < hosts; ++host) {
+    auto link = std::make_unique<HostLink>(this, host);
+    links_.push_back(link.get());
+    hub_.Accept(std::move(link));
+  }
+}
+
+Controller::~Controller() = default;
+
+Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
+  const int64_t before = NetAllocated();
+  std::vector<Incoming> incoming = in;  // allocated here as by a read, freed by whoever takes it
+  Turn turn;
+  turn.cpu = MeasureCpu([&] {
+    for (Incoming& one : incoming) {
+      loop_.Post("message", [this, one = std::move(one)]() mutable {
+        if (one.host < 0) return FromClient(one.message);
+        links_[static_cast<size_t>(one.host)]->on_frame(std::move(one.frame));
+      });
+    }
+    EndTurn(2);
+    loop_.Run();
+    if (answers_.answers_size() > 0) {
+      packed_answers_ = answers_.SerializeAsString();
+      answers_.Clear();
+    }
+  });
+  incoming.clear();
+  incoming.shrink_to_fit();
+  const int64_t used = NetAllocated();
+  turn.frames = sent_;
+  turn.answers = packed_answers_;
+  const int64_t copied = NetAllocated();
+  sent_ = {};
+  packed_answers_ = {};
+  allocated_ += used - before + (NetAllocated() - copied);
+  return turn;
+}
+
+void Controller::EndTurn(int rounds) {
+  // What the messages of this turn have posted comes first, and what that has posted.
+  loop_.Post("end of turn", [this, rounds] {
+    if (rounds == 0) return loop_.Stop();
+    EndTurn(rounds - 1);
+  });
+}
+
+void Controller::FromClient(const std::string& bytes) {
+  v1::ClientMessage message;
+  if (!message.ParseFromString(bytes)) return;
+  if (session_ == nullptr) {
+    auto session = door_.Open("scale", this);
+    if (!session.ok()) return spdlog::error("scale model: {}", Text(session.status()));
+    session_ = *session;
+  }
+  for (const v1::Request& request : message.requests()) session_->Handle(request);
+}
+
+void Controller::Send(ExecutorId executor, Command command) {
+  hub_.Send(executor, std::move(command));
+}
+
+void Controller::PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) {
+  loop_.Post("fetch", [this, transfer] {
+    cluster_.FetchArrived(transfer, absl::UnimplementedError("hosts of the model serve no bytes"));
+  });
+}
+
+void Controller::OnWatched(SessionId session, uint64_t token, absl::Status status) {
+  door_.OnWatched(session, token, std::move(status));
+}
+
+void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  door_.OnFetched(session, token, std::move(bytes));
+}
+
+absl::StatusOr<ExecutorId> Controller::OnExecutorUp(const ExecutorSpec& spec) {
+  return cluster_.ExecutorUp(spec);
+}
+
+void Controller::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
+  spdlog::error("scale model: an executor was lost: {}", Text(cause));
+  cluster_.ExecutorLost(executor, cause);
+}
+
+void Controller::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
+  cluster_.OnReport(executor, incarnation, std::move(report));
+}
+
+void Controller::Compile(IslandId, std::string program, v1::CompileOptions options,
+                         std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  absl::StatusOr<CompileResult> made = compiler_->Compile(program, options);
+  absl::StatusOr<CompiledCode> code = CompiledCode();
+  if (made.ok()) {
+    code = CompiledCode{made->code, made->checksum, made->metadata};
+  } else {
+    code = made.status();
+  }
+  loop_.Post("compiled",
+             [done = std::move(done), code = std::move(code)]() mutable { done(std::move(code)); });
+}
+
+void Controller::Send(v1::Answer answer) { *answers_.add_answers() = std::move(answer); }
+
+void Controller::SendBytes(uint64_t, int32_t, BytesRef) {}
+
+}  // namespace fairway::scale

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller of the scale model: the code of the daemon without its sockets and threads, that
+// is the hub of the links, the core, the compile service and the native front door. Messages come
+// and go as bytes; the CPU of every turn of its loop is measured.
+#ifndef FAIRWAY_BENCH_SCALE_CONTROLLER_H_
+#define FAIRWAY_BENCH_SCALE_CONTROLLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "async/event_loop.h"
+#include "bench/scale/timeline.h"
+#include "controller/cluster/cluster.h"
+#include "controller/compile_service.h"
+#include "controller/daemon/worker_hub.h"
+#include "controller/native/door.h"
+#include "worker/compiler/compiler.h"
+
+namespace fairway::scale {
+
+class Controller final : public ClusterActions,
+                         public WorkerHubEvents,
+                         public CompileBackend,
+                         public NativeShell {
+ public:
+  // What has come: a frame on the link of a host, or a ClientMessage.
+  struct Incoming {
+    int host = -1;  // -1: the client
+    Frame frame;
+    std::string message;
+  };
+  struct Turn {
+    Nanos cpu = 0;
+    std::vector<std::pair<int, Frame>> frames;  // to hosts, in order
+    std::string answers;                        // a ServerMessage; empty: none
+  };
+
+  explicit Controller(int hosts);
+  ~Controller() override;
+
+  // One turn of the loop: all of `in`, and what follows from it.
+  Turn Run(const std::vector<Incoming>& in);
+
+  Cluster& cluster() { return cluster_; }
+  // Bytes that its objects hold; 0 when the allocator does not tell.
+  int64_t allocated() const { return allocated_; }
+
+  // ClusterActions
+  void Send(ExecutorId executor, Command command) override;
+  void OfferUpload(TransferId, std::vector<BytesRef>) override {}
+  void WithdrawUpload(TransferId) override {}
+  void PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) override;
+  void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
+  void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+
+  // WorkerHubEvents
+  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
+  void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
+  void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
+
+  // CompileBackend
+  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+               std::function<void(absl::StatusOr<CompiledCode>)> done) override;
+
+  // NativeShell
+  void Send(v1::Answer answer) override;
+  void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+
+ private:
+  class HostLink;
+  void FromClient(const std::string& message);
+  void EndTurn(int rounds);
+
+  EventLoop loop_;
+  Cluster cluster_;
+  WorkerHub hub_;
+  CompileService compile_service_;
+  NativeDoor door_;
+  std::unique_ptr<Compiler> compiler_;
+  NativeSession* session_ = nullptr;
+  std::vector<HostLink*> links_;  // of the hub
+  std::vector<std::pair<int, Frame>> sent_;
+  v1::ServerMessage answers_;
+  std::string packed_answers_;
+  int64_t allocated_ = 0;
+};
+
+}  // namespace fairway::scale
+
+#endif  // FAIRWAY_BENCH_SCALE_CONTROLLER_H_

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/scale/host.h"
+
+#include <algorithm>
+
+#include "wire/link_codec.h"
+
+namespace fairway::scale {
+
+Host::Host(int index, ExecutorSpec spec, LinkCost cost, Timeline* timeline, HostWorld* world)
+    : index_(index),
+      spec_(std::move(spec)),
+      cost_(cost),
+      timeline_(timeline),
+      world_(world),
+      core_(this) {}
+
+template <typename F>
+void Host::Handle(Nanos more, F work) {
+  const Nanos begin = std::max(timeline_->now(), busy_until_);
+  const Nanos used = MeasureCpu([&] {
+    work();
+    EndInstantly();
+  });
+  cpu_ += used;
+  busy_until_ = begin + used + more;
+  for (const Launch& launch : std::exchange(launched_, {}))
+    world_->Launched(index_, busy_until_, launch);
+  if (!std::exchange(report_wanted_, false) || std::exchange(report_posted_, true)) return;
+  timeline_->At(busy_until_, [this] {
+    report_posted_ = false;
+    MaybeReport();
+  });
+}
+
+void Host::Start() {
+  v1::ToController message;
+  v1::RegisterExecutor* registration = message.mutable_register_executor();
+  registration->set_protocol(kLinkProtocol);
+  registration->set_host(spec_.worker);
+  registration->set_pid(1);
+  ToProto(spec_, registration->mutable_spec());
+  world_->FromHost(index_, timeline_->now(), PackFrame(message));
+}
+
+void Host::OnFrame(const Frame& frame) {
+  ++frames_;
+  Handle(cost_.receive, [&] { DoCommands(frame); });
+}
+
+void Host::DoCommands(const Frame& frame) {
+  v1::FromController message;
+  failure_ = UnpackFrame(frame, &message);
+  if (failure_.ok() && message.has_fence())
+    failure_ = absl::FailedPreconditionError(message.fence().reason());
+  if (!failure_.ok() || !message.has_commands()) return;
+  for (v1::Command& proto : *message.mutable_commands()->mutable_commands()) {
+    absl::StatusOr<Command> command = CommandFromProto(proto);
+    failure_ = command.status();
+    if (!failure_.ok()) return;
+    core_.OnCommand(*std::move(command));
+  }
+}
+
+void Host::StartLaunch(const PrepareLaunch&, const Launch& launch) {
+  if (launch.ahead) pace_.LaunchedAhead();
+  ++in_flight_;
+  launched_.push_back(launch);
+}
+
+void Host::EndInstantly() {
+  while (!loaded_.empty() || !received_.empty() || !read_.empty()) {
+    for (const ExecutableId id : std::exchange(loaded_, {}))
+      core_.InstallDone(id, absl::OkStatus(), spec_.gang_inputs == ArrivalRule::kExternal);
+    for (const auto& [node, position] : std::exchange(received_, {}))
+      core_.ReceiveDone(node, position, absl::OkStatus());
+    for (const NodeId node : std::exchange(read_, {})) core_.ReadDone(node, {});
+  }
+}
+
+void Host::OnLaunchEnd(NodeId node) {
+  --in_flight_;
+  Handle(0, [&] {
+    pace_.LaunchEnded();
+    ending_launch_ = true;
+    core_.LaunchDone(node, absl::OkStatus(), {});
+    ending_launch_ = false;
+  });
+}
+
+void Host::ReportWanted() {
+  if (!ending_launch_) pace_.Urgent();
+  report_wanted_ = true;
+}
+
+void Host::MaybeReport() {
+  if (pace_.Due(in_flight_, ReportPace::Time(timeline_->now()))) return SendReport();
+  if (std::exchange(report_timer_, true)) return;
+  timeline_->At(timeline_->now() + Nanos{pace_.pause().count()}, [this] {
+    report_timer_ = false;
+    if (pace_.unreported_ends() > 0) MaybeReport();
+  });
+}
+
+void Host::SendReport() {
+  pace_.Reported(ReportPace::Time(timeline_->now()));
+  Frame frame;
+  Handle(cost_.send, [&] {
+    v1::ToController message;
+    ToProto(core_.TakeReport(), spec_.incarnation, message.mutable_report());
+    frame = PackFrame(message);
+  });
+  world_->FromHost(index_, busy_until_, std::move(frame));
+}
+
+}  // namespace fairway::scale

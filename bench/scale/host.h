@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated host of the scale model: a real ExecutorCore that gets and sends real frames. Its CPU
+// is measured and passes on its own virtual time; its devices only take declared time.
+#ifndef FAIRWAY_BENCH_SCALE_HOST_H_
+#define FAIRWAY_BENCH_SCALE_HOST_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bench/scale/link_cost.h"
+#include "bench/scale/timeline.h"
+#include "core/device.h"
+#include "transport/link.h"
+#include "worker/executor/executor_core.h"
+#include "worker/executor/report_pace.h"
+
+namespace fairway::scale {
+
+// What a host asks of the world around it.
+class HostWorld {
+ public:
+  virtual ~HostWorld() = default;
+  // It has written this frame to its link at `at`.
+  virtual void FromHost(int host, Nanos at, Frame frame) = 0;
+  // Its devices were given this launch at `at`.
+  virtual void Launched(int host, Nanos at, const Launch& launch) = 0;
+};
+
+class Host final : public ExecutorActions {
+ public:
+  Host(int index, ExecutorSpec spec, LinkCost cost, Timeline* timeline, HostWorld* world);
+
+  // Registers at the controller.
+  void Start();
+  // A frame of the controller has come, now.
+  void OnFrame(const Frame& frame);
+  // A launch has ended on its devices, now.
+  void OnLaunchEnd(NodeId node);
+
+  // Handling so far: CPU, and of how many frames.
+  Nanos cpu() const { return cpu_; }
+  uint64_t frames() const { return frames_; }
+  // Why it stopped, or OK.
+  const absl::Status& failure() const { return failure_; }
+  const ExecutorCore& core() const { return core_; }
+
+  // ExecutorActions
+  void Load(const InstallExecutable& install) override { loaded_.push_back(install.executable); }
+  void Unload(ExecutableId) override {}
+  void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
+  void StartReceive(const PrepareReceive& node, size_t position) override {
+    received_.emplace_back(node.node, position);
+  }
+  void Share(ShardRef, ShardRef) override {}
+  void Read(NodeId node, const std::vector<ShardRef>&) override { read_.push_back(node); }
+  void Serve(uint64_t, const PrepareSend::Item&) override {}
+  void RefusePull(uint64_t, absl::Status) override {}
+  void Drop(const std::vector<ShardRef>&) override {}
+  void ReportWanted() override;
+
+ private:
+  // Runs `work` as soon as the host is free: its CPU, and `more`, pass; then what it caused goes
+  // out.
+  template <typename F>
+  void Handle(Nanos more, F work);
+  void DoCommands(const Frame& frame);
+  // Ends at once what takes no time here: loading, receiving small shards, reading.
+  void EndInstantly();
+  void MaybeReport();
+  void SendReport();
+
+  const int index_;
+  const ExecutorSpec spec_;
+  const LinkCost cost_;
+  Timeline* const timeline_;
+  HostWorld* const world_;
+  ExecutorCore core_;
+  ReportPace pace_{spec_.island_workers};
+  absl::Status failure_;
+  Nanos busy_until_ = 0;
+  Nanos cpu_ = 0;
+  uint64_t frames_ = 0;
+  size_t in_flight_ = 0;
+  bool ending_launch_ = false;
+  bool report_wanted_ = false;
+  bool report_posted_ = false;
+  bool report_timer_ = false;
+  // Of the handling under way.
+  std::vector<ExecutableId> loaded_;
+  std::vector<std::pair<NodeId, size_t>> received_;
+  std::vector<NodeId> read_;
+  std::vector<Launch> launched_;
+};
+
+}  // namespace fairway::scale
+
+#endif  // FAIRWAY_BENCH_SCALE_HOST_H_

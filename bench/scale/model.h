@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scale model: one island of many simulated hosts, driven by the controller's real code with
+// really serialized messages, in virtual time (docs/design/0045-scale-model.md).
+//
+// What passes on a machine's virtual time is the CPU that its code used in this process, and what
+// sockets cost. Declared are the time of a computation on the devices, the network, and nothing
+// else. The client computes a chain, y = f(y), f over all devices of the island.
+#ifndef FAIRWAY_BENCH_SCALE_MODEL_H_
+#define FAIRWAY_BENCH_SCALE_MODEL_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/scale/controller.h"
+#include "bench/scale/host.h"
+#include "bench/scale/link_cost.h"
+#include "bench/scale/timeline.h"
+
+namespace fairway::scale {
+
+struct Options {
+  int hosts = 16;
+  int devices_per_host = 8;
+  Nanos network = 25'000;         // one way, between any two machines
+  double gigabits = 10;           // of the controller's port, each way
+  Nanos computation = 1'000'000;  // on the devices, of one gang
+  int gangs = 100;                // calls that are measured, from the end of call `ahead` on
+  int ahead = 64;                 // calls that the client makes before the first has ended
+  // Whether the devices run gangs in the order given, as accelerators do, so that one may be
+  // started before its inputs are ready (LoadedExecutable::separable); or each is when they are.
+  bool in_order = true;
+  int chain = 1;  // nodes of one call: a program of so many steps when above 1
+  LinkCost link;
+};
+
+struct Result {
+  std::string error;  // why there is none
+  Nanos period = 0;   // of one gang, at the steady rate
+  // Of the controller, per gang, over the same time.
+  double code_us = 0;     // CPU of its code
+  double sockets_us = 0;  // and of its sockets
+  double frames_out = 0;
+  double frames_in = 0;
+  double bytes_out = 0;
+  double bytes_in = 0;
+  double host_us = 0;  // CPU of the code of one host, per gang
+  int max_turn_frames = 0;
+
+  // Of what devices could do without waiting.
+  double parity(Nanos computation) const {
+    return period > 0 ? static_cast<double>(computation) / static_cast<double>(period) : 0;
+  }
+};
+
+class Model final : public HostWorld {
+ public:
+  explicit Model(const Options& options);
+  ~Model() override;
+
+  // Registers all hosts. Not OK, here and below: what went wrong.
+  absl::Status Register();
+  // That, unless it was done, then compiles and puts the first argument.
+  absl::Status Start();
+  // Runs the chain.
+  Result Run();
+
+  // The client sends requests, and time passes until all are answered.
+  absl::Status Ask(std::vector<v1::Request> requests);
+  // The same, without answers.
+  void Tell(std::vector<v1::Request> requests);
+  // An array on all devices, there.
+  absl::Status Put(uint64_t handle);
+
+  Controller& controller() { return controller_; }
+  const std::vector<std::unique_ptr<Host>>& hosts() const { return hosts_; }
+  // Frames and bytes so far.
+  struct Traffic {
+    uint64_t frames_out = 0, frames_in = 0, bytes_out = 0, bytes_in = 0;
+    uint64_t client_bytes = 0;  // both ways
+    Nanos code = 0, sockets = 0;
+    Nanos hosts = 0;  // CPU of all hosts
+    int max_turn_frames = 0;
+  };
+  Traffic traffic() const;
+  uint64_t gangs_ended() const { return ended_.size(); }
+
+  // Call `number` of the chain, from 1 on.
+  v1::Request CallRequest(uint64_t number) const;
+
+  // HostWorld
+  void FromHost(int host, Nanos at, Frame frame) override;
+  void Launched(int host, Nanos at, const Launch& launch) override;
+
+ private:
+  struct Gang {
+    size_t begun = 0;  // hosts
+    Nanos last = 0;    // of them
+    std::vector<NodeId> nodes;
+  };
+  v1::Request CompileRequest() const;
+  v1::Request ProgramRequest() const;
+  v1::Request PutRequest(uint64_t handle) const;
+  void SendToController(std::vector<v1::Request> requests);
+  void Arrive(Controller::Incoming incoming);
+  void Turn();
+  void Answered(const std::string& message);
+  void SendCall(uint64_t number);
+  absl::Status RunUntil(const std::function<bool()>& done);
+
+  const Options options_;
+  Timeline timeline_;
+  Controller controller_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::deque<Controller::Incoming> inbox_;
+  bool registered_ = false;
+  bool turn_scheduled_ = false;
+  Nanos controller_busy_ = 0;
+  Nanos port_out_ = 0;  // until when the controller's port is busy
+  Nanos port_in_ = 0;
+  Traffic traffic_;
+  std::map<LaunchId, Gang> gangs_;
+  Nanos devices_busy_ = 0;
+  std::vector<Nanos> ended_;  // ends of gangs
+  absl::Status failure_;      // the first error answered
+  uint64_t answers_ = 0;
+  uint64_t calls_ = 0;  // sent
+  uint64_t calls_wanted_ = 0;
+  uint64_t calls_done_ = 0;
+};
+
+}  // namespace fairway::scale
+
+#endif  // FAIRWAY_BENCH_SCALE_MODEL_H_

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scale model: bench/scale, `fairway bench scale`. Experiments E2 and E6 of Pathways (MLSys 2022).
+
+The controller's real code drives simulated hosts in virtual time: the CPU that code uses is measured,
+the time of a computation on the devices and the network's are declared (docs/design/0045-scale-model.md).
+Rows by size: the shortest computation at which a chain of gang computations runs at 99 % of the rate of
+a loop without a controller, the period of gangs whose computation takes no time, the controller's CPU
+for a gang, its sockets' and a host's at parity; bytes that a host, an array and a waiting gang hold in
+the controller; and a run of the program Arg -> A -> B -> Result.
+
+Bound: a gang's launch and its end are at least a frame each for every host, some 10 us with the system
+calls: 5 ms for 512 hosts when every gang is told by itself, less when a frame tells of several.
+"""
+
+import json
+import pathlib
+import subprocess
+
+from measure import bar, mad, median, row
+
+FAIRWAY = pathlib.Path(__file__).resolve().parent.parent / "build" / "release" / "bin" / "fairway"
+SIZES = ((16, 8), (64, 4), (512, 4))
+BARS = {(16, 8): 300, (512, 4): 5000}  # us
+ROUNDS = 3
+
+
+def measure(hosts, devices, *flags):
+    done = subprocess.run(
+        [str(FAIRWAY), "bench", "scale", f"--hosts={hosts}", f"--devices-per-host={devices}",
+         "--json", *flags],
+        text=True, stdout=subprocess.PIPE, check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def rows_of(name, samples):
+    def of(what, value, unit):
+        return row(f"{name}: {what}", [value(sample) for sample in samples], unit)
+
+    def per_gang(key):
+        return lambda sample: sample["at_parity"][key]
+
+    rows = [
+        of("computation at parity", lambda s: s["parity_us"], "us"),
+        of("period of gangs that take no time", lambda s: s["fastest_period_us"], "us"),
+        of("controller's code, a gang", per_gang("code_us"), "us"),
+        of("controller's sockets, a gang", per_gang("sockets_us"), "us"),
+        of("controller's CPU, a gang and host",
+           lambda s: (s["at_parity"]["code_us"] + s["at_parity"]["sockets_us"]) / s["hosts"], "us"),
+        of("host's code, a gang", per_gang("host_us"), "us"),
+        of("bytes to a host, a gang", lambda s: s["at_parity"]["bytes_out"] / s["hosts"], "bytes"),
+        of("memory of a host", lambda s: s["memory"]["host"], "bytes"),
+        of("memory of an array", lambda s: s["memory"]["array"], "bytes"),
+        of("memory of a waiting gang", lambda s: s["memory"]["gang"], "bytes"),
+        of("nodes of A -> B, a run", lambda s: s["program"]["controller_nodes"], "nodes"),
+        of("memory of A -> B, a waiting run", lambda s: s["program"]["controller_memory"], "bytes"),
+        of("bytes to and from the client, a run", lambda s: s["program"]["client_bytes"], "bytes"),
+        of("bytes to a host, a run", lambda s: s["program"]["bytes_per_host"], "bytes"),
+    ]
+    return rows
+
+
+def run(quick):
+    rows, bars = [], []
+    sizes = ((4, 2), (8, 2)) if quick else SIZES
+    flags = ("--gangs=20", "--ahead=20") if quick else ()
+    for hosts, devices in sizes:
+        samples = [measure(hosts, devices, *flags) for _ in range(1 if quick else ROUNDS)]
+        name = f"{hosts} hosts, {hosts * devices} devices"
+        rows += rows_of(name, samples)
+        if (hosts, devices) in BARS:
+            parity = [sample["parity_us"] for sample in samples]
+            bars.append(bar(f"{name}: computation at parity, us", (median(parity), mad(parity)),
+                            at_most=BARS[hosts, devices]))
+    return rows, bars

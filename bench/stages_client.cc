@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of stages, each on an island of its own, through a cluster of the host runtime, for
+// stages_bench.py and program_bench.py (bench/dispatch/serve.py says what it speaks):
+//   stages_client ADDRESS STAGES DEVICES SLEEP_US RUNS
+// Arg -> stage 0 -> ... -> stage STAGES-1 -> Result over as many slices (in turns, if there are
+// fewer), DEVICES devices of each. A stage waits for SLEEP_US, if that is not 0, and scales its
+// input. Styles: "parallel" and "sequential", RUNS runs of it, one after the other, each waited
+// for; "bind": the program is bound RUNS times more, and kept.
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "fairway/fairway.h"
+
+namespace {
+
+using fairway::Array;
+using fairway::DType;
+using fairway::Executable;
+using fairway::NativeProgram;
+using fairway::ProgramBuilder;
+using fairway::Session;
+using Clock = std::chrono::steady_clock;
+
+struct Shape {
+  int stages = 0;
+  int devices = 0;
+  std::chrono::microseconds sleep{0};
+};
+
+NativeProgram Stage(const Shape& shape) {
+  NativeProgram program("stage");
+  auto x = program.Parameter(DType::kF32, {shape.devices}, {shape.devices});
+  if (shape.sleep.count() > 0) x = program.Sleep(x, shape.sleep);
+  program.Result(program.Scale(x, 1.0), {shape.devices});
+  return program;
+}
+
+Executable Bind(Session& session, const Shape& shape, bool sequential) {
+  ProgramBuilder builder("stages");
+  const ProgramBuilder::Type type{DType::kF32, {shape.devices}, {shape.devices}};
+  const auto code = builder.AddNative(Stage(shape), shape.devices, {type});
+  ProgramBuilder::Values value;
+  std::vector<std::vector<int>> devices;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const auto slice = builder.AddSlice("stage" + std::to_string(stage), shape.devices);
+    const auto& all = session.slices()[stage % session.slices().size()].devices;
+    devices.emplace_back(all.begin(), all.begin() + shape.devices);
+    if (stage == 0) value = {builder.Argument(slice, type)};
+    value = builder.Call(code, slice, value);
+  }
+  builder.Result(value[0]);
+  return session.Bind(builder, devices, {.sequential = sequential}).Get().value();
+}
+
+// False: a run failed.
+bool Run(const Executable& program, const Array& argument, int runs) {
+  for (int i = 0; i < runs; ++i) {
+    if (!program.Call({argument})[0].Ready().Get().ok()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  Session session = fairway::Connect(argv[1]).value();
+  const Shape shape{std::stoi(argv[2]), std::stoi(argv[3]),
+                    std::chrono::microseconds(std::stoi(argv[4]))};
+  const int runs = std::stoi(argv[5]);
+  const Executable parallel = Bind(session, shape, false);
+  const Executable sequential = Bind(session, shape, true);
+  const Array argument = session.Put(std::vector<float>(shape.devices, 1.0f), {shape.devices},
+                                     parallel.parameters()[0].sharding);
+  std::vector<Executable> kept;
+  std::cout << "ready parallel,sequential,bind" << std::endl;
+  for (std::string style; std::getline(std::cin, style);) {
+    const auto began = Clock::now();
+    bool well = true;
+    if (style == "bind") {
+      for (int i = 0; i < runs; ++i) kept.push_back(Bind(session, shape, false));
+    } else {
+      well = Run(style == "parallel" ? parallel : sequential, argument, runs);
+    }
+    const std::chrono::duration<double> took = Clock::now() - began;
+    if (well) {
+      std::cout << runs << " " << took.count() << std::endl;
+    } else {
+      std::cout << "error a run failed" << std::endl;
+    }
+  }
+}
