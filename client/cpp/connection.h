@@ -80,7 +80,7 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
  private:
   static constexpr size_t kMostUnsentBytes = size_t{64} << 20;
   static constexpr size_t kMostUploadBytes = size_t{256} << 20;
-  static constexpr int kMostUnsentRequests = 200000;
+  static constexpr int kMostUnsentRequests = 50000;
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
   void Start(const std::string& address);

@@ -9,10 +9,12 @@ namespace {
 // Answers do not wait for the end of a longer batch.
 constexpr size_t kRequestsPerFlush = 32;
 
-// What an answer holds in memory while its client does not read it, about.
+// What an answer holds in memory while its client does not read it, about. Large ones are made of
+// many small messages, which take several times their bytes on the wire; asking for it takes time.
 size_t BytesOf(const xla::ifrt::proxy::IfrtResponse& response) {
   constexpr size_t kSmall = 512;
-  return kSmall + response.ByteSizeLong();
+  const size_t bytes = response.ByteSizeLong();
+  return bytes <= kSmall ? kSmall + bytes : response.SpaceUsedLong();
 }
 
 }  // namespace
@@ -29,10 +31,12 @@ absl::StatusOr<IfrtStream::Decoded> IfrtStream::Decode(std::unique_ptr<Request> 
 IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> items) {
   IfrtSession* session = door_->Find(id_);
   if (session == nullptr) return Going::kEnded;
-  size_t handled = 0;
-  for (const auto& request : items) {
-    session->Handle(*request);
-    if (++handled % kRequestsPerFlush == 0) Flush(true);
+  for (auto& item : items) unhandled_.push_back(std::move(item));
+  for (size_t handled = 1; !unhandled_.empty(); ++handled) {
+    if (LeavesTooMuchUnread()) return Going::kLater;
+    session->Handle(*unhandled_.front());
+    unhandled_.pop_front();
+    if (handled % kRequestsPerFlush == 0) Flush(true);
   }
   return session->MayRead() ? Going::kOn : Going::kLater;
 }
@@ -62,13 +66,6 @@ IfrtStream::Outgoing IfrtStream::Next() {
   outbox_.pop_front();
   const size_t bytes = BytesOf(*message);
   return {std::move(message), bytes};
-}
-
-void IfrtStream::RunOffLoop(std::function<void()> work, std::function<void()> then) {
-  context().pool->Run([loop = context().loop, work = std::move(work), then = std::move(then)] {
-    work();
-    loop->Post("ifrt copied", then);
-  });
 }
 
 }  // namespace fairway

@@ -34,7 +34,9 @@ class IfrtStream final
 
   // IfrtShell; in the loop.
   void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
-  void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
+    WorkThen(std::move(work), std::move(then));
+  }
 
   // gRPC's callbacks.
   void OnReadDone(bool ok) override { ReadDone(ok); }
@@ -61,7 +63,8 @@ class IfrtStream final
   const uint64_t id_;
   const std::string tenant_;
   IfrtDoor* const door_;
-  std::deque<std::unique_ptr<Response>> outbox_;  // guarded by SessionStream's lock
+  std::deque<std::unique_ptr<Request>> unhandled_;  // in the loop: while too much is unread
+  std::deque<std::unique_ptr<Response>> outbox_;    // guarded by SessionStream's lock
 };
 
 }  // namespace fairway

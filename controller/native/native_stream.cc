@@ -12,6 +12,8 @@ namespace {
 // session's caps, and before others have their turn in the loop.
 constexpr int kRequestsBetweenLooks = 64;
 constexpr int kRequestsOfATurn = 256;
+// What a small request takes in memory once it has been read, about.
+constexpr size_t kRequestBytes = 256;
 
 }  // namespace
 
@@ -27,6 +29,7 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   grpc::ProtoBufferReader reader(message.get());
   if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
     return InvalidArgument("what came is no fairway.v1.ClientMessage");
+  out.bytes += kRequestBytes * static_cast<size_t>(out.item.message->requests_size());
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
   return out;
 }

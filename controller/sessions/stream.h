@@ -94,6 +94,13 @@ class SessionStream : public OpenStream,
   void Send(Queue queue);
   // Writes what was sent so far. `again`: the caller, a handler, goes on.
   void Flush(bool again);
+  // Runs `work` on a thread of the pool, then `then` in the loop.
+  void WorkThen(std::function<void()> work, std::function<void()> then) {
+    context_.pool->Run([loop = context_.loop, work = std::move(work), then = std::move(then)] {
+      work();
+      loop->Post("session off loop", then);
+    });
+  }
 
   const Context& context() const { return context_; }
   // Bytes that the client has not taken yet, and whether that is too much to go on.
@@ -105,7 +112,7 @@ class SessionStream : public OpenStream,
 
  private:
   static constexpr size_t kInboxItems = 4096;
-  static constexpr size_t kInboxBytes = size_t{64} << 20;
+  static constexpr size_t kInboxBytes = size_t{16} << 20;
   static constexpr size_t kUnsentBytes = size_t{64} << 20;
   // How often a paused stream looks whether the session may read again.
   static constexpr std::chrono::milliseconds kPausePoll{5};

@@ -47,7 +47,7 @@ def cluster(shared_cluster):
 
 @functools.cache
 def program(name):
-    """A StableHLO artifact over f32[4]: "add" 1, or "slow" (some ms)."""
+    """A StableHLO artifact over f32[4]: "add" 1, "slow" (some ms), or "wide" (500 results)."""
     import jax
     import jax.numpy as jnp
 
@@ -55,6 +55,7 @@ def program(name):
         "add": lambda v: v + 1,
         "slow": lambda v: jax.lax.fori_loop(
             0, 2000, lambda i, c: jnp.tanh(c @ c.T) / 8, jnp.outer(v, v))[0],
+        "wide": lambda v: [v] * 500,
     }
     shape = jax.ShapeDtypeStruct((4,), jnp.float32)
     return jax.export.export(jax.jit(functions[name]), platforms=["cpu"])(

@@ -56,13 +56,14 @@ class Refused(Exception):
 class Session:
     """One session on a connection of its own. Answers are kept until asked for."""
 
-    def __init__(self, address, version=(25, 3), read=True):
+    def __init__(self, address, version=(25, 3)):
         self.channel = grpc.insecure_channel(
             address, options=[*UNLIMITED, ("grpc.use_local_subchannel_pool", 1)])
         self._requests = queue.SimpleQueue()
         self._ids = itertools.count(1)
         self._answers, self._arrived = {}, threading.Condition()
         self.error = None
+        self._stops_reading = False
         metadata = message("GrpcIfrtSessionMetadata")()
         metadata.version.protocol_version, metadata.version.ifrt_serdes_version_number = version
         self.stream = self.channel.stream_stream(
@@ -73,11 +74,10 @@ class Session:
             iter(self._requests.get, None),
             metadata=[("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata.SerializeToString())],
         )
-        self._reader = threading.Thread(target=self._read, daemon=True) if read else None
-        if read:
-            self._reader.start()
-            init = self.call("init_request").init_response
-            self.id, self.devices = init.session_id, init.all_devices
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        init = self.call("init_request").init_response
+        self.id, self.devices = init.session_id, init.all_devices
 
     def __enter__(self):
         return self
@@ -88,8 +88,7 @@ class Session:
     def close(self):
         self._requests.put(None)
         self.stream.cancel()
-        if self._reader is not None:
-            self._reader.join(30)
+        self._reader.join(30)
         self.channel.close()
 
     def _read(self):
@@ -98,11 +97,17 @@ class Session:
                 with self._arrived:
                     self._answers[answer.response_metadata.op_id] = answer
                     self._arrived.notify_all()
+                if self._stops_reading:
+                    return
         except grpc.RpcError as error:
             self.error = error
         with self._arrived:
             self.error = self.error or EOFError("the stream ended")
             self._arrived.notify_all()
+
+    def stop_reading(self):
+        """After the next answer no more are read."""
+        self._stops_reading = True
 
     def make(self, kind, **fields):
         """A request with the next op_id; kind: the field of IfrtRequest."""
@@ -121,7 +126,9 @@ class Session:
 
     def send(self, kind, **fields):
         """Sends without waiting. Returns the op_id."""
-        request = self.make(kind, **fields)
+        return self.send_made(self.make(kind, **fields))
+
+    def send_made(self, request):
         self.send_bytes(request.SerializeToString())
         return request.request_metadata.op_id
 

@@ -16,10 +16,11 @@ import grpc
 import numpy as np
 import pytest
 
+from accounting import anonymous_memory
 from cluster import wait_for
 from conftest import program
 from raw_client import SERVICE, Refused, Session, message
-from test_sessions import MIB, Neighbour, anonymous_memory, controller, ones
+from test_sessions import MIB, Neighbour, controller, ones
 
 MAGIC = 0x59575246
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions that go too far: others must not notice, and nothing may be left of them."""
 
-import pathlib
-import re
 import signal
 import threading
 import time
@@ -11,6 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
+from accounting import anonymous_memory
 from cluster import wait_for
 from conftest import program
 from raw_client import Refused, Session, message
@@ -23,12 +22,6 @@ ones = np.ones(4, np.float32)
 def controller(cluster):
     (found,) = [p for p in cluster.processes() if p.program == "fairway-controller"]
     return found
-
-
-def anonymous_memory(pid):
-    """Bytes of memory of a process that no file backs."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", text)[1])
 
 
 class Neighbour:
@@ -129,26 +122,32 @@ def test_ten_clients_work_at_once(cluster):
 def test_a_client_that_never_reads_is_held_back_and_forgotten(cluster):
     pid = controller(cluster).pid
     before = anonymous_memory(pid)
-    with Neighbour(cluster) as neighbour:
-        session = Session(cluster.address, read=False)
-        # Each is answered by some 200 bytes; nobody reads the answers.
-        request = session.make("is_array_deleted_request", array_handle=77).SerializeToString()
+    with Neighbour(cluster) as neighbour, Session(cluster.address) as session:
+        wide = session.compile(program("wide"))
+        # Each is answered by what describes 500 results; nobody reads the answers.
+        request = session.make(
+            "loaded_executable_metadata_request", loaded_executable_handle=wide)
+        answer_bytes = session.answer(session.send_made(request)).ByteSize()
+        assert answer_bytes > 5000
+        session.stop_reading()
+        # With a field of 4 KiB that nobody knows, so that what lies on the way is soon full.
+        request = request.SerializeToString() + b"\xc2\x3e\x80\x20" + bytes(4096)
         sent = 0
 
         def held_back():
             """Sends on until the controller reads no more."""
             nonlocal sent
-            if session._requests.qsize() < 5000:
-                for _ in range(20000):
+            if session._requests.qsize() < 500:
+                for _ in range(2000):
                     session.send_bytes(request)
-                sent += 20000
+                sent += 2000
                 return False
-            return sent > 40000 and stuck(session)
+            return stuck(session)
 
         wait_for(held_back, "the controller to read no more", 90)
         grown = anonymous_memory(pid) - before
-        print(f"{sent} requests; the controller holds {grown / MIB:.0f} MiB more")
-        assert grown < 400 * MIB
+        print(f"{sent} requests for {answer_bytes} bytes each; the controller holds {grown / MIB:.0f} MiB more")
+        assert grown < 200 * MIB
         neighbour.goes_on()
         session.close()
         neighbour.goes_on()

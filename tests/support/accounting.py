@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 
 from cluster import wait_for
 
@@ -11,6 +12,12 @@ COUNTS = (
     "fairway_sessions", "fairway_arrays", "fairway_shard_groups", "fairway_nodes_unfinished",
     "fairway_device_memory_used_bytes",
 )
+
+
+def anonymous_memory(pid):
+    """Bytes of memory of a process that no file backs."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", text)[1])
 
 
 def entries(pid, directory):

@@ -47,7 +47,7 @@ class Executable {
 
   // Runs it once, on the devices that it was compiled for, and returns at once; what runs when is
   // the cluster's business. Errors, also those of wrong arguments, are in the results. Waits only
-  // while more than 64 MiB of requests have not been taken by the controller.
+  // while more than 64 MiB or 50,000 of requests have not been taken by the controller.
   FAIRWAY_API std::vector<Array> Call(std::span<const Array> arguments,
                                       const CallOptions& options = {}) const;
   std::vector<Array> Call(std::initializer_list<Array> arguments,
