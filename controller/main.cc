@@ -168,7 +168,7 @@ absl::Status Controller::Start() {
   ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
-      NativeSessionOptions{.server = "fairway-controller " FAIRWAY_VERSION});
+      NativeSessionOptions{.caps = {}, .server = "fairway-controller " FAIRWAY_VERSION});
   native_ =
       std::make_unique<NativeGrpcService>(&loop_, native_door_.get(), NativeGrpcOptions{spool});
   // Each door knows its own sessions.

@@ -70,8 +70,11 @@ struct ProgramService::Binding {
   Done done;
 };
 
-ProgramService::ProgramService(Cluster* cluster, CompileService* compiler)
-    : cluster_(cluster), compiler_(compiler), alive_(std::make_shared<bool>(true)) {}
+ProgramService::ProgramService(Cluster* cluster, CompileService* compiler, OffLoop off_loop)
+    : cluster_(cluster),
+      compiler_(compiler),
+      off_loop_(std::move(off_loop)),
+      alive_(std::make_shared<bool>(true)) {}
 
 ProgramService::~ProgramService() { *alive_ = false; }
 
@@ -93,7 +96,7 @@ void ProgramService::Bind(SessionId session, uint64_t out, const v1::BoundProgra
   }
   binding->open = wanted.size() + 1;
   for (const auto& [computation, place] : wanted) Compile(binding, computation, place);
-  if (--binding->open == 0) Finish(*binding);
+  if (--binding->open == 0) Finish(binding);
 }
 
 absl::Status ProgramService::Prepare(SessionId session, const v1::BoundProgram& request,
@@ -146,7 +149,7 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding, int32_t co
               Annotate(status, fmt::format("program {}: computation \"{}\"", binding->program.name,
                                            binding->program.computations[computation].name));
         }
-        if (--binding->open == 0) Finish(*binding);
+        if (--binding->open == 0) Finish(binding);
       });
 }
 
@@ -171,13 +174,18 @@ absl::Status ProgramService::Compiled(Binding& binding, int32_t computation, int
   return absl::OkStatus();
 }
 
-void ProgramService::Finish(Binding& binding) {
-  if (!binding.failure.ok()) return binding.done(binding.failure);
-  absl::StatusOr<ProgramPlan> plan = Lower(binding.program, binding.types, binding.lowering);
-  if (!plan.ok()) return binding.done(plan.status());
-  binding.done(cluster_->BindProgram(
-      binding.session, binding.out,
-      {binding.program.name, *std::move(plan), std::move(binding.slices), binding.sequential}));
+void ProgramService::Finish(const std::shared_ptr<Binding>& binding) {
+  if (!binding->failure.ok()) return binding->done(binding->failure);
+  const auto plan = std::make_shared<absl::StatusOr<ProgramPlan>>();
+  off_loop_(
+      [binding, plan] { *plan = Lower(binding->program, binding->types, binding->lowering); },
+      [this, alive = alive_, binding, plan] {
+        if (!*alive) return;
+        if (!plan->ok()) return binding->done(plan->status());
+        binding->done(cluster_->BindProgram(binding->session, binding->out,
+                                            {binding->program.name, **std::move(plan),
+                                             std::move(binding->slices), binding->sequential}));
+      });
 }
 
 }  // namespace fairway

@@ -156,4 +156,9 @@ void Controller::Send(v1::Answer answer) { *answers_.add_answers() = std::move(a
 
 void Controller::SendBytes(uint64_t, int32_t, BytesRef) {}
 
+void Controller::RunOffLoop(std::function<void()> work, std::function<void()> then) {
+  work();
+  loop_.Post("off loop", std::move(then));
+}
+
 }  // namespace fairway::scale

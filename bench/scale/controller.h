@@ -67,6 +67,7 @@ class Controller final : public ClusterActions,
   // NativeShell
   void Send(v1::Answer answer) override;
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
 
  private:
   class HostLink;

@@ -279,9 +279,10 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.launch_id = launch_id;
   command.gang = node.executable->devices.size() > 1;
   command.ahead = node.unsettled_inputs > 0;
+  const bool poisoned = WorstInput(node) != nullptr;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
-    if (const Group* failed = WorstOf(node.inputs[a]); failed != nullptr) {
+    if (const Group* failed = poisoned ? WorstOf(node.inputs[a]) : nullptr; failed != nullptr) {
       if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
       continue;
     }

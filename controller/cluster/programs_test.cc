@@ -36,12 +36,12 @@ class ProgramsTest : public ClusterTest {
     program.graphs[0].nodes.push_back({"", "", std::move(op)});
     return {static_cast<int32_t>(program.graphs[0].nodes.size()) - 1, 0};
   }
-  uint64_t Bind(bool sequential = false) {
+  uint64_t Bind(bool sequential = false, int32_t second = 2) {
     const auto types = CheckProgram(program);
     EXPECT_TRUE(types.ok()) << types.status();
     const auto plan = Lower(program, *types, binding);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {2}}, sequential});
+    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {second}}, sequential});
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.value_or(0);
   }
@@ -285,6 +285,19 @@ TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 keep [] inline []",
                                           "e1 <- launch n6 id 3 keep [0] inline []"));
+}
+
+TEST_F(ProgramsTest, WhatATransferDidNotCopyIsNotTakenOver) {
+  PutReady(1, 0);
+  const ValueRef x = Add(ArgumentNode{{0, Type()}});
+  program.graphs[0].results = {Add(ComputeNode{0, 1, {x}})};
+  binding.code[{0, 1}] = {ExecutableId(1), {{DType::kF32, Shape{{4}}, ""}}, {0}, 64};
+  const uint64_t p = Bind(/*sequential=*/false, /*second=*/0);
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  EXPECT_FALSE(*cluster.IsDeleted(session, 1));
+  actions.Take();
+  for (const uint64_t executable : {uint64_t{1}, kSequence}) Installed(a, executable);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline [2:0]"));
 }
 
 TEST_F(ProgramsTest, WrongArgumentsAreNamed) {

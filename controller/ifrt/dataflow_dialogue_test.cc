@@ -54,7 +54,7 @@ TEST_F(DataflowDialogue, AProgramIsAnExecutableOverItsDevicesAndRunsByOneMessage
   EXPECT_EQ(Ask(BindRequest(TwoSlices())), "");
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
   EXPECT_EQ(
-      Take(),
+      Run(),
       fmt::format("1 #0 compile_response {{ loaded_executable_handle: {} name: \"f\" num_devices: "
                   "2 addressable_device_ids: 0 addressable_device_ids: 2 fingerprint_value: \"f\" "
                   "ready_future_handle: {} device_ids: 0 device_ids: 2 }}",
@@ -93,7 +93,7 @@ TEST_F(DataflowDialogue, AProgramIsAnExecutableOverItsDevicesAndRunsByOneMessage
 TEST_F(DataflowDialogue, TheFirstRunDescribesItsResultsAndDonatedArgumentsAreNamed) {
   Ask(BindRequest(TwoSlices("donated: true")));
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
-  Take();
+  Run();
   EXPECT_THAT(Ask(fmt::format(
                   "loaded_executable_metadata_request {{ loaded_executable_handle: {} }}", kFirst)),
               testing::HasSubstr("donated_input_indices { donated_input_indices: 0 }"));
@@ -110,7 +110,7 @@ TEST_F(DataflowDialogue, TheFirstRunDescribesItsResultsAndDonatedArgumentsAreNam
 TEST_F(DataflowDialogue, AWrongArgumentPoisonsTheResultsWithTheReason) {
   Ask(BindRequest(TwoSlices()));
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
-  Take();
+  Run();
   Put(5, 0, "aaaabbbb");
   EXPECT_EQ(Ask(fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} "
                             "args_handles: 5 result_array_handle: 6 result_array_handle: 7 }}",

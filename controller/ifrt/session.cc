@@ -36,7 +36,9 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       session_(session),
       cluster_(cluster),
       compiler_(compiler),
-      programs_(cluster, compiler),
+      programs_(
+          cluster, compiler,
+          [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
       errors_(cluster, session),

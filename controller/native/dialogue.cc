@@ -80,6 +80,10 @@ void NativeDialogue::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {
   lines_.push_back(fmt::format("{} bytes {}: {}", id, index, std::string(bytes->view())));
 }
 
+void NativeDialogue::RunOffLoop(std::function<void()> work, std::function<void()> then) {
+  off_loop_.emplace_back(std::move(work), std::move(then));
+}
+
 std::string NativeDialogue::Ask(const std::string& text) {
   v1::Request request;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(Expanded(text), &request))
@@ -95,7 +99,13 @@ std::string NativeDialogue::Take() {
 }
 
 std::string NativeDialogue::Run() {
-  cluster_.RunAll();
+  do {
+    for (; !off_loop_.empty(); off_loop_.pop_front()) {
+      off_loop_.front().first();
+      off_loop_.front().second();
+    }
+    cluster_.RunAll();
+  } while (!off_loop_.empty());
   return Take();
 }
 

@@ -11,7 +11,10 @@
 #define FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -49,9 +52,11 @@ class NativeDialogue : public testing::Test, public NativeShell {
   // NativeShell
   void Send(v1::Answer answer) override;
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
 
   uint64_t next_id_ = 1;
   std::vector<std::string> lines_;
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 }  // namespace fairway

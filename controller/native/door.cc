@@ -6,17 +6,14 @@
 namespace fairway {
 
 NativeDoor::NativeDoor(Cluster* cluster, CompileService* compiler, NativeSessionOptions options)
-    : cluster_(cluster),
-      compiler_(compiler),
-      programs_(cluster, compiler),
-      options_(std::move(options)) {}
+    : cluster_(cluster), compiler_(compiler), options_(std::move(options)) {}
 
 NativeDoor::~NativeDoor() = default;
 
 absl::StatusOr<NativeSession*> NativeDoor::Open(const std::string& tenant, NativeShell* shell) {
   FAIRWAY_ASSIGN_OR_RETURN(const SessionId id, cluster_->OpenSession(tenant));
   auto& session = sessions_[id];
-  session = std::make_unique<NativeSession>(id, cluster_, compiler_, &programs_, shell, options_);
+  session = std::make_unique<NativeSession>(id, cluster_, compiler_, shell, options_);
   return session.get();
 }
 

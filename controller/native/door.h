@@ -36,7 +36,6 @@ class NativeDoor {
  private:
   Cluster* const cluster_;
   CompileService* const compiler_;
-  ProgramService programs_;
   const NativeSessionOptions options_;
   std::map<SessionId, std::unique_ptr<NativeSession>> sessions_;
 };

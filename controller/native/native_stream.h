@@ -37,6 +37,9 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // NativeShell; in the loop.
   void Send(v1::Answer answer) override;
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
+    WorkThen(std::move(work), std::move(then));
+  }
 
   // gRPC's callbacks.
   void OnReadDone(bool ok) override { ReadDone(ok); }

@@ -36,12 +36,13 @@ void Describe(const std::vector<VirtualDevice>& devices, v1::Welcome* welcome) {
 }  // namespace
 
 NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService* compiler,
-                             ProgramService* programs, NativeShell* shell,
-                             const NativeSessionOptions& options)
+                             NativeShell* shell, const NativeSessionOptions& options)
     : session_(session),
       cluster_(cluster),
       compiler_(compiler),
-      programs_(programs),
+      programs_(
+          cluster, compiler,
+          [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
       errors_(cluster, session),

@@ -8,6 +8,7 @@
 #define FAIRWAY_CONTROLLER_NATIVE_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,6 +32,8 @@ class NativeShell {
   virtual void Send(v1::Answer answer) = 0;
   // As answers to `id`: the bytes of position `index` of its Fetch.shards, in pieces.
   virtual void SendBytes(uint64_t id, int32_t index, BytesRef bytes) = 0;
+  // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
+  virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
 };
 
 struct NativeSessionOptions {
@@ -45,8 +48,8 @@ inline constexpr uint32_t kMaxClientProtocol = 1;
 class NativeSession {
  public:
   // `session` is open in `cluster`; its end is the owner's business.
-  NativeSession(SessionId session, Cluster* cluster, CompileService* compiler,
-                ProgramService* programs, NativeShell* shell, const NativeSessionOptions& options);
+  NativeSession(SessionId session, Cluster* cluster, CompileService* compiler, NativeShell* shell,
+                const NativeSessionOptions& options);
   ~NativeSession();
   NativeSession(const NativeSession&) = delete;
   NativeSession& operator=(const NativeSession&) = delete;
@@ -107,7 +110,7 @@ class NativeSession {
   const SessionId session_;
   Cluster* const cluster_;
   CompileService* const compiler_;
-  ProgramService* const programs_;
+  ProgramService programs_;
   NativeShell* const shell_;
   const NativeSessionOptions options_;
 

@@ -123,15 +123,15 @@ v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature&
 void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
   const uint64_t handle = bind.executable();
   if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
-  programs_->Bind(session_, handle, bind.program(),
-                  [this, alive = alive_, id](absl::StatusOr<uint64_t> bound) {
-                    if (!*alive) return;
-                    if (!bound.ok()) return Answer(id, bound.status());
-                    const auto signature = cluster_->ProgramSignature(session_, *bound);
-                    if (!signature.ok()) return Answer(id, signature.status());
-                    callables_[*bound] = {signature->outputs.size(), true};
-                    if (id != 0) shell_->Send(CompiledAnswer(id, *signature));
-                  });
+  programs_.Bind(session_, handle, bind.program(),
+                 [this, alive = alive_, id](absl::StatusOr<uint64_t> bound) {
+                   if (!*alive) return;
+                   if (!bound.ok()) return Answer(id, bound.status());
+                   const auto signature = cluster_->ProgramSignature(session_, *bound);
+                   if (!signature.ok()) return Answer(id, signature.status());
+                   callables_[*bound] = {signature->outputs.size(), true};
+                   if (id != 0) shell_->Send(CompiledAnswer(id, *signature));
+                 });
 }
 
 // On success the answer follows when it has ended.

@@ -299,7 +299,7 @@ std::string TwoCalls(const std::string& devices, const std::string& inputs = "no
 TEST_F(NativeDialogue, AProgramIsBoundAndRunByOneCall) {
   EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
   cluster_.AnswerCompile(TestCode(1, 1, 2, {}));
-  EXPECT_THAT(Take(), StartsWith("1 compiled { name: \"p\" parameters { dtype: 11 dims: 8"));
+  EXPECT_THAT(Run(), StartsWith("1 compiled { name: \"p\" parameters { dtype: 11 dims: 8"));
   EXPECT_EQ(Ask("put { array: 5 @cut(8 | 0 1) bytes { data: \"aaaabbbbccccdddd\" } bytes { data: "
                 "\"eeeeffffgggghhhh\" } }"),
             "2 done");

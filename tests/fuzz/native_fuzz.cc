@@ -3,6 +3,8 @@
 // any messages, their uploads, and answers of the compiler, in any order. Every request gets at
 // most one answer, but fetches, which get one for each piece and nothing after an error; the core's
 // rules hold throughout; nothing is left when the clients are gone.
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,6 +52,14 @@ class Client : public NativeShell {
       session_->Handle(request);
     }
   }
+  bool RunOne() {
+    if (off_loop_.empty()) return false;
+    const auto [work, then] = std::move(off_loop_.front());
+    off_loop_.pop_front();
+    work();
+    then();
+    return true;
+  }
   void Close() {
     if (session_ != nullptr) door_->Close(std::exchange(session_, nullptr)->session());
   }
@@ -67,12 +77,16 @@ class Client : public NativeShell {
     const auto asked = asked_.find(id);
     FUZZ_CHECK(asked != asked_.end() && asked->second);
   }
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
+    off_loop_.emplace_back(std::move(work), std::move(then));
+  }
 
   NativeDoor* const door_;
   NativeSession* session_ = nullptr;
   Uploads uploads_{Spool{std::make_shared<MemoryBudget>(int64_t{16} << 20), "/nowhere"}};
   uint64_t next_id_ = 1;
   std::map<uint64_t, bool> asked_;  // id -> whether it is a fetch
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 class Conversation {
@@ -108,22 +122,27 @@ class Conversation {
         AnswerCompile(record.kind, in);
         break;
       default:
-        cluster_.RunAll();
+        RunAll();
     }
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
   }
 
   void End() {
-    cluster_.RunAll();
+    RunAll();
     first_->Close();
     second_->Close();
-    cluster_.RunAll();
+    RunAll();
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
     const auto counts = cluster_.cluster().counts();
     FUZZ_CHECK(counts.arrays == 0 && counts.groups == 0 && counts.nodes == 0);
   }
 
  private:
+  void RunAll() {
+    do {
+      cluster_.RunAll();
+    } while (first_->RunOne() || second_->RunOne());
+  }
   void AnswerCompile(uint8_t kind, Reader& in) {
     if (cluster_.open_compilations() == 0) return;
     if (kind == kCompileFails)

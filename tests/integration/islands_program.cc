@@ -3,6 +3,7 @@
 //   islands_program ADDRESS sums       all_reduce over every island, and arrays from one to another
 //   islands_program ADDRESS run SLICE  gangs until one fails, then until new work runs again
 //   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
+//   islands_program ADDRESS flood COUNT        so many runs of a program, as fast as they are taken
 #include <chrono>
 #include <cstdio>
 #include <numeric>
@@ -18,6 +19,7 @@ using fairway::Array;
 using fairway::DType;
 using fairway::Executable;
 using fairway::NativeProgram;
+using fairway::ProgramBuilder;
 using fairway::Session;
 using fairway::Sharding;
 using Floats = std::vector<float>;
@@ -167,6 +169,36 @@ int Time(Session& session, int64_t bytes, uint32_t rounds) {
   return failures == 0 ? 0 : 1;
 }
 
+// Runs of a chain of two, each with the result of the one before; begins at a line from stdin, and
+// says how many were taken.
+int Flood(Session& session, int64_t runs) {
+  NativeProgram one("negative");
+  one.Result(one.Scale(one.Parameter(DType::kF32, {4}), -1.0));
+  ProgramBuilder program("chain");
+  const auto slice = program.AddSlice("a", 1);
+  const auto negative = program.AddNative(one, 1, {{DType::kF32, {4}}});
+  const auto first = program.Call(negative, slice, {program.Argument(slice, {DType::kF32, {4}})});
+  program.Result(program.Call(negative, slice, first)[0]);
+  const std::vector<int> devices = {session.slices()[0].devices[0]};
+  const auto bound = session.Bind(program, {devices}).Get();
+  Check(bound.ok(), bound.status().ToString());
+  if (!bound.ok()) return 1;
+  Array x = session.Put(Floats{1, 2, 3, 4}, {4}, Sharding::Replicated(devices));
+  x = bound->Call({x})[0];
+  Check(x.Ready().Get().ok(), "the first run");
+  std::printf("ready\n");
+  std::fflush(stdout);
+  if (std::getchar() == EOF) return 1;
+  for (int64_t i = 1; i <= runs; ++i) {
+    x = bound->Call({x})[0];
+    if (i % 1000 != 0) continue;
+    std::printf("%lld\n", static_cast<long long>(i));
+    std::fflush(stdout);
+  }
+  Check(Values(x) == Floats{1, 2, 3, 4}, "what all runs together make");
+  return failures == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -180,6 +212,7 @@ int main(int argc, char** argv) {
   const std::string what = argv[2];
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
+  if (what == "flood" && argc == 4) return Flood(*session, std::stoll(argv[3]));
   if (what == "time" && argc == 5)
     return Time(*session, std::stoll(argv[3]), static_cast<uint32_t>(std::stoul(argv[4])));
   return 2;

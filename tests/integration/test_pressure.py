@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client that runs programs faster than the cluster does."""
+
+import signal
+import subprocess
+import threading
+import time
+
+from accounting import anonymous_memory
+from cluster import BIN, clean_environment, wait_for
+
+MIB = 1 << 20
+RUNS = 500_000  # more than every queue on the way takes
+
+
+class Flood:
+    """islands_program's runs, and how many were taken."""
+
+    def __init__(self, cluster):
+        self.process = subprocess.Popen(
+            [BIN.parent / "tests" / "islands_program", cluster.address, "flood", str(RUNS)],
+            env=clean_environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout.readline() == "ready\n"
+        self.taken, self.lines = 0, []
+        self._thread = threading.Thread(target=self._read)
+
+    def begin(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self._thread.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if line.strip().isdigit():
+                self.taken = int(line)
+            else:
+                self.lines.append(line)
+
+    def held_back(self):
+        """Whether no more are taken for two seconds."""
+        seen, until = self.taken, time.monotonic() + 2
+        wait_for(lambda: self.taken != seen or time.monotonic() > until, "two seconds", 10)
+        return self.taken == seen
+
+    def ends_well(self):
+        assert self.process.wait(240) == 0, self.lines
+        self._thread.join()
+        assert self.taken == RUNS and not self.lines
+
+
+def test_who_submits_faster_than_the_cluster_runs_is_held_back_and_loses_nothing(new_cluster):
+    # The executor that is stopped for a while is not to be declared lost.
+    cluster = new_cluster(1, 2, ("--runtime=host",), {"FAIRWAY_EXECUTOR_DEADLINE": "600s"})
+    (controller,) = [p for p in cluster.processes() if p.program == "fairway-controller"]
+    (executor,) = cluster.executors()
+    flood = Flood(cluster)
+    ours, theirs = anonymous_memory(controller.pid), anonymous_memory(flood.process.pid)
+    executor.signal(signal.SIGSTOP)
+    try:
+        flood.begin()
+        wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") >= 100_000,
+                 "100,000 runs in the controller", 120)
+        wait_for(flood.held_back, "the client to be held back", 120)
+        ours = anonymous_memory(controller.pid) - ours
+        theirs = anonymous_memory(flood.process.pid) - theirs
+        print(f"{flood.taken} runs were taken; the controller holds {ours / MIB:.0f} MiB more,"
+              f" the client {theirs / MIB:.0f}")
+        assert flood.taken < RUNS
+        assert ours < 512 * MIB
+        assert theirs < 256 * MIB
+    finally:
+        executor.signal(signal.SIGCONT)
+    flood.ends_well()
