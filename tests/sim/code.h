@@ -21,6 +21,7 @@ struct Code {
   int64_t duration = 0;  // microseconds
   int fails_one_in = 0;  // 0: never
   bool load_fails = false;
+  bool separable = false;  // where one executor runs it alone
 
   uint64_t Digest(const Inputs& inputs) const {
     uint64_t digest = salt;

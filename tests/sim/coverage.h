@@ -48,6 +48,7 @@ class Coverage {
                                          "install fails",
                                          "launch single",
                                          "launch gang",
+                                         "launch separable",
                                          "launch over executors",
                                          "launch ends",
                                          "launch fails",

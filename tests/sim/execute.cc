@@ -22,6 +22,7 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
   if (r.Percent(world_.config.failing_percent))
     code.fails_one_in = static_cast<int>(r.Between(1, 3));
   code.load_fails = r.Percent(world_.config.failing_percent / 8);
+  code.separable = r.Percent(50);
   ExecutableSpec& spec = code.spec;
   spec.id = id;
   spec.name = fmt::format("f{}", id);

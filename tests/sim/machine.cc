@@ -76,6 +76,7 @@ void Machine::Die() {
   receives_.clear();
   assemblies_.clear();
   loaded_.clear();
+  separable_.clear();
   for (auto& [number, pull] : pulls_) {
     if (pull.done == nullptr) continue;
     world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
@@ -102,6 +103,7 @@ void Machine::Reset() {
   incarnation_ = Incarnation(world_.next_incarnation++);
   report_pending_ = false;
   loaded_.clear();
+  separable_.clear();
   receives_.clear();
   assemblies_.clear();
   for (auto& [number, pull] : pulls_) {
@@ -223,15 +225,21 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
 void Machine::Load(const InstallExecutable& install) {
   const ExecutableId id = install.executable;
   loaded_[id] = false;
-  world_.queue.After(
-      world_.random.Between(1, 4 * world_.config.duration), [this, id, life = life_] {
-        if (life != life_) return;
-        const Code& code = world_.codes.at(id);
-        loaded_[id] = !code.load_fails;
-        world_.Count(code.load_fails ? "install fails" : "install");
-        core_->InstallDone(id, code.load_fails ? absl::InvalidArgumentError(code.LoadFailureText())
-                                               : absl::OkStatus());
-      });
+  separable_.erase(id);
+  world_.queue.After(world_.random.Between(1, 4 * world_.config.duration),
+                     [this, id, alone = install.members.empty(), life = life_] {
+                       if (life != life_) return;
+                       const Code& code = world_.codes.at(id);
+                       loaded_[id] = !code.load_fails;
+                       world_.Count(code.load_fails ? "install fails" : "install");
+                       const bool separable = alone && code.separable && !code.load_fails;
+                       if (separable) separable_.insert(id);
+                       core_->InstallDone(id,
+                                          code.load_fails
+                                              ? absl::InvalidArgumentError(code.LoadFailureText())
+                                              : absl::OkStatus(),
+                                          separable);
+                     });
 }
 
 void Machine::Unload(ExecutableId executable) {
@@ -294,16 +302,17 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
+  run->behind = !launch.gang || separable_.contains(node.executable);
   int gangs = 1;
-  for (const auto& other : runs_) gangs += other->launch.gang ? 1 : 0;
-  if (launch.gang && gangs > world_.config.gangs_at_work)
+  for (const auto& other : runs_) gangs += other->behind ? 0 : 1;
+  if (!run->behind && gangs > world_.config.gangs_at_work)
     world_.Broken("G1", "{}: {} gangs at work, {} allowed", worker_, gangs,
                   world_.config.gangs_at_work);
-  // A launch on one device may come before what computes its inputs there has ended.
-  if (launch.gang) Occupy(*run);
+  if (!run->behind) Occupy(*run);
   for (const int32_t device : node.devices) queues_[device].push_back(run);
   runs_.insert(run);
   const bool spread = run->gang->members.size() > 1;
+  if (launch.gang && run->behind) world_.Count("launch separable");
   if (step) world_.Count(spread ? "step over executors" : "launch step");
   world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
   Kick();
@@ -341,12 +350,12 @@ void Machine::Kick() {
 void Machine::Join(const std::shared_ptr<Run>& run) {
   run->joined = true;
   Gang& gang = *run->gang;
-  if (!run->launch.gang && Poisoned(*run)) {
+  if (run->behind && Poisoned(*run)) {
     world_.Count("launch behind a failed one");
     world_.queue.After(1, [this, run] { LetBe(run); });
     return;
   }
-  if (!run->launch.gang) Occupy(*run);
+  if (run->behind) Occupy(*run);
   gang.joined[this] = run;
   for (size_t d = 0; d < run->positions.size(); ++d) {
     for (size_t a = 0; a < gang.inputs.size(); ++a)

@@ -52,6 +52,7 @@ struct Run {
   std::vector<std::vector<uint64_t>> inputs;  // [device here][argument]
   std::vector<ShardRef> reads;                // buffers that must stay until the end
   uint64_t session = 0;
+  bool behind = false;  // may be started behind what computes its inputs on its devices
   bool joined = false;
 };
 
@@ -185,6 +186,7 @@ class Machine final : public ExecutorActions {
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
+  std::set<ExecutableId> separable_;
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;

@@ -111,11 +111,13 @@ void ExecutorCore::On(Launch command) {
 }
 
 bool ExecutorCore::Follows(const Node& node) const {
-  const auto& prepared = std::get<PrepareLaunch>(node.command);
-  const bool gang = node.launch->gang;
   if (node.missing == 0) return true;
-  if (SequenceOf(node) != nullptr || (gang && !separable_.contains(prepared.executable)))
-    return false;
+  return SequenceOf(node) == nullptr &&
+         Follows(std::get<PrepareLaunch>(node.command), node.launch->gang);
+}
+
+bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
+  if (gang && !separable_.contains(prepared.executable)) return false;
   for (const std::vector<ShardRef>& device : prepared.inputs) {
     for (const ShardRef& ref : device) {
       const auto shard = shards_.find(ref);

@@ -180,6 +180,7 @@ class ExecutorCore {
   // Whether the inputs that are still computed are made on the same devices, by launches whose
   // devices do not wait for each other, as those of this one do not: it can be started behind them.
   bool Follows(const Node& node) const;
+  bool Follows(const PrepareLaunch& launch, bool gang) const;
   // Whether the gang that is the first to go is not one too many at work.
   bool IsItsTurn(const Node& gang) const;
   // Those that wait for its outputs and follow.

@@ -147,8 +147,10 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   }
   if (failed.ok()) failed = run.abandoned;
   // Which failure is told must not depend on which came first.
-  if (!missing.empty() && (gang || !failed.ok())) return false;
-  if (gang && failed.ok() && gangs_at_work_ >= max_gangs_) return false;
+  if (!missing.empty() && (!failed.ok() || (gang && !Follows(command, gang)))) return false;
+  if (gang && failed.ok() && gangs_at_work_ >= max_gangs_ &&
+      !separable_.contains(instruction.executable))
+    return false;
   Launch launch;
   launch.node = command.node;
   launch.launch_id = LaunchId(node.launch->launch_id.value + run.launched++);

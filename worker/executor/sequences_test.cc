@@ -222,6 +222,24 @@ TEST_F(SequencesTest, StepsOfAGangWaitForTheirInputs) {
   EXPECT_EQ(Reported(), "through 1");
 }
 
+TEST_F(SequencesTest, StepsOfAGangWhoseDevicesDoNotWaitForEachOtherAreHandedOverAtOnce) {
+  devices = 2;
+  for (const uint64_t x : {1, 2}) core.InstallDone(ExecutableId(x), absl::OkStatus(), true);
+  Install(
+      4, 1,
+      {Call(1, {0}, {1}, {0}), Call(2, {1}, {2}, {1}), Call(3, {2}, {3}, {2}), Output(0, 3, {3})});
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(shell.Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1",
+                                        "x2 as s2 id 71 (s1:0 s1:1) -> s3 ahead"));
+  Done(2);  // before the end of what makes its inputs is heard of
+  EXPECT_THAT(shell.Take(), IsEmpty());
+  Done(0);
+  EXPECT_THAT(shell.Take(), ElementsAre("drop s1:0 s1:1", "x3 as s5 id 72 (s3:0 s3:1) -> s6"));
+  Done(5, absl::InternalError("broken"));
+  EXPECT_EQ(Reported(), "through 1 failed 1[0]: INTERNAL: broken");
+}
+
 TEST_F(SequencesTest, ALoopCarriesItsValuesAndItsMemoryIsFreed) {
   Install(2, 1, {Repeat(3, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
   Arguments(1);

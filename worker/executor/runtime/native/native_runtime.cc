@@ -34,6 +34,9 @@ class NativeExecutable final : public LoadedExecutable {
       parameters.push_back({this->program->values[p].dtype, this->program->values[p].shape, 0});
     }
   }
+  // One thread runs the gangs of an executor alone, all devices of each; several wait for each other.
+  bool separable() const override { return exchange == nullptr; }
+
   const std::shared_ptr<const NativeProgram> program;
   const std::vector<int> devices;            // empty: any one
   const std::shared_ptr<Exchange> exchange;  // with other executors; nullptr: it runs here alone
@@ -202,7 +205,7 @@ absl::StatusOr<LaunchResult> NativeRuntime::Begin(const LaunchRequest& request,
       CheckLaunch(request, info_, executable.devices, executable.parameters,
                   [](DeviceBuffer& buffer) -> const BufferSpec& { return CellOf(buffer)->spec; }));
   FAIRWAY_RETURN_IF_ERROR(CheckNotDonated(request));
-  if (request.devices.size() > 1 || executable.exchange != nullptr) {
+  if (!executable.separable()) {
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(request, *executable.program));
   }
   launch.program = executable.program;
