@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JAX through the front door, beside a null front door and JAX's own CPU backend, 8 devices each.
 
+A training step is also measured on an island of one device, beside JAX with one device: there XLA's
+pool has as many threads as the machine has cores, not one for each of 8 or 16 devices.
+
 The null front door (null_front_door.cc) answers and does nothing: what a client costs by itself, and
 gRPC. For the training steps there is JAX in one process over the plugin that executors load, opened
 as they open it: what is slower than JAX there is the plugin's, not Fairway's. The clients live
@@ -28,7 +31,7 @@ import typing
 from measure import bar, median, paired, row
 from processes import cpu_seconds
 
-ROUNDS = 7
+ROUNDS = 15
 DEVICES = 8
 HERE = pathlib.Path(__file__).resolve().parent
 NULL = HERE.parent / "build" / "release" / "bench" / "null_front_door"
@@ -40,6 +43,7 @@ class Case(typing.NamedTuple):
     unit: str
     against: str  # what fairway is compared with
     steps: int = 1  # in one measurement
+    devices: int = DEVICES  # that all concerned have
 
 
 CASES = {
@@ -50,6 +54,7 @@ CASES = {
     "fetch each step": Case("us/step", "null", 200),
     "feed each step": Case("us/step", "null", 400),
     "training step, 1 device": Case("ms/step", "JAX", 10),
+    "training step, island of 1 device": Case("ms/step", "JAX", 10, devices=1),
     "training step, gang of 8": Case("ms/step", "JAX", 10),
     "put 64 MiB": Case("ms", "null"),
     "get 64 MiB": Case("ms", "null"),
@@ -61,17 +66,19 @@ CASES = {
 TRAINING = [name for name in CASES if name.startswith("training step")]
 
 
-def cases_of(backend):
-    return TRAINING if backend == "plugin" else list(CASES)
+def cases_of(backend, devices):
+    return [name for name, case in CASES.items() if case.devices == devices
+            and (backend != "plugin" or name in TRAINING)
+            and (backend != "null" or devices == DEVICES)]
 
 
 # ---- In the clients ----
 
 
 class Client:
-    """The cases, over the first DEVICES devices; each returns seconds per step."""
+    """The cases of so many devices; each returns seconds per step."""
 
-    def __init__(self, cases, quick):
+    def __init__(self, cases, devices, quick):
         import jax
         import jax.numpy as jnp
         import numpy as np
@@ -79,7 +86,7 @@ class Client:
 
         self.jax, self.np = jax, np
         self.in_one_process = jax.config.jax_platforms in ("cpu", "plugin")
-        devices = jax.devices()[:DEVICES]
+        devices = jax.devices()[:devices]
         self.first = jax.sharding.SingleDeviceSharding(devices[0])
         mesh = Mesh(np.array(devices), ("x",))
         self.split, self.copied = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
@@ -107,6 +114,7 @@ class Client:
         self.train = jax.jit(train)
         self.training = {
             "training step, 1 device": jax.device_put((weights, x, y), self.first),
+            "training step, island of 1 device": jax.device_put((weights, x, y), self.first),
             "training step, gang of 8": (
                 jax.device_put(weights, self.copied), *jax.device_put((x, y), self.split)),
         }
@@ -194,8 +202,8 @@ class Client:
         return time.perf_counter() - began
 
 
-def serve(backend, quick):
-    client = Client(cases_of(backend), quick)
+def serve(backend, devices, quick):
+    client = Client(cases_of(backend, devices), devices, quick)
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(client.measure(line.strip())), flush=True)
@@ -209,9 +217,9 @@ def steps_of(case, quick):
 
 
 class Child:
-    def __init__(self, backend, environment, quick):
+    def __init__(self, backend, devices, environment, quick):
         self.process = subprocess.Popen(
-            [sys.executable, __file__, backend, *(["--quick"] if quick else [])],
+            [sys.executable, __file__, backend, str(devices), *(["--quick"] if quick else [])],
             env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"}, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
@@ -233,12 +241,15 @@ class Child:
 
 
 def measure_all(clients, servers, quick):
-    """{(case, backend): [value in the case's unit]}, and the CPU of the small steps."""
+    """{(case, backend): [value in the case's unit]}, and the CPU of the small steps.
+
+    `clients`: by backend and devices. `servers`: by backend, those of the small steps.
+    """
     samples, cpu = {}, {}
     for _ in range(2 if quick else ROUNDS):
         for name, case in CASES.items():
-            for backend, client in clients.items():
-                if name not in cases_of(backend):
+            for (backend, devices), client in clients.items():
+                if name not in cases_of(backend, devices):
                     continue
                 pids = [client.pid, *servers[backend]]
                 before = cpu_seconds(pids)
@@ -286,18 +297,21 @@ def plugin():
     return os.environ.get("FAIRWAY_PJRT_PLUGIN") or str(found[0])
 
 
-def plugin_environment(executor, folder):
-    """JAX in one process over the plugin, with the options, XLA flags and allocator of `executor`."""
-    config = pathlib.Path(folder) / "plugin.json"
+def plugin_environment(cluster, devices, folder):
+    """JAX in one process over the plugin, with the options, XLA flags and allocator of the executor."""
+    from cluster import clean_environment
+
+    config = pathlib.Path(folder) / f"plugin-{devices}.json"
     config.write_text(json.dumps(
-        {"library_path": plugin(), "create_options": {"cpu_device_count": 2 * DEVICES}}))
-    process = pathlib.Path(f"/proc/{executor}")
+        {"library_path": plugin(), "create_options": {"cpu_device_count": 2 * devices}}))
+    process = pathlib.Path(f"/proc/{cluster.executors()[0].pid}")
     inherited = dict(entry.split("=", 1) for entry in
                      (process / "environ").read_text().split("\0") if "=" in entry)
     allocator = {line.split()[-1] for line in (process / "maps").read_text().splitlines()
                  if "libjemalloc" in line}
-    return {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{config}",
-            "XLA_FLAGS": inherited["XLA_FLAGS"], "LD_PRELOAD": " ".join(allocator)}
+    return clean_environment(
+        JAX_PLATFORMS="plugin", PJRT_NAMES_AND_LIBRARY_PATHS=f"plugin:{config}",
+        XLA_FLAGS=inherited["XLA_FLAGS"], LD_PRELOAD=" ".join(allocator))
 
 
 def run(quick):
@@ -309,18 +323,21 @@ def run(quick):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment())
     try:
         with (Cluster(islands=1, devices=DEVICES) as cluster,
+              Cluster(islands=1, devices=1) as small,
               tempfile.TemporaryDirectory() as folder):
             null_port = int(null.stdout.readline())
             environments = {
-                "fairway": cluster.jax_environment(),
-                "null": {**cluster.jax_environment(),
-                         "FAIRWAY_CONTROLLER": f"127.0.0.1:{null_port}"},
-                "JAX": cpu_environment(DEVICES),
-                "plugin": clean_environment(
-                    **plugin_environment(cluster.executors()[0].pid, folder)),
+                ("fairway", DEVICES): cluster.jax_environment(),
+                ("null", DEVICES): {**cluster.jax_environment(),
+                                    "FAIRWAY_CONTROLLER": f"127.0.0.1:{null_port}"},
+                ("JAX", DEVICES): cpu_environment(DEVICES),
+                ("plugin", DEVICES): plugin_environment(cluster, DEVICES, folder),
+                ("fairway", 1): small.jax_environment(),
+                ("JAX", 1): cpu_environment(1),
+                ("plugin", 1): plugin_environment(small, 1, folder),
             }
-            clients = {backend: Child(backend, environments[backend], quick)
-                       for backend in BACKENDS}
+            clients = {(backend, devices): Child(backend, devices, environment, quick)
+                       for (backend, devices), environment in environments.items()}
             servers = {
                 "fairway": [p.pid for p in cluster.processes() if p.flag("role") != "supervisor"],
                 "null": [null.pid],
@@ -330,7 +347,7 @@ def run(quick):
             for client in clients.values():
                 client.expect()
             asked = cluster.metrics().total("fairway_executor_fetches_total")
-            clients["fairway"].measure("fetch each step")
+            clients["fairway", DEVICES].measure("fetch each step")
             asked = cluster.metrics().total("fairway_executor_fetches_total") - asked
             rows, bars = summarize(*measure_all(clients, servers, quick))
             rows.append(row("fetch each step: fetches that went to the executor", [asked], "fetches"))
@@ -345,4 +362,4 @@ def run(quick):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], "--quick" in sys.argv)
+    serve(sys.argv[1], int(sys.argv[2]), "--quick" in sys.argv)

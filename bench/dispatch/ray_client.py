@@ -111,8 +111,9 @@ def graph_styles(ray, shards, steps, in_flight):
 
 def main():
     kind, devices, scale = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    from serve import serve
+    from serve import lines, serve
 
+    streams = lines()  # Ray prints warnings to the standard output
     ray = start(devices)
     try:
         shards = make_actors(ray, devices)
@@ -122,7 +123,7 @@ def main():
             styles = graph_styles(ray, shards, 1, IN_FLIGHT)
         else:
             styles = graph_styles(ray, shards, CHAIN, 1)
-        serve(styles, scale)
+        serve(styles, scale, streams)
     finally:
         ray.shutdown()
 

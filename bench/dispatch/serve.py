@@ -32,9 +32,12 @@ def calls_for(run, longest=_SECONDS):
         calls *= 2
 
 
-def serve(styles, scale=1):
-    """`styles`: {name: (steps of one call, run(calls))}; `run` returns when all are done."""
-    asked, answers = lines()
+def serve(styles, scale=1, streams=None):
+    """`styles`: {name: (steps of one call, run(calls))}; `run` returns when all are done.
+
+    `streams`: of lines(), from a client that had to call it before something could be printed.
+    """
+    asked, answers = streams or lines()
     print("ready", ",".join(styles), file=answers)
     counts = {}
     for style in asked:
