@@ -34,7 +34,8 @@ class NativeExecutable final : public LoadedExecutable {
       parameters.push_back({this->program->values[p].dtype, this->program->values[p].shape, 0});
     }
   }
-  // One thread runs the gangs of an executor alone, all devices of each; several wait for each other.
+  // One thread runs the gangs of an executor alone, all devices of each; several wait for each
+  // other.
   bool separable() const override { return exchange == nullptr; }
 
   const std::shared_ptr<const NativeProgram> program;
