@@ -3,7 +3,9 @@
 //   islands_program ADDRESS sums       all_reduce over every island, and arrays from one to another
 //   islands_program ADDRESS run SLICE  gangs until one fails, then until new work runs again
 //   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
-//   islands_program ADDRESS flood COUNT        so many runs of a program, as fast as they are taken
+//   islands_program ADDRESS flood      runs of a program as fast as they are taken, from a line of
+//                                      the standard input to the next
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <numeric>
@@ -169,9 +171,8 @@ int Time(Session& session, int64_t bytes, uint32_t rounds) {
   return failures == 0 ? 0 : 1;
 }
 
-// Runs of a chain of two, each with the result of the one before; begins at a line from stdin, and
-// says how many were taken.
-int Flood(Session& session, int64_t runs) {
+// Runs of a chain of two, each with the result of the one before; says how many were taken.
+int Flood(Session& session) {
   NativeProgram one("negative");
   one.Result(one.Scale(one.Parameter(DType::kF32, {4}), -1.0));
   ProgramBuilder program("chain");
@@ -189,12 +190,18 @@ int Flood(Session& session, int64_t runs) {
   std::printf("ready\n");
   std::fflush(stdout);
   if (std::getchar() == EOF) return 1;
-  for (int64_t i = 1; i <= runs; ++i) {
+  std::atomic<bool> enough = false;
+  std::thread waiting([&enough] {
+    std::getchar();
+    enough = true;
+  });
+  for (int64_t taken = 1; !enough; ++taken) {
     x = bound->Call({x})[0];
-    if (i % 1000 != 0) continue;
-    std::printf("%lld\n", static_cast<long long>(i));
+    if (taken % 1000 != 0) continue;
+    std::printf("%lld\n", static_cast<long long>(taken));
     std::fflush(stdout);
   }
+  waiting.join();
   Check(Values(x) == Floats{1, 2, 3, 4}, "what all runs together make");
   return failures == 0 ? 0 : 1;
 }
@@ -212,7 +219,7 @@ int main(int argc, char** argv) {
   const std::string what = argv[2];
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
-  if (what == "flood" && argc == 4) return Flood(*session, std::stoll(argv[3]));
+  if (what == "flood") return Flood(*session);
   if (what == "time" && argc == 5)
     return Time(*session, std::stoll(argv[3]), static_cast<uint32_t>(std::stoul(argv[4])));
   return 2;
