@@ -22,15 +22,14 @@ TEST(BlockingPool, OneThreadKeepsTheOrder) {
 }
 
 TEST(BlockingPool, TwoThreadsRunSideBySide) {
+  std::promise<void> first, second, done;  // outlive the pool's threads
   BlockingPool pool("pair", 2);
-  std::promise<void> first, second;
   // Each waits for the other: with one thread this would never end.
   pool.Run([&] {
     first.set_value();
     second.get_future().wait();
   });
   first.get_future().wait();
-  std::promise<void> done;
   pool.Run([&] {
     second.set_value();
     done.set_value();
