@@ -112,16 +112,23 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
     sides[i].code = *std::move(code);
     EXPECT_FALSE(runtime().LoadShare(compiled->code, {0, 1, 2, 3}, sides[i].member).ok());
   }
-  const auto run = [&](Side& side) {
-    std::vector<std::vector<DeviceBuffer*>> inputs;
-    for (const int device : side.devices) inputs.push_back({shards[device].get()});
+  const auto request = [&](const Side& side) {
     LaunchRequest request;
     request.executable = side.code.get();
     request.devices = side.devices;
-    request.inputs = inputs;
+    for (const int device : side.devices) request.inputs.push_back({shards[device].get()});
     request.launch_id = 7;
-    side.result = test::Run(runtime(), request);
+    return request;
   };
+  // The others would wait for it.
+  auto late = Expect(1, 1);
+  LaunchRequest early = request(sides[0]);
+  early.inputs[1] = {late.buffer.get()};
+  EXPECT_EQ(runtime().Launch(early, nullptr).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  late.fulfil(absl::CancelledError("not needed"));
+
+  const auto run = [&](Side& side) { side.result = test::Run(runtime(), request(side)); };
   std::thread other([&] { run(sides[1]); });
   run(sides[0]);
   other.join();
