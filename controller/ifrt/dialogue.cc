@@ -149,7 +149,7 @@ void Dialogue::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {
 }
 
 void Dialogue::RunOffLoop(std::function<void()> work, std::function<void()> then) {
-  off_loop_.emplace_back(std::move(work), std::move(then));
+  cluster_.RunOffLoop(std::move(work), std::move(then));
 }
 
 std::string Dialogue::Ask(const std::string& text) {
@@ -166,13 +166,7 @@ std::string Dialogue::Take() {
 }
 
 std::string Dialogue::Run() {
-  do {
-    for (; !off_loop_.empty(); off_loop_.pop_front()) {
-      off_loop_.front().first();
-      off_loop_.front().second();
-    }
-    cluster_.RunAll();
-  } while (!off_loop_.empty());
+  cluster_.RunAll();
   return Take();
 }
 

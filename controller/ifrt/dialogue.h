@@ -13,7 +13,6 @@
 #define FAIRWAY_CONTROLLER_IFRT_DIALOGUE_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,7 +58,6 @@ class Dialogue : public testing::Test, public IfrtShell {
 
   uint64_t next_op_ = 1;
   std::vector<std::string> lines_;
-  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 }  // namespace fairway

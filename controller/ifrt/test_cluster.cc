@@ -225,6 +225,13 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
 
 void TestCluster::RunAll() {
   while (true) {
+    if (!off_loop_.empty()) {
+      const auto [work, then] = std::move(off_loop_.front());
+      off_loop_.pop_front();
+      work();
+      then();
+      continue;
+    }
     const auto next =
         std::find_if(work_.begin(), work_.end(), [&](const Work& w) { return Ready(w); });
     if (next == work_.end()) return;

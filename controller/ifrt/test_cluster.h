@@ -34,10 +34,14 @@ class TestCluster : public ClusterActions, public CompileBackend {
   };
   void set_other_door(Answers answers) { other_door_ = std::move(answers); }
 
-  // Ends what the executors were told so far: installs, uploads, copies and launches, with what
-  // follows from that, until nothing is open. An output of a launch has the bytes of the argument
-  // with the same number, or zeros.
+  // Ends what is off the loop and what the executors were told so far: installs, uploads, copies
+  // and launches, with what follows from that, until nothing is open. An output of a launch has the
+  // bytes of the argument with the same number, or zeros.
   void RunAll();
+  // For the shells of front doors: RunAll does `work`, then `then`.
+  void RunOffLoop(std::function<void()> work, std::function<void()> then) {
+    off_loop_.emplace_back(std::move(work), std::move(then));
+  }
   // The next node that ends fails with this.
   absl::Status fail_next;
 
@@ -82,6 +86,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void Store(const PrepareReceive& command, size_t i);
 
   std::deque<Work> work_;
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareLaunch> prepared_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareReceive> received_;
   std::map<ShardRef, BytesRef> bytes_;                                 // on the "devices"

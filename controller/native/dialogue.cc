@@ -81,7 +81,7 @@ void NativeDialogue::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {
 }
 
 void NativeDialogue::RunOffLoop(std::function<void()> work, std::function<void()> then) {
-  off_loop_.emplace_back(std::move(work), std::move(then));
+  cluster_.RunOffLoop(std::move(work), std::move(then));
 }
 
 std::string NativeDialogue::Ask(const std::string& text) {
@@ -99,13 +99,7 @@ std::string NativeDialogue::Take() {
 }
 
 std::string NativeDialogue::Run() {
-  do {
-    for (; !off_loop_.empty(); off_loop_.pop_front()) {
-      off_loop_.front().first();
-      off_loop_.front().second();
-    }
-    cluster_.RunAll();
-  } while (!off_loop_.empty());
+  cluster_.RunAll();
   return Take();
 }
 

@@ -11,7 +11,6 @@
 #define FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
@@ -56,7 +55,6 @@ class NativeDialogue : public testing::Test, public NativeShell {
 
   uint64_t next_id_ = 1;
   std::vector<std::string> lines_;
-  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 }  // namespace fairway

@@ -3,7 +3,6 @@
 // any messages, their uploads, and answers of the compiler, in any order. Every request gets at
 // most one answer, but fetches, which get one for each piece and nothing after an error; the core's
 // rules hold throughout; nothing is left when the clients are gone.
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,7 +34,9 @@ enum Kind : uint8_t {
 
 class Client : public NativeShell {
  public:
-  explicit Client(NativeDoor* door) : door_(door) { session_ = door->Open("t", this).value(); }
+  Client(TestCluster* cluster, NativeDoor* door) : cluster_(cluster), door_(door) {
+    session_ = door->Open("t", this).value();
+  }
   ~Client() { Close(); }
 
   // As NativeStream handles a message.
@@ -51,14 +52,6 @@ class Client : public NativeShell {
       }
       session_->Handle(request);
     }
-  }
-  bool RunOne() {
-    if (off_loop_.empty()) return false;
-    const auto [work, then] = std::move(off_loop_.front());
-    off_loop_.pop_front();
-    work();
-    then();
-    return true;
   }
   void Close() {
     if (session_ != nullptr) door_->Close(std::exchange(session_, nullptr)->session());
@@ -78,15 +71,15 @@ class Client : public NativeShell {
     FUZZ_CHECK(asked != asked_.end() && asked->second);
   }
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
-    off_loop_.emplace_back(std::move(work), std::move(then));
+    cluster_->RunOffLoop(std::move(work), std::move(then));
   }
 
+  TestCluster* const cluster_;
   NativeDoor* const door_;
   NativeSession* session_ = nullptr;
   Uploads uploads_{Spool{std::make_shared<MemoryBudget>(int64_t{16} << 20), "/nowhere"}};
   uint64_t next_id_ = 1;
   std::map<uint64_t, bool> asked_;  // id -> whether it is a fetch
-  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 class Conversation {
@@ -99,8 +92,8 @@ class Conversation {
              [this](SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
                door_.OnFetched(session, token, bytes);
              }});
-    first_ = std::make_unique<Client>(&door_);
-    second_ = std::make_unique<Client>(&door_);
+    first_ = std::make_unique<Client>(&cluster_, &door_);
+    second_ = std::make_unique<Client>(&cluster_, &door_);
   }
 
   void On(const Record& record) {
@@ -122,27 +115,22 @@ class Conversation {
         AnswerCompile(record.kind, in);
         break;
       default:
-        RunAll();
+        cluster_.RunAll();
     }
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
   }
 
   void End() {
-    RunAll();
+    cluster_.RunAll();
     first_->Close();
     second_->Close();
-    RunAll();
+    cluster_.RunAll();
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
     const auto counts = cluster_.cluster().counts();
     FUZZ_CHECK(counts.arrays == 0 && counts.groups == 0 && counts.nodes == 0);
   }
 
  private:
-  void RunAll() {
-    do {
-      cluster_.RunAll();
-    } while (first_->RunOne() || second_->RunOne());
-  }
   void AnswerCompile(uint8_t kind, Reader& in) {
     if (cluster_.open_compilations() == 0) return;
     if (kind == kCompileFails)

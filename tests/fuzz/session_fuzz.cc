@@ -3,7 +3,6 @@
 // any requests, uploads, and answers of the compiler, in any order. Every request gets at most one
 // answer, of its kind or an error; the core's rules hold throughout; nothing is left when the
 // clients are gone.
-#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -38,6 +37,8 @@ enum Kind : uint8_t {
 
 class Client : public IfrtShell {
  public:
+  explicit Client(TestCluster* cluster) : cluster_(cluster) {}
+
   void Ask(const IfrtRequest& request) {
     IfrtRequest numbered = request;
     numbered.mutable_request_metadata()->set_op_id(++asked_);
@@ -45,14 +46,6 @@ class Client : public IfrtShell {
   }
   void set_session(IfrtSession* session) { session_ = session; }
   IfrtSession* session() const { return session_; }
-  bool RunOne() {
-    if (off_loop_.empty()) return false;
-    const auto [work, then] = std::move(off_loop_.front());
-    off_loop_.pop_front();
-    work();
-    then();
-    return true;
-  }
 
  private:
   void Send(std::unique_ptr<IfrtResponse> response) override {
@@ -66,13 +59,13 @@ class Client : public IfrtShell {
     FUZZ_CHECK(IfrtResponse().ParseFromString(response->SerializeAsString()));
   }
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
-    off_loop_.emplace_back(std::move(work), std::move(then));
+    cluster_->RunOffLoop(std::move(work), std::move(then));
   }
 
+  TestCluster* const cluster_;
   IfrtSession* session_ = nullptr;
   uint64_t asked_ = 0;
   std::set<uint64_t> answered_;
-  std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
 };
 
 class Conversation {
@@ -113,28 +106,22 @@ class Conversation {
         AnswerCompile(record.kind, in);
         break;
       default:
-        Run();
+        cluster_.RunAll();
     }
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
   }
 
   void End() {
-    Run();
+    cluster_.RunAll();
     cluster_.door().Close(77);
     cluster_.door().Close(78);
-    Run();
+    cluster_.RunAll();
     FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
     const auto counts = cluster_.cluster().counts();
     FUZZ_CHECK(counts.arrays == 0 && counts.groups == 0 && counts.nodes == 0);
   }
 
  private:
-  void Run() {
-    do {
-      cluster_.RunAll();
-    } while (first_.RunOne() || second_.RunOne());
-  }
-
   void AnswerCompile(uint8_t kind, Reader& in) {
     if (cluster_.open_compilations() == 0) return;
     if (kind == kCompileFails)
@@ -154,7 +141,7 @@ class Conversation {
       cluster_.AnswerCompile(std::move(code));
   }
 
-  Client first_, second_;
+  Client first_{&cluster_}, second_{&cluster_};
   TestCluster cluster_;
 };
 
