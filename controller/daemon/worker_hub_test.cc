@@ -214,10 +214,16 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   const auto executor = ConnectExecutor("w0", 11);
   executor->Next();
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
-  hub_->Send(ExecutorId(1), PrepareLaunch{.node = NodeId(1), .seq = 1});
+  PrepareLaunch prepare;
+  prepare.node = NodeId(1);
+  prepare.seq = 1;
+  hub_->Send(ExecutorId(1), prepare);
   Settle();
   EXPECT_THAT(executor->received, IsEmpty());
-  hub_->Send(ExecutorId(1), Launch{.node = NodeId(1), .launch_id = LaunchId(1)});
+  Launch launch;
+  launch.node = NodeId(1);
+  launch.launch_id = LaunchId(1);
+  hub_->Send(ExecutorId(1), launch);
   Settle();
   ASSERT_THAT(executor->received, SizeIs(1));
   EXPECT_EQ(executor->Next().commands().commands_size(), 3);

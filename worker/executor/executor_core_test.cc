@@ -539,7 +539,7 @@ TEST_F(ExecutorCoreTest, TheWatermarkStopsAtTheFirstUnfinishedAndTheRestIsListed
 }
 
 TEST_F(ExecutorCoreTest, InstallationsAreReported) {
-  core.OnCommand(InstallExecutable{ExecutableId(1), nullptr, "", {}});
+  core.OnCommand(InstallExecutable{ExecutableId(1), nullptr, "", {}, {}});
   EXPECT_THAT(actions.Take(), ElementsAre("load x1"));
   core.InstallDone(ExecutableId(1), absl::OkStatus());
   core.InstallDone(ExecutableId(2), absl::DataLossError("damaged"));

@@ -77,7 +77,7 @@ class ExecutorSessionTest : public testing::Test {
   bool Until(std::function<bool()> holds) { return RunUntil(loop_, std::move(holds)); }
   void Install(uint64_t id, const std::string& code) {
     Command(InstallExecutable{
-        ExecutableId(id), std::make_shared<std::string>(code), Sha256Hex(code), {}});
+        ExecutableId(id), std::make_shared<std::string>(code), Sha256Hex(code), {}, {}});
   }
   // Two floats on each device of `part`.
   void Put(const GroupPart& part, float value) {
@@ -195,7 +195,7 @@ TEST_F(ExecutorSessionTest, DamagedCodeFailsItsLaunches) {
   const GroupPart x = Part(1, {0});
   Put(x, 1);
   Command(InstallExecutable{
-      ExecutableId(7), std::make_shared<std::string>(Program("add", {0}, 1, 1)), "feed", {}});
+      ExecutableId(7), std::make_shared<std::string>(Program("add", {0}, 1, 1)), "feed", {}, {}});
   const uint64_t seq = Run(7, {0}, {x}, {Part(2, {0})});
   ASSERT_TRUE(Until([&] { return Finished(seq); }));
   EXPECT_EQ(installed_[ExecutableId(7)].code(), absl::StatusCode::kDataLoss);
