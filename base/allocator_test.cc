@@ -28,7 +28,7 @@ int64_t FaultsOfATemporary() {
 }
 
 TEST(AllocatorTest, ATemporaryOfOneThreadIsKeptForTheNextThread) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef FAIRWAY_SANITIZED
   GTEST_SKIP() << "sanitizers bring an allocator of their own";
 #endif
   FaultsOfATemporary();

@@ -13,9 +13,9 @@ set(FAIRWAY_PJRT_INCLUDE "" CACHE PATH "Directory of pjrt_c_api.h (from the xla-
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
 if(FAIRWAY_SANITIZE STREQUAL "address")
-  # The checks for null and alignment take gcc as long as all others together; the areas where bytes from outside are
-  # read in place have them (fairway_library).
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize=null,alignment -fno-omit-frame-pointer)
+  # By clang, which checks thread annotations too, and is done before gcc is with half of the checks.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=function -fno-sanitize-recover=all
+    -fno-omit-frame-pointer -Wthread-safety -Werror=thread-safety)
   add_link_options(-fsanitize=address,undefined)
 elseif(FAIRWAY_SANITIZE STREQUAL "fuzz")  # clang only; tests/fuzz links -fsanitize=fuzzer
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function
@@ -24,6 +24,9 @@ elseif(FAIRWAY_SANITIZE STREQUAL "fuzz")  # clang only; tests/fuzz links -fsanit
 elseif(FAIRWAY_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
+endif()
+if(FAIRWAY_SANITIZE)
+  add_compile_definitions(FAIRWAY_SANITIZED)
 endif()
 
 find_program(FAIRWAY_CCACHE ccache)

@@ -142,7 +142,8 @@ Array Session::Put(const HostBytes& bytes, const Sharding& sharding) {
   };
   auto prepared = prepare();
   if (!prepared.ok()) return ErrorArray(std::move(spec), FromAbsl(prepared.status()));
-  auto& [parts, tile_of] = *prepared;
+  std::vector<Upload>& parts = prepared->first;
+  const std::vector<int32_t>& tile_of = prepared->second;
   const uint64_t handle = connection_->NewHandles(1);
   std::vector<Upload> uploads;
   const Status sent = connection_->Send([&](v1::Request& request) {

@@ -184,7 +184,7 @@ TEST(CompilePoolTest, TheLimitOfCpuTimeHolds) {
 }
 
 TEST(CompilePoolTest, TheLimitOfMemoryHolds) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef FAIRWAY_SANITIZED
   GTEST_SKIP() << "the address sanitizer ends a process itself that runs out of memory";
 #endif
   auto pool = Start("unruly");

@@ -319,7 +319,8 @@ TEST_F(PjrtCompilerTest, OptionsAreChecked) {
   options = test::OneDevice();
   options.set_num_replicas(-1);
   EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument);
-  options = test::Spmd(int64_t{1} << 62);
+  options = test::Spmd(2);
+  options.set_num_partitions(int64_t{1} << 62);
   options.set_num_replicas(4);
   EXPECT_EQ(code_of(options), absl::StatusCode::kInvalidArgument) << "a product that overflows";
 }
