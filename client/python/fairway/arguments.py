@@ -3,7 +3,8 @@
 
 JAX looks up a handler by the type of every value that it moves to devices. Two handlers get
 something in front:
-- numpy arrays with negative strides (`x[::-1]`), which the client refuses, are made contiguous;
+- numpy arrays with negative strides (`x[::-1]`) or strides of zero (`np.broadcast_to`), which the
+  client refuses, are made contiguous;
 - arrays of one client that are to go to devices of another, such as from an island to
   `jax.devices("cpu")`, which the client also refuses, are fetched and put there.
 
@@ -43,7 +44,7 @@ def _is_plain_array(kind: type) -> bool:
 def _contiguous(inner: Any, _: Any) -> Any:
     def handler(xs, *rest):
         # copy() keeps the class, and is C-contiguous.
-        return inner([x.copy() if min(x.strides, default=0) < 0 else x for x in xs], *rest)
+        return inner([x.copy() if min(x.strides, default=1) <= 0 else x for x in xs], *rest)
 
     return handler
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jaxlib's client alone refuses: negative strides, and moving to and from the local CPU."""
+"""What jaxlib's client alone refuses: some strides, and moving to and from the local CPU."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,12 @@ split = NamedSharding(Mesh(np.array(island), ("x",)), P("x"))
 base = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 double = jax.jit(lambda v: v * 2)
-for view in (base[::-1], base[:, ::-1], base[::-2, ::3], base.T[::-1], base[0, ::-1][:0]):
-    assert min(view.strides) < 0
+for view in (
+    base[::-1], base[:, ::-1], base[::-2, ::3], base.T[::-1], base[0, ::-1][:0],
+    np.broadcast_to(base[0], (8, 8)), np.broadcast_to(base[:, :1], (8, 8)),
+    np.broadcast_to(np.float32(7), (2, 3)), np.broadcast_to(base[0], (4, 8))[:, ::-1],
+):
+    assert min(view.strides) <= 0
     np.testing.assert_array_equal(jax.device_put(view, island[1]), view)
     np.testing.assert_array_equal(jnp.asarray(view), view)
     for _ in range(3):  # the first call and later ones take different ways through JAX
