@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 
 #include "wire/ifrt_sharding.h"
+#include "wire/ifrt_values.h"
 
 namespace fairway {
 namespace {
@@ -32,7 +33,8 @@ Shape DimsOf(const google::protobuf::RepeatedField<int64_t>& dims) {
   return Shape{{dims.begin(), dims.end()}};
 }
 
-// INTERNAL: the metadata contradicts itself.
+// INTERNAL: the metadata contradicts itself. UNIMPLEMENTED, INVALID_ARGUMENT: too many dimensions
+// or bytes for a command to an executor.
 absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices) {
   ValueType out;
   const auto dtype = DTypeFromNumber(spec.dtype());
@@ -42,6 +44,12 @@ absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices
   out.dtype = *dtype;
   out.global = DimsOf(spec.global_dims());
   out.shard = DimsOf(spec.shard_dims());
+  if (out.global.rank() > kMaxRank)
+    return Error(absl::StatusCode::kUnimplemented,
+                 "the program takes or makes an array of {} dimensions; at most {} are served",
+                 out.global.rank(), kMaxRank);
+  FAIRWAY_RETURN_IF_ERROR(ByteSize(out.dtype, out.global).status());
+  FAIRWAY_RETURN_IF_ERROR(ByteSize(out.dtype, out.shard).status());
   out.memory_kind = spec.memory_kind();
   out.donated = spec.donated();
   xla::OpSharding sharding;

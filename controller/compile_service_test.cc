@@ -82,6 +82,25 @@ TEST_F(CompileServiceTest, FailuresReachAllWhoWaitAndAreNotKept) {
   EXPECT_EQ(cluster_.open_compilations(), 1u);
 }
 
+// An executor would refuse each command about them, which ends its registration.
+TEST_F(CompileServiceTest, ArraysThatNoExecutorTakesAreRefused) {
+  const auto refused = [&](const std::string& program, const std::vector<int64_t>& dims) {
+    CompiledCode code = TestCode(1, 1, 1);
+    v1::ValueSpec* result = code.metadata.mutable_outputs(0);
+    result->mutable_global_dims()->Assign(dims.begin(), dims.end());
+    result->mutable_shard_dims()->Assign(dims.begin(), dims.end());
+    Compile(program, 0, 1);
+    cluster_.AnswerCompile(std::move(code));
+    return results_.back().status();
+  };
+  const absl::Status rank = refused("p", std::vector<int64_t>(65, 1));
+  EXPECT_EQ(rank.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Text(rank), HasSubstr("an array of 65 dimensions; at most 64 are served"));
+  const int64_t large = int64_t{1} << 40;
+  EXPECT_EQ(refused("q", {large, large, 0}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(refused("r", std::vector<int64_t>(64, 1)).ok());
+}
+
 TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
   Compile("p", 0, 1, /*portable=*/true);
   EXPECT_EQ(cluster_.last_options().devices_size(), 0);

@@ -2,6 +2,8 @@
 #include "wire/ifrt_remap.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "wire/ifrt_sharding.h"
@@ -68,10 +70,32 @@ class Builder {
     return std::move(plan_);
   }
 
-  const RemapPlan& plan() const { return plan_; }
+  // Takes the shard of `in` on this device for that of `out`. CheckPair has passed.
+  absl::Status TakeOn(int32_t device, int32_t in, int32_t out) {
+    const Places& have = PlacesOf(plan_.inputs[in], input_places_[in]);
+    const Places& want = PlacesOf(plan_.outputs[out], output_places_[out]);
+    const auto from = have.find(device);
+    const auto to = want.find(device);
+    if (from == have.end() || to == want.end())
+      return InvalidArgument("remap: device {} is none of input {} or none of output {}", device,
+                             in, out);
+    return Take(in, from->second, out, to->second);
+  }
 
  private:
+  using Places = std::unordered_map<int32_t, int64_t>;  // device -> shard
+
+  // Filled when asked for first; no sharding is empty.
+  static const Places& PlacesOf(const ArraySpec& spec, Places& places) {
+    if (places.empty()) {
+      for (const int32_t device : spec.sharding.devices())
+        places.emplace(device, static_cast<int64_t>(places.size()));
+    }
+    return places;
+  }
+
   RemapPlan plan_;
+  std::map<int32_t, Places> input_places_, output_places_;
   std::vector<std::vector<bool>> used_;
 };
 
@@ -110,16 +134,8 @@ absl::Status AddDevices(const Proto::InputDevicesForOutput& devices, Builder& bu
   for (const Proto::InputDevices& input : devices.input_devices()) {
     const int32_t in = input.in_array();
     FAIRWAY_RETURN_IF_ERROR(builder.CheckPair(in, out));
-    const std::vector<int32_t>& have = builder.plan().inputs[in].sharding.devices();
-    const std::vector<int32_t>& want = builder.plan().outputs[out].sharding.devices();
-    for (const int32_t device : input.device_list().device_ids()) {
-      const auto from = std::find(have.begin(), have.end(), device);
-      const auto to = std::find(want.begin(), want.end(), device);
-      if (from == have.end() || to == want.end())
-        return InvalidArgument("remap: device {} is none of input {} or none of output {}", device,
-                               in, out);
-      FAIRWAY_RETURN_IF_ERROR(builder.Take(in, from - have.begin(), out, to - want.begin()));
-    }
+    for (const int32_t device : input.device_list().device_ids())
+      FAIRWAY_RETURN_IF_ERROR(builder.TakeOn(device, in, out));
   }
   return absl::OkStatus();
 }

@@ -139,6 +139,31 @@ absl::StatusOr<AxisPart> PartOf(const xla::AxisRefProto& ref, const xla::MeshPro
   return AxisPart{axis_size / (pre * size), size};
 }
 
+// A part of a mesh axis that cuts a dimension.
+struct Cut {
+  size_t axis = 0;
+  AxisPart part;
+};
+
+// By dimension. Looked up once: a sharding may be of as many devices as a message has room for.
+absl::StatusOr<std::vector<std::vector<Cut>>> CutsOf(const xla::NamedShardingProto& s) {
+  if (s.dim_shardings_size() > kMaxRank)
+    return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
+  std::vector<std::vector<Cut>> cuts;
+  int count = 0;
+  for (const auto& dim : s.dim_shardings()) {
+    count += dim.axes_size();
+    if (dim.axes_size() > kMaxRank || count > kMaxRank)
+      return InvalidArgument("a sharding names parts of mesh axes more than {} times", kMaxRank);
+    auto& of_dimension = cuts.emplace_back();
+    for (const auto& ref : dim.axes()) {
+      FAIRWAY_ASSIGN_OR_RETURN(const AxisPart part, PartOf(ref, s.mesh()));
+      of_dimension.push_back({static_cast<size_t>(ref.mesh_axis_index()), part});
+    }
+  }
+  return cuts;
+}
+
 absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int num_devices) {
   const xla::MeshProto& mesh = s.mesh();
   std::vector<int64_t> axes;
@@ -158,16 +183,14 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
                                             mesh.iota_transform().transpose_perm(), num_devices));
   }
   FAIRWAY_RETURN_IF_ERROR(CheckPermutation(order, num_devices));
-  if (s.dim_shardings_size() > kMaxRank)
-    return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<std::vector<Cut>> cuts, CutsOf(s));
   std::vector<int64_t> tiles;
-  for (const auto& dim : s.dim_shardings()) {
+  for (const auto& of_dimension : cuts) {
     int64_t pieces = 1;
-    for (const auto& ref : dim.axes()) {
-      FAIRWAY_ASSIGN_OR_RETURN(const AxisPart part, PartOf(ref, mesh));
-      if (part.size > num_devices / pieces)
+    for (const Cut& cut : of_dimension) {
+      if (cut.part.size > num_devices / pieces)
         return InvalidArgument("sharding cuts into more pieces than devices");
-      pieces *= part.size;
+      pieces *= cut.part.size;
     }
     tiles.push_back(pieces);
   }
@@ -187,12 +210,10 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
       rest /= axes[a];
     }
     int64_t tile = 0;
-    for (int d = 0; d < s.dim_shardings_size(); ++d) {
+    for (size_t d = 0; d < cuts.size(); ++d) {
       int64_t index = 0;
-      for (const auto& ref : s.dim_shardings(d).axes()) {
-        FAIRWAY_ASSIGN_OR_RETURN(const AxisPart part, PartOf(ref, mesh));
-        index = index * part.size + coordinate[ref.mesh_axis_index()] / part.divisor % part.size;
-      }
+      for (const auto& [axis, part] : cuts[d])
+        index = index * part.size + coordinate[axis] / part.divisor % part.size;
       tile = tile * tiles[d] + index;
     }
     out.tile_of[order[place]] = tile;
@@ -243,6 +264,13 @@ absl::StatusOr<Sharding> FromTiles(TileAssignment tiles, std::vector<int32_t> de
 
 absl::StatusOr<std::vector<int32_t>> Devices(const xla::ifrt::DeviceListProto& list) {
   if (list.device_ids().empty()) return InvalidArgument("a sharding without devices");
+  if (list.device_ids_size() > kMaxDevices)
+    return InvalidArgument("a sharding over {} devices; at most {} are served",
+                           list.device_ids_size(), kMaxDevices);
+  std::vector<int32_t> sorted(list.device_ids().begin(), list.device_ids().end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) return InvalidArgument("a sharding names device {} twice", *twice);
   return std::vector<int32_t>(list.device_ids().begin(), list.device_ids().end());
 }
 

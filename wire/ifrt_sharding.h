@@ -40,8 +40,11 @@ absl::StatusOr<TileAssignment> TilesFromOpSharding(const xla::OpSharding& shardi
 // The OpSharding of tiles that each lie on equally many devices. INVALID_ARGUMENT otherwise.
 absl::StatusOr<xla::OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int num_devices);
 
+// Of one sharding. What executors take is bounded by the same number (link_commands.cc).
+inline constexpr int kMaxDevices = 1 << 16;
+
 // `shape`: of the array. UNIMPLEMENTED: a type name we do not know. INVALID_ARGUMENT: undecodable
-// or contradictory.
+// or contradictory, a device that is named twice, or more than kMaxDevices.
 absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto,
                                            const Shape& shape);
 absl::Status ShardingToProto(const Sharding& sharding, const Shape& shape,

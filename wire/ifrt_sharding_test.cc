@@ -2,7 +2,9 @@
 #include "wire/ifrt_sharding.h"
 
 #include <limits>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -107,6 +109,16 @@ TEST(OpShardingTest, HostileSizesAreRefusedBeforeTheyAreUsed) {
   }
 }
 
+TEST(OpShardingTest, AxesAreNamedAsOftenAsThereCanBeDimensions) {
+  xla::OpSharding op = Op("named_sharding { mesh { axes { size: 4 } axes { size: 1 } } }");
+  auto* dim = op.mutable_named_sharding()->add_dim_shardings();
+  dim->add_axes()->set_mesh_axis_index(0);
+  for (int i = 1; i < 64; ++i) dim->add_axes()->set_mesh_axis_index(1);
+  EXPECT_EQ(TilesFromOpSharding(op, 4).value(), Tiled({4}, {0, 1, 2, 3}));
+  op.mutable_named_sharding()->add_dim_shardings()->add_axes()->set_mesh_axis_index(1);
+  EXPECT_EQ(TilesFromOpSharding(op, 4).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(OpShardingTest, TilesSurviveTheWayThere) {
   for (const auto& [tiles, devices] :
        std::vector<std::pair<TileAssignment, int>>{{TileAssignment{}, 4},
@@ -134,6 +146,21 @@ TEST(ShardingTest, EveryKindSurvivesTheWayThereAndBack) {
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, sharding) << proto.serialized_sharding().type_name();
   }
+}
+
+// What executors are sent about an array is bounded by its devices.
+TEST(ShardingTest, DevicesAreNamedOnceAndAreNotTooMany) {
+  const auto refused = [](const std::vector<int32_t>& devices) {
+    xla::ifrt::ShardingProto proto;
+    EXPECT_TRUE(ShardingToProto(Sharding::Replicated(devices, ""), Shape{{1}}, &proto).ok());
+    return std::string(ShardingFromProto(proto, Shape{{1}}).status().message());
+  };
+  EXPECT_EQ(refused({3, 1, 2, 3}), "a sharding names device 3 twice");
+  std::vector<int32_t> devices(kMaxDevices);
+  std::iota(devices.begin(), devices.end(), 0);
+  EXPECT_EQ(refused(devices), "");
+  devices.push_back(kMaxDevices);
+  EXPECT_EQ(refused(devices), "a sharding over 65537 devices; at most 65536 are served");
 }
 
 TEST(ShardingTest, TilesOnUnequalNumbersOfDevicesTravelAsConcrete) {

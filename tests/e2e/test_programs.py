@@ -47,6 +47,24 @@ def test_a_jit_over_two_islands_is_refused_with_their_names_and_the_way_out(clus
     assert "device_put" in line
 
 
+def test_an_array_of_more_dimensions_than_are_served_is_refused_and_no_executor_ends(cluster):
+    before = [process.pid for process in cluster.executors()]
+    done = cluster.python(
+        "-c",
+        "import jax, jax.numpy as jnp\n"
+        "kept = jnp.arange(3.0) + 1\n"
+        "try:\n"
+        "    jax.jit(lambda x: jax.lax.reshape(x, (1,) * 70))(jnp.zeros(1)).block_until_ready()\n"
+        "except jax.errors.JaxRuntimeError as error:\n"
+        "    print(error)\n"
+        "print(kept)\n",
+    )
+    refused, kept = done.stdout.splitlines()
+    assert refused.startswith("UNIMPLEMENTED") and "70 dimensions; at most 64" in refused
+    assert kept == "[1. 2. 3.]"
+    assert [process.pid for process in cluster.executors()] == before
+
+
 def test_jax_sees_every_device_with_its_island(cluster):
     done = cluster.python(
         "-c",
