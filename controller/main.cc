@@ -164,7 +164,9 @@ absl::Status Controller::Start() {
   hooks.log_dir = flags_.log_dir;
   admin_ = MakeAdminService(std::move(hooks));
 
-  door_ = std::make_unique<IfrtDoor>(&shell_->cluster(), &shell_->compiler());
+  door_ = std::make_unique<IfrtDoor>(
+      &shell_->cluster(), &shell_->compiler(),
+      IfrtSessionOptions{.caps = {}, .blocks = BlockPool::Make(0, spool)});
   ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),

@@ -285,13 +285,18 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
 
 absl::Status Cluster::Delete(SessionId session, const std::vector<uint64_t>& handles) {
   State& s = *state_;
+  absl::Status status;
   for (const uint64_t handle : handles) {
-    FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session, handle));
-    array->deleted = array->shards.empty();
-    s.MarkDeleted(array->shards);
+    const absl::StatusOr<Array*> array = s.FindArray(session, handle);
+    if (!array.ok()) {
+      if (status.ok()) status = array.status();
+      continue;
+    }
+    (*array)->deleted = (*array)->shards.empty();
+    s.MarkDeleted((*array)->shards);
   }
   s.Settle();
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) const {
@@ -302,11 +307,13 @@ absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) cons
 absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>& handles) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  constexpr size_t kNamed = 10;  // a client may send millions
   std::vector<uint64_t> unknown;
+  size_t missing = 0;
   for (const uint64_t handle : handles) {
     const auto it = session->arrays.find(handle);
     if (it == session->arrays.end()) {
-      unknown.push_back(handle);
+      if (++missing <= kNamed) unknown.push_back(handle);
       continue;
     }
     const Array array = std::move(it->second);
@@ -315,8 +322,9 @@ absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>
   }
   s.Settle();
   if (unknown.empty()) return absl::OkStatus();
-  return Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}",
-               fmt::join(unknown, ", "));
+  return Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
+               fmt::join(unknown, ", "),
+               missing > kNamed ? fmt::format(" and {} more", missing - kNamed) : "");
 }
 
 const ArraySpec* Cluster::Spec(SessionId session, uint64_t handle) const {

@@ -173,8 +173,13 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
   size_t position = 0;
   for (const uint64_t handle : handles) {
     const absl::StatusOr<Array*> array = s.FindArray(session, handle);
-    absl::Status status = array.ok() ? (*array)->error : array.status();
-    if (array.ok() && status.ok()) status = s.CheckUsable(**array, handle);
+    if (!array.ok()) {  // later ones would change nothing
+      ++s.watches[id].open;
+      s.WatchEnded(id, position, array.status(), NodeId());
+      break;
+    }
+    absl::Status status = (*array)->error;
+    if (status.ok()) status = s.CheckUsable(**array, handle);
     if (!status.ok()) {
       ++s.watches[id].open;
       s.WatchEnded(id, position, status, NodeId());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the controller's core: what it asks of executors and answers to clients, line
 // by line.
+#include <numeric>
+
 #include "controller/cluster/cluster_fixture_for_test.h"
 
 namespace fairway {
@@ -161,6 +163,26 @@ TEST_F(ClusterTest, ACopyToTheSameDeviceMovesNothingUnlessACopyIsAskedFor) {
   EXPECT_TRUE(cluster.Delete(session, {1}).ok());
   EXPECT_TRUE(*cluster.IsDeleted(session, 2));  // shares the buffer
   EXPECT_FALSE(*cluster.IsDeleted(session, 3));
+}
+
+TEST_F(ClusterTest, OneUnknownHandleDoesNotKeepTheOthersFromBeingDeleted) {
+  Start();
+  PutReady(1, 0);
+  PutReady(2, 0);
+  const absl::Status status = cluster.Delete(session, {1, 77, 2, 78});
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(Text(status).find("77"), std::string::npos) << status;
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  EXPECT_TRUE(*cluster.IsDeleted(session, 2));
+}
+
+TEST_F(ClusterTest, ManyUnknownHandlesAreNotAllNamed) {
+  Start();
+  std::vector<uint64_t> handles(1000);
+  std::iota(handles.begin(), handles.end(), 100);
+  EXPECT_EQ(Text(cluster.Destruct(session, handles)),
+            "no such arrays to give up: 100, 101, 102, 103, 104, 105, 106, 107, 108, 109 and 990 "
+            "more");
 }
 
 TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereTheyAre) {

@@ -160,6 +160,39 @@ TEST_F(ArraysDialogue, AMissingShardFailsAllArraysOfTheRequest) {
             "2 INVALID_ARGUMENT: no host buffer for shard 1 of 2");
 }
 
+TEST_F(ArraysDialogue, WhatWasMadeBeforeAFailureIsGone) {
+  Put(7, 0, "aaaa");
+  const std::string one =
+      "specs { array_spec { @f32(1) @one(0) } addressable_shard_indices { indices: 0 } "
+      "host_buffers { @f32(1) host_buffer_handle: ";
+  EXPECT_THAT(Ask("make_arrays_from_host_buffer_shards_request { array_handles: [5, 7] " + one +
+                  "5 } } " + one + "6 } } }"),
+              HasSubstr("7"));
+  Run();
+  EXPECT_EQ(cluster_.cluster().counts().nodes, 0u) << "the upload of array 5 waits for no bytes";
+}
+
+// A block of so many bytes would be made for two elements.
+TEST_F(ArraysDialogue, StridesThatAskForMuchMoreThanTheArrayAreRefused) {
+  Put(5, 0, "aaaabbbb");
+  EXPECT_THAT(Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 "
+                  "byte_strides { strides: 1073741824 } }"),
+              HasSubstr("the byte strides of f32[2] ask for a block of 1073741828 bytes"));
+  EXPECT_EQ(session_->host_buffers().size(), 0u);
+}
+
+// Bytes that overlap can be very many: they are laid out off the loop, by what comes out.
+TEST_F(ArraysDialogue, OverlappingElementsAreLaidOutOffTheLoop) {
+  session_->host_buffers().Store(5, Blob::Copy(std::string(4 * 1023, 'x')));
+  Ask("make_array_from_host_buffer_request { dtype { kind: KIND_F32 } shape { dims: [512, 512] } "
+      "byte_strides { strides: [4, 4] } @one(0) host_buffer_handle: 5 array_handle: 5 }");
+  EXPECT_THAT(cluster_.log, Not(Contains(HasSubstr("upload"))));
+  EXPECT_EQ(cluster_.cluster().counts().nodes, 1u);
+  Run();
+  EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"),
+            "2 #1 check_value_ready_response { }");
+}
+
 TEST_F(ArraysDialogue, MakeErrorArrays) {
   EXPECT_EQ(Ask("make_error_arrays_request { error { code: ABORTED message: \"by the user\" } "
                 "array_specs { @f32(2) @one(0) } array_handles: 5 }"),

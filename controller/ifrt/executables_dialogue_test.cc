@@ -332,6 +332,22 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
   session_ = other;
 }
 
+TEST_F(ExecutablesDialogue, ReadingStopsWhileManyProgramsAreCompiled) {
+  IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.caps = {.max_compilations = 2}});
+  IfrtSession* const other = session_;
+  session_ = door.Open(kId + 1, "t", this).value();
+  for (const char* program : {"@program(1 0)", "@program(2 1 0)"}) {
+    EXPECT_TRUE(session_->MayRead());
+    Ask(fmt::format("compile_request {{ {} }}", program));
+  }
+  EXPECT_FALSE(session_->MayRead());
+  cluster_.AnswerCompile(absl::InvalidArgumentError("no such program"));
+  EXPECT_TRUE(session_->MayRead());
+  cluster_.AnswerCompile(absl::InvalidArgumentError("no such program"));
+  door.Close(kId + 1);
+  session_ = other;
+}
+
 TEST(VersionTest, TheClientsHighestVersionOrAClearRefusal) {
   const auto version = [](int protocol, int serdes) {
     xla::ifrt::proxy::IfrtProxyVersion out;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/ifrt/describe.h"
+#include "controller/ifrt/handles.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
@@ -22,10 +23,6 @@ absl::Status NotServed(const IfrtRequest& request) {
     return Error(absl::StatusCode::kUnimplemented,
                  "a request of a kind that Fairway does not know");
   return Error(absl::StatusCode::kUnimplemented, "{} is not served by Fairway", field->name());
-}
-
-std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
-  return {field.begin(), field.end()};
 }
 
 }  // namespace
@@ -74,7 +71,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return options_.caps.MayRead(cluster_->SessionBacklog(session_));
+  return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
 }
 
 void IfrtSession::Handle(const Request& request) {
@@ -266,6 +263,8 @@ void IfrtSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
 
 void IfrtSession::CheckValueReady(Call call,
                                   const xla::ifrt::proxy::CheckValueReadyRequest& request) {
+  if (absl::Status status = CheckNumber(request.value_handles()); !status.ok())
+    return AnswerWith(std::move(call), [&](Response&) { return status; });
   const uint64_t token = WatchToken([this, call = std::move(call)](absl::Status status) {
     AnswerWith(call, [&](Response& r) {
       r.mutable_check_value_ready_response();

@@ -39,7 +39,8 @@ class IfrtShell {
 
 struct IfrtSessionOptions {
   SessionCaps caps;
-  int64_t off_loop_bytes = 256 << 10;  // larger strided copies leave the loop
+  int64_t off_loop_bytes = 256 << 10;                      // larger strided copies leave the loop
+  std::shared_ptr<BlockPool> blocks = BlockPool::Make(0);  // for bytes in another order
 };
 
 // Loop-confined. Owned by IfrtDoor.
@@ -148,6 +149,7 @@ class IfrtSession {
                             Response& response);
   absl::Status DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
                               Response& response);
+  bool IsQuick(const StridedLayout& layout) const;
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
 
   // session_executables.cc
@@ -194,7 +196,8 @@ class IfrtSession {
   uint64_t next_token_ = 1;
   uint64_t next_future_;
   int64_t next_seq_num_ = 0;
-  absl::Status refusal_;         // not OK: the answer to everything
+  absl::Status refusal_;  // not OK: the answer to everything
+  PendingCompilations compiling_;
   std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
 };
 

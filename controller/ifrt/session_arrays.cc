@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/ifrt/handles.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_remap.h"
 #include "wire/ifrt_sharding.h"
@@ -10,10 +11,6 @@
 
 namespace fairway {
 namespace {
-
-std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
-  return {field.begin(), field.end()};
-}
 
 void SetHandles(const std::vector<uint64_t>& handles,
                 google::protobuf::RepeatedField<uint64_t>* field) {
@@ -65,6 +62,9 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
   return Error(absl::StatusCode::kUnimplemented,
                "array layouts other than the default (major to minor) are not served");
 }
+
+// How many times as large as an array's bytes the block may be in which a client wants them.
+constexpr int64_t kMostGaps = 64;
 
 struct CheckedBuffer {
   uint64_t handle = 0;
@@ -146,20 +146,27 @@ absl::StatusOr<CheckedWhole> CheckWhole(
 
 }  // namespace
 
+// Whether the loop can bring these bytes into another order itself.
+bool IfrtSession::IsQuick(const StridedLayout& layout) const {
+  return layout.dense ||
+         std::max(layout.block_bytes, layout.dense_bytes) <= options_.off_loop_bytes;
+}
+
 void IfrtSession::TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob,
                              StridedLayout layout) {
-  host_buffers_.Take(
-      host_buffer, [this, upload, blob, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
-        if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
-          if (bytes.ok()) bytes = ToDense(layout, *std::move(bytes));
-          return cluster_->ProvideUpload(upload, blob, std::move(bytes));
-        }
-        auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
-        shell_->RunOffLoop([layout, result] { *result = ToDense(layout, **result); },
-                           [cluster = cluster_, upload, blob, result, alive = alive_] {
-                             if (*alive) cluster->ProvideUpload(upload, blob, std::move(*result));
-                           });
-      });
+  host_buffers_.Take(host_buffer, [this, upload, blob,
+                                   layout = std::move(layout)](HostBufferStore::Bytes bytes) {
+    if (!bytes.ok() || IsQuick(layout)) {
+      if (bytes.ok()) bytes = ToDense(layout, *std::move(bytes), *options_.blocks);
+      return cluster_->ProvideUpload(upload, blob, std::move(bytes));
+    }
+    auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
+    shell_->RunOffLoop([layout, result,
+                        blocks = options_.blocks] { *result = ToDense(layout, **result, *blocks); },
+                       [cluster = cluster_, upload, blob, result, alive = alive_] {
+                         if (*alive) cluster->ProvideUpload(upload, blob, std::move(*result));
+                       });
+  });
 }
 
 absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
@@ -206,7 +213,11 @@ absl::Status IfrtSession::MakeShards(
   }
   // All of them or none, as upstream.
   if (!status.ok()) {
-    for (const auto& put : puts) (void)cluster_->Destruct(session_, {put.handle});
+    for (size_t i = 0; i < puts.size(); ++i) {
+      for (size_t b = 0; b < checked[i].buffers.size(); ++b)  // nothing else ends its node
+        cluster_->ProvideUpload(puts[i].upload, static_cast<int32_t>(b), status);
+      (void)cluster_->Destruct(session_, {puts[i].handle});
+    }
     for (const auto& spec : request.specs()) {
       for (const auto& buffer : spec.host_buffers())
         host_buffers_.Take(buffer.host_buffer_handle(), [](const HostBufferStore::Bytes&) {});
@@ -391,24 +402,32 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
   FAIRWAY_ASSIGN_OR_RETURN(StridedLayout layout, CheckStrides(spec->dtype, spec->shape,
                                                               StridesOf(request.has_byte_strides(),
                                                                         request.byte_strides())));
+  // The block is made here and travels: gaps are for padding, not for an address space.
+  if (layout.block_bytes / kMostGaps > std::max<int64_t>(layout.dense_bytes, 4096))
+    return InvalidArgument("the byte strides of {} ask for a block of {} bytes",
+                           ToString(spec->dtype, spec->shape), layout.block_bytes);
   const uint64_t host_buffer = request.host_buffer_handle();
   // Answered before the bytes are here: the client's lookup waits for them, and gets a late error.
   response.mutable_copy_to_host_buffer_response();
   host_buffers_.Expect(host_buffer);
   const uint64_t token = next_token_++;
-  fetches_.emplace(
-      token, [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
-        if (!bytes.ok() || layout.dense || layout.block_bytes <= options_.off_loop_bytes) {
-          if (bytes.ok()) bytes = FromDense(layout, *std::move(bytes));
-          return host_buffers_.StoreIfExpected(host_buffer, std::move(bytes));
-        }
-        auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
-        shell_->RunOffLoop([layout, result] { *result = FromDense(layout, **result); },
-                           [this, host_buffer, result, alive = alive_] {
-                             if (*alive)
-                               host_buffers_.StoreIfExpected(host_buffer, std::move(*result));
-                           });
-      });
+  fetches_.emplace(token,
+                   [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
+                     if (!bytes.ok() || IsQuick(layout)) {
+                       if (bytes.ok())
+                         bytes = FromDense(layout, *std::move(bytes), *options_.blocks);
+                       return host_buffers_.StoreIfExpected(host_buffer, std::move(bytes));
+                     }
+                     auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
+                     shell_->RunOffLoop(
+                         [layout, result, blocks = options_.blocks] {
+                           *result = FromDense(layout, **result, *blocks);
+                         },
+                         [this, host_buffer, result, alive = alive_] {
+                           if (*alive)
+                             host_buffers_.StoreIfExpected(host_buffer, std::move(*result));
+                         });
+                   });
   cluster_->Fetch(session_, token, request.array_handle());
   return absl::OkStatus();
 }
@@ -417,6 +436,7 @@ absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayReques
                                        Response& response) {
   Future future;
   future.of_deletion = true;
+  FAIRWAY_RETURN_IF_ERROR(CheckNumber(request.array_handle()));
   future.status = cluster_->Delete(session_, ToVector(request.array_handle()));
   response.mutable_delete_array_response()->set_deletion_future_handle(
       MakeFuture(std::move(future)));
@@ -425,6 +445,7 @@ absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayReques
 
 absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
                                          Response& response) {
+  FAIRWAY_RETURN_IF_ERROR(CheckNumber(request.array_handle()));
   const std::vector<uint64_t> handles = ToVector(request.array_handle());
   for (const uint64_t handle : handles) contexts_.erase(handle);
   errors_.Forget(handles);

@@ -18,6 +18,7 @@ void IfrtSession::BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest
     used.insert(slice.devices().begin(), slice.devices().end());
   programs_.Bind(session_, 0, *program,
                  [this, alive = alive_, call = std::move(call),
+                  pending = compiling_.Add(request.program().data().size()),
                   devices = std::vector<int32_t>(used.begin(), used.end())](
                      const absl::StatusOr<uint64_t>& handle) {
                    if (!*alive) return;

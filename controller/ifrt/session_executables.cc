@@ -5,19 +5,12 @@
 
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/describe.h"
+#include "controller/ifrt/handles.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
-namespace {
-
-std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
-  return {field.begin(), field.end()};
-}
-
-}  // namespace
-
 absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
   const auto it = loaded_.find(handle);
   if (it == loaded_.end())
@@ -45,16 +38,18 @@ void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& req
   if (!island.ok()) return fail(island.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : parsed->devices) physical.push_back(devices()[device].device);
-  compiler_->Compile(
-      request.program().data(), parsed->options, *island, physical,
-      [this, alive = alive_, call = std::move(call), devices = parsed->devices,
-       portable = parsed->options.portable()](absl::StatusOr<CompiledProgram> program) {
-        if (!*alive) return;
-        auto response = std::make_unique<Response>();
-        absl::Status status = program.status();
-        if (status.ok()) status = FillCompiled(*program, devices, portable, *response);
-        Answer(call, status, std::move(response));
-      });
+  compiler_->Compile(request.program().data(), parsed->options, *island, physical,
+                     [this, alive = alive_, call = std::move(call), devices = parsed->devices,
+                      portable = parsed->options.portable(),
+                      pending = compiling_.Add(request.program().data().size())](
+                         absl::StatusOr<CompiledProgram> program) {
+                       if (!*alive) return;
+                       auto response = std::make_unique<Response>();
+                       absl::Status status = program.status();
+                       if (status.ok())
+                         status = FillCompiled(*program, devices, portable, *response);
+                       Answer(call, status, std::move(response));
+                     });
 }
 
 absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,

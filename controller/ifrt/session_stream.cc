@@ -6,8 +6,9 @@
 namespace fairway {
 namespace {
 
-// Answers do not wait for the end of a longer batch.
+// Answers do not wait for the end of a longer batch, other sessions not for that of a long one.
 constexpr size_t kRequestsPerFlush = 32;
+constexpr size_t kRequestsOfATurn = 256;
 
 // What an answer holds in memory while its client does not read it, about. Large ones are made of
 // many small messages, which take several times their bytes on the wire; asking for it takes time.
@@ -34,6 +35,7 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   for (auto& item : items) unhandled_.push_back(std::move(item));
   for (size_t handled = 1; !unhandled_.empty(); ++handled) {
     if (LeavesTooMuchUnread()) return Going::kLater;
+    if (handled > kRequestsOfATurn) return Going::kSoon;
     session->Handle(*unhandled_.front());
     unhandled_.pop_front();
     if (handled % kRequestsPerFlush == 0) Flush(true);

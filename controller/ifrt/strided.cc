@@ -53,8 +53,8 @@ void CopyElements(const Shape& shape, int64_t element_bytes, const char* from,
   }
 }
 
-absl::StatusOr<std::shared_ptr<Blob>> Allocate(int64_t bytes) {
-  auto blob = Blob::Make(static_cast<size_t>(bytes));
+absl::StatusOr<std::shared_ptr<Blob>> Allocate(int64_t bytes, BlockPool& blocks) {
+  auto blob = blocks.Take(static_cast<size_t>(bytes));
   if (blob == nullptr)
     return Error(absl::StatusCode::kResourceExhausted, "no host memory for an array of {} bytes",
                  bytes);
@@ -68,11 +68,11 @@ absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
   StridedLayout layout;
   layout.shape = shape;
   layout.element_bytes = BytesPerElement(dtype);
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t dense_bytes, ByteSize(dtype, shape));
-  layout.block_bytes = dense_bytes;
+  FAIRWAY_ASSIGN_OR_RETURN(layout.dense_bytes, ByteSize(dtype, shape));
+  layout.block_bytes = layout.dense_bytes;
   layout.dense = true;
-  if (dense_bytes == 0 || !strides.has_value()) {
-    if (dense_bytes > 0) layout.strides = DenseStrides(shape, layout.element_bytes);
+  if (layout.dense_bytes == 0 || !strides.has_value()) {
+    if (layout.dense_bytes > 0) layout.strides = DenseStrides(shape, layout.element_bytes);
     return layout;
   }
   if (strides->size() != shape.dims.size())
@@ -100,27 +100,26 @@ absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
 }
 
 absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout,
-                                                    std::shared_ptr<const Blob> block) {
+                                                    std::shared_ptr<const Blob> block,
+                                                    BlockPool& blocks) {
   if (static_cast<int64_t>(block->size()) != layout.block_bytes)
     return InvalidArgument("the host buffer has {} bytes, expected {}", block->size(),
                            layout.block_bytes);
   if (layout.dense) return block;
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out,
-                           Allocate(layout.shape.num_elements() * layout.element_bytes));
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out, Allocate(layout.dense_bytes, blocks));
   CopyElements(layout.shape, layout.element_bytes, block->data(), layout.strides, out->data(),
                DenseStrides(layout.shape, layout.element_bytes));
   return std::shared_ptr<const Blob>(std::move(out));
 }
 
 absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout,
-                                                      std::shared_ptr<const Blob> dense) {
-  const int64_t expected =
-      layout.block_bytes == 0 ? 0 : layout.shape.num_elements() * layout.element_bytes;
-  if (static_cast<int64_t>(dense->size()) != expected)
+                                                      std::shared_ptr<const Blob> dense,
+                                                      BlockPool& blocks) {
+  if (static_cast<int64_t>(dense->size()) != layout.dense_bytes)
     return Error(absl::StatusCode::kInternal, "an array of {} bytes was fetched, expected {}",
-                 dense->size(), expected);
+                 dense->size(), layout.dense_bytes);
   if (layout.dense) return dense;
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out, Allocate(layout.block_bytes));
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<Blob> out, Allocate(layout.block_bytes, blocks));
   std::memset(out->data(), 0, out->size());
   CopyElements(layout.shape, layout.element_bytes, dense->data(),
                DenseStrides(layout.shape, layout.element_bytes), out->data(), layout.strides);

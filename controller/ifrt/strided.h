@@ -11,6 +11,7 @@
 #include "base/blob.h"
 #include "base/status.h"
 #include "core/shape.h"
+#include "transport/block_pool.h"
 
 namespace fairway {
 
@@ -21,6 +22,7 @@ struct StridedLayout {
   int64_t element_bytes = 0;
   std::vector<int64_t> strides;  // bytes, per dimension
   int64_t block_bytes = 0;       // 0 for an empty array
+  int64_t dense_bytes = 0;       // may be far more, where elements overlap
   bool dense = false;            // major to minor without gaps
 };
 
@@ -29,13 +31,15 @@ struct StridedLayout {
 absl::StatusOr<StridedLayout> CheckStrides(DType dtype, const Shape& shape,
                                            const std::optional<std::vector<int64_t>>& strides);
 
-// `block` as dense bytes; itself when it is dense already. INVALID_ARGUMENT: its size is not
-// block_bytes.
+// `block` as dense bytes, of `blocks`; itself when it is dense already. INVALID_ARGUMENT: its size
+// is not block_bytes. RESOURCE_EXHAUSTED: `blocks` has no more.
 absl::StatusOr<std::shared_ptr<const Blob>> ToDense(const StridedLayout& layout,
-                                                    std::shared_ptr<const Blob> block);
+                                                    std::shared_ptr<const Blob> block,
+                                                    BlockPool& blocks);
 // The opposite. Gaps are zero.
 absl::StatusOr<std::shared_ptr<const Blob>> FromDense(const StridedLayout& layout,
-                                                      std::shared_ptr<const Blob> dense);
+                                                      std::shared_ptr<const Blob> dense,
+                                                      BlockPool& blocks);
 
 }  // namespace fairway
 

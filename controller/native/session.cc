@@ -159,7 +159,7 @@ void NativeSession::Refuse(const absl::Status& status) {
 }
 
 bool NativeSession::MayRead() const {
-  return options_.caps.MayRead(cluster_->SessionBacklog(session_));
+  return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
 }
 
 void NativeSession::OnWatched(uint64_t token, absl::Status status) {

@@ -126,7 +126,8 @@ class NativeSession {
   std::unordered_map<uint64_t, Fetching> fetches_;    // by token
   uint64_t next_token_ = 1;
   bool greeted_ = false;
-  absl::Status refusal_;         // not OK: the answer to everything
+  absl::Status refusal_;  // not OK: the answer to everything
+  PendingCompilations compiling_;
   std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
 };
 

@@ -84,14 +84,15 @@ void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
   if (!checked.ok()) return Answer(id, checked.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : checked->devices) physical.push_back(devices()[device].device);
-  compiler_->Compile(checked->program, checked->options, *island, physical,
-                     [this, alive = alive_, id, handle = compile.executable(),
-                      devices = checked->devices](absl::StatusOr<CompiledProgram> program) {
-                       if (!*alive) return;
-                       absl::Status status = program.status();
-                       if (status.ok()) status = Bind(id, handle, *program, devices);
-                       if (!status.ok()) Answer(id, status);
-                     });
+  compiler_->Compile(
+      checked->program, checked->options, *island, physical,
+      [this, alive = alive_, id, handle = compile.executable(), devices = checked->devices,
+       pending = compiling_.Add(compile.ByteSizeLong())](absl::StatusOr<CompiledProgram> program) {
+        if (!*alive) return;
+        absl::Status status = program.status();
+        if (status.ok()) status = Bind(id, handle, *program, devices);
+        if (!status.ok()) Answer(id, status);
+      });
 }
 
 absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
@@ -124,7 +125,8 @@ void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
   const uint64_t handle = bind.executable();
   if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
   programs_.Bind(session_, handle, bind.program(),
-                 [this, alive = alive_, id](absl::StatusOr<uint64_t> bound) {
+                 [this, alive = alive_, id,
+                  pending = compiling_.Add(bind.ByteSizeLong())](absl::StatusOr<uint64_t> bound) {
                    if (!*alive) return;
                    if (!bound.ok()) return Answer(id, bound.status());
                    const auto signature = cluster_->ProgramSignature(session_, *bound);

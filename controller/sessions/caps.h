@@ -1,21 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far one session may run ahead of its devices (rule B3).
+// How far one session may run ahead of its devices and of the compilers (rule B3).
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "controller/cluster/cluster.h"
 
 namespace fairway {
 
+// Programs of a session that were not answered yet. In the loop.
+class PendingCompilations {
+ public:
+  // One of so many bytes; until the last copy of what is returned has gone.
+  std::shared_ptr<void> Add(size_t bytes) {
+    ++counts_->number;
+    counts_->bytes += bytes;
+    return {nullptr, [counts = counts_, bytes](void*) {
+              --counts->number;
+              counts->bytes -= bytes;
+            }};
+  }
+  size_t number() const { return counts_->number; }
+  size_t bytes() const { return counts_->bytes; }
+
+ private:
+  struct Counts {
+    size_t number = 0, bytes = 0;
+  };
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
+};
+
 struct SessionCaps {
   // Above so many unfinished executions, or so many bytes of their records, reading stops.
   size_t max_queued_nodes = 100000;
   size_t max_queued_bytes = size_t{256} << 20;
+  // And from so many programs on that are being compiled, or bytes of them.
+  size_t max_compilations = 256;
+  size_t max_compiled_bytes = size_t{1} << 30;
 
   // Never stops while the session waits for memory: what frees it may be the next request.
-  bool MayRead(const Cluster::Backlog& backlog) const {
+  bool MayRead(const Cluster::Backlog& backlog, const PendingCompilations& compiling) const {
+    if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
+      return false;
     return (backlog.nodes <= max_queued_nodes && backlog.record_bytes <= max_queued_bytes) ||
            backlog.waits_for_memory;
   }

@@ -16,7 +16,10 @@ void HostBufferStore::Store(uint64_t handle, Bytes bytes) {
   Slot& slot = slots_[handle];
   if (slot.taker != nullptr) {
     const Ready taker = std::move(slot.taker);
+    const std::vector<Ready> readers = std::move(slot.readers);
     slots_.erase(handle);
+    for (const Ready& reader : readers)
+      reader(Error(absl::StatusCode::kNotFound, "host buffer {} has become an array", handle));
     return taker(std::move(bytes));
   }
   const std::vector<Ready> readers = std::exchange(slot.readers, {});
@@ -27,6 +30,8 @@ void HostBufferStore::Store(uint64_t handle, Bytes bytes) {
 
 void HostBufferStore::Take(uint64_t handle, Ready ready) {
   const auto it = slots_.find(handle);
+  if (it != slots_.end() && it->second.taker != nullptr)
+    return ready(InvalidArgument("host buffer {} is to become another array already", handle));
   if (it == slots_.end() || !it->second.bytes.has_value()) {
     slots_[handle].taker = std::move(ready);
     return;

@@ -41,6 +41,16 @@ TEST_F(HostBufferStoreTest, ReadersWaitForWhatIsExpectedAndDoNotConsume) {
   EXPECT_EQ(store_.size(), 0u);
 }
 
+TEST_F(HostBufferStoreTest, OneArrayTakesABufferAndReadersOfItAreTold) {
+  store_.Take(1, Note("first"));
+  store_.Take(1, Note("second"));
+  store_.Lookup(1, Note("reader"));
+  EXPECT_EQ(log_, "second=INVALID_ARGUMENT ");
+  store_.Store(1, Blob::Copy("a"));
+  EXPECT_EQ(log_, "second=INVALID_ARGUMENT reader=NOT_FOUND first=a ");
+  EXPECT_EQ(store_.size(), 0u);
+}
+
 TEST_F(HostBufferStoreTest, ErrorsTakeThePlaceOfBytes) {
   store_.Expect(1);
   store_.Store(1, absl::DataLossError("worker died"));

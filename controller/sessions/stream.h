@@ -94,12 +94,15 @@ class SessionStream : public OpenStream,
   void Send(Queue queue);
   // Writes what was sent so far. `again`: the caller, a handler, goes on.
   void Flush(bool again);
-  // Runs `work` on a thread of the pool, then `then` in the loop.
+  // Runs `work` on a thread of the pool, then `then` in the loop. What both hold is given up in the
+  // loop: the thread has nothing left of it when `then` begins.
   void WorkThen(std::function<void()> work, std::function<void()> then) {
-    context_.pool->Run([loop = context_.loop, work = std::move(work), then = std::move(then)] {
-      work();
-      loop->Post("session off loop", then);
-    });
+    context_.pool->Run(
+        [loop = context_.loop, work = std::move(work), then = std::move(then)]() mutable {
+          work();
+          work = nullptr;
+          loop->Post("session off loop", std::exchange(then, nullptr));
+        });
   }
 
   const Context& context() const { return context_; }

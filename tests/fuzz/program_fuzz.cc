@@ -31,7 +31,8 @@ void OnHlo(std::string_view bytes, bool tupled) {
   const absl::Status status = DescribeSignature(module, tupled, metadata);
   const std::string text = HloText(module.hlo_module(), 1 << 16);
   FUZZ_CHECK(text.size() < (1 << 16) + 100);
-  if (status.ok()) FUZZ_CHECK(metadata.SerializeAsString().size() > 0 || bytes.empty());
+  if (status.ok())
+    FUZZ_CHECK(v1::ExecutableMetadata().ParseFromString(metadata.SerializeAsString()));
 }
 
 }  // namespace

@@ -121,11 +121,12 @@ void OnStrides(Reader in) {
   const auto layout = CheckStrides(*dtype, shape, strides);
   if (!layout.ok() || layout->block_bytes > kLargest || ByteSize(*dtype, shape).value() > kLargest)
     return;
+  static const auto blocks = BlockPool::Make(0);
   auto block = Blob::Make(static_cast<size_t>(layout->block_bytes));
   for (size_t i = 0; i < block->size(); ++i) block->data()[i] = static_cast<char>(i * 7);
-  const auto dense = ToDense(*layout, block);
+  const auto dense = ToDense(*layout, block, *blocks);
   if (!dense.ok()) return;
-  const auto back = FromDense(*layout, *dense);
+  const auto back = FromDense(*layout, *dense, *blocks);
   FUZZ_CHECK(back.ok() && (*back)->size() == block->size());
 }
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of handles in requests. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_IFRT_HANDLES_H_
+#define FAIRWAY_CONTROLLER_IFRT_HANDLES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include <google/protobuf/repeated_field.h>
+
+#include "base/status.h"
+
+namespace fairway {
+
+using HandleList = google::protobuf::RepeatedField<uint64_t>;
+
+// The loop goes through all of them in one turn.
+inline constexpr int kMostHandles = 1 << 20;
+
+inline absl::Status CheckNumber(const HandleList& handles) {
+  if (handles.size() <= kMostHandles) return absl::OkStatus();
+  return InvalidArgument("a request names {} arrays; at most {} are served", handles.size(),
+                         kMostHandles);
+}
+
+inline std::vector<uint64_t> ToVector(const HandleList& handles) {
+  return {handles.begin(), handles.end()};
+}
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_IFRT_HANDLES_H_
