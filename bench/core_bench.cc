@@ -29,6 +29,7 @@ class InstantExecutor : public ExecutorActions {
   }
   void Share(ShardRef, ShardRef) override {}
   void Read(NodeId, const std::vector<ShardRef>&) override {}
+  void GoOnLater(NodeId) override {}
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}

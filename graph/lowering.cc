@@ -42,7 +42,7 @@ class Lowering {
     Build();
     for (const ProgramPlan::Step& step : plan_.steps) {
       const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
-      if (run != nullptr && run->max_steps > kMaxSteps)
+      if (run != nullptr && MaxInstructions(*run->sequence) > kMaxSteps)
         return InvalidArgument("program {}: its loops have more than {} steps", program_.name,
                                kMaxSteps);
     }
@@ -51,6 +51,7 @@ class Lowering {
 
  private:
   static constexpr int64_t kMaxSteps = int64_t{1} << 30;
+  static constexpr size_t kMaxInlined = 2 * kMaxNodes + 16 * kMaxUnrolled;
 
   int32_t NewValue(const SliceSpec& type) {
     plan_.values.push_back(type);
@@ -77,7 +78,12 @@ class Lowering {
   }
 
   // Whether all of a graph, bodies included, happens at one place, and where.
-  std::optional<int32_t> OnlyPlace(size_t graph) const {
+  std::optional<int32_t> OnlyPlace(size_t graph) {
+    const auto known = only_place_.find(graph);
+    if (known != only_place_.end()) return known->second;
+    return only_place_[graph] = FindOnlyPlace(graph);
+  }
+  std::optional<int32_t> FindOnlyPlace(size_t graph) {
     std::optional<int32_t> place;
     const auto is = [&](int32_t other) {
       if (!place.has_value()) place = other;
@@ -99,7 +105,7 @@ class Lowering {
             return std::nullopt;
         }
       }
-      for (const int32_t body : BodiesOf(op)) {
+      for (const int32_t body : BodiesOf(in.nodes[n])) {
         const auto inner = OnlyPlace(body);
         if (!inner.has_value() || !is(*inner) || !GoesRound(graph, n, body)) return std::nullopt;
       }
@@ -129,14 +135,14 @@ class Lowering {
     return true;
   }
 
-  static std::vector<int32_t> BodiesOf(const decltype(ProgramNode::op)& op) {
-    if (const auto* loop = std::get_if<LoopNode>(&op)) return {loop->body};
-    if (const auto* branch = std::get_if<BranchNode>(&op)) return branch->bodies;
-    return {};
-  }
-
   absl::StatusOr<std::vector<int32_t>> Inline(size_t graph, const std::vector<int32_t>& arguments) {
     const Graph& in = program_.graphs[graph];
+    inlined_ += in.nodes.size() + 1;
+    if (inlined_ > kMaxInlined)
+      return InvalidArgument(
+          "program {}: unrolled, its loops over several slices have more than {} nodes; run the "
+          "program several times",
+          program_.name, kMaxInlined);
     std::vector<std::vector<int32_t>> made(in.nodes.size());  // values
     size_t next_argument = 0;
     for (size_t n = 0; n < in.nodes.size(); ++n) {
@@ -196,7 +202,7 @@ class Lowering {
     const ProgramNode& node = program_.graphs[graph].nodes[n];
     const auto* branch = std::get_if<BranchNode>(&node.op);
     std::optional<int32_t> place;
-    for (const int32_t body : BodiesOf(node.op)) {
+    for (const int32_t body : BodiesOf(node)) {
       const auto inner = OnlyPlace(body);
       if (branch != nullptr && (!inner.has_value() || (place.has_value() && *place != *inner)))
         return InvalidArgument(
@@ -207,7 +213,7 @@ class Lowering {
     }
     if (place.has_value()) {
       // The body's arguments say how the inputs must lie.
-      const Graph& inner = program_.graphs[BodiesOf(node.op)[0]];
+      const Graph& inner = program_.graphs[BodiesOf(node)[0]];
       size_t i = branch == nullptr ? 0 : 1;
       int32_t slice = -1;
       for (const ProgramNode& candidate : inner.nodes) {
@@ -395,6 +401,8 @@ class Lowering {
   std::vector<Unit> units_;
   std::map<int32_t, std::vector<int32_t>> moved_;  // values that are this one elsewhere
   std::map<std::pair<size_t, size_t>, int32_t> constants_;
+  std::map<size_t, std::optional<int32_t>> only_place_;  // by graph
+  size_t inlined_ = 0;                                   // nodes
   std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
   std::map<int32_t, int32_t> part_of_;      // by value
   std::vector<int32_t> order_;

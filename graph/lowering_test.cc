@@ -356,6 +356,49 @@ TEST(Lowering, LoopsOverSlicesAreUnrolled) {
   EXPECT_THAT(Text(long_one.status()), HasSubstr("have more than 100000 steps"));
 }
 
+// Loops that compute nothing are as long as others for who goes through them.
+TEST(Lowering, LoopsThatOnlySwapAreBoundedToo) {
+  for (const int second : {0, 1}) {  // on one slice; over two
+    Maker m;
+    m.program.graphs.resize(2);
+    const ValueRef a = m.Argument(0, 1), b = m.Argument(second, 1);
+    m.program.graphs[1].results =
+        second == 0 ? std::vector<ValueRef>{b, a} : std::vector<ValueRef>{a, b};
+    const ValueRef loop = m.Add(LoopNode{1, int64_t{1} << 62, {m.Argument(0), m.Argument(second)}});
+    m.program.graphs[0].results = {loop};
+    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
+    EXPECT_THAT(Text(plan.status()), HasSubstr("have more than"));
+  }
+}
+
+TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
+  Maker m;
+  m.program.graphs.resize(2);
+  m.program.graphs[1].results = {m.Argument(0, 1)};
+  const int f = m.Computation("f", 1);
+  const ValueRef loop = m.Add(LoopNode{1, int64_t{1} << 62, {m.Argument(0)}});
+  m.program.graphs[0].results = {m.Compute(f, 0, {loop})};
+  const ProgramPlan plan = m.Lowered();
+  EXPECT_THAT(RunPlan(m, plan, {"x"}), ElementsAre("f(x)"));
+}
+
+// Bodies that are shared double a program with each level.
+TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
+  for (const int levels : {16, 17}) {
+    Maker m;
+    const int f = m.Computation("f", 1);
+    m.program.graphs.resize(static_cast<size_t>(levels) + 1);
+    for (int g = 0; g < levels; ++g) {
+      ValueRef x = m.Argument(0, g);
+      for (int twice = 0; twice < 3; ++twice) x = m.Add(LoopNode{g + 1, 1, {x}}, g);
+      m.program.graphs[g].results = {x};
+    }
+    m.program.graphs[levels].results = {m.Compute(f, 0, {m.Argument(0, levels)}, levels)};
+    EXPECT_THAT(Text(CheckProgram(m.program).status()), HasSubstr("at most 1048576 in 16"));
+  }
+}
+
 TEST(Lowering, ABranchOverSlicesIsRefused) {
   Maker m;
   const int f = m.Computation("f", 1);

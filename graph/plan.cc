@@ -22,8 +22,9 @@ class Tracer {
   explicit Tracer(const Sequence& sequence) : sequence_(sequence) {}
 
   // Goes through these instructions and what lies in their blocks.
-  void Trace(size_t begin, size_t end, Known& known) const {
+  void Trace(size_t begin, size_t end, Known& known) {
     for (size_t i = begin; i < end;) {
+      if (--left_ < 0) return Forget(i, end, known);
       const Instruction& in = sequence_.instructions[i];
       const size_t body = i + 1;
       i = body;
@@ -46,12 +47,13 @@ class Tracer {
   }
 
  private:
-  void TraceLoop(size_t begin, size_t end, int64_t count, Known& known) const {
+  void TraceLoop(size_t begin, size_t end, int64_t count, Known& known) {
     constexpr int64_t kRounds = 16;  // nearly all are as they stay after one or two
     for (int64_t round = 0; round < std::min(count, kRounds); ++round) {
       const Known before = known;
       Trace(begin, end, known);
       if (known == before) return;
+      if (left_ < 0) return Forget(begin, end, known);
     }
     if (count > kRounds) Forget(begin, end, known);
   }
@@ -66,6 +68,7 @@ class Tracer {
   }
 
   const Sequence& sequence_;
+  int64_t left_ = 100'000;  // instructions; loops in loops take 16 times as many for each
 };
 
 }  // namespace

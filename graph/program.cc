@@ -40,6 +40,7 @@ class Checker {
     if (nodes > kMaxNodes)
       return InvalidArgument("program {} has {} nodes, at most {} are allowed; use loops",
                              program_.name, nodes, kMaxNodes);
+    FAIRWAY_RETURN_IF_ERROR(CheckNesting());
     // Bodies are later graphs: so their types are known first, and none contains itself.
     for (size_t g = program_.graphs.size(); g-- > 0;) {
       const Graph& graph = program_.graphs[g];
@@ -245,12 +246,46 @@ class Checker {
     return out;
   }
 
+  // A body may be that of several nodes: with each level of nesting a program can double.
+  absl::Status CheckNesting() const {
+    struct Size {
+      size_t nodes = 0;  // with those of its bodies, as often as they are named
+      size_t depth = 0;
+    };
+    std::vector<Size> sizes(program_.graphs.size());
+    for (size_t g = program_.graphs.size(); g-- > 0;) {
+      Size& size = sizes[g];
+      for (const ProgramNode& node : program_.graphs[g].nodes) {
+        ++size.nodes;
+        for (const int32_t body : BodiesOf(node)) {
+          if (body <= static_cast<int64_t>(g) || static_cast<size_t>(body) >= sizes.size())
+            continue;  // refused with its node
+          size.nodes = std::min(size.nodes + sizes[body].nodes, 2 * kMaxNodes);
+          size.depth = std::max(size.depth, sizes[body].depth + 1);
+        }
+      }
+      if (size.nodes > kMaxNodes || size.depth > kMaxNesting)
+        return InvalidArgument(
+            "program {}: graph {}, with its bodies, has {} nodes in {} levels; at most {} in {} "
+            "are allowed",
+            program_.name, g, size.nodes > kMaxNodes ? "too many" : std::to_string(size.nodes),
+            size.depth, kMaxNodes, kMaxNesting);
+    }
+    return absl::OkStatus();
+  }
+
   const Program& program_;
   ProgramTypes types_;
   int64_t constant_bytes_ = 0;
 };
 
 }  // namespace
+
+std::vector<int32_t> BodiesOf(const ProgramNode& node) {
+  if (const auto* loop = std::get_if<LoopNode>(&node.op)) return {loop->body};
+  if (const auto* branch = std::get_if<BranchNode>(&node.op)) return branch->bodies;
+  return {};
+}
 
 std::vector<ValueRef> InputsOf(const ProgramNode& node) {
   struct Visitor {

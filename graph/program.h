@@ -106,16 +106,20 @@ struct Program {
 // Of every value: types[graph][node][output].
 using ProgramTypes = std::vector<std::vector<std::vector<SliceSpec>>>;
 
+// The graphs that a node has as bodies.
+std::vector<int32_t> BodiesOf(const ProgramNode& node);
 // The inputs of a node, in order; a branch's index first.
 std::vector<ValueRef> InputsOf(const ProgramNode& node);
 
 // Checks all of it and gives the types of all values. INVALID_ARGUMENT names the graph, node and
 // source line: an input that is no output of an earlier node (so: no cycles), types that do not
 // fit, shardings that are not over the slice, wrong numbers of inputs, bodies that are not later
-// graphs, too large (kMaxNodes nodes, kMaxConstantBytes of constants).
+// graphs, too large (kMaxNodes nodes, bodies counted as often as they are named, in kMaxNesting
+// levels; kMaxConstantBytes of constants).
 absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
 
 inline constexpr size_t kMaxNodes = 1 << 20;
+inline constexpr size_t kMaxNesting = 16;  // loops and branches within each other
 inline constexpr int64_t kMaxConstantBytes = 64 << 20;
 
 // Whether two shardings over as many devices put the same elements at the same positions, in the

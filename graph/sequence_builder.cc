@@ -49,6 +49,7 @@ class MemoryWalk {
       const Instruction& in = sequence_.instructions[i];
       size_t blocks = 0;
       for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
+      ++walked_;
       switch (in.op) {
         case Op::kRun:
           Clear(in.clears);
@@ -69,7 +70,7 @@ class MemoryWalk {
         case Op::kRepeat:
           for (int64_t round = 0; round < std::min<int64_t>(in.count, kSequenceWindow + 2);
                ++round) {
-            if (round >= 2 && step_ > kMaxWalked) break;  // loops within loops
+            if (round >= 2 && walked_ > kMaxWalked) break;  // loops within loops
             Walk(i + 1, i + 1 + blocks);
           }
           break;
@@ -123,19 +124,21 @@ class MemoryWalk {
   std::set<size_t> outputs_;
   size_t made_ = 0;
   int64_t step_ = 0;
+  int64_t walked_ = 0;  // instructions
   int64_t live_ = 0;
   int64_t peak_ = 0;
 };
 
-int64_t StepsOf(const Sequence& sequence, size_t begin, size_t end) {
+// Of the instructions that count: steps only, or all.
+int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
   int64_t steps = 0;
   for (size_t i = begin; i < end; ++i) {
     const Instruction& in = sequence.instructions[i];
-    if (in.op == Op::kRun) ++steps;
+    if (all || in.op == Op::kRun) steps = Plus(steps, 1);
     int64_t most = 0;
     size_t block = i + 1;
     for (const int32_t length : in.lengths) {
-      most = std::max(most, StepsOf(sequence, block, block + static_cast<size_t>(length)));
+      most = std::max(most, CountOf(sequence, block, block + static_cast<size_t>(length), all));
       block += static_cast<size_t>(length);
     }
     steps = Plus(steps, in.op == Op::kRepeat ? Times(most, in.count) : most);
@@ -152,7 +155,11 @@ int64_t PeakBytes(const Sequence& sequence) {
 }
 
 int64_t MaxSteps(const Sequence& sequence) {
-  return StepsOf(sequence, 0, sequence.instructions.size());
+  return CountOf(sequence, 0, sequence.instructions.size(), false);
+}
+
+int64_t MaxInstructions(const Sequence& sequence) {
+  return CountOf(sequence, 0, sequence.instructions.size(), true);
 }
 
 SequenceBuilder::SequenceBuilder(const Program& program, const ProgramTypes& types,
@@ -272,6 +279,7 @@ std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loo
     body.given.insert(carried[i]);
     Set(body, carried[i], results[i]);
   }
+  if (body.items.empty()) return carried;  // every round leaves all as it is
   AddClears(body);
   block.items.push_back(std::move(item));
   return carried;

@@ -78,6 +78,8 @@ class SequenceBuilder {
 int64_t PeakBytes(const Sequence& sequence);
 // How many steps it can have.
 int64_t MaxSteps(const Sequence& sequence);
+// How many instructions an executor goes through at most, its steps among them.
+int64_t MaxInstructions(const Sequence& sequence);
 
 }  // namespace fairway
 

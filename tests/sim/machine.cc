@@ -220,6 +220,14 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
   });
 }
 
+void Machine::GoOnLater(NodeId node) {
+  world_.queue.After(1, [this, node, life = life_] {
+    if (life != life_) return;
+    core_->GoOn(node);
+    AfterLaunch();
+  });
+}
+
 // ---- code
 
 void Machine::Load(const InstallExecutable& install) {

@@ -49,6 +49,8 @@ class ExecutorActions {
   // Hand the bytes of these shards, which are here and ready, to Core::ReadDone; those that cannot
   // be read are left out. `node` runs a sequence.
   virtual void Read(NodeId node, const std::vector<ShardRef>& shards) = 0;
+  // Call Core::GoOn in a later turn of the loop: this sequence has much to do that starts nothing.
+  virtual void GoOnLater(NodeId node) = 0;
 
   // Answer pull `pull` with the bytes of item.shard, which is here and ready, or of that box of it;
   // then Core::ServeDone.
@@ -83,6 +85,7 @@ class ExecutorCore {
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
+  void GoOn(NodeId node);
 
   // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
   // for the request. It waits until the transfer is known and the shard is ready. At most
@@ -115,6 +118,8 @@ class ExecutorCore {
   // Steps of a sequence that are started and not ended, at most; what is reserved for it counts on
   // this (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
+  // Of one sequence, in one turn of the loop: millions may come behind a step that has failed.
+  static constexpr int kInstructionsOfATurn = 1024;
   static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
 
  private:

@@ -30,6 +30,7 @@ class Recorder : public ExecutorActions {
   void Read(NodeId node, const std::vector<ShardRef>& shards) override {
     Add("read n{} {} shards", node, shards.size());
   }
+  void GoOnLater(NodeId node) override { Add("go on n{} later", node); }
   void Serve(uint64_t pull, const PrepareSend::Item& item) override {
     Add("serve p{} {}{}", pull, Name(item.shard), item.box.has_value() ? " box" : "");
   }

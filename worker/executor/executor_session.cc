@@ -309,6 +309,12 @@ void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {
   });
 }
 
+void ExecutorSession::GoOnLater(NodeId node) {
+  PostHere("sequence", [this, node] {
+    if (!ended_) core_.GoOn(node);
+  });
+}
+
 void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
                                  absl::AnyInvocable<void(std::vector<Report::Inlined>)> done) {
   // An entry without bytes could not be read; a fetch will tell why.

@@ -131,6 +131,7 @@ void SequenceRun::Pass() {
 }
 
 std::pair<size_t, size_t> SequenceRun::PassBranch() {
+  unreadable = false;
   size_t& at = frames_.back().at;
   const Instruction& branch = sequence_->instructions[at];
   const size_t begin = at + 1;

@@ -64,7 +64,11 @@ bool ExecutorCore::Advance(NodeId id) {
   if (it == nodes_.end() || it->second.run == nullptr) return false;
   Node& node = it->second;
   SequenceRun& run = *node.run;
-  while (const Instruction* next = run.Next()) {
+  for (int left = kInstructionsOfATurn; const Instruction* next = run.Next(); --left) {
+    if (left == 0) {
+      actions_->GoOnLater(id);
+      return false;
+    }
     bool went = true;
     switch (next->op) {
       case Op::kRun:
@@ -259,6 +263,11 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
     if (bytes.size() == 1) run.scalar = Scalar(*bytes[0].bytes);
     run.unreadable = !run.scalar.has_value();
   }
+  advance_.push_back(id);
+  StartLaunches();
+}
+
+void ExecutorCore::GoOn(NodeId id) {
   advance_.push_back(id);
   StartLaunches();
 }

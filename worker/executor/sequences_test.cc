@@ -46,6 +46,7 @@ class Recorder : public ExecutorActions {
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
     Add("read for n{}: {}", node, fmt::join(names, " "));
   }
+  void GoOnLater(NodeId node) override { Add("go on n{} later", node); }
   void Serve(uint64_t pull, const PrepareSend::Item& item) override {
     Add("serve p{} {}", pull, Name(item.shard));
   }
@@ -254,6 +255,29 @@ TEST_F(SequencesTest, ALoopCarriesItsValuesAndItsMemoryIsFreed) {
   EXPECT_THAT(shell.Take(),
               ElementsAre("drop s1:0", "share s5:0 as 20:0", "drop s3:0", "drop s5:0"));
   EXPECT_EQ(Reported(), "through 1");
+}
+
+// The loop belongs to others too.
+TEST_F(SequencesTest, AMillionRoundsBehindAFailureTakeTurns) {
+  devices = 2;  // a gang waits for what it takes
+  Install(2, 1, {Repeat(1'000'000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
+  Arguments(1);
+  Launch();
+  shell.Take();
+  const auto goes_on = [&] {
+    const Lines lines = shell.Take();
+    return std::find(lines.begin(), lines.end(), "go on n5 later") != lines.end();
+  };
+  Done(0, absl::InternalError("broken"));
+  bool later = goes_on();
+  EXPECT_TRUE(later);
+  int turns = 1;
+  for (; turns < 10'000 && later; ++turns) {
+    core.GoOn(NodeId(5));
+    later = goes_on();
+  }
+  EXPECT_GT(turns, 1000);
+  EXPECT_LT(turns, 3000);
 }
 
 TEST_F(SequencesTest, NoMoreStepsAreAtWorkThanMemoryIsReservedFor) {
