@@ -179,6 +179,7 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   if (flags.runtime != "fake") config.compile.argv = ChildArgv(flags, "compiler", -1);
   config.compile.parallel = flags.compile_processes;
   config.compile.warm = flags.compile_warm;
+  config.compile.programs = flags.compile_programs;
   config.compile.limits = LimitsOf(flags);
   config.child_env = ChildEnv(pjrt);
   config.drain_limit = flags.drain_limit;

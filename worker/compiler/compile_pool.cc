@@ -45,6 +45,7 @@ struct Process {
   Child child;
   bool ready = false;      // it has said so
   bool retired = false;    // of no more use
+  int programs = 0;        // that it has answered
   std::optional<Job> job;  // that it is at
   std::string out;
   size_t sent = 0;
@@ -234,25 +235,28 @@ class CompilePool::Loop {
       if (n <= 0) return Died(process);
       process.sent += static_cast<size_t>(n);
     }
+    // It may write as fast as this reads: some, then the others and the deadlines.
     char chunk[1 << 16];
-    bool ended = false;
-    while (true) {
+    for (int chunks = 0; chunks < 16 && !process.retired; ++chunks) {
       const ssize_t n = recv(process.child.fd(), chunk, sizeof(chunk), 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) break;
-      ended = n <= 0;
-      if (ended) break;
+      if (n < 0 && errno == EAGAIN) return;
+      if (n <= 0) return Died(process);
       process.in.Append(chunk, static_cast<size_t>(n));
+      if (!TakeAnswers(process)) return Babbles(process);
     }
+  }
+
+  // False: what came is no answer.
+  bool TakeAnswers(Process& process) {
     while (true) {
       auto payload = process.in.Next();
-      if (!payload.ok()) return Babbles(process);
-      if (!payload->has_value()) break;
+      if (!payload.ok()) return false;
+      if (!payload->has_value()) return true;
       v1::CompileResponse response;
       if (!response.ParseFromString(**payload) || !Answered(process, std::move(response)))
-        return Babbles(process);
+        return false;
     }
-    if (ended) Died(process);
   }
 
   // False: the process says what it was not asked.
@@ -271,7 +275,9 @@ class CompilePool::Loop {
       return true;
     }
     if (response.id() != kProgramId || !process.job.has_value()) return false;
-    process.retired = response.last();
+    // The process says when it ends; what a program made of it may not say so.
+    process.retired =
+        response.last() || response.status_code() != 0 || ++process.programs >= options_.programs;
     Finish(process, ResultOf(std::move(response)));
     return true;
   }

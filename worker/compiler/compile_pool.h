@@ -30,6 +30,7 @@ class CompilePool {
     std::vector<std::string> env;
     int parallel = 4;      // programs compiled at one time, at most
     int warm = 2;          // processes that wait for programs
+    int programs = 16;     // compiled by one process, at most; after one that failed none
     CompileLimits limits;  // what the processes were told; for the texts of failures
   };
 

@@ -126,9 +126,30 @@ TEST(CompilePoolTest, AnErrorMayQuoteBytesThatAreNoText) {
 
 TEST(CompilePoolTest, AnAnswerThatIsNoneFailsItsProgramOnly) {
   auto pool = Start("unruly");
-  Answer answer = Compile(*pool, "babble");
-  EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal) << answer.status();
-  EXPECT_NE(Text(answer.status()).find("no answer"), std::string::npos) << answer.status();
+  for (const char* program : {"babble", "flood"}) {
+    Answer answer = Compile(*pool, program);
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal) << answer.status();
+    EXPECT_NE(Text(answer.status()).find("no answer"), std::string::npos) << answer.status();
+    EXPECT_TRUE(Compile(*pool, "x").ok());
+  }
+}
+
+// The process itself would take a third one, as one does that a program has taken over.
+TEST(CompilePoolTest, AProcessIsGivenNoMoreProgramsThanItMayHave) {
+  CompilePool::Options options = PoolOf("unruly-long");
+  options.warm = 1;
+  options.parallel = 1;
+  options.programs = 2;
+  auto pool = Start(std::move(options));
+  const int pid = pool->pids().at(0);
+  const auto is_there = [&] {
+    const std::vector<int> pids = pool->pids();
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
+  EXPECT_TRUE(Compile(*pool, "x").ok());
+  EXPECT_TRUE(is_there());
+  EXPECT_TRUE(Compile(*pool, "x").ok());
+  EXPECT_TRUE(test::Eventually([&] { return !is_there(); }));
   EXPECT_TRUE(Compile(*pool, "x").ok());
 }
 
@@ -206,7 +227,8 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   const std::string& seen = answer->code;
   for (const char* line : {"NoNewPrivs:\t1", "Seccomp:\t2", "socket: refused", "kill: refused",
-                           "core: 0", "raise: refused", "env: XLA_FLAGS=", "env: TZ=UTC", "fd: 3"})
+                           "signals to others: refused, to itself: possible", "core: 0",
+                           "raise: refused", "env: XLA_FLAGS=", "env: TZ=UTC", "fd: 3"})
     EXPECT_NE(seen.find(line), std::string::npos) << line << " is missing in\n" << seen;
   for (const char* line : {"env: AWS_", "fd: 4", "fd: 5"})
     EXPECT_EQ(seen.find(line), std::string::npos) << line << " is in\n" << seen;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -35,6 +36,16 @@ std::string Probe() {
   std::string out = Contents("/proc/self/status");
   out += fmt::format("socket: {}\n", socket(AF_INET, SOCK_STREAM, 0) < 0 ? "refused" : "possible");
   out += fmt::format("kill: {}\n", kill(getppid(), 0) != 0 ? "refused" : "possible");
+  const pid_t other = getppid();
+  siginfo_t queued{};
+  queued.si_code = SI_QUEUE;
+  const bool signalled = syscall(SYS_tgkill, other, other, 0) == 0 ||
+                         syscall(SYS_tkill, other, 0) == 0 ||
+                         syscall(SYS_rt_sigqueueinfo, other, 0, &queued) == 0 ||
+                         syscall(SYS_rt_tgsigqueueinfo, other, other, 0, &queued) == 0;
+  const bool own = syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0) == 0;
+  out += fmt::format("signals to others: {}, to itself: {}\n", signalled ? "possible" : "refused",
+                     own ? "possible" : "refused");
   rlimit limit{};
   getrlimit(RLIMIT_CORE, &limit);
   out += fmt::format("core: {}\n", limit.rlim_max);
@@ -47,14 +58,19 @@ std::string Probe() {
   return out;
 }
 
-// "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "probe", "corrupt"; all
-// else comes back as it is.
+// "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "flood", "probe",
+// "corrupt"; all else comes back as it is.
 class UnrulyCompiler final : public Compiler {
  public:
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions&) override {
     if (program == "refused") return absl::InvalidArgumentError("no such program");
     if (program == "quoted") return absl::InvalidArgumentError("no such type: \xff\xfe");
+    if (program == "flood") {  // without end
+      const std::string bytes(1 << 16, 'x');
+      while (write(kCompileLinkFd, bytes.data(), bytes.size()) > 0) {
+      }
+    }
     if (program == "babble") (void)!write(kCompileLinkFd, "\x04\0\0\0\xff\xff\xff\xff", 8);
     if (program == "abort") std::abort();
     if (program == "exit 3") std::_Exit(3);

@@ -45,6 +45,9 @@ constexpr uint32_t kDenied[] = {
     __NR_execve,
     __NR_execveat,
     __NR_kill,
+    __NR_tkill,
+    __NR_rt_sigqueueinfo,
+    __NR_rt_tgsigqueueinfo,
     __NR_ptrace,
     __NR_process_vm_readv,
     __NR_process_vm_writev,
@@ -92,6 +95,15 @@ std::vector<sock_filter> Filter() {
     out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
     out.push_back(deny);
   }
+  // abort() sends a signal to a thread of this process; others get none.
+  constexpr uint32_t kGroup = offsetof(seccomp_data, args);
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_tgkill, 0, 6));
+  out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kGroup));
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(getpid()), 0, 2));
+  out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kGroup + 4));
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0));
+  out.push_back(deny);
+  out.push_back(allow);
   // Reading limits is what glibc does for every thread; setting them is over.
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 5));
   out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNewLimit));
