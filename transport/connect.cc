@@ -2,6 +2,8 @@
 #include "transport/connect.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <charconv>
 #include <memory>
@@ -139,6 +141,15 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::str
 StreamSocket Neutral(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  // A host that is gone without a word ends its connections within half a minute: who waits for
+  // bytes of it would wait for ever.
+  socket.set_option(boost::asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&](int option, int value) {
+    (void)setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+  };
+  set(TCP_KEEPIDLE, 10);  // seconds
+  set(TCP_KEEPINTVL, 5);  // seconds
+  set(TCP_KEEPCNT, 3);
   return StreamSocket(std::move(socket));
 }
 
