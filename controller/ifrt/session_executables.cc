@@ -11,6 +11,7 @@
 #include "wire/ifrt_values.h"
 
 namespace fairway {
+
 absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
   const auto it = loaded_.find(handle);
   if (it == loaded_.end())
