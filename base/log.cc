@@ -74,6 +74,15 @@ std::string JsonLogLine(const LogIdentity& identity, std::string_view level, std
   return out;
 }
 
+absl::Status CheckLogLevel(std::string_view level) {
+  for (const std::string_view known : {"trace", "debug", "info", "warn", "error"}) {
+    if (level == known) return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "--log-level (or FAIRWAY_LOG_LEVEL): '{}' is none of trace, debug, info, warn and error",
+      level);
+}
+
 void InitLogging(const LogIdentity& identity, std::string_view level) {
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   std::shared_ptr<spdlog::logger> logger;

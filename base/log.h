@@ -8,6 +8,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/status.h"
+
 namespace fairway {
 
 // Who speaks; empty fields are left out of the line.
@@ -17,7 +19,11 @@ struct LogIdentity {
   std::string worker;
 };
 
-// Sets the process's logger up: to standard error, `level` one of trace debug info warn error.
+// What --log-level and FAIRWAY_LOG_LEVEL may be: trace, debug, info, warn or error.
+// INVALID_ARGUMENT: anything else, of which spdlog would make "off".
+absl::Status CheckLogLevel(std::string_view level);
+
+// Sets the process's logger up: to standard error. `level` passes CheckLogLevel.
 // Call once, before threads start.
 void InitLogging(const LogIdentity& identity, std::string_view level);
 

@@ -89,6 +89,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       return kExitUsage;
     }
   }
+  if (const absl::Status status = CheckLogLevel(flags->log_level); !status.ok()) {
+    fmt::print(stderr, "fairway-controller: {}\n", Text(status));
+    return kExitUsage;
+  }
   if (flags->executor_deadline < std::chrono::milliseconds(100)) {
     fmt::print(stderr, "fairway-controller: --executor-deadline must be at least 100ms\n");
     return kExitUsage;

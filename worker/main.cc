@@ -274,6 +274,8 @@ int Main(int argc, char** argv) {
       return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
     if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
   }
+  if (absl::Status status = CheckLogLevel(flags.log_level); !status.ok())
+    return BadFlag(Text(status));
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
               flags.log_level);
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);

@@ -45,6 +45,16 @@ def test_an_unknown_flag_is_an_error_that_suggests_the_right_one(program, argume
     assert "unknown flag" in done.stderr and "did you mean --" in one_line(done.stderr)
 
 
+@pytest.mark.parametrize(
+    "program, flags", [("fairway-controller", ["--http-port=0"]),
+                       ("fairway-worker", ["--runtime=host", "--controller=127.0.0.1:1"])])
+def test_an_unknown_log_level_is_an_error(program, flags):
+    for done in (run(program, *flags, "--log-level=inof"),
+                 run(program, *flags, FAIRWAY_LOG_LEVEL="inof")):
+        assert done.returncode == 2
+        assert "'inof' is none of trace, debug, info, warn and error" in one_line(done.stderr)
+
+
 def test_print_config_tells_each_value_and_where_it_came_from():
     done = run(
         "fairway-controller", "--print-config", "--http-port=7", FAIRWAY_EXECUTOR_DEADLINE="3s"
