@@ -211,6 +211,11 @@ bool ExecutorCore::IsItsTurn(const Node& gang) const {
 
 void ExecutorCore::StartLaunches() {
   while (true) {
+    while (!failed_receives_.empty()) {
+      const FailedReceive failed = std::move(failed_receives_.front());
+      failed_receives_.pop_front();
+      ReceiveEnded(failed.node, failed.position, failed.error);
+    }
     while (!ended_.empty()) {
       const auto it = nodes_.find(ended_.front());
       ended_.pop_front();
@@ -325,6 +330,7 @@ void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) 
         it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
     const size_t count = command == nullptr ? 0 : command->sources.size();
     for (size_t i = 0; i < count; ++i) ReceiveOrWait(id, i);
+    StartLaunches();
     return;
   }
   if (it == nodes_.end()) return;
@@ -372,8 +378,10 @@ void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
       ShareOutput(ref, waiter.output);
     } else if (node != nodes_.end() && node->second.launch.has_value()) {
       LaunchInputEnded(waiter.node);
-    } else {
+    } else if (status.ok()) {
       ReceiveOrWait(waiter.node, waiter.position);
+    } else {
+      failed_receives_.push_back({waiter.node, waiter.position, status});
     }
   }
 }
@@ -578,6 +586,7 @@ void ExecutorCore::Reset() {
   singles_.clear();
   advance_.clear();
   ended_.clear();
+  failed_receives_.clear();
   sequences_.clear();
   separable_.clear();
   gangs_at_work_ = 0;

@@ -217,7 +217,8 @@ class ExecutorCore {
   void DropGarbage(SequenceRun& run);
   // When all its steps have ended: reads what is to come inline, then tells the end.
   void EndSequence(NodeId id, Node& node);
-  // Starts the launches whose inputs and turn have come.
+  // Ends the copies whose sources have failed, and starts the launches whose inputs and turn have
+  // come. Every event that may end a shard ends with it.
   void StartLaunches();
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
@@ -239,7 +240,15 @@ class ExecutorCore {
   std::deque<NodeId> singles_;  // launched on one device, which may be started
   std::deque<NodeId> advance_;  // sequences that may go on
   std::deque<NodeId> ended_;    // launches whose `end` may be told
-  int gangs_at_work_ = 0;       // but separable ones
+  // Local copies whose source has failed, to be ended: one after the other, not within the end of
+  // the source, as a chain of them may be of any length.
+  struct FailedReceive {
+    NodeId node;
+    size_t position = 0;
+    absl::Status error;
+  };
+  std::deque<FailedReceive> failed_receives_;
+  int gangs_at_work_ = 0;  // but separable ones
   size_t num_launched_ = 0;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;

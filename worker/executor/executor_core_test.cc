@@ -434,7 +434,20 @@ TEST_F(ExecutorCoreTest, ALocalCopyOfAFailedSourceFailsWithItsError) {
   actions.Take();
   core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
   EXPECT_THAT(actions.Take(), IsEmpty());
-  EXPECT_EQ(Reported(), "through 2 also [] failed 2: UNKNOWN: boom failed 1: UNKNOWN: boom");
+  EXPECT_EQ(Reported(), "through 2 also [] failed 1: UNKNOWN: boom failed 2: UNKNOWN: boom");
+}
+
+// Prepared at once, each of the one before; their number is the client's choice.
+TEST_F(ExecutorCoreTest, AChainOfLocalCopiesOfAnyLengthFailsWithItsHead) {
+  constexpr uint64_t kLinks = 100'000;
+  Receive(1, 1, 1, {Peer()});
+  for (uint64_t n = 2; n <= kLinks; ++n) Receive(n, n, n, {Local(n - 1)});
+  core.ReceiveDone(NodeId(1), 0, absl::UnavailableError("gone"));
+  const Report report = core.TakeReport();
+  EXPECT_EQ(report.finished_through, kLinks);
+  ASSERT_EQ(report.failures.size(), kLinks);
+  EXPECT_EQ(Describe(report.failures.back().status), "UNAVAILABLE: gone");
+  EXPECT_EQ(core.num_nodes(), 0u);
 }
 
 TEST_F(ExecutorCoreTest, ACancelledNodeWhoseLocalCopyWaitedDoesNothingMore) {
@@ -470,6 +483,18 @@ TEST_F(ExecutorCoreTest, ANodePreparedAnewWaitsForTheReceivesOfItsFirstLife) {
   core.ReceiveDone(NodeId(3), 0, absl::OkStatus());
   core.ReceiveDone(NodeId(3), 1, absl::OkStatus());
   EXPECT_EQ(Reported(), "through 2 also []");
+}
+
+TEST_F(ExecutorCoreTest, ANodePreparedAnewThatFailsAtOnceTakesItsCopiesAlong) {
+  Receive(2, 1, 2, {Peer()});
+  Receive(3, 2, 3, {Peer()});
+  Cancel(3);
+  core.ReceiveDone(NodeId(2), 0, absl::UnknownError("boom"));
+  Receive(3, 3, 3, {Local(2)});
+  Receive(4, 4, 4, {Local(3)});
+  EXPECT_EQ(Reported(), "through 2 also [] failed 1: UNKNOWN: boom");
+  core.ReceiveDone(NodeId(3), 0, absl::CancelledError("of the first life"));
+  EXPECT_EQ(Reported(), "through 4 also [] failed 3: UNKNOWN: boom failed 4: UNKNOWN: boom");
 }
 
 TEST_F(ExecutorCoreTest, TheErrorOfTheLowestFailedPieceIsReported) {
