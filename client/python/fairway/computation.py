@@ -182,13 +182,18 @@ def _key(ops: list[Op], inputs: list[Value], outputs: list[Value]) -> tuple:
 
 
 def _comparable(x: Any) -> Any:
+    # Not what == says: 0.0 == -0.0 and 1 == 1.0 == True compute different things.
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.str, x.shape, x.tobytes()
+    if isinstance(x, (float, complex)):
+        return type(x), np.complex128(x).tobytes()
+    if isinstance(x, tuple):
+        return type(x), tuple(map(_comparable, x))
     try:
         hash(x)
-        return x
+        return type(x), x
     except TypeError:
-        return id(x)
+        return type(x), id(x)
 
 
 def _type_key(t: Type) -> tuple:

@@ -86,9 +86,9 @@ def _places(eqn: Any, known: dict) -> set:
     if isinstance(mesh, Mesh) and mesh.size:
         found.add(tuple(mesh.devices.flat))
     for inner in _subjaxprs(eqn):
-        if id(inner) not in known:
-            known[id(inner)] = set().union(*(_places(e, known) for e in inner.eqns))
-        found |= known[id(inner)]
+        if inner not in known:
+            known[inner] = set().union(*(_places(e, known) for e in inner.eqns))
+        found |= known[inner]
     return found
 
 
@@ -97,7 +97,7 @@ class Flattener:
 
     def __init__(self):
         self.ops: list[Op] = []
-        self._known: dict = {}  # places named inside a jaxpr, by its id
+        self._known: dict = {}  # places named inside a jaxpr, which stays alive: others get its id
 
     def run(self, closed: Any, inputs: list[Value]) -> list[Value]:
         """Appends the operations of `closed`; returns the values of its outputs."""

@@ -12,7 +12,9 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec as P
 
 import fairway
+from fairway.computation import _comparable
 from fairway.encoding import encode
+from fairway.flatten import _places
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -142,6 +144,40 @@ def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
     graph = f.trace({"a": x, "b": np.ones(3, np.float32)})
     assert [n.types[0].devices for n in graph.nodes[:2]] == [(d[6],), (d[3],)]
     assert [n.donated for n in graph.nodes[:2]] == [True, True]
+
+
+@pytest.mark.parametrize("one, other", [
+    (0.0, -0.0), (complex(0, 0.0), complex(0, -0.0)), (1, True),
+    (((0.0,),), ((-0.0,),)), ((1,), (1.0,)),
+])
+def test_what_is_equal_and_not_the_same_is_told_apart(one, other):
+    assert one == other and _comparable(one) != _comparable(other)
+
+
+def test_a_number_that_is_none_is_equal_to_itself():
+    assert _comparable((float("nan"),)) == _comparable((float("nan"),))
+
+
+def test_computations_with_zeros_of_both_signs_are_two():
+    a, b = jax.devices()[:2]
+
+    @fairway.program
+    def f(x):
+        y = fairway.on(a, lambda v: v + 1)(x)
+        one, other = jax.device_put(y, b), jax.device_put(y, b)
+        return (jax.device_put(jnp.copysign(one, 0.0), a),
+                jax.device_put(jnp.copysign(other, -0.0), a))
+
+    assert [y.item() for y in f(jnp.float32(1))] == [2, -2]
+
+
+def test_places_inside_a_jaxpr_are_not_taken_for_those_of_one_that_is_gone():
+    def moving(there):
+        return jax.make_jaxpr(jax.jit(lambda x: jax.device_put(x, there)))(1.0).eqns[0]
+
+    d, known = jax.devices(), {}
+    for i in range(50):  # later ones get the ids of those before
+        assert _places(moving(d[i % 2]), known) == {(d[i % 2],)}
 
 
 def test_values_on_two_places_are_refused_with_the_line():
