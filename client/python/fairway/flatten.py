@@ -168,6 +168,9 @@ def _unrolled(params: dict):
         consts, carry = flat[:num_consts], flat[num_consts:num_consts + num_carry]
         xs = flat[num_consts + num_carry:]
         ys: list = [None] * params["length"]
+        if not ys:
+            avals = params["jaxpr"].out_avals[num_carry:]
+            return [*carry, *(jax.numpy.zeros((0, *a.shape), a.dtype) for a in avals)]
         steps = range(params["length"])
         for i in reversed(steps) if params["reverse"] else steps:
             out = body(*consts, *carry, *(x[i] for x in xs))

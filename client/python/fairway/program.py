@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax._src import api_util
 
 from fairway import remote
 from fairway.computation import Builder
@@ -34,13 +35,16 @@ def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str 
 
     Args:
       fun: takes and returns pytrees of arrays. May be left out, for use as a decorator.
-      donate_argnums: numbers of the arguments whose buffers the program may take over.
+      donate_argnums: numbers of the arguments, from 0, whose buffers the program may take over.
       name: for messages; None: the function's own.
       sequential: a run prepares each step only when what it takes has been computed, instead of all
         at once; slower, to compare.
 
     Returns:
-      A `Program`, which is called like `fun`.
+      A `Program`, which is called like `fun`, but not inside `jax.jit`, `jax.grad` or a program.
+
+    Raises:
+      ValueError: `fun` has no argument of a number in donate_argnums.
     """
     if fun is None:
         return functools.partial(program, donate_argnums=donate_argnums, name=name,
@@ -55,8 +59,7 @@ class Program:
         functools.update_wrapper(self, fun)
         self._fun = fun
         self._name = name or getattr(fun, "__name__", "program")
-        numbers = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
-        self._donated = frozenset(numbers)
+        self._donated = _donated(self._name, fun, donate_argnums)
         self._sequential = sequential
         self._builder = Builder()
         self._bound: dict = {}
@@ -88,6 +91,12 @@ class Program:
     def _bind(self, args: tuple, kwargs: dict) -> remote.Bound:
         """The program for arguments of these types, on the controller."""
         flat, tree = jax.tree.flatten((args, kwargs))
+        if any(isinstance(x, jax.core.Tracer) for x in flat):
+            raise ProgramError(
+                f"the program {self._name} is called while JAX traces, for jax.jit, jax.grad, "
+                "jax.vmap or another program: call the function that it was made of there (its "
+                "__wrapped__), or make the program of the whole, such as "
+                "fairway.program(jax.grad(function))")
         key = (tree, tuple(_type_key(x) for x in flat))
         with self._lock:
             if key not in self._bound:
@@ -112,17 +121,19 @@ class Program:
         results = flattener.run(closed, arguments)
         home = place(flattener.ops, arguments, results, shardings)
         maker = GraphMaker(self._builder, flattener.ops, results)
-        graph = maker.run(self._name, arguments, shardings, self._donated_leaves(args), home)
+        flags = api_util.donation_vector(*self._donated, tree)
+        donated = {i for i, flag in enumerate(flags) if flag}
+        graph = maker.run(self._name, arguments, shardings, donated, home)
         return graph, out[0]
 
-    def _donated_leaves(self, args: tuple) -> set[int]:
-        found, at = set(), 0
-        for i, argument in enumerate(args):
-            count = len(jax.tree.leaves(argument))
-            if i in self._donated:
-                found.update(range(at, at + count))
-            at += count
-        return found
+
+def _donated(name: str, fun: Callable, donate_argnums: Any) -> tuple:
+    """Numbers and names of the donated arguments, checked as `jax.jit` checks them."""
+    numbers, names, _, _ = api_util.resolve_argnums(
+        fun, api_util.fun_signature(fun), donate_argnums, None, None, None)
+    if any(i < 0 for i in numbers):  # a jit passes over them in silence
+        raise ValueError(f"donate_argnums={numbers} of the program {name}: count from 0")
+    return numbers, names
 
 
 def _sharding(x: Any) -> Any:

@@ -146,6 +146,18 @@ def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
     assert [n.donated for n in graph.nodes[:2]] == [True, True]
 
 
+def test_what_keyword_arguments_hold_is_donated_too():
+    f = fairway.program(lambda a, b: a + b, donate_argnums=1)
+    graph = f.trace(jnp.ones(3), b=jnp.ones(3))
+    assert [n.donated for n in graph.nodes[:2]] == [False, True]
+
+
+@pytest.mark.parametrize("number, says", [(1, "only accepts 1"), (-1, "count from 0")])
+def test_donating_an_argument_that_there_is_not_is_refused(number, says):
+    with pytest.raises(ValueError, match=says):
+        fairway.program(lambda x: x, donate_argnums=number)
+
+
 @pytest.mark.parametrize("one, other", [
     (0.0, -0.0), (complex(0, 0.0), complex(0, -0.0)), (1, True),
     (((0.0,),), ((-0.0,),)), ((1,), (1.0,)),
@@ -178,6 +190,21 @@ def test_places_inside_a_jaxpr_are_not_taken_for_those_of_one_that_is_gone():
     d, known = jax.devices(), {}
     for i in range(50):  # later ones get the ids of those before
         assert _places(moving(d[i % 2]), known) == {(d[i % 2],)}
+
+
+def test_a_loop_of_no_steps_over_several_places():
+    a, b = (fairway.on(d, lambda x: x * 2) for d in jax.devices()[:2])
+    f = fairway.program(lambda x: jax.lax.scan(lambda h, k: (b(a(h)), a(h)), x, jnp.arange(0)))
+    x, ys = f(jnp.ones(2))
+    assert (x.tolist(), ys.shape, ys.dtype) == ([1, 1], (0, 2), jnp.float32)
+
+
+@pytest.mark.parametrize("around", [
+    jax.jit, jax.vmap, fairway.program, lambda f: jax.grad(lambda x: f(x).sum())])
+def test_a_program_called_while_jax_traces_says_what_to_do(around):
+    double = fairway.program(fairway.on(jax.devices()[0], lambda x: x * 2), name="double")
+    with pytest.raises(fairway.ProgramError, match="program double.*__wrapped__"):
+        around(lambda x: double(x))(jnp.ones(2))
 
 
 def test_values_on_two_places_are_refused_with_the_line():
