@@ -2,11 +2,13 @@
 #include "controller/admin/admin_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
 
+#include "base/utf8.h"
 #include "controller/admin/log_files.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
@@ -15,14 +17,21 @@ namespace {
 
 constexpr int kDefaultLines = 100;
 constexpr int kMaxLines = 100000;
+// Calls of GetLogs at one time: each holds its lines, some MiB of each process, until its client
+// has read them.
+constexpr int kMaxLogReaders = 4;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
 }
 
-// Streams lines it was given; owns itself.
+// Streams lines it was given; owns itself. One of `readers` from now until its lines are gone.
 class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
  public:
+  explicit LogStream(std::atomic<int>& readers)
+      : readers_(readers), refused_(readers_.fetch_add(1) >= kMaxLogReaders) {}
+  ~LogStream() override { --readers_; }
+  bool refused() const { return refused_; }
   // From any thread, once.
   void Begin(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
     if (!lines.ok()) return Finish(ToGrpc(lines.status()));
@@ -41,12 +50,14 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
  private:
   void Next() {
     if (next_ == lines_.size()) return Finish(grpc::Status::OK);
-    line_.set_process(std::move(lines_[next_].first));
-    line_.set_line(std::move(lines_[next_].second));
+    line_.set_process(ValidUtf8(lines_[next_].first));
+    line_.set_line(ValidUtf8(lines_[next_].second));
     ++next_;
     StartWrite(&line_);
   }
 
+  std::atomic<int>& readers_;
+  const bool refused_;
   std::vector<std::pair<std::string, std::string>> lines_;
   size_t next_ = 0;
   v1::LogLine line_;
@@ -71,7 +82,15 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
 
   grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext*,
                                                  const v1::GetLogsRequest* request) override {
-    auto* const stream = new LogStream;
+    auto* const stream = new LogStream(log_readers_);
+    if (stream->refused()) {
+      stream->Begin(Error(
+          absl::StatusCode::kResourceExhausted,
+          "{} others are reading the logs, and no more may at one time: each has its lines in the "
+          "controller's memory until it has read them. End one of them, or wait until it ended",
+          kMaxLogReaders));
+      return stream;
+    }
     int lines = request->max_lines() <= 0 ? kDefaultLines : request->max_lines();
     lines = std::min(lines, kMaxLines);
     hooks_.disk->Run([stream, directory = hooks_.log_dir, process = request->process(), lines] {
@@ -96,6 +115,7 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
 
  private:
   const AdminHooks hooks_;
+  std::atomic<int> log_readers_{0};
 };
 
 void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from,
@@ -107,7 +127,7 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   to->set_incarnation(from.spec.incarnation.value);
   to->set_platform(from.spec.platform_name);
   to->set_device_kind(from.spec.device_kind);
-  to->set_last_error(from.last_error);
+  to->set_last_error(ValidUtf8(from.last_error));
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
   if (const auto it = snapshot.executor_fetches.find(from.id);
       it != snapshot.executor_fetches.end()) {
@@ -129,13 +149,13 @@ v1::GetStatusResponse ToStatusResponse(const ControllerSnapshot& snapshot) {
   v1::GetStatusResponse out;
   out.set_version(snapshot.version);
   out.set_incarnation(snapshot.incarnation.value);
-  out.set_host(snapshot.host);
+  out.set_host(ValidUtf8(snapshot.host));
   out.set_controller_pid(snapshot.controller_pid);
   out.set_launcher_pid(snapshot.launcher_pid);
   out.set_uptime_ms(snapshot.uptime_ms);
   out.set_http_address(snapshot.http_address);
   out.set_link_address(snapshot.link_address);
-  out.set_log_dir(snapshot.log_dir);
+  out.set_log_dir(ValidUtf8(snapshot.log_dir));
   for (const IslandStatus& from : snapshot.islands) {
     v1::Island* const to = out.add_islands();
     to->set_id(from.id.value);

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "transport/frame.h"
 #include "wire/link_codec.h"
 
@@ -20,12 +21,20 @@ constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless o
 constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
 constexpr size_t kMaxLogLines = 8;             // of a dead executor, in the error that clients get
 
-// The text of a log line: of our own ones, without time and origin. Empty: not worth showing.
+// The text of a log line: of our own ones, without time and origin. Empty: not worth showing. A
+// line is any bytes that a library wrote, cut at some length; the text goes into protobuf's
+// strings.
 std::string LineText(const std::string& line) {
   if (line.starts_with("WARNING: All log messages before absl::InitializeLog")) return {};
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("msg") || !json["msg"].is_string()) return line;
-  return fmt::format("{}: {}", json.value("level", "info"), json["msg"].get<std::string>());
+  if (!json.is_object() || !json.contains("msg") || !json["msg"].is_string())
+    return ValidUtf8(line);
+  // Libraries that number their levels also write JSON.
+  const auto level = json.find("level");
+  return fmt::format(
+      "{}: {}",
+      level != json.end() && level->is_string() ? level->get<std::string>() : std::string("info"),
+      json["msg"].get<std::string>());
 }
 
 // The end of the log of an executor that did not end well, to follow the cause in a message.

@@ -289,6 +289,25 @@ TEST_F(WorkerHubTest, TheSupervisorsAccountMayComeFirst) {
   EXPECT_TRUE(executor->closed);
 }
 
+TEST_F(WorkerHubTest, AnyBytesMayStandInTheLogOfADeadExecutor) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  v1::ToController message;
+  auto* const died = message.mutable_executor_died();
+  died->set_incarnation(11);
+  died->set_exit_code(1);
+  died->set_cause("exited with code 1");
+  died->add_last_lines("cut \xe2\x82");
+  died->add_last_lines(R"({"level":30,"msg":"a level of another program"})");
+  died->add_last_lines(R"({"level":null,"msg":7})");
+  supervisor->Send(message);
+  Settle();
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_EQ(lost_[0].second,
+            "exited with code 1 (host h, pid 100); the last lines of its log:\n"
+            "  cut ??\n  info: a level of another program\n  {\"level\":null,\"msg\":7}");
+}
+
 TEST_F(WorkerHubTest, WithoutAnAccountTheLinksEndIsTheCause) {
   const auto supervisor = ConnectSupervisor("w0");
   auto executor = ConnectExecutor("w0", 11);

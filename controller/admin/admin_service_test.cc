@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/admin/admin_service.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "fairway/v1/admin.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+// The service behind a gRPC server; its logs are in `directory_`.
+class AdminLogsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = ::testing::TempDir() + "/admin_service_test." + std::to_string(::getpid());
+    std::filesystem::create_directories(directory_);
+    AdminHooks hooks;
+    hooks.disk = &disk_;
+    hooks.log_dir = directory_;
+    service_ = MakeAdminService(std::move(hooks));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    service_->Register(&builder);
+    server_ = builder.BuildAndStart();
+    grpc::ChannelArguments arguments;  // or a fast connection would take all the lines unread
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    stub_ = v1::Admin::NewStub(grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));
+  }
+  void TearDown() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+    std::filesystem::remove_all(directory_);
+  }
+
+  struct Reader {
+    ~Reader() { context.TryCancel(); }
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::LogLine>> lines;
+    v1::LogLine line;
+    bool Read() { return lines->Read(&line); }
+  };
+  std::unique_ptr<Reader> GetLogs() {
+    auto reader = std::make_unique<Reader>();
+    v1::GetLogsRequest request;
+    request.set_max_lines(100000);
+    reader->lines = stub_->GetLogs(&reader->context, request);
+    return reader;
+  }
+
+  std::string directory_;
+  BlockingPool disk_{"test-disk", 1};
+  std::unique_ptr<AdminService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Admin::Stub> stub_;
+};
+
+TEST_F(AdminLogsTest, AnyBytesMayStandInALog) {
+  std::ofstream(directory_ + "/w\xff.log") << "cut \xe2\x82\n";
+  const auto reader = GetLogs();
+  ASSERT_TRUE(reader->Read());
+  EXPECT_EQ(reader->line.process(), "w?");
+  EXPECT_EQ(reader->line.line(), "cut ??");
+  EXPECT_FALSE(reader->Read());
+  EXPECT_TRUE(reader->lines->Finish().ok());
+}
+
+TEST_F(AdminLogsTest, ReadersThatDoNotReadAreFew) {
+  std::ofstream out(directory_ + "/w0.log");  // more than the connection takes unread
+  for (int i = 0; i < 4000; ++i) out << std::string(1000, 'x') << "\n";
+  out.close();
+  std::vector<std::unique_ptr<Reader>> readers;
+  while (readers.size() < 10) {
+    readers.push_back(GetLogs());
+    if (!readers.back()->Read()) break;
+  }
+  ASSERT_EQ(readers.size(), 5u);
+  const grpc::Status refused = readers.back()->lines->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.error_message(),
+            "4 others are reading the logs, and no more may at one time: each has its lines in the "
+            "controller's memory until it has read them. End one of them, or wait until it ended");
+
+  // One that has ended makes room for another.
+  readers.pop_back();
+  while (readers.back()->Read()) continue;
+  EXPECT_TRUE(readers.back()->lines->Finish().ok());
+  bool again = false;
+  while (!again) again = GetLogs()->Read();
+}
+
+TEST(AdminServiceTest, AStatusCanBeReadWhateverBytesItsTextsHold) {
+  ControllerSnapshot snapshot;
+  snapshot.host = "h\xff";
+  snapshot.log_dir = "/tmp/\xff";
+  ExecutorStatus executor{
+      .id = ExecutorId(1), .island = IslandId(1), .spec = {}, .up = false, .last_error = "\xff"};
+  snapshot.executors.push_back(executor);
+  const v1::GetStatusResponse sent = ToStatusResponse(snapshot);
+  v1::GetStatusResponse received;
+  ASSERT_TRUE(received.ParseFromString(sent.SerializeAsString()));
+  EXPECT_EQ(received.host(), "h?");
+  EXPECT_EQ(received.log_dir(), "/tmp/?");
+  EXPECT_EQ(received.executors(0).last_error(), "?");
+}
+
+}  // namespace
+}  // namespace fairway
