@@ -126,8 +126,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class BeastServer final : public HttpServer {
  public:
-  BeastServer(tcp::acceptor acceptor, Handler handler)
-      : acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))),
+  BeastServer(EventLoop& loop, tcp::acceptor acceptor, Handler handler)
+      : loop_(loop),
+        acceptor_(std::make_shared<tcp::acceptor>(std::move(acceptor))),
         shared_(std::make_shared<Shared>()) {
     shared_->handler = std::move(handler);
     Accept();
@@ -149,10 +150,15 @@ class BeastServer final : public HttpServer {
           if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
           // Otherwise clients that say nothing would keep all others out.
           if (shared_->open.size() > kMaxConnections) shared_->open.front()->Close();
-          Accept();
+          if (!error || error == asio::error::connection_aborted) return Accept();
+          // Out of descriptors, most likely: others must close first.
+          loop_.PostAfter(std::chrono::milliseconds(100), "http accept again", [this, acceptor] {
+            if (acceptor->is_open()) Accept();
+          });
         });
   }
 
+  EventLoop& loop_;
   const std::shared_ptr<tcp::acceptor> acceptor_;
   const std::shared_ptr<Shared> shared_;
 };
@@ -177,7 +183,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop,
   if (error)
     return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
                  error.message());
-  return std::make_unique<BeastServer>(std::move(acceptor), std::move(handler));
+  return std::make_unique<BeastServer>(loop, std::move(acceptor), std::move(handler));
 }
 
 }  // namespace fairway

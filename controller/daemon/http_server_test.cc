@@ -2,9 +2,12 @@
 #include "controller/daemon/http_server.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <future>
 #include <string>
 #include <thread>
 
@@ -18,9 +21,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Sends `request` and reads until the server closes.
-std::string Ask(int port, const std::string& request) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+// Connects `fd`, sends `request` and reads until the server closes; closes `fd`.
+std::string Ask(int fd, int port, const std::string& request) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
@@ -36,6 +38,9 @@ std::string Ask(int port, const std::string& request) {
   }
   ::close(fd);
   return out;
+}
+std::string Ask(int port, const std::string& request) {
+  return Ask(::socket(AF_INET, SOCK_STREAM, 0), port, request);
 }
 
 class HttpServerTest : public ::testing::Test {
@@ -100,6 +105,32 @@ TEST_F(HttpServerTest, RefusesOtherMethodsAndLargeRequests) {
               StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Ask(port_, "GET /a HTTP/1.1\r\nX: " + std::string(64 << 10, 'y') + "\r\n\r\n"),
               StartsWith("HTTP/1.1 413 "));
+}
+
+TEST_F(HttpServerTest, RestsWhileThereAreNoDescriptors) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::thread asker([&] {
+    EXPECT_THAT(Ask(fd, port_, "GET /a HTTP/1.1\r\nConnection: close\r\n\r\n"),
+                EndsWith("path /a\n"));
+  });
+  // The loop's time on the processor during half a second.
+  const auto seconds = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  std::promise<double> used;
+  loop_.Post("begin", [&] {
+    loop_.PostAfter(std::chrono::milliseconds(500), "end",
+                    [&, begin = seconds()] { used.set_value(seconds() - begin); });
+  });
+  EXPECT_LT(used.get_future().get(), 0.05);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  asker.join();
 }
 
 TEST_F(HttpServerTest, NamesAPortInUse) {
