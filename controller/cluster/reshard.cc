@@ -10,6 +10,10 @@
 namespace fairway {
 namespace {
 
+// Of one array. Each takes some 400 bytes here for as long as the node lives, twice as many while
+// it is sent, and 2 us of the loop: 1,024 devices may each take a part of each other's.
+constexpr size_t kMaxPieces = size_t{1} << 20;
+
 // Lower is nearer.
 int64_t Distance(const Place& from, const VirtualDevice& to, ExecutorId executor) {
   if (from.device == to.device) return 0;
@@ -33,12 +37,20 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
     FAIRWAY_RETURN_IF_ERROR(ByteSize(target.dtype, shapes.back()).status());
   }
   Array out{target, std::vector<ShardRef>(shapes.size()), absl::OkStatus()};
+  size_t num_pieces = 0, num_shards = 0;
   for (const IslandShards& part : parts) {
     Node* node = nullptr;
     Group* group = nullptr;
     for (const int32_t position : part.positions) {
       const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
       const std::vector<SourcePiece> pieces = pieces_of(position);
+      num_pieces += pieces.size();
+      ++num_shards;
+      if (num_pieces > kMaxPieces)
+        return InvalidArgument(
+            "{}: {} of its {} shards are made of {} pieces of the array's {} shards, and at most "
+            "{} are allowed; reshard it onto one device or a few first, and from there",
+            name, num_shards, shapes.size(), num_pieces, source.shards.size(), kMaxPieces);
       if (may_alias && pieces.size() == 1 && pieces[0].piece.from.whole() &&
           pieces[0].piece.to.whole() && target.dtype == source.spec.dtype) {
         const ShardRef from = source.shards[pieces[0].source];

@@ -2,6 +2,7 @@
 // Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md,
 // "Links"). A transfer's id is its node's and the number of times it was taken back, so that late
 // pulls of one attempt do not meet another.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -65,8 +66,11 @@ void Cluster::State::AddPieces(const Node& node, int32_t shard, PrepareReceive& 
   const Executor& receiver = executors.at(out.places[shard].executor);
   const auto position = static_cast<int32_t>(command.out.shards.size() - 1);
   const size_t before = command.sources.size();
-  for (size_t i = 0; i < node.pieces.size(); ++i) {
-    if (node.pieces[i].out != shard) continue;
+  // They lie in the order of the shards.
+  const auto first = std::lower_bound(node.pieces.begin(), node.pieces.end(), shard,
+                                      [](const Piece& piece, int32_t s) { return piece.out < s; });
+  for (auto i = static_cast<size_t>(first - node.pieces.begin());
+       i < node.pieces.size() && node.pieces[i].out == shard; ++i) {
     command.pieces.push_back(node.pieces[i]);
     command.pieces.back().out = position;
     command.sources.push_back(SourceOf(node, i, receiver));
