@@ -34,10 +34,9 @@ std::optional<Admission::Shortage> Admission::FirstShortage(
   if (Planted(Bug::kAdmitBeyondMemory)) return std::nullopt;
   for (const MemoryNeed& need : needs) {
     const Device device = Of(need.device);
-    if (device.limit == 0) continue;
-    if (need.bytes > device.limit - device.used)
-      return Shortage{node,        need.device,  need.bytes,
-                      device.used, device.limit, need.bytes > device.limit};
+    const int64_t limit = device.limit == 0 ? kNoLimit : device.limit;
+    if (need.bytes > limit - device.used)
+      return Shortage{node, need.device, need.bytes, device.used, limit, need.bytes > limit};
   }
   return std::nullopt;
 }
@@ -64,6 +63,14 @@ std::optional<Admission::Shortage> Admission::Head(IslandId island) const {
   if (queue == queues_.end() || queue->second.empty()) return std::nullopt;
   const auto& [node, needs] = *queue->second.begin();
   return FirstShortage(node, needs);
+}
+
+std::vector<NodeId> Admission::Queue(IslandId island) const {
+  std::vector<NodeId> nodes;
+  if (const auto queue = queues_.find(island); queue != queues_.end()) {
+    for (const auto& [node, needs] : queue->second) nodes.push_back(node);
+  }
+  return nodes;
 }
 
 size_t Admission::waiting(IslandId island) const {

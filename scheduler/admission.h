@@ -23,7 +23,7 @@ struct MemoryNeed {
   int64_t bytes = 0;
 };
 
-// Not thread-safe. Bytes per device; limit 0 means none.
+// Not thread-safe. Bytes per device; limit 0: as much as kNoLimit.
 class Admission {
  public:
   void SetDevice(DeviceId device, int64_t limit);
@@ -39,6 +39,8 @@ class Admission {
   // The device came back empty.
   void Reset(DeviceId device);
 
+  static constexpr int64_t kNoLimit = int64_t{1} << 60;
+
   // The nodes of the island that fit now, in order; their needs are reserved.
   std::vector<NodeId> Admit(IslandId island);
 
@@ -53,6 +55,8 @@ class Admission {
   // The island's first waiting node and where it does not fit; nothing when none waits.
   std::optional<Shortage> Head(IslandId island) const;
 
+  // All that wait, in order.
+  std::vector<NodeId> Queue(IslandId island) const;
   size_t waiting(IslandId island) const;
   int64_t used(DeviceId device) const;
   int64_t limit(DeviceId device) const;

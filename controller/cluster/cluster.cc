@@ -46,7 +46,8 @@ absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t as
   if (asked >= kFirstServerHandle)
     return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60",
                            asked);
-  if (session.arrays.contains(asked) || session.executables.contains(asked))
+  if (session.arrays.contains(asked) || session.executables.contains(asked) ||
+      session.programs.contains(asked))
     return Error(absl::StatusCode::kAlreadyExists, "handle {} is in use", asked);
   return asked;
 }
@@ -222,29 +223,7 @@ void Cluster::Tick(int64_t now_ms) {
     const absl::Status error = node->deferred;  // taking it back clears it
     if (!error.ok()) s.Fail(*node, error, id);
   }
-  std::optional<std::set<NodeId>> live;
-  for (auto& [id, island] : s.islands) {
-    const auto head = s.IslandUp(island) ? s.admission.Head(id) : std::nullopt;
-    if (!head) {
-      island.stuck_since = -1;
-      continue;
-    }
-    if (island.stuck_node != head->node || island.stuck_since < 0) {
-      island.stuck_node = head->node;
-      island.stuck_since = now_ms;
-      continue;
-    }
-    if (now_ms - island.stuck_since < s.options.admission_grace_ms) continue;
-    if (!live) live = s.LiveNodes();
-    if (s.AnotherWillFree(id, *live)) {
-      island.stuck_since = now_ms;
-      continue;
-    }
-    island.stuck_since = -1;
-    ++island.given_up;
-    s.Fail(*s.FindNode(head->node), s.Exhausted(*head), head->node);
-    live.reset();
-  }
+  s.GiveUpStuck(now_ms);
   s.Settle();
 }
 

@@ -108,6 +108,15 @@ struct ExecutableSignature {
 
 struct ExecuteOptions {
   std::vector<int32_t> non_donatable;  // arguments to leave alone
+
+  // Which of so many arguments these are.
+  std::vector<bool> Kept(size_t arguments) const {
+    std::vector<bool> kept(arguments);
+    for (const int32_t a : non_donatable) {
+      if (a >= 0 && static_cast<size_t>(a) < arguments) kept[a] = true;
+    }
+    return kept;
+  }
 };
 
 struct ExecuteResult {

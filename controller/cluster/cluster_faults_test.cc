@@ -8,6 +8,7 @@
 namespace fairway {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -335,6 +336,44 @@ TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) 
   cluster.Tick(2000);  // 512 + 576 do not fit together, whatever ends
   EXPECT_THAT(actions.Take(),
               ElementsAre("withdraw t1", HasSubstr("s1 watched 1: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, WhatComesToAnIslandThatWasGivenUpFailsUntilTheIslandIsBack) {
+  Start();
+  const ArraySpec four{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const auto late = cluster.Put(session, 1, four, {0});
+  const uint64_t f = Define(1, {0}, {}, {F32({4})});
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.IslandGivenUp(IslandId(1), absl::UnavailableError("it did not come back"));
+  cluster.Watch(session, 1, {1});
+  cluster.ProvideUpload(late->upload, 0, Bytes("0123456789abcdef"));
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
+  cluster.Watch(session, 2, {2});
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("s1 watched 1: UNAVAILABLE: island ia: it did not come back",
+                          "s1 watched 2: UNAVAILABLE: island ia: it did not come back"));
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", HasSubstr("prepare n3")));
+}
+
+TEST_F(ClusterTest, WhatWaitedForCodeAndHasEndedIsNotLookedForWhenTheCodeIsThere) {
+  Start(1024);
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t f = Define(1, {0}, {}, {F32({1})}, 512);
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
+  // Taken back for an older one, and prepared again: it waits once.
+  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
+  End(a, 1);
+  ASSERT_TRUE(cluster.Delete(session, {1}).ok());
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("cancel n2")));
+  Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("launch n2")));
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
+  cluster.CloseSession(session);
+  Installed(a, 1);
+  End(a, 2);
 }
 
 TEST_F(ClusterTest, WhatDependsOnTheWaitingNodeIsNoReasonToWaitLonger) {

@@ -357,17 +357,25 @@ TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   End(a, 3);
 }
 
-TEST_F(ClusterTest, ARunThatCanNeverFitFailsAndSaysWhoHoldsWhat) {
+TEST_F(ClusterTest, ARunThatCanNeverFitFailsAtOnce) {
   Start(1024);
   PutReady(1, 0, 64);
   const uint64_t f = Define(1, {0}, {F32({64})}, {F32({300})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   cluster.Watch(session, 1, {2});
-  EXPECT_THAT(
-      actions.Take(),
-      ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
-                        HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
-                        HasSubstr("session 1 (this one) holds 256 bytes in 1 shard buffers"))));
+  EXPECT_THAT(actions.Take(),
+              ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
+                                HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
+                                HasSubstr("it can never fit"))));
+}
+
+TEST_F(ClusterTest, WhatNoDeviceHasCanNeverFitThoughNoLimitIsKnown) {
+  Start();
+  const int64_t most = int64_t{1} << 62;
+  const uint64_t f = Define(1, {0}, {}, {F32({most / 4}), F32({most / 4})}, INT64_MAX);
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1, 2}).ok());
+  cluster.Watch(session, 1, {1});
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("it can never fit")));
 }
 
 TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {
@@ -380,7 +388,65 @@ TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {
   cluster.Tick(2900);
   EXPECT_THAT(actions.Take(), IsEmpty());
   cluster.Tick(3000);
-  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("RESOURCE_EXHAUSTED")));
+  EXPECT_THAT(
+      actions.Take(),
+      ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
+                        HasSubstr("session 1 (this one) holds 832 bytes in 1 shard buffers"))));
+}
+
+TEST_F(ClusterTest, AllThatHaveWaitedForTheGraceFailTogetherAndThoseThatCameLaterAfterTheirs) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
+  for (const uint64_t out : {2, 3, 4}) {
+    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {out}).ok());
+    cluster.Watch(session, out, {out});
+  }
+  cluster.Tick(1000);
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {5}).ok());
+  cluster.Watch(session, 5, {5});
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED"),
+                                          HasSubstr("watched 3: RESOURCE_EXHAUSTED"),
+                                          HasSubstr("watched 4: RESOURCE_EXHAUSTED")));
+  cluster.Tick(3100);
+  cluster.Tick(5000);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Tick(5100);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 5: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, AFetchOfWhatStaysIsNoReasonToWaitForMemory) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  cluster.Watch(session, 1, {2});
+  for (const int64_t now : {1000, 2000, 2900}) {  // one after the other, and one under way
+    if (now > 1000) cluster.FetchArrived(TransferId(now == 2000 ? 3 : 4), Bytes("x"));
+    cluster.Fetch(session, 7, 1);
+    cluster.Tick(now);
+  }
+  actions.Take();
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 1: RESOURCE_EXHAUSTED")));
+  cluster.FetchArrived(TransferId(5), Bytes("x"));
+}
+
+TEST_F(ClusterTest, AFetchOfWhatWasGivenUpIsWaitedForBecauseItFreesMemory) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  PutReady(2, 1);
+  const uint64_t f = Define(1, {0}, {}, {F32({200})});
+  cluster.Fetch(session, 7, 1);
+  ASSERT_TRUE(cluster.Delete(session, {1}).ok());
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
+  cluster.Watch(session, 1, {3});
+  actions.Take();
+  for (const int64_t now : {1000, 3000, 5000}) cluster.Tick(now);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.FetchArrived(TransferId(3), Bytes("x"));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare n4")));
 }
 
 TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {

@@ -127,8 +127,8 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
-  for (const auto& [id, node] : state_->nodes) {
-    if (node->executable != nullptr) out.insert(node->executable->id);
+  for (const auto& [id, layout] : state_->layouts) {
+    if (layout.runs > 0) out.insert(id);
   }
   for (const auto& [id, executor] : state_->executors) {
     for (const auto& [executable, install] : executor.installs) {
@@ -250,11 +250,9 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   }
 
   std::vector<int32_t> donatable;
+  const std::vector<bool> kept = options.Kept(args.size());
   for (size_t a = 0; a < spec.parameters.size(); ++a) {
-    const auto index = static_cast<int32_t>(a);
-    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
-                                index) != options.non_donatable.end();
-    if (spec.parameters[a].donated && !kept) donatable.push_back(index);
+    if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
   State::LaunchedNode launched =
       s.MakeLaunch(*session, spec, arrays, donatable, binding.outputs, poison);
@@ -275,8 +273,9 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
   node.after_inputs = spec.after_inputs;
-  const CodeLayout& layout = layouts.at(spec.id);
+  CodeLayout& layout = layouts.at(spec.id);
   node.layout = &layout;
+  ++layout.runs;
   node.reservations = layout.reservations;
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];

@@ -40,8 +40,8 @@ std::string Cluster::State::Where(const Node& node) const {
   return fmt::format("island {} (worker {})", island.name, workers);
 }
 
-std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
-  std::map<SessionId, std::pair<int64_t, int>> held;
+Cluster::State::Held Cluster::State::HeldOn(DeviceId device) const {
+  Held held;
   for (const auto& [id, group] : groups) {
     if (!group->charged) continue;
     for (const Place& place : group->places) {
@@ -50,6 +50,10 @@ std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
       ++held[group->session].second;
     }
   }
+  return held;
+}
+
+std::string Cluster::State::WhoHolds(const Held& held, SessionId asking) {
   std::string text;
   for (const auto& [session, sum] : held) {
     text +=
@@ -59,17 +63,16 @@ std::string Cluster::State::WhoHolds(DeviceId device, SessionId asking) const {
   return text.empty() ? "no session holds any" : text;
 }
 
-absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage) const {
+absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
+                                       std::string_view why) const {
   const Node& node = *nodes.at(shortage.node);
   const Executor& executor = *ExecutorOf(shortage.device);
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. {}. Delete arrays, "
-      "donate inputs, "
-      "use smaller shards, or start workers with more --device-memory",
-      node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
-      shortage.limit, shortage.used, WhoHolds(shortage.device, node.session),
-      shortage.hopeless ? "It can never fit" : "No work that is under way would free enough");
+  return Error(absl::StatusCode::kResourceExhausted,
+               "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
+               "arrays, donate inputs, use smaller shards, or start workers with more "
+               "--device-memory",
+               node.name, shortage.need, shortage.device.value - executor.first_device.value,
+               Where(node), shortage.limit, shortage.used, why);
 }
 
 absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
@@ -135,6 +138,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
   }
   known->spec = spec;
   known->up = true;
+  if (s.IslandUp(*island)) island->gone = absl::OkStatus();
   known->next_seq = 1;
   for (int i = 0; i < spec.num_devices; ++i)
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
@@ -230,10 +234,10 @@ void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
         (node->state != NodeState::kWaiting || node->held()))
       waiting.push_back(node_id);
   }
-  const absl::Status error =
+  it->second.gone =
       Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
   for (const NodeId node_id : waiting) {
-    if (Node* node = s.FindNode(node_id)) s.Fail(*node, error, node_id);
+    if (Node* node = s.FindNode(node_id)) s.Fail(*node, it->second.gone, node_id);
   }
   s.Settle();
 }
@@ -251,21 +255,22 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
     }
     const auto install = executor.installs.find(done.executable);
     if (install == executor.installs.end()) continue;
-    const std::vector<NodeId> waiters = std::move(install->second.waiters);
+    const std::vector<Executor::Install::Waiter> waiters = std::move(install->second.waiters);
     if (done.status.ok()) {
       install->second.installed = true;
       install->second.waiters.clear();
     } else {
       executor.installs.erase(install);
     }
-    for (const NodeId waiter : waiters) {
-      Node* node = s.FindNode(waiter);
-      if (node == nullptr) continue;
+    for (const Executor::Install::Waiter& waiter : waiters) {
+      Node* node = s.FindNode(waiter.node);
+      if (node == nullptr || node->attempt != waiter.attempt) continue;
       if (done.status.ok()) {
         --node->open_installs;
         s.MaybeArrived(*node);
       } else {
-        s.Fail(*node, Annotate(done.status, node->name + ": loading on " + s.Where(*node)), waiter);
+        s.Fail(*node, Annotate(done.status, node->name + ": loading on " + s.Where(*node)),
+               waiter.node);
       }
     }
   }
@@ -319,13 +324,17 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
 }
 
 void Cluster::State::Pump(Island& island) {
-  if (!IslandUp(island)) return;
+  if (!IslandUp(island)) {
+    if (island.gone.ok()) return;
+    for (const NodeId id : admission.Queue(island.id)) Fail(*FindNode(id), island.gone, id);
+    return;
+  }
   while (true) {
     for (const NodeId id : admission.Admit(island.id)) Prepare(*FindNode(id));
     const auto head = admission.Head(island.id);
     if (!head) break;
     if (head->hopeless) {
-      Fail(*FindNode(head->node), Exhausted(*head), head->node);
+      Fail(*FindNode(head->node), Exhausted(*head, "it can never fit"), head->node);
     } else if (!MakeRoom(*FindNode(head->node))) {
       break;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shard groups: references, readiness, memory (rule B1).
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/planted.h"
 #include "controller/cluster/state.h"
@@ -26,11 +27,18 @@ Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype
 }
 
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
+  constexpr size_t kFew = 16;
   std::vector<GroupId> out;
+  std::unordered_set<GroupId> known;  // `out`, when these are more than a few
   for (const ShardRef& ref : shards) {
-    if (out.empty() ||
-        (out.back() != ref.group && std::find(out.begin(), out.end(), ref.group) == out.end()))
-      out.push_back(ref.group);
+    if (!out.empty() && out.back() == ref.group) continue;
+    if (out.size() < kFew) {
+      if (std::find(out.begin(), out.end(), ref.group) != out.end()) continue;
+    } else {
+      if (known.empty()) known.insert(out.begin(), out.end());
+      if (!known.insert(ref.group).second) continue;
+    }
+    out.push_back(ref.group);
   }
   return out;
 }
@@ -114,9 +122,9 @@ void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId c
 
 void Cluster::State::ReleaseBytes(Group& group) {
   if (group.charged) {
-    for (const Place& place : group.places) admission.Release(place.device, Rounded(place.bytes));
+    Island& island = islands.at(group.island);
+    for (const Place& place : group.places) Release(island, place.device, Rounded(place.bytes));
     group.charged = false;
-    islands.at(group.island).stuck_since = -1;
     to_pump.insert(group.island);
   }
   if (group.declared) {

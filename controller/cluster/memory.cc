@@ -15,8 +15,10 @@ void Cluster::State::AddReservation(std::vector<Reservation>& reservations, Devi
   auto it = std::find_if(reservations.begin(), reservations.end(),
                          [&](const Reservation& r) { return r.device == device; });
   if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
-  it->output += Rounded(output);
-  it->temp += Rounded(temp);
+  // More than any device has, and a sum of these still fits into 64 bits.
+  constexpr int64_t kMost = int64_t{1} << 60;
+  it->output = std::min(it->output + Rounded(std::min(output, kMost)), kMost);
+  it->temp = std::min(it->temp + Rounded(std::min(temp, kMost)), kMost);
 }
 
 Reservation* Cluster::State::ReservationOn(Node& node, DeviceId device, size_t position) {
@@ -42,10 +44,10 @@ bool Cluster::State::MakeRoom(const Node& node) {
     if (limit != 0 && lacks > 0) missing[need.device] = lacks;
   }
   std::set<NodeId> victims;
-  for (auto it = nodes.rbegin(); it != nodes.rend() && it->first > node.id && !missing.empty();
+  const std::set<NodeId>& prepared = islands.at(node.island).prepared;
+  for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
        ++it) {
-    const Node& younger = *it->second;
-    if (younger.island != node.island || younger.state != NodeState::kPrepared) continue;
+    const Node& younger = *nodes.at(*it);
     for (const Reservation& r : younger.reservations) {
       const auto lacks = missing.find(r.device);
       if (lacks == missing.end() || r.total() == 0) continue;
@@ -59,16 +61,61 @@ bool Cluster::State::MakeRoom(const Node& node) {
 }
 
 bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island) const {
-  if (node.island == island && !node.held())
+  if (node.island == island && !node.held() && node.kind != NodeKind::kFetch)
     return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
-  return std::any_of(node.reads.begin(), node.reads.end(),
-                     [&](GroupId g) { return groups.at(g)->island == island; });
+  // What the client has not given up stays when its reader has ended.
+  return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
+    const Group& group = *groups.at(id);
+    return group.island == island && (group.handle_refs == 0 || group.all_deleted());
+  });
 }
 
 bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
   if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
   return std::any_of(live.begin(), live.end(),
                      [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
+}
+
+void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
+  admission.Release(device, bytes);
+  if (bytes > 0) island.stuck_since = -1;
+}
+
+void Cluster::State::GiveUpStuck(int64_t now_ms) {
+  constexpr int kInATurn = 256;  // of an island; the others follow in the next turns
+  std::optional<std::set<NodeId>> live;
+  for (auto& [id, island] : islands) {
+    auto head = IslandUp(island) ? admission.Head(id) : std::nullopt;
+    if (!head) island.stuck_since = -1;
+    const bool elapsed =
+        island.stuck_since >= 0 && now_ms - island.stuck_since >= options.admission_grace_ms;
+    if (elapsed && !live) live = LiveNodes();
+    if (head && (island.stuck_since < 0 || (elapsed && AnotherWillFree(id, *live)))) {
+      island.stuck_since = now_ms;
+      island.stuck_through = NodeId(next_node);
+      continue;
+    }
+    if (!head || !elapsed) continue;
+    // As long as nothing is freed and nothing begins, all that has waited as long is as stuck.
+    std::map<DeviceId, Held> held;
+    const uint64_t& begun = transitions[{NodeState::kQueued, NodeState::kPrepared}];
+    const uint64_t before = begun;
+    for (int i = 0; i < kInATurn && head && head->node < island.stuck_through; ++i) {
+      const auto [at, fresh] = held.try_emplace(head->device);
+      if (fresh) at->second = HeldOn(head->device);
+      Node& node = *FindNode(head->node);
+      ++island.given_up;
+      Fail(node,
+           Exhausted(*head, WhoHolds(at->second, node.session) +
+                                ". No work that is under way would free enough"),
+           node.id);
+      Settle();
+      if (begun != before || island.stuck_since < 0) break;
+      head = admission.Head(id);
+    }
+    if (head && head->node >= island.stuck_through) island.stuck_since = -1;
+    live.reset();
+  }
 }
 
 std::set<NodeId> Cluster::State::LiveNodes() const {

@@ -2,6 +2,7 @@
 // The life of a node: queued, prepared, launched, ended.
 #include <algorithm>
 #include <cassert>
+#include <unordered_map>
 #include <utility>
 
 #include "base/planted.h"
@@ -48,6 +49,10 @@ Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island
 void Cluster::State::Move(Node& node, NodeState to) {
   assert(CanMove(node.state, to));
   ++transitions[{node.state, to}];
+  if (node.kind != NodeKind::kFetch) {
+    if (to == NodeState::kPrepared) islands.at(node.island).prepared.insert(node.id);
+    if (node.state == NodeState::kPrepared) islands.at(node.island).prepared.erase(node.id);
+  }
   node.state = to;
 }
 
@@ -92,8 +97,9 @@ void Cluster::State::CreditDonations(Node& node) {
   // What a sequence takes over need not be free when its outputs come to be.
   if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
   bool changed = false;
+  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (const int32_t a : node.donatable) {
-    if (!CertainlyDonated(node, a)) continue;
+    if (!donated[a]) continue;
     const std::vector<ShardRef>& shards = node.inputs[a];
     for (size_t i = 0; i < shards.size(); ++i) {
       const Place& place = FindGroup(shards[i].group)->places[shards[i].shard];
@@ -108,25 +114,36 @@ void Cluster::State::CreditDonations(Node& node) {
   admission.Enqueue(node.id, node.island, Needs(node));
 }
 
-bool Cluster::State::CertainlyDonated(const Node& node, int32_t argument) {
-  for (const GroupId id : GroupsOf(node.inputs[argument])) {
-    const Group& group = *FindGroup(id);
-    if (group.readers != 1 && !Planted(Bug::kDonateWithReader)) return false;
-    if (!group.all_deleted()) return false;
-    // Its other shards, if any, stay in memory until the group is freed.
-    const auto taken = std::count_if(node.inputs[argument].begin(), node.inputs[argument].end(),
-                                     [&](const ShardRef& ref) { return ref.group == id; });
-    if (static_cast<size_t>(taken) != group.places.size()) return false;
-    size_t uses = 0;
-    for (const std::vector<ShardRef>& other : node.inputs) {
-      uses += std::any_of(other.begin(), other.end(),
-                          [&](const ShardRef& ref) { return ref.group == id; })
-                  ? 1
-                  : 0;
+std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
+                                                   const std::vector<int32_t>& arguments) {
+  std::vector<bool> donated(node.inputs.size());
+  if (arguments.empty()) return donated;
+  struct Use {
+    size_t argument = 0;  // the first one with shards of the group
+    size_t shards = 0;
+    bool alone = true;  // no other argument has some
+  };
+  std::unordered_map<GroupId, Use> uses;
+  for (size_t a = 0; a < node.inputs.size(); ++a) {
+    std::pair<const GroupId, Use>* last = nullptr;
+    for (const ShardRef& ref : node.inputs[a]) {
+      if (last == nullptr || last->first != ref.group)
+        last = &*uses.try_emplace(ref.group, Use{a}).first;
+      last->second.alone = last->second.alone && last->second.argument == a;
+      ++last->second.shards;
     }
-    if (uses != 1) return false;
   }
-  return true;
+  for (const int32_t a : arguments) {
+    const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
+    donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
+      const Group& group = *FindGroup(id);
+      const Use& use = uses.at(id);
+      // Its other shards, if any, stay in memory until the group is freed.
+      return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
+             use.alone && use.shards == group.places.size();
+    });
+  }
+  return donated;
 }
 
 void Cluster::State::Prepare(Node& node) {
@@ -207,7 +224,7 @@ void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
     SendTo(executor, std::move(command));
   }
   if (install->second.installed) return;
-  install->second.waiters.push_back(node.id);
+  install->second.waiters.push_back({node.id, node.attempt});
   ++node.open_installs;
 }
 
@@ -280,6 +297,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.gang = node.executable->devices.size() > 1;
   command.ahead = node.unsettled_inputs > 0;
   const bool poisoned = WorstInput(node) != nullptr;
+  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
     if (const Group* failed = poisoned ? WorstOf(node.inputs[a]) : nullptr; failed != nullptr) {
@@ -291,9 +309,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
       if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
       continue;
     }
-    const bool given =
-        std::find(node.donatable.begin(), node.donatable.end(), index) != node.donatable.end();
-    if (!given || !CertainlyDonated(node, index)) {
+    if (!donated[a]) {
       command.non_donatable.push_back(index);
       continue;
     }
@@ -318,8 +334,10 @@ void Cluster::State::LaunchedOn(const Node& node) {
     Group& group = *FindGroup(id);
     if (std::exchange(group.launched, true)) continue;
     for (const NodeId waiter : group.waiters) {
-      Node& reader = *FindNode(waiter);
-      if (--reader.unlaunched_inputs == 0 && reader.kind == NodeKind::kLaunch) MaybeArrived(reader);
+      Node* const reader = FindNode(waiter);
+      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
+          reader->kind == NodeKind::kLaunch)
+        MaybeArrived(*reader);
     }
   }
 }
@@ -329,10 +347,11 @@ void Cluster::State::LaunchLost(const Node& node) {
     Group& group = *FindGroup(id);
     if (!std::exchange(group.launched, false)) continue;
     for (const NodeId waiter : group.waiters) {
-      Node& reader = *FindNode(waiter);
-      ++reader.unlaunched_inputs;
-      if (reader.kind == NodeKind::kLaunch)
-        islands.at(reader.island).sequencer.InputsMissing(waiter);
+      Node* const reader = FindNode(waiter);
+      if (reader == nullptr) continue;
+      ++reader->unlaunched_inputs;
+      if (reader->kind == NodeKind::kLaunch)
+        islands.at(reader->island).sequencer.InputsMissing(waiter);
     }
   }
 }
@@ -346,7 +365,7 @@ void Cluster::State::TakeOver(Node& node, Group& input) {
       credit = std::min(r->credit, Rounded(place.bytes));
       r->credit -= credit;
     }
-    admission.Release(place.device, Rounded(place.bytes) - credit);
+    Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
   }
   to_pump.insert(input.island);
 }
@@ -455,18 +474,14 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   if (node.kind == NodeKind::kLaunch) {
     for (const GroupId id : node.outputs) FindGroup(id)->declared = false;
   }
-  for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
-  for (auto& [id, executor] : executors) {
-    if (node.executable == nullptr) break;
-    for (auto& [executable, install] : executor.installs) std::erase(install.waiters, node.id);
-  }
+  Island& island = islands.at(node.island);
+  for (const Reservation& r : node.reservations) Release(island, r.device, r.total());
   node.participants.clear();
   node.open_participants = 0;
   node.open_installs = 0;
   ++node.attempt;
   node.deferred = absl::OkStatus();
   node.deferred_since = -1;
-  islands.at(node.island).stuck_since = -1;
   to_pump.insert(node.island);
 }
 
@@ -526,11 +541,11 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   }
   if (held) {
     if (node.kind != NodeKind::kLaunch) EndTransfer(node);
+    Island& island = islands.at(node.island);
     for (const Reservation& r : node.reservations) {
-      if (!Planted(Bug::kLeakReservation)) admission.Release(r.device, r.temp);
-      if (!status.ok()) admission.Release(r.device, r.output - r.credit);
+      if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
+      if (!status.ok()) Release(island, r.device, r.output - r.credit);
     }
-    islands.at(node.island).stuck_since = -1;
     to_pump.insert(node.island);
   }
   SettleOutputs(node, status, cause);
@@ -542,11 +557,9 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     session->second.record_bytes -= node.record_bytes;
   }
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
-  if (ended->executable != nullptr && retired.contains(ended->executable->id))
+  if (ended->layout != nullptr && --ended->layout->runs == 0 &&
+      retired.contains(ended->executable->id))
     Forget(ended->executable->id);
-  if (ended->unsettled_inputs > 0) {
-    for (const GroupId id : ended->reads) std::erase(FindGroup(id)->waiters, ended->id);
-  }
   for (const GroupId id : ended->reads) DropReader(id);
   for (const GroupId id : ended->outputs) {
     if (Group* group = FindGroup(id)) Collect(*group);

@@ -164,10 +164,7 @@ void Cluster::State::Retire(BoundProgram& program) {
 }
 
 void Cluster::State::Forget(ExecutableId sequence) {
-  const bool used = std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-    return node.second->executable != nullptr && node.second->executable->id == sequence;
-  });
-  if (used) return;
+  if (layouts.at(sequence).runs > 0) return;
   for (auto& [id, executor] : executors) {
     if (executor.installs.erase(sequence) > 0) SendTo(executor, DropExecutable{sequence});
   }
@@ -243,15 +240,15 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
 
   // Views that this call holds until all nodes have been made.
   std::vector<Array> values(plan.values.size());
-  std::vector<std::vector<ShardRef>> donated;
+  std::vector<uint64_t> donated;                     // handles
+  std::vector<bool> ours(plan.values.size(), true);  // whether buffers may be taken over
+  const std::vector<bool> kept = options.Kept(args.size());
   for (int32_t a = 0; a < plan.arguments; ++a) {
     absl::StatusOr<Array> argument = s.ArgumentOf(*session, program, a, args[a], made);
     if (!argument.ok()) return refuse(argument.status());
     values[a] = *std::move(argument);
-    const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(), a) !=
-                      options.non_donatable.end();
-    if (plan.donated[a] && !kept && values[a].error.ok())
-      donated.push_back((*s.FindArray(session_id, args[a]))->shards);
+    ours[a] = plan.donated[a] && !kept[a];
+    if (ours[a] && values[a].error.ok()) donated.push_back(args[a]);
   }
   for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(values[a]);
   for (Node* node : made) {
@@ -262,22 +259,25 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     values[value] = array;
     s.HoldView(array);
   }
-  std::vector<bool> ours(plan.values.size(), true);  // whether buffers may be taken over
-  for (int32_t a = 0; a < plan.arguments; ++a) {
-    ours[a] = plan.donated[a] &&
-              std::find(options.non_donatable.begin(), options.non_donatable.end(), a) ==
-                  options.non_donatable.end();
-  }
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const NodeId node = s.RunStep(*session, program, i, values, ours);
     if (node) result.node = node;
   }
+  std::set<GroupId> returned;
   for (size_t r = 0; r < plan.results.size(); ++r) {
     Array array = values[plan.results[r]];
     s.HoldView(array);
+    const std::vector<GroupId> groups = s.GroupsOf(array.shards);
+    returned.insert(groups.begin(), groups.end());
     session->arrays.emplace(result.handles[r], std::move(array));
   }
-  for (const std::vector<ShardRef>& shards : donated) s.MarkDeleted(shards);
+  for (const uint64_t argument : donated) {
+    Array& array = session->arrays.at(argument);
+    const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
+                                   [&](ShardRef ref) { return returned.contains(ref.group); });
+    // What is handed on as a result is the result's from here on.
+    stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
+  }
   for (const Array& array : values) s.DropView(array);
   s.Settle();
   return result;

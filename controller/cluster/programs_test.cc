@@ -287,6 +287,33 @@ TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
                                           "e1 <- launch n6 id 3 keep [0] inline []"));
 }
 
+TEST_F(ProgramsTest, ADonatedArgumentThatIsAResultLivesOnAsThat) {
+  PutReady(1, 0);
+  PutReady(2, 0);
+  const ValueRef x = Add(ArgumentNode{{0, Type()}, true});
+  const ValueRef frozen = Add(ArgumentNode{{0, Type()}, true});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), frozen};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  EXPECT_TRUE(*cluster.IsDeleted(session, 2));
+  EXPECT_FALSE(*cluster.IsDeleted(session, 4));
+  actions.Take();
+  cluster.Watch(session, 1, {4});
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
+}
+
+TEST_F(ProgramsTest, AHandleIsBoundOnce) {
+  const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {k}})};
+  const auto plan = Lower(program, *CheckProgram(program), binding);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const ProgramSource source{"p", *plan, {{0}, {2}}, false};
+  ASSERT_TRUE(cluster.BindProgram(session, 7, source).ok());
+  EXPECT_EQ(cluster.BindProgram(session, 7, source).status().code(),
+            absl::StatusCode::kAlreadyExists);
+}
+
 TEST_F(ProgramsTest, WhatATransferDidNotCopyIsNotTakenOver) {
   PutReady(1, 0);
   const ValueRef x = Add(ArgumentNode{{0, Type()}});

@@ -59,6 +59,7 @@ struct CodeLayout {
   std::vector<int32_t> part_of;           // by position
   std::vector<Output> outputs;            // by result
   std::vector<Reservation> reservations;  // of a launch
+  size_t runs = 0;                        // nodes that run it and have not ended
 };
 
 //   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
@@ -93,7 +94,7 @@ struct Group {
     uint64_t watch;
     size_t position;
   };
-  std::vector<NodeId> waiters;  // nodes that wait until it is settled
+  std::vector<NodeId> waiters;  // nodes that wait until it is settled; some have ended
   std::vector<Watcher> watchers;
 
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
@@ -160,7 +161,7 @@ struct Node {
   // kLaunch
   size_t record_bytes = 0;  // what the record itself holds, about
   const ExecutableSpec* executable = nullptr;
-  const CodeLayout* layout = nullptr;         // of it
+  CodeLayout* layout = nullptr;               // of it
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
@@ -205,7 +206,11 @@ struct Executor {
   std::map<uint64_t, Open> open;  // prepared and not reported as ended, by seq
   struct Install {
     bool installed = false;
-    std::vector<NodeId> waiters;
+    struct Waiter {
+      NodeId node;
+      uint64_t attempt = 0;  // of the node; another one: it was taken back, and waits anew
+    };
+    std::vector<Waiter> waiters;
   };
   std::map<ExecutableId, Install> installs;
   std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
@@ -218,9 +223,14 @@ struct Island {
   uint64_t epoch = 0;
   std::vector<ExecutorId> executors;
   Sequencer sequencer{SequencerOptions{}};
-  NodeId stuck_node;  // the head that could not start, and since when
+  std::set<NodeId> prepared;  // its prepared launches and receives
+  // Set while it is down for good: the error of what comes to it.
+  absl::Status gone;
+  // Since when the first of its queue has not fitted and nothing has been freed; -1: not so. What
+  // came after `stuck_through` waits for another grace.
   int64_t stuck_since = -1;
-  uint64_t given_up = 0;  // heads that failed because they would never have fitted
+  NodeId stuck_through;
+  uint64_t given_up = 0;  // nodes that failed because they would never have fitted
 };
 
 struct Binding {
@@ -367,8 +377,8 @@ struct Cluster::State {
   void InputsEnded(Node& node);
   // Reserves less for inputs that will certainly become outputs.
   void CreditDonations(Node& node);
-  // Whether nothing but this node can read the argument any more.
-  bool CertainlyDonated(const Node& node, int32_t argument);
+  // Those of `arguments` (of a launch) that nothing but this node can read any more, by argument.
+  std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
   void MaybeArrived(Node& node);
   void DoLaunch(Node& node, LaunchId launch_id);
   // The donated input's memory becomes an output's: what is reserved for both is given back once,
@@ -408,6 +418,10 @@ struct Cluster::State {
   // Everything that follows from its end. Destroys the node.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
   std::vector<MemoryNeed> Needs(const Node& node) const;
+  // Gives memory of the island's back; its queue may move.
+  void Release(Island& island, DeviceId device, int64_t bytes);
+  // Fails what has waited for memory for a grace that nothing under way will free.
+  void GiveUpStuck(int64_t now_ms);
   static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
                              int64_t output, int64_t temp);
   // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.
@@ -505,8 +519,11 @@ struct Cluster::State {
   void SendTo(Executor& executor, Command command);
   void FlushFrees(Executor& executor);
   std::string Where(const Node& node) const;  // "island i0, worker w0"
-  std::string WhoHolds(DeviceId device, SessionId asking) const;
-  absl::Status Exhausted(const Admission::Shortage& shortage) const;
+  // Bytes and shard buffers of each session on a device.
+  using Held = std::map<SessionId, std::pair<int64_t, int>>;
+  Held HeldOn(DeviceId device) const;
+  static std::string WhoHolds(const Held& held, SessionId asking);
+  absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
 
   void Pump(Island& island);
   void Settle();

@@ -33,6 +33,10 @@ class PendingCompilations {
 };
 
 struct SessionCaps {
+  // Of those that wait for memory so much more is read. Above it their first one fails after a
+  // while (ClusterOptions::admission_grace_ms).
+  static constexpr size_t kTimesWaiting = 4;
+
   // Above so many unfinished executions, or so many bytes of their records, reading stops.
   size_t max_queued_nodes = 100000;
   size_t max_queued_bytes = size_t{256} << 20;
@@ -40,12 +44,13 @@ struct SessionCaps {
   size_t max_compilations = 256;
   size_t max_compiled_bytes = size_t{1} << 30;
 
-  // Never stops while the session waits for memory: what frees it may be the next request.
+  // Not yet while the session waits for memory: what frees it may be among the next requests.
   bool MayRead(const Cluster::Backlog& backlog, const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
-    return (backlog.nodes <= max_queued_nodes && backlog.record_bytes <= max_queued_bytes) ||
-           backlog.waits_for_memory;
+    const size_t times = backlog.waits_for_memory ? kTimesWaiting : 1;
+    return backlog.nodes <= times * max_queued_nodes &&
+           backlog.record_bytes <= times * max_queued_bytes;
   }
 };
 

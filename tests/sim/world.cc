@@ -234,6 +234,7 @@ void World::LoseController() {
 void World::StartController() {
   ++epoch;
   controller = std::make_unique<Controller>(*this, config.cluster);
+  given_up_.clear();
   for (auto& machine : machines) {
     // Those that still drain ask when they are done.
     if (machine->alive() && !machine->draining()) {
@@ -260,9 +261,11 @@ void World::Tick() {
       int64_t& since = down_since_.try_emplace(island.name, queue.now()).first->second;
       if (island.up) {
         since = queue.now();
+        given_up_.erase(island.name);
       } else if (queue.now() - since > 3 * kSecond && queue.now() % kSecond < kTick) {
         Count("island given up");
         for (auto& client : clients) client->IslandGivenUp(island.name);
+        if (!given_up_.insert(island.name).second) continue;
         controller->cluster().IslandGivenUp(island.id, absl::UnavailableError("given up"));
         controller->Settle();
       }

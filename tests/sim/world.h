@@ -123,6 +123,7 @@ class World {
   Phase phase_ = Phase::kBusy;
   int64_t phase_since_ = 0;
   std::map<std::string, int64_t> down_since_;  // islands
+  std::set<std::string> given_up_;             // told to this controller, and not back since
   std::map<std::tuple<uint64_t, NodeId, LaunchId>, std::shared_ptr<Gang>> gangs_;
   using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
   std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
