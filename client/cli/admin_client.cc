@@ -8,6 +8,13 @@
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
+namespace {
+
+constexpr auto kAnswerTimeout = std::chrono::seconds(5);
+
+auto AnswerDeadline() { return std::chrono::system_clock::now() + kAnswerTimeout; }
+
+}  // namespace
 
 struct AdminClient::State {
   std::string controller;
@@ -16,9 +23,15 @@ struct AdminClient::State {
   absl::Status ToStatus(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
-    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
-      return Error(absl::StatusCode::kUnavailable,
-                   "no controller answers at {} (is it running? see --controller)", controller);
+    if (code == absl::StatusCode::kUnavailable) {
+      return Error(code, "no controller answers at {} (is it running? see --controller)",
+                   controller);
+    }
+    if (code == absl::StatusCode::kDeadlineExceeded) {
+      return Error(code,
+                   "no answer from {} within {} s: it cannot be reached from here, or is stopped, "
+                   "too busy, or no controller (see --controller)",
+                   controller, kAnswerTimeout.count());
     }
     if (code == absl::StatusCode::kUnimplemented) {
       return Error(code, "what answers at {} is not a Fairway controller", controller);
@@ -26,14 +39,6 @@ struct AdminClient::State {
     return Error(code, "{}", status.error_message());
   }
 };
-
-namespace {
-
-void SetDeadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-}
-
-}  // namespace
 
 AdminClient::AdminClient(const std::string& controller) : state_(std::make_unique<State>()) {
   state_->controller = controller;
@@ -46,7 +51,7 @@ AdminClient::~AdminClient() = default;
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
   grpc::ClientContext context;
-  SetDeadline(context);
+  context.set_deadline(AnswerDeadline());
   v1::GetStatusResponse response;
   FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->GetStatus(&context, {}, &response)));
   return response;
@@ -55,15 +60,38 @@ absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
                                   const std::function<void(const v1::LogLine&)>& on_line) {
   grpc::ClientContext context;
-  SetDeadline(context);
-  const auto reader = state_->stub->GetLogs(&context, request);
-  for (v1::LogLine line; reader->Read(&line);) on_line(line);
-  return state_->ToStatus(reader->Finish());
+  grpc::CompletionQueue queue;
+  // Only the first line has a deadline: who reads the others, in a pager, takes his time.
+  auto deadline = AnswerDeadline();
+  bool late = false;
+  const auto next = [&] {
+    void* tag = nullptr;
+    bool ok = false;
+    if (queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::TIMEOUT) {
+      late = true;
+      context.TryCancel();
+      queue.Next(&tag, &ok);
+    }
+    return ok;
+  };
+  const auto reader = state_->stub->AsyncGetLogs(&context, request, &queue, nullptr);
+  v1::LogLine line;
+  for (bool more = next(); more;) {
+    reader->Read(&line, nullptr);
+    more = next();
+    if (!more) break;
+    deadline = std::chrono::system_clock::time_point::max();
+    on_line(line);
+  }
+  grpc::Status status;
+  reader->Finish(&status, nullptr);
+  next();
+  return state_->ToStatus(late ? grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "") : status);
 }
 
 absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {
   grpc::ClientContext context;
-  SetDeadline(context);
+  context.set_deadline(AnswerDeadline());
   v1::ShutdownResponse response;
   FAIRWAY_RETURN_IF_ERROR(state_->ToStatus(state_->stub->Shutdown(&context, {}, &response)));
   return response;

@@ -18,8 +18,10 @@ class AdminClient {
   explicit AdminClient(const std::string& controller);
   ~AdminClient();
 
-  // UNAVAILABLE: nobody answers there within 5 s; UNIMPLEMENTED: somebody else does.
+  // UNAVAILABLE: nobody is there; DEADLINE_EXCEEDED: no answer within 5 s; UNIMPLEMENTED: somebody
+  // else answers.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  // The same until the first line; `on_line` and the lines behind it may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();

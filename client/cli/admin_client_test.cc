@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/cli/admin_client.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "base/host.h"
+#include "fairway/v1/admin.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A controller that has one line of w0, and is silent about all others.
+class Controller final : public v1::Admin::CallbackService {
+ public:
+  Controller() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~Controller() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return HostPort("127.0.0.1", port_); }
+  // Of the last call of GetLogs.
+  bool had_deadline() const { return had_deadline_; }
+
+  grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext* context,
+                                                 const v1::GetLogsRequest* request) override {
+    had_deadline_ = context->deadline() != std::chrono::system_clock::time_point::max();
+    return new Stream(request->process() == "w0");
+  }
+
+ private:
+  class Stream final : public grpc::ServerWriteReactor<v1::LogLine> {
+   public:
+    explicit Stream(bool speaks) {
+      line_.set_line("hello");
+      if (speaks) StartWriteAndFinish(&line_, {}, grpc::Status::OK);
+    }
+    void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+    void OnDone() override { delete this; }
+
+   private:
+    v1::LogLine line_;
+  };
+
+  int port_ = 0;
+  bool had_deadline_ = false;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(AdminClientTest, WhoReadsLogsMayTakeHisTime) {
+  Controller controller;
+  v1::GetLogsRequest request;
+  request.set_process("w0");
+  std::string lines;
+  const absl::Status status =
+      AdminClient(controller.address()).GetLogs(request, [&](const v1::LogLine& l) {
+        lines += l.line();
+      });
+  EXPECT_TRUE(status.ok()) << Text(status);
+  EXPECT_EQ(lines, "hello");
+  EXPECT_FALSE(controller.had_deadline());
+}
+
+TEST(AdminClientTest, ASilentControllerIsToldFromNone) {
+  Controller controller;
+  const absl::Status status =
+      AdminClient(controller.address()).GetLogs({}, [](const v1::LogLine&) {});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << Text(status);
+  EXPECT_THAT(Text(status), HasSubstr("no answer from " + controller.address() + " within 5 s"));
+}
+
+}  // namespace
+}  // namespace fairway
