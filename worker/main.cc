@@ -64,6 +64,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("role", &flags.role,
               "Which process this is: supervisor, executor or compiler. Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
+  // FAIRWAY_CONTROLLER is where clients connect, another port.
+  config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
   config.Flag("name", &flags.name,
               "Name of this worker, unique in the cluster; default: <host>-<island>");
   config.Flag("island", &flags.island, "Name of the island that its devices belong to");

@@ -66,6 +66,12 @@ def test_print_config_tells_each_value_and_where_it_came_from():
     assert "--port=29000  (default)" in lines
 
 
+def test_a_worker_does_not_take_the_clients_address_for_its_own():
+    environment = {"FAIRWAY_CONTROLLER": "h:1", "FAIRWAY_CONTROLLER_LINK": "h:2"}
+    lines = run("fairway-worker", "--print-config", **environment).stdout.splitlines()
+    assert "--controller=h:2  (environment FAIRWAY_CONTROLLER_LINK)" in lines
+
+
 def test_an_unknown_command_and_none_at_all():
     assert "unknown command 'stauts'" in one_line(run("fairway", "stauts").stderr)
     assert run("fairway", "stauts").returncode == 2
