@@ -5,12 +5,19 @@
 
 #include <random>
 
+#include <fmt/format.h>
+
 namespace fairway {
 
 std::string HostName() {
   char name[256] = "localhost";
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+std::string HostPort(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
 }
 
 Incarnation RandomIncarnation() {

@@ -18,6 +18,7 @@
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "base/config.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "controller/admin/admin_service.h"
 #include "controller/daemon/controller_shell.h"
@@ -155,7 +156,7 @@ absl::Status Controller::Start() {
                                  [this](std::string_view path) { return OnHttp(path); });
   if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
   http_ = *std::move(http);
-  shell_->set_http_address(fmt::format("{}:{}", flags_.bind, http_->port()));
+  shell_->set_http_address(HostPort(flags_.bind, http_->port()));
 
   AdminHooks hooks;
   hooks.loop = &loop_;

@@ -19,6 +19,8 @@
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
+#include "base/host.h"
+
 namespace fairway {
 namespace {
 
@@ -131,17 +133,18 @@ absl::Status Launcher::StartController() {
 
 absl::Status Launcher::StartWorker(Child& worker) {
   ChildSpec spec;
-  spec.command = {options_.programs + "/fairway-worker",
-                  "--name=" + worker.name,
-                  "--island=" + worker.island,
-                  fmt::format("--controller={}:{}",
-                              options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
-                  fmt::format("--island-workers={}", options_.workers_per_island),
-                  fmt::format("--devices={}", options_.devices / options_.workers_per_island),
-                  fmt::format("--device-memory={}", options_.device_memory),
-                  "--runtime=" + options_.runtime,
-                  "--plugin=" + options_.plugin,
-                  fmt::format("--life-fd={}", kLifeFd)};
+  spec.command = {
+      options_.programs + "/fairway-worker",
+      "--name=" + worker.name,
+      "--island=" + worker.island,
+      "--controller=" +
+          HostPort(options_.bind == "0.0.0.0" ? "127.0.0.1" : options_.bind, link_port_),
+      fmt::format("--island-workers={}", options_.workers_per_island),
+      fmt::format("--devices={}", options_.devices / options_.workers_per_island),
+      fmt::format("--device-memory={}", options_.device_memory),
+      "--runtime=" + options_.runtime,
+      "--plugin=" + options_.plugin,
+      fmt::format("--life-fd={}", kLifeFd)};
   spec.log_file = LogOf(worker.name);
   spec.inherited = {{life_read_.get(), kLifeFd}};
   FAIRWAY_ASSIGN_OR_RETURN(worker.pid, StartChild(spec));
@@ -351,9 +354,9 @@ void Launcher::StopAll() {
 }
 
 std::string Launcher::Summary() const {
-  std::string out =
-      fmt::format("controller  {}:{} (pid {}), metrics http://{}:{}/metrics\n", options_.bind,
-                  options_.port, controller_.pid, options_.bind, http_port_);
+  std::string out = fmt::format("controller  {} (pid {}), metrics http://{}/metrics\n",
+                                HostPort(options_.bind, options_.port), controller_.pid,
+                                HostPort(options_.bind, http_port_));
   for (size_t i = 0; i < workers_.size(); ++i) {
     out +=
         fmt::format("{:<11} worker {} (pid {}), {} devices\n", workers_[i].island, workers_[i].name,

@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "base/config.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "client/cli/launcher.h"
 #include "client/cli/process.h"
@@ -78,8 +79,7 @@ absl::Status MakeStateDirectory(const std::string& directory) {
 }
 
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
-  const std::string address =
-      fmt::format("{}:{}", flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
+  const std::string address = HostPort(flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
   fmt::print("{}", launcher.Summary());
   fmt::print(
       "\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export "

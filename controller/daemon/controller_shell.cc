@@ -18,11 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string HostPort(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
-}
-
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) {

@@ -234,6 +234,24 @@ def test_kill_nine_of_up_leaves_nothing(new_cluster):
     wait_for(lambda: not cluster.processes(), "all processes to end", 30)
 
 
+def test_addresses_of_version_6_are_told_in_brackets(tmp_path):
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as held:
+            port = held.getsockname()[1]
+    except OSError:
+        pytest.skip("no IPv6 here")
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    flags = ("--bind=::1", f"--port={port}", "--runtime=host", "--detach")
+    done = run("fairway", "up", *flags, **environment)
+    try:
+        assert done.returncode == 0, done.stderr
+        assert f"FAIRWAY_CONTROLLER=[::1]:{port}\n" in done.stdout
+        status = run("fairway", "status", f"--controller=[::1]:{port}").stdout
+        assert "metrics http://[::1]:" in status
+    finally:
+        run("fairway", "down", f"--controller=[::1]:{port}")
+
+
 def test_a_port_in_use_is_named_with_its_flag():
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
