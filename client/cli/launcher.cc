@@ -43,8 +43,11 @@ std::string FirstError(const std::string& lines) {
   std::string line;
   while (std::getline(in, line)) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_object() && record.value("level", "") == "error")
-      return record.value("msg", line);
+    if (!record.is_object()) continue;
+    // Others write JSON too, with fields of other types.
+    const auto level = record.find("level"), text = record.find("msg");
+    if (level != record.end() && *level == "error" && text != record.end() && text->is_string())
+      return text->get<std::string>();
   }
   return line.empty() ? "its log is empty" : line;
 }

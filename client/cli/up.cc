@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -64,18 +66,27 @@ struct UpFlags {
   std::string plugin;
 };
 
-// The logs of an earlier cluster on this port are kept once, as NAME.log.1.
-absl::Status MakeStateDirectory(const std::string& directory) {
+// Makes the directory this process's own while the result lives. The logs of an earlier cluster on
+// this port are kept once, as NAME.log.1. ALREADY_EXISTS: a cluster that runs has it.
+absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int port) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
     return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", directory, error.message());
+  OwnedFd lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Where the file system knows no locks it goes without.
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Error(absl::StatusCode::kAlreadyExists,
+                 "--port={}: a cluster of another `fairway up` has this port, with its logs in {}; "
+                 "end it by `fairway down`, or choose another --port",
+                 port, directory);
+  }
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (entry.path().extension() == ".log" && entry.path().stem() != "up") {
       std::filesystem::rename(entry.path(), entry.path().string() + ".1", error);
     }
   }
-  return absl::OkStatus();
+  return lock;
 }
 
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
@@ -116,7 +127,8 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
       options.http_port = FreePort(flags.bind, kDefaultHttpPort).value_or(0);
     }
     options.device_memory = flags.device_memory;
-    absl::Status status = MakeStateDirectory(options.state_directory);
+    const auto lock = TakeStateDirectory(options.state_directory, *port);
+    absl::Status status = lock.status();
     const std::string directory = options.state_directory;
     Launcher launcher(std::move(options));
     if (status.ok()) status = launcher.Prepare();

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,6 +100,24 @@ def test_a_plugin_that_cannot_be_loaded_is_one_line_that_says_so(tmp_path):
         assert done.returncode == 1
         line = one_line(done.stderr)
         assert "w0 ended with exit code 3" in line and "cannot load" in line and str(plugin) in line
+
+
+def test_lines_of_json_that_are_not_ours_end_nothing(tmp_path):
+    (tmp_path / "bin").mkdir()
+    fairway = shutil.copy(BIN / "fairway", tmp_path / "bin")  # starts the controller beside it
+    controller = tmp_path / "bin" / "fairway-controller"
+    controller.write_text("""#!/bin/sh
+echo '{"level":30,"msg":"by number"}'
+echo '{"level":"error","msg":["no text"]}'
+echo '{"level":"error","msg":"the cause"}'
+exit 1
+""")
+    controller.chmod(0o755)
+    done = subprocess.run(
+        [fairway, "up", "--runtime=host", "--port=1"], text=True, capture_output=True, timeout=60,
+        env=clean_environment(XDG_STATE_HOME=str(tmp_path)),
+    )
+    assert done.returncode == 1 and "exit code 1: the cause" in one_line(done.stderr)
 
 
 # ---- looking ----
@@ -232,6 +251,14 @@ def test_kill_nine_of_up_leaves_nothing(new_cluster):
     (up,) = [p for p in cluster.processes() if p.program == "fairway"]
     os.kill(up.pid, signal.SIGKILL)
     wait_for(lambda: not cluster.processes(), "all processes to end", 30)
+
+
+def test_up_on_the_port_of_a_cluster_leaves_that_its_logs(cluster):
+    for detach in ([], ["--detach"]):
+        done = cluster.cli("up", f"--port={cluster.port}", *detach, check=False)
+        assert done.returncode == 5
+        assert f"--port={cluster.port}" in one_line(done.stderr)
+    assert "listening on 127.0.0.1" in cluster.logs()
 
 
 def test_addresses_of_version_6_are_told_in_brackets(tmp_path):
