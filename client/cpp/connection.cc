@@ -11,6 +11,12 @@ namespace {
 constexpr uint32_t kMinProtocol = 1;
 constexpr uint32_t kMaxProtocol = 1;
 
+// A controller that was silent for a minute is pinged, and the session ends if it does not answer
+// for two: its host is gone without a word, and who waits for an answer would wait for ever. Long,
+// so that one whose process is stopped for a minute, or gets no processor, is only slow.
+constexpr int kPingAfterMs = 60 * 1000;
+constexpr int kPingTimeoutMs = 120 * 1000;
+
 // Whether this thread runs one of our callbacks: then it must not wait for another one.
 thread_local int callbacks_running = 0;
 struct InCallback {
@@ -65,6 +71,9 @@ void Connection::Start(const std::string& address) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection for each session
   arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   stub_ = v1::Client::NewStub(
       grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   self_ = shared_from_this();

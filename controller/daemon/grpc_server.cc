@@ -22,6 +22,16 @@ namespace {
 // Programs of 20 MB exist; bulk data comes in chunks of its own.
 constexpr int kMaxReceiveBytes = 256 << 20;
 
+// Who was silent for a minute is pinged; a connection ends that does not answer for two. Without
+// it, a client whose host is gone without a word would keep its session, and the memory of its
+// arrays, for ever. The time is long because the client's process answers, by gRPC's threads: one
+// that is stopped in a debugger for a minute, or that its machine lets wait, is only slow. gRPC
+// gives it to the kernel too, for what is sent and not taken.
+constexpr int kPingAfterMs = 60 * 1000;
+constexpr int kPingTimeoutMs = 120 * 1000;
+// What clients may do themselves, also between calls; one that does it oftener is sent away.
+constexpr int kMinPingIntervalMs = 5 * 1000;
+
 // Why gRPC could not bind: it only logs the reason.
 absl::Status BindError(const std::string& host, int port) {
   const bool v6 = host.find(':') != std::string::npos;
@@ -90,6 +100,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   // Or two controllers would share one port, each getting some of the clients.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinPingIntervalMs);
   for (const Registration& registration : registrations) registration(&builder);
   auto server = builder.BuildAndStart();
   if (server == nullptr || bound == 0) return BindError(host, port);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/grpc_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <chrono>
 
 #include <gmock/gmock.h>
@@ -44,6 +48,31 @@ absl::StatusOr<std::string> Call(int port, const std::string& method, const std:
   grpc::Slice out;
   answer.DumpToSingleSlice(&out);
   return std::string(reinterpret_cast<const char*>(out.begin()), out.size());
+}
+
+// The kernel's time for what is sent and not acknowledged, of the socket that listens on `port`:
+// gRPC's timeout of keepalive pings. -1: no such socket.
+int UserTimeoutMs(int port) {
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+        address.sin_port != htons(static_cast<uint16_t>(port)))
+      continue;
+    int value = -1;
+    size = sizeof(value);
+    ::getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &size);
+    return value;
+  }
+  return -1;
+}
+
+// That the pings themselves end a session takes minutes; without them this would be 20 s.
+TEST(GrpcServerTest, WaitsTwoMinutesForAClientThatIsSilent) {
+  auto server = GrpcServer::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(UserTimeoutMs((*server)->port()), 120 * 1000);
+  (*server)->Shutdown(std::chrono::milliseconds(100));
 }
 
 TEST(GrpcServerTest, TellsItsHealth) {
