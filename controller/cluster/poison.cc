@@ -56,7 +56,7 @@ absl::Status Cluster::State::FirstFailure(const Node& node, const absl::Status& 
 }
 
 void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeId cause) {
-  if (!status.ok() && IsSequence(node)) {
+  if (!status.ok() && IsSequence(node) && node.unsettled_inputs == 0) {
     // Some would have failed anyway, and with that error.
     node.failed_outputs.clear();
     const std::vector<int32_t> by = PoisonedBy(node);

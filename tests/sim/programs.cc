@@ -397,6 +397,12 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
       on(compute->slice, out[0]);
     } else if (const auto* loop = std::get_if<LoopNode>(&node.op)) {
       out = inputs;
+      // What goes round lies where the body takes it, though the body may never run.
+      size_t carried = 0;
+      for (const ProgramNode& in_body : program.program.graphs[loop->body].nodes) {
+        if (const auto* argument = std::get_if<ArgumentNode>(&in_body.op))
+          on(argument->type.slice, out[carried++]);
+      }
       for (int64_t i = 0; i < loop->count; ++i) out = Interpret(program, loop->body, out, run);
     } else if (const auto* branch = std::get_if<BranchNode>(&node.op)) {
       const auto index = static_cast<int64_t>(inputs[0].shards[0]);
