@@ -56,6 +56,9 @@ class Access {
   static const std::shared_ptr<ArrayState>& Of(const Array& array) { return array.state_; }
   static const v1::NativeProgram& Of(const NativeProgram& program);
   static const v1::Program& Of(const ProgramBuilder& builder);
+  // What cannot be said in the message: why Compile or Bind refuses it; OK: nothing.
+  static const Status& ErrorOf(const NativeProgram& program);
+  static const Status& ErrorOf(const ProgramBuilder& builder);
   // To be bound; nothing can be added to it.
   static ProgramBuilder Make(v1::Program program);
 

@@ -3,15 +3,19 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "client/cpp/access.h"
 
 namespace fairway::client {
 
 struct NativeProgram::State {
   v1::NativeProgram proto;
+  Status error;  // the first
 };
 
 const v1::NativeProgram& Access::Of(const NativeProgram& program) { return program.state_->proto; }
+const Status& Access::ErrorOf(const NativeProgram& program) { return program.state_->error; }
 
 NativeProgram::NativeProgram(std::string name) : state_(std::make_unique<State>()) {
   state_->proto.set_name(std::move(name));
@@ -26,6 +30,16 @@ NativeProgram& NativeProgram::operator=(const NativeProgram& other) {
 
 NativeProgram::Value NativeProgram::Parameter(DType dtype, Shape shape, std::vector<int64_t> tiles,
                                               bool donated) {
+  const v1::NativeProgram& proto = state_->proto;
+  if (proto.steps_size() > 0 && state_->error.ok()) {
+    state_->error = Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("native program '{}': parameter {} was declared after step {} ({}): declare "
+                    "all parameters before the first step, since the values of steps are numbered "
+                    "after them",
+                    proto.name(), proto.parameters_size(), proto.steps_size() - 1,
+                    proto.steps().rbegin()->kernel()));
+  }
   v1::NativeParameter* parameter = state_->proto.add_parameters();
   parameter->set_dtype(static_cast<int32_t>(dtype));
   parameter->mutable_global_dims()->Assign(shape.begin(), shape.end());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fairway/program.h"
 
+#include <atomic>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "client/cpp/access.h"
 #include "fairway/v1/program.pb.h"
@@ -36,12 +39,30 @@ void Put(const Values& values, Refs* refs) {
 }  // namespace
 
 struct ProgramBuilder::State {
+  uint64_t builder = 0;  // distinguishes those of this process; copies have the same
   v1::Program program;
+  Status error;  // the first
   // What each node of each graph makes.
   std::vector<std::vector<std::vector<v1::SliceType>>> types = {{}};
   size_t graph = 0;  // that nodes are added to
   std::string next_name, next_source;
 
+  void Refuse(const std::string& why) {
+    if (!error.ok()) return;
+    error =
+        Status(StatusCode::kInvalidArgument, fmt::format("program '{}': {}", program.name(), why));
+  }
+  Computation Added(const v1::Computation& computation) const {
+    return {program.computations_size() - 1, computation.results_size(), builder};
+  }
+  // As the controller names it (graph/program.cc, NodeText).
+  std::string NewestNode(const v1::Node& node) const {
+    std::string text = fmt::format("node {}", types[graph].size() - 1);
+    if (graph != 0) text += fmt::format(" of graph {}", graph);
+    if (!node.name().empty()) text += fmt::format(" \"{}\"", node.name());
+    if (!node.source().empty()) text += fmt::format(" ({})", node.source());
+    return text;
+  }
   v1::Node* NewNode() {
     v1::Node* node = program.mutable_graphs(static_cast<int>(graph))->add_nodes();
     node->set_name(std::exchange(next_name, {}));
@@ -67,6 +88,7 @@ struct ProgramBuilder::State {
 };
 
 const v1::Program& Access::Of(const ProgramBuilder& builder) { return builder.state_->program; }
+const Status& Access::ErrorOf(const ProgramBuilder& builder) { return builder.state_->error; }
 
 ProgramBuilder Access::Make(v1::Program program) {
   ProgramBuilder builder("");
@@ -75,6 +97,8 @@ ProgramBuilder Access::Make(v1::Program program) {
 }
 
 ProgramBuilder::ProgramBuilder(std::string name) : state_(std::make_unique<State>()) {
+  static std::atomic<uint64_t> builders{0};
+  state_->builder = ++builders;
   state_->program.set_name(std::move(name));
   state_->program.add_graphs();
 }
@@ -96,6 +120,7 @@ ProgramBuilder::Slice ProgramBuilder::AddSlice(std::string name, int devices) {
 ProgramBuilder::Computation ProgramBuilder::AddNative(const NativeProgram& program, int devices,
                                                       std::vector<Type> results) {
   const v1::NativeProgram& native = Access::Of(program);
+  if (const Status& error = Access::ErrorOf(program); !error.ok()) state_->Refuse(error.message());
   v1::Computation* out = state_->program.add_computations();
   out->set_name(native.name());
   out->set_native(native.SerializeAsString());
@@ -107,7 +132,7 @@ ProgramBuilder::Computation ProgramBuilder::AddNative(const NativeProgram& progr
     *type->mutable_tiles() = parameter.tiles();
   }
   for (const Type& type : results) Put(type, out->add_results());
-  return {state_->program.computations_size() - 1};
+  return state_->Added(*out);
 }
 
 ProgramBuilder::Computation ProgramBuilder::AddStableHlo(std::string name,
@@ -121,7 +146,7 @@ ProgramBuilder::Computation ProgramBuilder::AddStableHlo(std::string name,
   out->set_shardy(shardy);
   for (const Type& type : parameters) Put(type, out->add_parameters());
   for (const Type& type : results) Put(type, out->add_results());
-  return {state_->program.computations_size() - 1};
+  return state_->Added(*out);
 }
 
 ProgramBuilder& ProgramBuilder::At(std::string name, std::string source) {
@@ -145,10 +170,20 @@ Value ProgramBuilder::Constant(Slice slice, Type type, std::string_view bytes) {
 }
 
 Values ProgramBuilder::Call(Computation computation, Slice slice, const Values& inputs) {
-  v1::Node::Compute* compute = state_->NewNode()->mutable_compute();
+  v1::Node* node = state_->NewNode();
+  v1::Node::Compute* compute = node->mutable_compute();
   compute->set_computation(computation.number);
   compute->set_slice(slice.number);
   Put(inputs, compute->mutable_inputs());
+  if (computation.builder != state_->builder || computation.number < 0 ||
+      computation.number >= state_->program.computations_size()) {
+    state_->Refuse(state_->NewestNode(*node) +
+                   ": Call was given a computation that this program does not have: one that "
+                   "AddNative or AddStableHlo of the same ProgramBuilder made is expected");
+    // As many as the caller expects, who will take them before the error is seen.
+    return state_->Made(std::vector<v1::SliceType>(
+        static_cast<size_t>(computation.results > 0 ? computation.results : 0)));
+  }
   std::vector<v1::SliceType> made;
   for (const v1::ArrayType& type : state_->program.computations(computation.number).results()) {
     made.emplace_back().set_slice(slice.number);

@@ -67,11 +67,15 @@ absl::StatusOr<std::vector<int32_t>> TileOfShard(const ::fairway::ArraySpec& spe
   return out;
 }
 
-// `fill`: the request that makes an executable of that handle.
+// `fill`: the request that makes an executable of that handle. `error`: of the program.
 template <typename Fill>
 Future<Result<Executable>> Compile(const std::shared_ptr<Connection>& connection,
-                                   const Fill& fill) {
+                                   const Status& error, const Fill& fill) {
   Promise<Result<Executable>> promise;
+  if (!error.ok()) {
+    promise.Set(error);
+    return promise.future();
+  }
   const uint64_t handle = connection->NewHandles(1);
   connection->Ask(
       [promise, connection, handle](const v1::Answer& answer) {
@@ -204,7 +208,7 @@ Array Session::Assemble(const ArraySpec& spec, std::span<const Array> shards) {
 Future<Result<Executable>> Session::CompileStableHlo(std::string_view program,
                                                      const std::vector<int>& devices,
                                                      const CompileOptions& options) {
-  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
+  return client::Compile(connection_, Status(), [&](v1::Request& request, uint64_t handle) {
     v1::Compile* compile = request.mutable_compile();
     compile->set_executable(handle);
     compile->set_stablehlo(program.data(), program.size());
@@ -227,24 +231,27 @@ Future<Result<Executable>> Session::CompileStableHlo(std::string_view program,
 
 Future<Result<Executable>> Session::Compile(const NativeProgram& program,
                                             const std::vector<int>& devices) {
-  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
-    request.mutable_compile()->set_executable(handle);
-    *request.mutable_compile()->mutable_native() = Access::Of(program);
-    request.mutable_compile()->mutable_devices()->Assign(devices.begin(), devices.end());
-  });
+  return client::Compile(
+      connection_, Access::ErrorOf(program), [&](v1::Request& request, uint64_t handle) {
+        request.mutable_compile()->set_executable(handle);
+        *request.mutable_compile()->mutable_native() = Access::Of(program);
+        request.mutable_compile()->mutable_devices()->Assign(devices.begin(), devices.end());
+      });
 }
 
 Future<Result<Executable>> Session::Bind(const ProgramBuilder& program,
                                          const std::vector<std::vector<int>>& devices,
                                          const BindOptions& options) {
-  return client::Compile(connection_, [&](v1::Request& request, uint64_t handle) {
-    v1::BindProgram* bind = request.mutable_bind_program();
-    bind->set_executable(handle);
-    *bind->mutable_program()->mutable_program() = Access::Of(program);
-    for (const std::vector<int>& slice : devices)
-      bind->mutable_program()->add_slices()->mutable_devices()->Assign(slice.begin(), slice.end());
-    bind->mutable_program()->set_sequential(options.sequential);
-  });
+  return client::Compile(connection_, Access::ErrorOf(program),
+                         [&](v1::Request& request, uint64_t handle) {
+                           v1::BindProgram* bind = request.mutable_bind_program();
+                           bind->set_executable(handle);
+                           *bind->mutable_program()->mutable_program() = Access::Of(program);
+                           for (const std::vector<int>& slice : devices)
+                             bind->mutable_program()->add_slices()->mutable_devices()->Assign(
+                                 slice.begin(), slice.end());
+                           bind->mutable_program()->set_sequential(options.sequential);
+                         });
 }
 
 Future<Status> Session::Ready(std::span<const Array> arrays) {

@@ -179,6 +179,22 @@ void WhatIsWrongIsNamed(Session& session) {
       session.Bind(untrue, {session.slices()[0].devices, session.slices()[1].devices}).Get();
   CHECK(contradicted.status().message().find(
             "result 0 is f32[6] in the program, but f32[4] in its code") != std::string::npos);
+
+  NativeProgram late("late");
+  const auto doubled = late.Scale(late.Parameter(DType::kF32, {4}), 2);
+  late.Result(late.Add({doubled, late.Parameter(DType::kF32, {4})}));
+  const auto shifted = session.Compile(late, session.slices()[0].devices).Get();
+  CHECK(shifted.status().message().find("parameter 1 was declared after step 0 (scale)") !=
+        std::string::npos);
+
+  ProgramBuilder others("others");
+  const auto s2 = others.AddSlice("a", 2);
+  others.AddSlice("b", 2);
+  others.Result(others.Call(twice, s2, {others.Argument(s2, kVector)})[0]);
+  const auto foreign =
+      session.Bind(others, {session.slices()[0].devices, session.slices()[1].devices}).Get();
+  CHECK(foreign.status().message().find("a computation that this program does not have") !=
+        std::string::npos);
 }
 
 void AnErrorGoesWhereItIsNeeded(Session& session) {

@@ -36,8 +36,8 @@ class NativeProgram {
   FAIRWAY_API NativeProgram& operator=(const NativeProgram& other);
 
   // The next parameter. `tiles`: pieces per dimension, which divide it; device i of the program has
-  // tile i. None: each device has the whole. All parameters come before the first step.
-  // `donated`: its memory may be taken over.
+  // tile i. None: each device has the whole. All parameters come before the first step, or the
+  // program is refused when it is compiled. `donated`: its memory may be taken over.
   FAIRWAY_API Value Parameter(DType dtype, Shape shape, std::vector<int64_t> tiles = {},
                               bool donated = false);
 

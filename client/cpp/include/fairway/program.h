@@ -38,8 +38,11 @@ class ProgramBuilder {
     Shape shape;
     std::vector<int64_t> tiles = {};
   };
+  // Of this program, and of copies made of it since.
   struct Computation {
     int number = 0;
+    int results = 0;       // how many a call makes
+    uint64_t builder = 0;  // 0: none
   };
   using Body = std::function<Values(const Values& arguments)>;
 
