@@ -387,6 +387,15 @@ void Machine::LetBe(const std::shared_ptr<Run>& run) {
   AfterLaunch();
 }
 
+void Machine::Abandon(const AbandonLaunch& command) {
+  for (const auto& run : runs_) {
+    const LaunchId id = run->launch.launch_id;
+    if (run->gang->members.size() < 2 || id < command.first || command.last < id) continue;
+    world_.Count("launch abandoned");
+    world_.BreakGang(run->gang);
+  }
+}
+
 void Machine::AfterLaunch() {
   if (draining_ && core_->num_launched() == 0) {
     Reset();

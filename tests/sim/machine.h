@@ -105,6 +105,7 @@ class Machine final : public ExecutorActions {
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
+  void Abandon(const AbandonLaunch& command) override;
   void ReportWanted() override;
 
  private:
