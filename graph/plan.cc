@@ -14,18 +14,18 @@ constexpr int32_t kUnknown = -2;  // a step may fail by itself; a branch, or a l
 
 struct Known {
   std::vector<int32_t> registers, outputs;
-  bool operator==(const Known&) const = default;
 };
 
 class Tracer {
  public:
   explicit Tracer(const Sequence& sequence) : sequence_(sequence) {}
 
-  // Goes through these instructions and what lies in their blocks.
-  void Trace(size_t begin, size_t end, Known& known) {
+  // Goes through these instructions and what lies in their blocks. False: it is too much work, and
+  // nothing is known.
+  bool Trace(size_t begin, size_t end, Known& known) {
     for (size_t i = begin; i < end;) {
-      if (--left_ < 0) return Forget(i, end, known);
       const Instruction& in = sequence_.instructions[i];
+      if (!Spend(1 + in.inputs.size() + in.clears.size() + in.outputs.size())) return false;
       const size_t body = i + 1;
       i = body;
       for (const int32_t length : in.lengths) i += static_cast<size_t>(length);
@@ -38,37 +38,49 @@ class Tracer {
       if (decides && by == kWell) by = kUnknown;
       std::vector<int32_t>& made = in.op == Op::kOutput ? known.outputs : known.registers;
       for (const int32_t output : in.outputs) made[output] = by;
-      if (in.op == Op::kRepeat) {
-        TraceLoop(body, i, in.count, known);
-      } else if (in.op == Op::kBranch && by == kUnknown) {
-        Forget(body, i, known);
-      }
+      if (in.op == Op::kRepeat && !TraceLoop(body, i, in.count, known)) return false;
+      if (in.op == Op::kBranch && by == kUnknown) Forget(Made(body, i, known));
     }
+    return true;
   }
 
  private:
-  void TraceLoop(size_t begin, size_t end, int64_t count, Known& known) {
+  bool TraceLoop(size_t begin, size_t end, int64_t count, Known& known) {
     constexpr int64_t kRounds = 16;  // nearly all are as they stay after one or two
+    const std::vector<int32_t*> made = Made(begin, end, known);
+    std::vector<int32_t> before(made.size());
     for (int64_t round = 0; round < std::min(count, kRounds); ++round) {
-      const Known before = known;
-      Trace(begin, end, known);
-      if (known == before) return;
-      if (left_ < 0) return Forget(begin, end, known);
+      std::transform(made.begin(), made.end(), before.begin(), [](auto* value) { return *value; });
+      if (!Spend(made.size()) || !Trace(begin, end, known)) return false;
+      const auto same = [](const int32_t* now, int32_t then) { return *now == then; };
+      if (std::equal(made.begin(), made.end(), before.begin(), same)) return true;
     }
-    if (count > kRounds) Forget(begin, end, known);
+    if (count > kRounds) Forget(made);
+    return true;
   }
 
-  // What these instructions may make.
-  void Forget(size_t begin, size_t end, Known& known) const {
+  // Where it stands what is known of all that these instructions may make.
+  std::vector<int32_t*> Made(size_t begin, size_t end, Known& known) {
+    std::vector<int32_t*> made;
     for (size_t i = begin; i < end; ++i) {
       const Instruction& in = sequence_.instructions[i];
       for (const int32_t o : in.outputs)
-        (in.op == Op::kOutput ? known.outputs : known.registers)[o] = kUnknown;
+        made.push_back(&(in.op == Op::kOutput ? known.outputs : known.registers)[o]);
     }
+    Spend(end - begin + made.size());
+    return made;
   }
 
+  static void Forget(const std::vector<int32_t*>& made) {
+    for (int32_t* value : made) *value = kUnknown;
+  }
+
+  bool Spend(size_t work) { return (left_ -= static_cast<int64_t>(work)) >= 0; }
+
   const Sequence& sequence_;
-  int64_t left_ = 100'000;  // instructions; loops in loops take 16 times as many for each
+  // Instructions and registers to look at: the controller's loop waits for it, and loops in loops
+  // take 16 times as many for each. Some 20 for each of 100,000 instructions.
+  int64_t left_ = 2'000'000;
 };
 
 }  // namespace
@@ -79,7 +91,8 @@ std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>&
   for (size_t a = 0; a < std::min(failed.size(), known.registers.size()); ++a) {
     if (failed[a]) known.registers[a] = static_cast<int32_t>(a);
   }
-  Tracer(sequence).Trace(0, sequence.instructions.size(), known);
+  if (!Tracer(sequence).Trace(0, sequence.instructions.size(), known))
+    return std::vector<int32_t>(sequence.outputs, kWell);
   for (int32_t& by : known.outputs) by = std::max(by, kWell);
   return std::move(known.outputs);
 }
