@@ -179,10 +179,11 @@ void World::LoseExecutor(Machine& machine) {
     return;
   }
   machine.doomed = true;
-  const uint64_t session = machine.session();
-  const uint64_t lost_epoch = epoch;
-  const auto lose = [this, &machine, session, lost_epoch] {
-    if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+  // What tells the controller of the machine's loss, of the session that it has now.
+  const auto loss = [this, &machine] {
+    return [this, &machine, session = machine.session(), lost_epoch = epoch] {
+      if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+    };
   };
   const int64_t back = random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
                                           : random.Between(1000, kSecond);
@@ -192,15 +193,18 @@ void World::LoseExecutor(Machine& machine) {
   };
   if (random.Percent(60)) {
     Count("executor dies");
+    const auto lose = loss();
     machine.Die();
     queue.After(random.Between(0, 300000), lose);
     queue.After(back, start);
   } else {
     // It is only silent: declared lost, and killed later. What it did meanwhile is told late.
     Count("executor declared lost");
-    lose();
-    queue.After(random.Between(0, 300000), [&machine, start, back, this] {
+    loss()();
+    queue.After(random.Between(0, 300000), [&machine, start, loss, back, this] {
+      const auto lose = loss();  // it may have registered at another controller meanwhile
       machine.Die();
+      lose();
       queue.After(back, start);
     });
   }
