@@ -171,6 +171,16 @@ TEST_F(ChainOnTwoTest, TheSecondIsLaunchedBeforeTheFirstHasEnded) {
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
 }
 
+TEST_F(ChainOnTwoTest, WhatTheFirstMadeIsCountedUntilTheSecondHasEndedThoughItFailedElsewhere) {
+  Start();
+  End(a, 2);
+  EXPECT_EQ(cluster.Usage()[0].used, 192);  // with what was put
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_EQ(cluster.Usage()[0].used, 128);
+  End(a, 3, absl::UnknownError("a peer is gone"));
+  EXPECT_EQ(cluster.Usage()[0].used, 0);
+}
+
 TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
   Start();
   actions.Take();

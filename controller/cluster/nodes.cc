@@ -533,8 +533,14 @@ void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) 
 }
 
 void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cause) {
-  const bool held = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
-  if (node.state == NodeState::kLaunched) islands.at(node.island).sequencer.Finished(node.id);
+  const bool launched = node.state == NodeState::kLaunched;
+  const bool held = launched || node.state == NodeState::kPrepared;
+  if (launched) islands.at(node.island).sequencer.Finished(node.id);
+  // What an executor made of a launch that failed on another is there until what was launched
+  // behind it has ended.
+  const bool keeps =
+      status.ok() || (launched && std::all_of(node.reservations.begin(), node.reservations.end(),
+                                              [](const Reservation& r) { return r.credit == 0; }));
   Move(node, NodeState::kDone);
   for (const GroupId id : node.taken) {
     if (Group* input = FindGroup(id); status.ok() && input->charged) TakeOver(node, *input);
@@ -544,11 +550,11 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     Island& island = islands.at(node.island);
     for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
-      if (!status.ok()) Release(island, r.device, r.output - r.credit);
+      if (!keeps) Release(island, r.device, r.output - r.credit);
     }
     to_pump.insert(node.island);
   }
-  SettleOutputs(node, status, cause);
+  SettleOutputs(node, status, cause, keeps);
   if (const auto session = sessions.find(node.session); session != sessions.end()) {
     for (const uint64_t token : node.watches) actions->OnWatched(node.session, token, status);
     if (node.kind == NodeKind::kFetch && !status.ok())

@@ -55,7 +55,8 @@ absl::Status Cluster::State::FirstFailure(const Node& node, const absl::Status& 
   return absl::OkStatus();
 }
 
-void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeId cause) {
+void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeId cause,
+                                   bool charged) {
   if (!status.ok() && IsSequence(node) && node.unsettled_inputs == 0) {
     // Some would have failed anyway, and with that error.
     node.failed_outputs.clear();
@@ -67,8 +68,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Group& group = *FindGroup(node.outputs[o]);
     const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    // With a node that went well: until the group is collected, as executors may hold some of it.
-    group.charged = status.ok();
+    group.charged = charged;  // until it is collected, as executors may hold some of it
     if (found == node.failed_outputs.end()) {
       status.ok() ? SetReady(group) : SetFailed(group, status, cause);
       continue;

@@ -442,8 +442,8 @@ struct Cluster::State {
   std::vector<int32_t> PoisonedBy(const Node& node) const;
   // What makes it fail by itself, of what its executors have told; `status`: of the last one.
   static absl::Status FirstFailure(const Node& node, const absl::Status& status);
-  // The end of what it was to make.
-  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause);
+  // The end of what it was to make. `charged`: what is reserved for that becomes the groups'.
+  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
   // ---- launches (execute.cc)
   // Makes code known; ignored when its id is known already.

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the executor's core: what it asks of its shell and reports, line by line.
-#include "worker/executor/executor_core.h"
-
-#include <fmt/ranges.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {
 namespace {
@@ -12,133 +8,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Lines = std::vector<std::string>;
-
-std::string Name(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
-
-class Recorder : public ExecutorActions {
- public:
-  void Load(const InstallExecutable& install) override { Add("load x{}", install.executable); }
-  void Unload(ExecutableId executable) override { Add("unload x{}", executable); }
-  void StartLaunch(const PrepareLaunch& node, const Launch& launch) override {
-    Add("launch n{} id {}", node.node, launch.launch_id);
-  }
-  void StartReceive(const PrepareReceive& node, size_t position) override {
-    Add("receive n{}[{}]", node.node, position);
-  }
-  void Share(ShardRef from, ShardRef to) override { Add("share {} {}", Name(from), Name(to)); }
-  void Read(NodeId node, const std::vector<ShardRef>& shards) override {
-    Add("read n{} {} shards", node, shards.size());
-  }
-  void GoOnLater(NodeId node) override { Add("go on n{} later", node); }
-  void Serve(uint64_t pull, const PrepareSend::Item& item) override {
-    Add("serve p{} {}{}", pull, Name(item.shard), item.box.has_value() ? " box" : "");
-  }
-  void RefusePull(uint64_t pull, absl::Status why) override {
-    Add("refuse p{}: {}", pull, Describe(why));
-  }
-  void Drop(const std::vector<ShardRef>& shards) override {
-    Lines names;
-    for (const ShardRef& ref : shards) names.push_back(Name(ref));
-    Add("drop {}", fmt::join(names, " "));
-  }
-  void ReportWanted() override { wanted = true; }
-  Lines Take() { return std::exchange(lines, {}); }
-
-  Lines lines;
-  bool wanted = false;
-
- private:
-  template <typename... Args>
-  void Add(fmt::format_string<Args...> text, Args&&... args) {
-    lines.push_back(fmt::format(text, std::forward<Args>(args)...));
-  }
-};
-
-std::string Text(const Report& report) {
-  std::string text = fmt::format("through {} also {}", report.finished_through, report.finished);
-  for (const Report::Failure& f : report.failures)
-    text += fmt::format(" failed {}: {}", f.seq, Describe(f.status));
-  for (const Report::Inlined& i : report.inlined) text += fmt::format(" inline {}", Name(i.shard));
-  for (const Report::Installed& i : report.installed)
-    text += fmt::format(" x{}: {}", i.executable, Describe(i.status));
-  return text;
-}
-
-GroupPart Part(uint64_t group, std::vector<int32_t> shards) {
-  GroupPart part{GroupId(group), DType::kF32, "", {}};
-  for (const int32_t shard : shards) part.shards.push_back({shard, shard, Shape{{4}}});
-  return part;
-}
-
-class ExecutorCoreTest : public ::testing::Test {
- protected:
-  // One device, reading shard 0 of `inputs` and making shard 0 of `outputs`.
-  void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs,
-               std::vector<uint64_t> outputs, uint64_t executable = 1) {
-    PrepareLaunch command;
-    command.node = NodeId(node);
-    command.seq = seq;
-    command.executable = ExecutableId(executable);
-    command.devices = {0};
-    command.inputs.resize(1);
-    for (const uint64_t group : inputs) command.inputs[0].push_back({GroupId(group), 0});
-    for (const uint64_t group : outputs) command.outputs.push_back(Part(group, {0}));
-    core.OnCommand(command);
-  }
-  void Launch(uint64_t node, uint64_t id, bool ahead = false, bool gang = false) {
-    fairway::Launch command;
-    command.node = NodeId(node);
-    command.launch_id = LaunchId(id);
-    command.ahead = ahead;
-    command.gang = gang;
-    core.OnCommand(command);
-  }
-  void Receive(uint64_t node, uint64_t seq, uint64_t group, std::vector<ShardSource> sources) {
-    PrepareReceive command;
-    command.node = NodeId(node);
-    command.seq = seq;
-    command.transfer = TransferId(node);
-    std::vector<int32_t> shards;
-    for (size_t i = 0; i < sources.size(); ++i) shards.push_back(static_cast<int32_t>(i));
-    command.out = Part(group, shards);
-    command.sources = std::move(sources);
-    core.OnCommand(command);
-  }
-  void Send(uint64_t transfer, int32_t index, uint64_t group) {
-    core.OnCommand(PrepareSend{TransferId(transfer), {{index, {GroupId(group), 0}}}});
-  }
-  void Cancel(uint64_t node) {
-    core.OnCommand(CancelNode{NodeId(node), absl::UnknownError("poison")});
-  }
-  void Free(std::vector<uint64_t> groups) {
-    FreeGroups command;
-    for (const uint64_t group : groups) command.groups.push_back(GroupId(group));
-    core.OnCommand(command);
-  }
-  static ShardSource Peer() {
-    ShardSource source;
-    source.kind = ShardSource::Kind::kPeer;
-    return source;
-  }
-  static ShardSource Local(uint64_t group) {
-    ShardSource source;
-    source.kind = ShardSource::Kind::kLocal;
-    source.shard = {GroupId(group), 0};
-    return source;
-  }
-  // Shard 0 of `group` is here: received by node 100 + group, whose report is taken.
-  void Have(uint64_t group, uint64_t seq) {
-    Receive(100 + group, seq, group, {Peer()});
-    core.ReceiveDone(NodeId(100 + group), 0, absl::OkStatus());
-    core.TakeReport();
-    actions.Take();
-  }
-  std::string Reported() { return Text(core.TakeReport()); }
-
-  Recorder actions;
-  ExecutorCore core{&actions};
-};
 
 TEST_F(ExecutorCoreTest, AGangThatIsAbandonedBeforeItsTurnDoesNotBegin) {
   for (uint64_t node = 1; node <= 3; ++node) Prepare(node, node, {}, {10 + node});
@@ -352,70 +221,6 @@ TEST_F(ExecutorCoreTest, GangsStartInOrderAndTwoAtOnceAndSinglesPassThem) {
   EXPECT_THAT(actions.Take(), ElementsAre("launch n5 id 5"));
 }
 
-TEST_F(ExecutorCoreTest, APullBeforeItsTransferIsKnownWaits) {
-  Have(1, 1);
-  core.OnPull(5, TransferId(9), 3);
-  EXPECT_THAT(actions.Take(), IsEmpty());
-  EXPECT_EQ(core.num_pulls(), 1u);
-  Send(9, 3, 1);
-  EXPECT_THAT(actions.Take(), ElementsAre("serve p5 1:0"));
-  core.ServeDone(5);
-  EXPECT_EQ(core.num_pulls(), 0u);
-}
-
-TEST_F(ExecutorCoreTest, APullOfAShardThatIsNotYetComputedWaits) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  Launch(2, 1);
-  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
-  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
-  EXPECT_THAT(actions.Take(), ElementsAre("serve p5 2:0"));
-}
-
-TEST_F(ExecutorCoreTest, APullOfAFailedShardGetsTheError) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  Launch(2, 1);
-  actions.Take();
-  core.LaunchDone(NodeId(2), absl::UnknownError("boom"), {});
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: UNKNOWN: boom"));
-  core.OnPull(6, TransferId(9), 0);
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p6: UNKNOWN: boom"));
-  EXPECT_EQ(Reported(), "through 1 also [] failed 1: UNKNOWN: boom");
-}
-
-TEST_F(ExecutorCoreTest, APullOfANumberThatTheTransferLacksIsRefused) {
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 1);
-  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("transfer 9 has no shard 1")));
-}
-
-TEST_F(ExecutorCoreTest, ThePullsOfAnEndedTransferAreRefusedAlsoWhenTheyComeLate) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  core.OnCommand(EndSend{TransferId(9)});
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: CANCELLED: the transfer was ended"));
-  core.OnPull(6, TransferId(9), 0);
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p6: CANCELLED: the transfer was ended"));
-  EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
-}
-
-TEST_F(ExecutorCoreTest, APeerThatGoesAwayIsForgotten) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  core.OnPull(6, TransferId(10), 0);
-  core.PullGone(5);
-  core.PullGone(6);
-  Launch(2, 1);
-  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
-  Send(10, 0, 2);
-  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
-}
-
 TEST_F(ExecutorCoreTest, ALocalCopyStartsWhenItsSourceIsThere) {
   Prepare(2, 1, {}, {2});
   Receive(3, 2, 3, {Local(2)});
@@ -459,16 +264,6 @@ TEST_F(ExecutorCoreTest, ACancelledNodeWhoseLocalCopyWaitedDoesNothingMore) {
   core.LaunchDone(NodeId(2), absl::OkStatus(), {});
   EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
   EXPECT_EQ(core.num_nodes(), 0u);
-}
-
-TEST_F(ExecutorCoreTest, CancellingANodeRefusesThePullsOfItsOutputs) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  Cancel(2);
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: UNKNOWN: poison", "drop 2:0"));
-  EXPECT_EQ(Reported(), "through 1 also []");
-  EXPECT_EQ(core.num_shards(), 0u);
 }
 
 TEST_F(ExecutorCoreTest, ANodePreparedAnewWaitsForTheReceivesOfItsFirstLife) {
@@ -593,14 +388,6 @@ TEST_F(ExecutorCoreTest, ResetForgetsAllButTheLaunchIds) {
   Launch(2, 42);
   core.LaunchDone(NodeId(2), absl::OkStatus(), {});
   EXPECT_EQ(Reported(), "through 1 also []");
-}
-
-TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
-  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxWaitingPulls; ++pull)
-    core.OnPull(pull, TransferId(pull), 0);
-  EXPECT_THAT(actions.Take(), IsEmpty());
-  core.OnPull(9999, TransferId(9999), 0);
-  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("refuse p9999: RESOURCE_EXHAUSTED")));
 }
 
 }  // namespace
