@@ -8,6 +8,7 @@
 namespace fairway {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -193,6 +194,24 @@ TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
   End(c, 3);
   EXPECT_THAT(actions.Take(),
               testing::Contains("s1 watched 1: INTERNAL: f1 on island ia (worker wa, wc): boom"));
+}
+
+TEST_F(ChainOnTwoTest, WhatWasThereAndIsLostDoesNotHideTheFirstCause) {
+  Start();
+  const uint64_t g = Define(2, {0}, {F32({4}), F32({4})}, {F32({4})});
+  std::vector<uint64_t> on_a;  // device 0's pieces of what was put, and of y
+  for (const uint64_t handle : {1, 2})
+    on_a.push_back(cluster.Disassemble(session, handle, CopySemantics::kReuseInput, {})->at(0));
+  ASSERT_TRUE(cluster.Execute(session, g, on_a, {}, {9}).ok());
+  Installed(a, 2);
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  End(a, 2, absl::UnknownError("a peer is gone"));
+  End(a, 3, absl::UnknownError("a peer is gone"));
+  actions.Take();
+  cluster.Watch(session, 2, {9});
+  End(a, 4, absl::UnknownError("a peer is gone"));
+  EXPECT_THAT(actions.Take(), Contains(AllOf(HasSubstr("s1 watched 2: DATA_LOSS"),
+                                             HasSubstr("worker wc was lost"))));
 }
 
 TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {

@@ -452,9 +452,13 @@ void Cluster::State::LaunchEnded(Node& node) {
 void Cluster::State::EndWith(Node& node, absl::Status result) {
   // A launch went ahead of an input that failed; on its own executors it may have gone well.
   const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node);
-  if (const Group* poison = poisoned ? WorstInput(node) : nullptr;
-      poison != nullptr && poison->cause)
-    return Conclude(node, absl::Status(poison->error), poison->cause);
+  const Group* poison = nullptr;
+  for (const GroupId id : node.reads) {
+    // What was there and was lost since (without a cause) is no reason.
+    const Group& input = *groups.at(id);
+    if (poisoned && input.cause) poison = Worse(poison, input);
+  }
+  if (poison != nullptr) return Conclude(node, absl::Status(poison->error), poison->cause);
   if (!result.ok() && node.failure.ok())
     result = Annotate(result, node.name + " on " + Where(node));
   Conclude(node, result, node.id);
