@@ -121,6 +121,10 @@ std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>&
 // Steps of a sequence that are at work at the same time, at most.
 inline constexpr int kSequenceWindow = 8;
 
+// Gangs at work on an executor at the same time, at most, of those whose devices wait for each
+// other (PJRT CPU serialises more, and its pool has few threads).
+inline constexpr int kGangsAtWork = 2;
+
 // Know this sequence; answered by Report::installed. The code that its steps run is installed by
 // itself.
 struct InstallSequence {

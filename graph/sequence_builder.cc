@@ -197,7 +197,9 @@ ProgramPlan::RunSequence SequenceBuilder::Finish() {
   Flatten(main_);
   run_.executables.assign(executables_.begin(), executables_.end());
   run_.max_steps = MaxSteps(*sequence_);
-  run_.temp_bytes = PeakBytes(*sequence_) + Times(max_temp_, run_.max_steps > 1 ? 2 : 1);
+  // One step whose devices do not wait for each other may be at work beside those that do.
+  constexpr int64_t kAtWork = kGangsAtWork + 1;
+  run_.temp_bytes = PeakBytes(*sequence_) + Times(max_temp_, std::min(run_.max_steps, kAtWork));
   run_.sequence = sequence_;
   return std::move(run_);
 }

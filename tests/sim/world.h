@@ -34,8 +34,8 @@ struct Config {
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
   int controller_losses = 0;
-  int failing_percent = 0;  // of computations
-  int gangs_at_work = 2;    // started at once by one executor, at most
+  int failing_percent = 0;           // of computations
+  int gangs_at_work = kGangsAtWork;  // started at once by one executor, at most
   ClusterOptions cluster;
 };
 

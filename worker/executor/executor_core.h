@@ -71,9 +71,9 @@ class ExecutorActions {
 // Loop-confined.
 class ExecutorCore {
  public:
-  // At most `max_gangs` are started and not ended (PJRT CPU serialises more, and its pool has few
-  // threads); further ones wait in the order of their launch ids.
-  explicit ExecutorCore(ExecutorActions* actions, int max_gangs = 2)
+  // At most `max_gangs` are started and not ended; further ones wait in the order of their launch
+  // ids.
+  explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork)
       : actions_(actions), max_gangs_(max_gangs) {}
 
   // From the controller, in order. A command that contradicts what is known (unknown node, twice
