@@ -78,7 +78,8 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
                               ? WorstOf(node.inputs[argument])
                               : nullptr;
     if (poison != nullptr) {
-      SetFailed(group, poison->error, poison->cause);
+      // What was lost after it had been there has no cause; of this it is.
+      SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
     } else {
       SetFailed(group, Annotate(why, node.name + " on " + Where(node)), node.id);
     }
