@@ -35,7 +35,7 @@ std::optional<Admission::Shortage> Admission::FirstShortage(
   for (const MemoryNeed& need : needs) {
     const Device device = Of(need.device);
     const int64_t limit = device.limit == 0 ? kNoLimit : device.limit;
-    if (need.bytes > limit - device.used)
+    if (need.bytes > room(need.device))
       return Shortage{node, need.device, need.bytes, device.used, limit, need.bytes > limit};
   }
   return std::nullopt;
@@ -81,5 +81,10 @@ size_t Admission::waiting(IslandId island) const {
 int64_t Admission::used(DeviceId device) const { return Of(device).used; }
 
 int64_t Admission::limit(DeviceId device) const { return Of(device).limit; }
+
+int64_t Admission::room(DeviceId device) const {
+  const Device of = Of(device);
+  return (of.limit == 0 ? kNoLimit : of.limit) - of.used;
+}
 
 }  // namespace fairway

@@ -60,6 +60,8 @@ class Admission {
   size_t waiting(IslandId island) const;
   int64_t used(DeviceId device) const;
   int64_t limit(DeviceId device) const;
+  // What is not in use of its limit.
+  int64_t room(DeviceId device) const;
 
  private:
   struct Device {

@@ -29,8 +29,12 @@ grpc::Status ToGrpc(const absl::Status& status) {
 class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
  public:
   explicit LogStream(std::atomic<int>& readers)
-      : readers_(readers), refused_(readers_.fetch_add(1) >= kMaxLogReaders) {}
-  ~LogStream() override { --readers_; }
+      : readers_(readers), refused_(readers_.fetch_add(1) >= kMaxLogReaders) {
+    if (refused_) --readers_;
+  }
+  ~LogStream() override {
+    if (!refused_) --readers_;
+  }
   bool refused() const { return refused_; }
   // From any thread, once.
   void Begin(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
@@ -52,7 +56,7 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
     if (next_ == lines_.size()) return Finish(grpc::Status::OK);
     line_.set_process(ValidUtf8(lines_[next_].first));
     line_.set_line(ValidUtf8(lines_[next_].second));
-    ++next_;
+    lines_[next_++] = {};
     StartWrite(&line_);
   }
 

@@ -15,8 +15,8 @@ void Cluster::State::AddReservation(std::vector<Reservation>& reservations, Devi
   auto it = std::find_if(reservations.begin(), reservations.end(),
                          [&](const Reservation& r) { return r.device == device; });
   if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
-  // More than any device has, and a sum of these still fits into 64 bits.
-  constexpr int64_t kMost = int64_t{1} << 60;
+  // More than any device has, and sums of a few of these fit into 64 bits.
+  constexpr int64_t kMost = 2 * Admission::kNoLimit;
   it->output = std::min(it->output + Rounded(std::min(output, kMost)), kMost);
   it->temp = std::min(it->temp + Rounded(std::min(temp, kMost)), kMost);
 }
@@ -39,9 +39,8 @@ std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
 bool Cluster::State::MakeRoom(const Node& node) {
   std::map<DeviceId, int64_t> missing;
   for (const MemoryNeed& need : Needs(node)) {
-    const int64_t limit = admission.limit(need.device);
-    const int64_t lacks = need.bytes - (limit - admission.used(need.device));
-    if (limit != 0 && lacks > 0) missing[need.device] = lacks;
+    const int64_t lacks = need.bytes - admission.room(need.device);
+    if (lacks > 0) missing[need.device] = lacks;
   }
   std::set<NodeId> victims;
   const std::set<NodeId>& prepared = islands.at(node.island).prepared;
@@ -78,43 +77,56 @@ bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& li
 
 void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
   admission.Release(device, bytes);
-  if (bytes > 0) island.stuck_since = -1;
+  if (bytes <= 0) return;
+  island.stuck_since = -1;
+  island.gives_up = false;
 }
 
 void Cluster::State::GiveUpStuck(int64_t now_ms) {
-  constexpr int kInATurn = 256;  // of an island; the others follow in the next turns
   std::optional<std::set<NodeId>> live;
   for (auto& [id, island] : islands) {
-    auto head = IslandUp(island) ? admission.Head(id) : std::nullopt;
-    if (!head) island.stuck_since = -1;
-    const bool elapsed =
-        island.stuck_since >= 0 && now_ms - island.stuck_since >= options.admission_grace_ms;
-    if (elapsed && !live) live = LiveNodes();
-    if (head && (island.stuck_since < 0 || (elapsed && AnotherWillFree(id, *live)))) {
-      island.stuck_since = now_ms;
-      island.stuck_through = NodeId(next_node);
+    if (!IslandUp(island) || !admission.Head(id)) {
+      island.stuck_since = -1;
+      island.gives_up = false;
       continue;
     }
-    if (!head || !elapsed) continue;
-    // As long as nothing is freed and nothing begins, all that has waited as long is as stuck.
-    std::map<DeviceId, Held> held;
-    const uint64_t& begun = transitions[{NodeState::kQueued, NodeState::kPrepared}];
-    const uint64_t before = begun;
-    for (int i = 0; i < kInATurn && head && head->node < island.stuck_through; ++i) {
-      const auto [at, fresh] = held.try_emplace(head->device);
-      if (fresh) at->second = HeldOn(head->device);
-      Node& node = *FindNode(head->node);
-      ++island.given_up;
-      Fail(node,
-           Exhausted(*head, WhoHolds(at->second, node.session) +
-                                ". No work that is under way would free enough"),
-           node.id);
-      Settle();
-      if (begun != before || island.stuck_since < 0) break;
-      head = admission.Head(id);
+    const bool elapsed =
+        island.stuck_since >= 0 && now_ms - island.stuck_since >= options.admission_grace_ms;
+    if (elapsed && !island.gives_up) {
+      if (!live) live = LiveNodes();
+      island.gives_up = !AnotherWillFree(id, *live);
     }
-    if (head && head->node >= island.stuck_through) island.stuck_since = -1;
-    live.reset();
+    if (elapsed && island.gives_up) {
+      FailStuck(island);
+      live.reset();
+    } else if (elapsed || island.stuck_since < 0) {
+      island.stuck_since = now_ms;
+      island.stuck_through = num_submitted;
+    }
+  }
+}
+
+void Cluster::State::FailStuck(Island& island) {
+  constexpr int kInATurn = 256;  // the others follow in the next turns
+  std::map<DeviceId, Held> held;
+  // As long as nothing is freed and nothing begins, all that has waited as long is as stuck.
+  for (int i = 0; i < kInATurn && island.gives_up; ++i) {
+    const auto head = admission.Head(island.id);
+    if (!head) return;
+    Node& node = *FindNode(head->node);
+    if (node.submitted > island.stuck_through) {
+      island.stuck_since = -1;
+      island.gives_up = false;
+      return;
+    }
+    const auto [at, fresh] = held.try_emplace(head->device);
+    if (fresh) at->second = HeldOn(head->device);
+    ++island.given_up;
+    Fail(node,
+         Exhausted(*head, WhoHolds(at->second, node.session) +
+                              ". No work that is under way would free enough"),
+         node.id);
+    Settle();
   }
 }
 

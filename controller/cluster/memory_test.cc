@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the controller's core: what waits for memory, and what fails for want of it.
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "scheduler/admission.h"
 
 namespace fairway {
 namespace {
@@ -46,6 +47,37 @@ TEST_F(ClusterTest, WhatNoDeviceHasCanNeverFitThoughNoLimitIsKnown) {
   ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1, 2}).ok());
   cluster.Watch(session, 1, {1});
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("it can never fit")));
+}
+
+TEST_F(ClusterTest, WhatIsAlmostMoreThanAnyDeviceHasWaitsLikeOthers) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {}, {F32({Admission::kNoLimit / 4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
+  cluster.Watch(session, 1, {2});
+  cluster.Tick(1000);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(ClusterTest, WhatCameLateWaitsForAGraceOfItsOwnThoughItWasMadeEarlier) {
+  Start(1024);
+  PutReady(1, 0, 200);
+  const auto late =
+      cluster.Put(session, 2, {DType::kF32, Shape{{200}}, Sharding::SingleDevice(0)}, {0});
+  const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
+  cluster.Watch(session, 2, {2});
+  cluster.Watch(session, 3, {3});
+  cluster.Tick(1000);
+  cluster.ProvideUpload(late->upload, 0, BytesRef(Blob::Make(800)));
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Tick(3100);
+  cluster.Tick(5100);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED"),
+                                          HasSubstr("watched 3: RESOURCE_EXHAUSTED")));
 }
 
 TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {

@@ -50,8 +50,12 @@ void Cluster::State::Move(Node& node, NodeState to) {
   assert(CanMove(node.state, to));
   ++transitions[{node.state, to}];
   if (node.kind != NodeKind::kFetch) {
-    if (to == NodeState::kPrepared) islands.at(node.island).prepared.insert(node.id);
-    if (node.state == NodeState::kPrepared) islands.at(node.island).prepared.erase(node.id);
+    Island& island = islands.at(node.island);
+    if (to == NodeState::kPrepared) {
+      island.prepared.insert(node.id);
+      island.gives_up = false;
+    }
+    if (node.state == NodeState::kPrepared) island.prepared.erase(node.id);
   }
   node.state = to;
 }
@@ -86,6 +90,7 @@ bool Cluster::State::ReceivesFrom(const Node& node, ExecutorId executor) const {
 
 void Cluster::State::Submit(Node& node) {
   if (SourcesUp(node)) {
+    node.submitted = ++num_submitted;
     admission.Enqueue(node.id, node.island, Needs(node));
     to_pump.insert(node.island);
   } else {
@@ -453,10 +458,10 @@ void Cluster::State::EndWith(Node& node, absl::Status result) {
   // A launch went ahead of an input that failed; on its own executors it may have gone well.
   const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node);
   const Group* poison = nullptr;
-  for (const GroupId id : node.reads) {
+  for (size_t i = 0; poisoned && i < node.reads.size(); ++i) {
     // What was there and was lost since (without a cause) is no reason.
-    const Group& input = *groups.at(id);
-    if (poisoned && input.cause) poison = Worse(poison, input);
+    const Group& input = *groups.at(node.reads[i]);
+    if (input.cause) poison = Worse(poison, input);
   }
   if (poison != nullptr) return Conclude(node, absl::Status(poison->error), poison->cause);
   if (!result.ok() && node.failure.ok())
@@ -540,15 +545,16 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const bool launched = node.state == NodeState::kLaunched;
   const bool held = launched || node.state == NodeState::kPrepared;
   if (launched) islands.at(node.island).sequencer.Finished(node.id);
-  // What an executor made of a launch that failed on another is there until what was launched
-  // behind it has ended.
-  const bool keeps =
-      status.ok() || (launched && std::all_of(node.reservations.begin(), node.reservations.end(),
-                                              [](const Reservation& r) { return r.credit == 0; }));
   Move(node, NodeState::kDone);
   for (const GroupId id : node.taken) {
-    if (Group* input = FindGroup(id); status.ok() && input->charged) TakeOver(node, *input);
+    if (Group* input = FindGroup(id); input->charged) TakeOver(node, *input);
   }
+  // What an executor made of a launch that failed on another is there until what was launched
+  // behind it has ended.
+  const bool spread = launched && node.participants.size() > 1;
+  const bool keeps =
+      status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
+                                            [](const Reservation& r) { return r.credit == 0; }));
   if (held) {
     if (node.kind != NodeKind::kLaunch) EndTransfer(node);
     Island& island = islands.at(node.island);

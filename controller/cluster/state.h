@@ -150,8 +150,9 @@ struct Node {
   int open_participants = 0;
   bool after_inputs = false;  // queued when its inputs have ended, not before
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
-  uint64_t attempt = 0;  // how often it was taken back
-  absl::Status failure;  // of an executor that was lost in the middle
+  uint64_t attempt = 0;    // how often it was taken back
+  uint64_t submitted = 0;  // numbers what enters the queues for memory
+  absl::Status failure;    // of an executor that was lost in the middle
   // A receive that failed because the peer went away, or before its inputs were known to have
   // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
   absl::Status deferred;
@@ -227,9 +228,12 @@ struct Island {
   // Set while it is down for good: the error of what comes to it.
   absl::Status gone;
   // Since when the first of its queue has not fitted and nothing has been freed; -1: not so. What
-  // came after `stuck_through` waits for another grace.
+  // was submitted after `stuck_through` waits for another grace.
   int64_t stuck_since = -1;
-  NodeId stuck_through;
+  uint64_t stuck_through = 0;
+  // What has waited for the grace fails: nothing that is under way frees anything, nothing has been
+  // freed and nothing has begun.
+  bool gives_up = false;
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
 };
 
@@ -298,6 +302,7 @@ struct Cluster::State {
   uint64_t next_watch = 1;
   uint32_t next_device = 1;
   uint64_t next_sequence = kFirstSequence;
+  uint64_t num_submitted = 0;
   std::set<ExecutableId> retired;  // sequences that no program has any more, but nodes
   uint64_t executions = 0;
   uint64_t inline_hits = 0;
@@ -422,6 +427,7 @@ struct Cluster::State {
   void Release(Island& island, DeviceId device, int64_t bytes);
   // Fails what has waited for memory for a grace that nothing under way will free.
   void GiveUpStuck(int64_t now_ms);
+  void FailStuck(Island& island);
   static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
                              int64_t output, int64_t temp);
   // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.

@@ -12,6 +12,8 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include "base/host.h"
+
 namespace fairway {
 namespace {
 
@@ -181,7 +183,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(EventLoop& loop,
     return Error(absl::StatusCode::kAlreadyExists, "port {} is taken", port);
   }
   if (error)
-    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
+    return Error(absl::StatusCode::kUnavailable, "cannot listen on {}: {}", HostPort(host, port),
                  error.message());
   return std::make_unique<BeastServer>(loop, std::move(acceptor), std::move(handler));
 }

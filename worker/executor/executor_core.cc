@@ -211,16 +211,18 @@ bool ExecutorCore::IsItsTurn(const Node& gang) const {
 
 void ExecutorCore::StartLaunches() {
   while (true) {
-    while (!failed_receives_.empty()) {
+    if (!failed_receives_.empty()) {
       const FailedReceive failed = std::move(failed_receives_.front());
       failed_receives_.pop_front();
       ReceiveEnded(failed.node, failed.position, failed.error);
+      continue;
     }
-    while (!ended_.empty()) {
+    if (!ended_.empty()) {
       const auto it = nodes_.find(ended_.front());
       ended_.pop_front();
-      if (it == nodes_.end() || !it->second.end.has_value()) continue;
-      EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+      if (it != nodes_.end() && it->second.end.has_value())
+        EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+      continue;
     }
     if (!advance_.empty()) {
       const NodeId id = advance_.front();
