@@ -243,8 +243,7 @@ void World::StartController() {
     // Those that still drain ask when they are done.
     if (machine->alive() && !machine->draining()) {
       queue.After(random.Between(1, kSecond / 10), [this, &m = *machine, now = epoch] {
-        if (controller != nullptr && epoch == now && m.alive() && !m.draining() &&
-            !controller->Registered(m))
+        if (controller != nullptr && epoch == now && m.alive() && !m.draining() && m.session() == 0)
           controller->Register(m);
       });
     }
