@@ -21,9 +21,8 @@ def __getattr__(name):
     # What needs all of JAX is read when it is asked for: every process that has the package
     # imports this module.
     if name in ("Program", "ProgramError", "program"):
-        import importlib
+        from fairway import _program
 
-        module = importlib.import_module("fairway.program")
-        globals().update({n: getattr(module, n) for n in module.__all__})
+        globals().update({n: getattr(_program, n) for n in _program.__all__})
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

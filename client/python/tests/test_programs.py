@@ -2,6 +2,7 @@
 """Tracing, without a controller: the devices are JAX's own, where a program runs op by op."""
 
 import os
+import pkgutil
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 
@@ -63,6 +64,11 @@ def close(a, b):
 
 def computations(graph):
     return [node for node in graph.nodes if node.computation is not None]
+
+
+def test_no_module_has_the_name_of_what_the_package_exports():
+    # Importing a module puts it into the package, in the place of what has its name.
+    assert not {m.name for m in pkgutil.iter_modules(fairway.__path__)} & set(fairway.__all__)
 
 
 def test_the_example_of_the_paper_on_three_slices():
