@@ -79,13 +79,24 @@ class _Encoder:
     def _computation(self, computation: Computation, what: str) -> int:
         if id(computation) in self._computations:
             return self._computations[id(computation)]
-        out = _text(1, computation.name) + _bytes(2, computation.stablehlo())
+        out = _text(1, computation.name) + _bytes(2, self._stablehlo(computation, what))
         out += _number(4, bool(jax.config.jax_use_shardy_partitioner))
         out += _number(5, len(computation.outputs[0].devices))
         out += b"".join(_message(6, _array_type(t, what)) for t in computation.inputs)
         out += b"".join(_message(7, _array_type(t, what)) for t in computation.outputs)
         self._code.append(out)
         return self._computations.setdefault(id(computation), len(self._code) - 1)
+
+    def _stablehlo(self, computation: Computation, what: str) -> bytes:
+        advice = ("no controller calls Python (jax.debug.print, jax.pure_callback): leave it out, or "
+                  "run the program on JAX's own devices")
+        try:
+            code = computation.stablehlo()
+        except NotImplementedError as error:
+            raise ProgramError(f"{what}: {error}; {advice}") from None
+        if not computation.outputs:
+            raise ProgramError(f"{what} runs for its effect only; {advice}")
+        return code
 
 
 def _array_type(t: Type, what: str) -> bytes:

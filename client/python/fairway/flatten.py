@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core, source_info_util
+from jax._src.state.types import RefEffect
 from jax.sharding import Mesh, NamedSharding, Sharding
 
 
@@ -48,6 +49,11 @@ class Op:
     @property
     def source(self) -> str:
         return source_info_util.summarize(self.eqn.source_info)
+
+    @property
+    def effects(self) -> set:
+        """What it does besides its results; not that it makes a reference for itself."""
+        return set(self.eqn.effects) - {core.internal_mutable_array_effect}
 
     @property
     def moves(self) -> bool:
@@ -126,6 +132,7 @@ class Flattener:
 
     def _append(self, eqn, inputs, avals, place=None) -> list[Value]:
         op = Op(eqn, inputs, [], place)
+        _check_effects(op)
         op.outputs = [Value(aval, op=op) for aval in avals]
         self.ops.append(op)
         return op.outputs
@@ -157,6 +164,21 @@ class Flattener:
             f"(devices {', '.join(names)}) cannot be part of a program; loops of a known length "
             "(for, jax.lax.fori_loop, jax.lax.scan) can"
         )
+
+
+def _check_effects(op: Op) -> None:
+    """Refuses what does something besides its results, and would not do it: operations without a
+    place run where and if somebody takes their results, and no node changes what another holds."""
+    if any(isinstance(effect, RefEffect) for effect in op.effects):
+        advice = ("take its value as an argument and return the new one; a reference that a placed "
+                  "function makes can be used in it")
+    elif op.effects and op.place is None:
+        advice = "put it into a placed function (fairway.on), or leave it out"
+    else:
+        return
+    names = ", ".join(sorted({type(effect).__name__ for effect in op.effects}))
+    raise ProgramError(f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: "
+                       f"{advice}")
 
 
 def _unrolled(params: dict):

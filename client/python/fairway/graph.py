@@ -201,7 +201,7 @@ class GraphMaker:
                     self._gather(value, inputs, late)
         outputs = [v for op in ops for v in op.outputs if self._users.get(id(v), set()) - inside
                    or any(v is r for r in self._results)]
-        if not outputs:
+        if not outputs and not any(op.effects for op in ops):
             return
         self._compute(ops, late, inputs, outputs)
 

@@ -235,6 +235,51 @@ def test_a_branch_over_several_places_is_refused():
         f(jnp.ones(2))
 
 
+def test_what_would_happen_nowhere_is_refused_with_the_line():
+    double = fairway.on(jax.devices()[0], lambda x: x * 2)
+    total = jax.new_ref(jnp.zeros(2))
+    takes = fairway.on(jax.devices()[0], lambda x: total[...] + x)
+
+    def adds(x):
+        total[...] += x
+        return double(x)
+
+    def local(x):
+        ref = jax.new_ref(x)
+        ref[...] = x + 1
+        return double(ref[...])
+
+    def prints(x):
+        jax.debug.print("{}", x)
+        return double(x)
+
+    for fun, effect in ((adds, "ReadEffect"), (lambda x: takes(x), "ReadEffect"),
+                        (local, "WriteEffect"), (prints, "DebugEffect")):
+        with pytest.raises(fairway.ProgramError, match=rf"test_programs.py:\d.*{effect}"):
+            fairway.program(fun)(jnp.ones(2))
+
+
+def test_effects_of_placed_functions_happen_on_devices_that_can(capfd):
+    def printing(x):
+        jax.debug.print("saw {}", x)
+        return x * 2
+
+    def counting(x):
+        ref = jax.new_ref(x)
+        ref[...] += 1
+        return ref[...]
+
+    prints, counts = (fairway.on(jax.devices()[1], f) for f in (printing, counting))
+    f = fairway.program(lambda x: (prints(x + 1), counts(x))[1])  # nobody takes what prints gives
+    assert f(jnp.float32(4)) == 5
+    jax.effects_barrier()
+    assert "saw 5.0" in capfd.readouterr().out
+    g = fairway.program(lambda x: (counts(x), x)[1])
+    assert computations(g.trace(jnp.float32(4))) == []
+    with pytest.raises(fairway.ProgramError, match=r"test_programs.py:\d.*no controller calls"):
+        encode(f.trace(jnp.float32(4)))
+
+
 def test_a_program_is_traced_once_for_arguments_of_the_same_types():
     traced = []
     double = fairway.on(jax.devices()[0], lambda x: x * 2)
