@@ -260,6 +260,52 @@ TEST(CustomCallsTest, WhatIsNotFiniteHasAnInfoInsteadOfAnEndlessLoop) {
   EXPECT_EQ(re.as<double>()[1], 7);
 }
 
+// The memory of a result is that of some other array, perhaps another session's.
+TEST(CustomCallsTest, WhatIsNotFiniteHasNanForItsResultsAndNotWhatTheMemoryHeld) {
+  const auto used = [](Dims dims) {
+    Array out(std::move(dims), DType::kF64);
+    std::fill_n(out.as<double>(), out.Count(), 7);
+    return out;
+  };
+  Array a = Array::Of<double>({2, 1, 1}, {std::nan(""), 3});
+  const auto nan_then_not = [](Array& array) {
+    return std::isnan(array.as<double>()[0]) && std::isfinite(array.as<double>()[1]);
+  };
+  for (const char* name : {"lapack_dgesdd_ffi", "lapack_dgesvd_ffi"}) {
+    Array out = used({2, 1, 1}), s = used({2, 1}), u = used({2, 1, 1}), vt = used({2, 1, 1});
+    Array info = Array::Ints({2});
+    Invoke(name, {&a}, {&out, &s, &u, &vt, &info}, {{"mode", 'A'}});
+    EXPECT_EQ(info.Values<int32_t>(), (std::vector<int32_t>{-4, 0})) << name;
+    EXPECT_TRUE(nan_then_not(s) && nan_then_not(u) && nan_then_not(vt)) << name;
+  }
+  Array out = used({2, 1, 1}), vs = used({2, 1, 1}), re = used({2, 1}), im = used({2, 1});
+  Array selected = Array::Ints({2}), info = Array::Ints({2});
+  Invoke("lapack_dgees_ffi", {&a}, {&out, &vs, &re, &im, &selected, &info},
+         {{"mode", 'V'}, {"sort", 'N'}});
+  EXPECT_EQ(info.Values<int32_t>(), (std::vector<int32_t>{-4, 0}));
+  EXPECT_TRUE(nan_then_not(vs) && nan_then_not(re) && nan_then_not(im));
+}
+
+// A call may have a hundred thousand matrices.
+TEST(CustomCallsTest, WhatIsNotFiniteIsNoLineInTheLog) {
+  constexpr int64_t kOrder = 128;
+  Array u({kOrder, kOrder}, DType::kF64), vt({kOrder, kOrder}, DType::kF64);
+  Array out({kOrder, kOrder}, DType::kF64), w({kOrder}, DType::kF64), info = Array::Ints({});
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Array a = Array::Of<double>({kOrder, kOrder}, Definite(kOrder, 1));
+    a.as<double>()[kOrder * kOrder / 2] = bad;
+    ::testing::internal::CaptureStdout();  // where OpenBLAS writes to
+    ::testing::internal::CaptureStderr();
+    for (const uint8_t mode : {'A', 'N'}) {
+      Invoke("lapack_dgesdd_ffi", {&a}, {&out, &w, &u, &vt, &info}, {{"mode", mode}});
+      Invoke("lapack_dgesvd_ffi", {&a}, {&out, &w, &u, &vt, &info}, {{"mode", mode}});
+    }
+    Invoke("lapack_dsyevd_ffi", {&a}, {&out, &w, &info}, {{"mode", 'V'}, {"uplo", 'L'}});
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), "") << bad;
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << bad;
+  }
+}
+
 TEST(CustomCallsTest, SingularTridiagonalSystemsHaveFiniteSolutions) {
   for (const std::vector<double>& diagonal :
        {std::vector<double>{0, 0, 0}, std::vector<double>{1, 1, 1}}) {

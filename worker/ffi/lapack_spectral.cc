@@ -12,6 +12,13 @@ namespace {
 constexpr Int kQuery = -1;
 constexpr int32_t kNotFinite = -4;  // the number that jaxlib's own handlers give
 
+// The first result begins as a copy of the matrices, the others as NaN: LAPACK does not write what
+// it could not compute, and the memory is that of some other array.
+void CopyAndPoisonTheRest(const Call& call) {
+  CopyToResult(call, 0, 0);
+  Poison({{}, call.rets.subspan(1), {}});
+}
+
 template <typename T>
 bool AllFinite(const T* values, int64_t count) {
   return std::all_of(values, values + count, [](const T& value) {
@@ -47,7 +54,7 @@ absl::Status CheckSingularValues(const Call& call) {
 // `decompose(a, s, u, ldu, vt, ldvt, work, lwork, info)` for every matrix.
 template <typename T, typename Decompose>
 void SingularValues(const Call& call, Decompose decompose) {
-  CopyToResult(call, 0, 0);
+  CopyAndPoisonTheRest(call);
   const Matrices a = MatricesOf(call.args[0]);
   const Matrices u = MatricesOf(call.rets[2]), vt = MatricesOf(call.rets[3]);
   if (Letter(call, "mode") == 'N') {
@@ -61,9 +68,13 @@ void SingularValues(const Call& call, Decompose decompose) {
   const Int lwork = WorkSize(size);
   std::vector<T> work(lwork);
   for (int64_t i = 0; i < a.count; ++i) {
-    decompose(call.rets[0].as<T>() + i * a.size(), call.rets[1].as<RealOf<T>>() + i * a.smaller(),
-              call.rets[2].as<T>() + i * u.size(), &ldu, call.rets[3].as<T>() + i * vt.size(),
-              &ldvt, work.data(), &lwork, &info);
+    T* matrix = call.rets[0].as<T>() + i * a.size();
+    info = kNotFinite;
+    if (AllFinite(matrix, a.size())) {  // else LAPACK may print lines for each matrix
+      decompose(matrix, call.rets[1].as<RealOf<T>>() + i * a.smaller(),
+                call.rets[2].as<T>() + i * u.size(), &ldu, call.rets[3].as<T>() + i * vt.size(),
+                &ldvt, work.data(), &lwork, &info);
+    }
     call.rets[4].as<int32_t>()[i] = static_cast<int32_t>(info);
   }
 }
@@ -276,7 +287,7 @@ absl::Status Gees<T>::Check(const Call& call) {
 template <typename T>
 void Gees<T>::Run(const Call& call) {
   constexpr size_t kParts = kIsComplex<T> ? 1 : 2;
-  CopyToResult(call, 0, 0);
+  CopyAndPoisonTheRest(call);
   const Matrices a = MatricesOf(call.args[0]);
   const char mode = Letter(call, "mode"), sort = 'N';
   const Int n = a.rows, lda = a.leading();
