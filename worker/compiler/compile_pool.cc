@@ -171,7 +171,8 @@ class CompilePool::Loop {
 
   // Starts processes for what waits, and keeps options_.warm of them ready.
   void Refill() {
-    if (hold_) return;
+    // What waits and has lost the last process that it could wait for must not wait for ever.
+    if (hold_ && (queue_.empty() || AnyAlive())) return;
     const auto starting = std::count_if(processes_.begin(), processes_.end(),
                                         [](const Process& p) { return !p.ready; });
     const auto free = starting + std::count_if(processes_.begin(), processes_.end(),
@@ -182,8 +183,8 @@ class CompilePool::Loop {
     for (auto i = free; i < std::max<int64_t>(needed, free + 1); ++i) {
       auto child = Child::Spawn(options_.argv, CompileEnvironment(options_.env));
       if (!child.ok()) return NoProcess(std::move(child).status());
-      ++starts_;
       Add(*std::move(child));
+      ++starts_;
     }
   }
 
@@ -308,10 +309,17 @@ class CompilePool::Loop {
     }
   }
 
-  // The next process would fail as well: what waits fails now, the next program tries again.
+  bool AnyAlive() const {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const Process& p) { return !p.retired; });
+  }
+
+  // The next process would fail as well: the next program tries again. What waits is left to the
+  // processes that there are; without any it fails now.
   void NoProcess(const absl::Status& why) {
     hold_ = true;
-    FailQueue(why);
+    if (!AnyAlive()) return FailQueue(why);
+    spdlog::warn("{} programs wait for fewer compile processes: {}", queue_.size(), Text(why));
   }
 
   void FailQueue(const absl::Status& why) {
@@ -354,7 +362,7 @@ class CompilePool::Loop {
   std::deque<Job> queue_;
   std::list<Process> processes_;
   std::vector<Child> ending_;
-  bool hold_ = false;  // no process can be started; until the next program
+  bool hold_ = false;  // no process can be started; until the next program, or all are gone
   bool told_ = false;  // what the system refuses
   std::thread thread_;
 };

@@ -48,7 +48,8 @@ class CompilePool {
   // DEADLINE_EXCEEDED: not done in time; the process was killed if it was at it.
   // RESOURCE_EXHAUSTED: the process used more CPU time or memory than its limits.
   // INTERNAL: the process died otherwise while compiling; the text names the signal or the code.
-  // DATA_LOSS: the code does not match its checksum. UNAVAILABLE: no process can be started.
+  // DATA_LOSS: the code does not match its checksum.
+  // UNAVAILABLE: there is no process, and none can be started.
   void Compile(std::string program, v1::CompileOptions options, std::chrono::milliseconds limit,
                Done done);
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -304,6 +305,35 @@ TEST(CompilePoolTest, AMissingProgramIsUnavailable) {
   CompilePool::Options options;
   options.argv = {"/nonexistent/process"};
   EXPECT_EQ(CompilePool::Start(options).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(CompilePoolTest, WhileNoOtherProcessComesUpProgramsWaitForThoseThereAre) {
+  const std::string base = testing::TempDir() + "only_first_" + std::to_string(getpid());
+  const std::string pipe = base + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  CompilePool::Options options = PoolOf("only-first");
+  options.argv.push_back(base);
+  options.parallel = 1;
+  options.warm = 1;
+  options.programs = 2;
+  auto pool = Start(std::move(options));
+  const auto spare_died = [&](int starts) {
+    return test::Eventually([&] { return pool->starts() >= starts && pool->pids().size() == 1; });
+  };
+  Awaited<Answer> first, next, behind;
+  pool->Compile("open " + pipe, {}, milliseconds(0), first.Callback());
+  EXPECT_TRUE(spare_died(2));
+  pool->Compile("next", {}, milliseconds(0), next.Callback());
+  EXPECT_TRUE(spare_died(3));
+  pool->Compile("behind", {}, milliseconds(0), behind.Callback());
+  close(open(pipe.c_str(), O_WRONLY));
+  EXPECT_TRUE(first.Get().ok());
+  Answer answer = next.Get();
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  // Two programs were all that the only process was good for.
+  EXPECT_EQ(behind.Get().status().code(), absl::StatusCode::kUnavailable);
+  unlink(pipe.c_str());
+  rmdir(base.c_str());
 }
 
 TEST(CompilePoolTest, NamesAreFoundWithoutDecoding) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -59,7 +60,7 @@ std::string Probe() {
 }
 
 // "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "flood", "probe",
-// "corrupt"; all else comes back as it is.
+// "corrupt", "open PATH" (of a pipe: until somebody writes); all else comes back as it is.
 class UnrulyCompiler final : public Compiler {
  public:
   absl::StatusOr<CompileResult> Compile(const std::string& program,
@@ -75,6 +76,7 @@ class UnrulyCompiler final : public Compiler {
     if (program == "abort") std::abort();
     if (program == "exit 3") std::_Exit(3);
     while (program == "hang") pause();
+    if (program.starts_with("open ")) close(open(program.c_str() + 5, O_RDONLY));
     for (volatile uint64_t n = 0; program == "spin";) n = n + 1;
     // Memory that nobody touches, so that the machine does not feel it.
     for (std::vector<char*> all; program == "eat";)
@@ -118,6 +120,7 @@ int main(int argc, char** argv) {
   if (role == "supervise") return Supervise(argv[0]);
   if (role == "unruly") return Unruly(1, /*sealed=*/true);
   if (role == "unruly-long") return Unruly(3, /*sealed=*/true);
+  if (role == "only-first") return mkdir(argv[2], 0700) == 0 ? Unruly(3, /*sealed=*/true) : 1;
   if (role == "unsealed") return Unruly(1, /*sealed=*/false);
   fairway::PjrtConfig config;
   config.plugin_path = role;
