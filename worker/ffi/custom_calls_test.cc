@@ -2,6 +2,7 @@
 #include "worker/ffi/custom_calls.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -230,6 +231,24 @@ TEST(CustomCallsTest, PivotsAre32Bit) {
   EXPECT_EQ(pivots.Values<int32_t>(), (std::vector<int32_t>{2, 2}));
   EXPECT_EQ(*info.as<int32_t>(), 0);
   EXPECT_EQ(lu.Values<float>(), (std::vector<float>{3, 0, 4, 1, 5, 2}));
+}
+
+// Others may read an operand at the same time. LAPACK sets the diagonal of the reflectors to 1
+// while it applies them.
+TEST(CustomCallsTest, ReflectorsAreAppliedWithoutAWriteIntoTheOperand) {
+  const Dims square = {2, 2};
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  static_cast<double*>(page)[1] = 1;  // below the diagonal: the first reflector is {1, 1}
+  ASSERT_EQ(mprotect(page, 4096, PROT_READ), 0);
+  Array tau = Array::Of<double>({2}, {1, 0});
+  Array c = Array::Of<double>({2, 2}, {1, 0, 0, 1}), product({2, 2}, DType::kF64);
+  const Value args[] = {{DType::kF64, square, page}, tau.value(), c.value()};
+  const Value rets[] = {product.value()};
+  const Attribute attributes[] = {{"left", 1}, {"transpose", 0}};
+  FindCustomCall("lapack_dormqr_ffi")->run({args, rets, attributes});
+  EXPECT_EQ(product.Values<double>(), (std::vector<double>{0, -1, -1, 0}));
+  EXPECT_EQ(munmap(page, 4096), 0);
 }
 
 TEST(CustomCallsTest, RealMatricesHaveComplexEigenvectors) {

@@ -35,7 +35,7 @@ extern "C" {
   void p##gqr##_(const Int* m, const Int* n, const Int* k, T* a, const Int* lda, const T* tau,  \
                  T* work, const Int* lwork, Int* info);                                         \
   void p##mqr##_(const char* side, const char* trans, const Int* m, const Int* n, const Int* k, \
-                 const T* a, const Int* lda, const T* tau, T* c, const Int* ldc, T* work,       \
+                 T* a, const Int* lda, const T* tau, T* c, const Int* ldc, T* work,             \
                  const Int* lwork, Int* info, size_t, size_t);                                  \
   void p##gehrd_(const Int* n, const Int* low, const Int* high, T* a, const Int* lda, T* tau,   \
                  T* work, const Int* lwork, Int* info);                                         \

@@ -138,9 +138,11 @@ void Ormqr<T>::Run(const Call& call) {
   Lapack<T>::ormqr(&side, &trans, &m, &n, &k, nullptr, &lda, nullptr, nullptr, &ldc, &size, &kQuery,
                    &info, 1, 1);
   const Int lwork = std::max({WorkSize(size), m, n});
-  std::vector<T> work(lwork);
+  std::vector<T> work(lwork), reflectors(a.rows * k);
   for (int64_t i = 0; i < c.count; ++i) {
-    Lapack<T>::ormqr(&side, &trans, &m, &n, &k, call.args[0].as<T>() + i * a.size(), &lda,
+    // LAPACK writes into them while it works, and others may read the operand.
+    std::copy_n(call.args[0].as<T>() + i * a.size(), a.rows * k, reflectors.data());
+    Lapack<T>::ormqr(&side, &trans, &m, &n, &k, reflectors.data(), &lda,
                      call.args[1].as<T>() + i * k, call.rets[0].as<T>() + i * c.size(), &ldc,
                      work.data(), &lwork, &info, 1, 1);
   }
