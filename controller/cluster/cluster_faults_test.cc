@@ -232,6 +232,52 @@ TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {
   End(c, 3, absl::InternalError("boom"));
 }
 
+TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
+  Start();
+  Define(2, {0}, {F32({4})}, {F32({4})});
+  Sequence sequence;
+  sequence.registers = 2;
+  sequence.outputs = 1;
+  sequence.types = {{DType::kF32, Shape{{4}}, ""}};
+  Instruction run, output;
+  run.executable = ExecutableId(2);
+  run.inputs = {0};
+  run.outputs = {1};
+  run.types = {0};
+  output.op = Instruction::Op::kOutput;
+  output.inputs = {1};
+  output.outputs = {0};
+  sequence.instructions = {run, output};
+  ProgramPlan::RunSequence step;
+  step.sequence = std::make_shared<const Sequence>(sequence);
+  step.inputs = {0};
+  step.outputs = {1};
+  step.executables = {ExecutableId(2)};
+  step.max_steps = 1;
+  ProgramPlan plan;
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  plan.values = {{0, spec}, {0, spec}};
+  plan.arguments = 1;
+  plan.donated = {false};
+  plan.steps = {step};
+  plan.results = {1};
+  const auto program = cluster.BindProgram(session, 0, {"p", plan, {{0}}, false});
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_TRUE(cluster.FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
+  ASSERT_TRUE(cluster.RunProgram(session, *program, {4}, {}, {5}).ok());
+  Installed(a, 2);
+  Installed(a, uint64_t{1} << 62);
+  cluster.Watch(session, 2, {5});
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 3 ahead")));
+  End(a, 2);
+  End(a, 4);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  End(c, 2, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(),
+              Contains("s1 watched 2: INTERNAL: f1 on island ia (worker wa, wc): boom"));
+  for (const ExecutorId e : {a, c}) End(e, 3, absl::InternalError("boom"));
+}
+
 TEST_F(ChainOnTwoTest, NothingIsLaunchedBehindOneThatLostAnExecutor) {
   Start();
   cluster.ExecutorLost(c, absl::UnavailableError("killed"));

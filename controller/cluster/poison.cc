@@ -32,7 +32,7 @@ bool Cluster::State::FailIfPoisoned(Node& node) {
   if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
     return false;
   if (IsSequence(node)) {
-    const std::vector<int32_t> by = PoisonedBy(node);
+    const std::vector<int32_t> by = PoisonedBy(node, /*lost_too=*/true);
     if (std::find(by.begin(), by.end(), -1) != by.end()) return false;
   }
   const absl::Status error = worst->error;
@@ -40,10 +40,14 @@ bool Cluster::State::FailIfPoisoned(Node& node) {
   return true;
 }
 
-std::vector<int32_t> Cluster::State::PoisonedBy(const Node& node) const {
+std::vector<int32_t> Cluster::State::PoisonedBy(const Node& node, bool lost_too) const {
   std::vector<bool> failed;
-  for (const std::vector<ShardRef>& argument : node.inputs)
-    failed.push_back(WorstOf(argument) != nullptr);
+  for (const std::vector<ShardRef>& argument : node.inputs) {
+    failed.push_back(std::any_of(argument.begin(), argument.end(), [&](const ShardRef& ref) {
+      const Group& group = *groups.at(ref.group);
+      return group.state == GroupState::kFailed && (lost_too || group.cause);
+    }));
+  }
   return FailedBy(*node.executable->sequence, failed);
 }
 
@@ -57,12 +61,16 @@ absl::Status Cluster::State::FirstFailure(const Node& node, const absl::Status& 
 
 void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeId cause,
                                    bool charged) {
-  if (!status.ok() && IsSequence(node) && node.unsettled_inputs == 0) {
-    // Some would have failed anyway, and with that error.
-    node.failed_outputs.clear();
-    const std::vector<int32_t> by = PoisonedBy(node);
+  if (IsSequence(node) && node.unsettled_inputs == 0) {
+    if (!status.ok()) node.failed_outputs.clear();
+    // Some would have failed anyway, and with that error. One that was launched ahead may have gone
+    // well on its own executor; what it had taken there and was lost since is no reason.
+    const std::vector<int32_t> by = WorstInput(node) != nullptr
+                                        ? PoisonedBy(node, /*lost_too=*/!status.ok())
+                                        : std::vector<int32_t>();
     for (size_t o = 0; o < by.size(); ++o) {
-      if (by[o] >= 0) node.failed_outputs[static_cast<int32_t>(o)] = {status, by[o]};
+      if (by[o] < 0) continue;
+      node.failed_outputs.try_emplace(static_cast<int32_t>(o), Node::FailedOutput{status, by[o]});
     }
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {

@@ -444,8 +444,8 @@ struct Cluster::State {
   static bool IsSequence(const Node& node) {
     return node.executable != nullptr && node.executable->sequence != nullptr;
   }
-  // Of a sequence: see FailedBy.
-  std::vector<int32_t> PoisonedBy(const Node& node) const;
+  // Of a sequence: see FailedBy. `lost_too`: also by inputs that were there and were lost.
+  std::vector<int32_t> PoisonedBy(const Node& node, bool lost_too) const;
   // What makes it fail by itself, of what its executors have told; `status`: of the last one.
   static absl::Status FirstFailure(const Node& node, const absl::Status& status);
   // The end of what it was to make. `charged`: what is reserved for that becomes the groups'.
