@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -34,3 +35,12 @@ if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; f
     assert (tmp_path / ".venv" / "bin" / "python").exists(), done.stderr
     assert not (tmp_path / ".venv" / "fairway-stamp").exists()
     assert not (tmp_path / "fetched").exists()
+
+
+def test_a_ctest_that_fails_is_told(tmp_path):
+    script(tmp_path / "bin" / "ctest", "exit 8")
+    function = re.search(r"^run_ctest\(\) \{\n.*?^\}$", DEV.read_text(), re.M | re.S).group()
+    done = subprocess.run(
+        ["bash", "-c", f"set -uo pipefail\nLOGS={tmp_path}\n{function}\nrun_ctest unit release"],
+        env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, timeout=60)
+    assert done.returncode == 8
