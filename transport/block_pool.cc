@@ -6,11 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 namespace fairway {
+namespace {
+
+absl::Status NoMemory(size_t size) {
+  return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", size);
+}
+
+}  // namespace
 
 std::shared_ptr<BlockPool> BlockPool::Make(size_t limit) { return Make(limit, {}); }
 
@@ -22,23 +31,36 @@ BlockPool::~BlockPool() {
   for (const Block& block : free_) std::free(block.data);
 }
 
-std::shared_ptr<Blob> BlockPool::TakeFile(size_t size) {
+absl::StatusOr<std::shared_ptr<Blob>> BlockPool::TakeFile(size_t size) {
+  const auto failed = [&](int error) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "the memory for bytes on their way is full, and a file of {} bytes cannot be made "
+                 "in {}: {}",
+                 size, spool_.directory, std::strerror(error));
+  };
   const int file = open(spool_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) return nullptr;
+  if (file < 0) return failed(errno);
   void* map = MAP_FAILED;
   // Reserved now: a page that finds no disk when it is first touched ends the process.
-  if (posix_fallocate(file, 0, static_cast<off_t>(size)) == 0)
+  int error = posix_fallocate(file, 0, static_cast<off_t>(size));
+  if (error == 0) {
     map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    error = errno;
+  }
   close(file);
-  if (map == MAP_FAILED) return nullptr;
+  if (map == MAP_FAILED) return failed(error);
   return Blob::Adopt(static_cast<char*>(map), size, [map, size] { munmap(map, size); });
 }
 
-std::shared_ptr<Blob> BlockPool::Take(size_t size) {
+absl::StatusOr<std::shared_ptr<Blob>> BlockPool::Take(size_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const bool counted = spool_.budget != nullptr && size >= kSmallest;
   if (counted && !spool_.budget->Reserve(bytes)) return TakeFile(size);
-  if (size < kSmallest || (size > limit_ && !counted)) return Blob::Make(size);
+  if (size < kSmallest || (size > limit_ && !counted)) {
+    auto blob = Blob::Make(size);
+    if (blob == nullptr) return NoMemory(size);
+    return blob;
+  }
   Block block{nullptr, size};
   {
     std::lock_guard lock(mutex_);
@@ -54,7 +76,7 @@ std::shared_ptr<Blob> BlockPool::Take(size_t size) {
     const size_t rounded = (size + Blob::kAlignment - 1) / Blob::kAlignment * Blob::kAlignment;
     block.data = static_cast<char*>(std::aligned_alloc(Blob::kAlignment, rounded));
     if (block.data == nullptr && counted) spool_.budget->Release(bytes);
-    if (block.data == nullptr) return nullptr;
+    if (block.data == nullptr) return NoMemory(size);
   }
   return Blob::Adopt(block.data, size,
                      [pool = shared_from_this(), block] { pool->GiveBack(block); });

@@ -13,6 +13,7 @@
 
 #include "base/blob.h"
 #include "base/memory_budget.h"
+#include "base/status.h"
 
 namespace fairway {
 
@@ -37,9 +38,9 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A block of exactly `size` bytes, with any contents. nullptr when there is no memory (or, with a
-  // spool, no disk).
-  std::shared_ptr<Blob> Take(size_t size);
+  // A block of exactly `size` bytes, with any contents. RESOURCE_EXHAUSTED: there is no memory (or,
+  // with a spool, no room in its directory).
+  absl::StatusOr<std::shared_ptr<Blob>> Take(size_t size);
   // Bytes kept.
   size_t kept() const;
 
@@ -49,7 +50,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
     size_t size;
   };
   BlockPool(size_t limit, Spool spool) : limit_(limit), spool_(std::move(spool)) {}
-  std::shared_ptr<Blob> TakeFile(size_t size);
+  absl::StatusOr<std::shared_ptr<Blob>> TakeFile(size_t size);
   void GiveBack(Block block);
 
   const size_t limit_;

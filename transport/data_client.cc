@@ -86,12 +86,14 @@ bool ClientStream::Takes(const FrameHeader& header) {
                          header.length, header.offset, pull.received, expected));
     return false;
   }
-  if (pull.blob == nullptr) pull.blob = blocks_->Take(expected);
-  if (pull.blob == nullptr) {
-    End(header.id, Error(absl::StatusCode::kResourceExhausted,
-                         "no host memory for {} bytes to receive", expected));
+  if (pull.blob != nullptr) return true;
+  auto block = blocks_->Take(expected);
+  if (!block.ok()) {
+    End(header.id, Annotate(block.status(), "to receive a shard"));
+    return false;
   }
-  return pull.blob != nullptr;
+  pull.blob = *std::move(block);
+  return true;
 }
 
 std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {

@@ -39,9 +39,10 @@ class Planes : public testing::Test {
     sink_ = Make(Incarnation(8), [](PullRequest, Answer) {});
   }
   std::unique_ptr<DataPlane> Make(Incarnation incarnation,
-                                  std::function<void(PullRequest, Answer)> on_pull) {
-    auto plane =
-        MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation, std::move(on_pull));
+                                  std::function<void(PullRequest, Answer)> on_pull,
+                                  Spool spool = {}) {
+    auto plane = MakeTcpDataPlane(loop_, "127.0.0.1:0", "127.0.0.1", incarnation,
+                                  std::move(on_pull), std::move(spool));
     EXPECT_TRUE(plane.ok()) << plane.status();
     return *std::move(plane);
   }
@@ -158,6 +159,17 @@ TEST_F(Planes, AnotherIncarnationIsRefusedWithoutAsking) {
   on_pull_ = [&](PullRequest, Answer) { ++asked; };
   EXPECT_EQ(PullStatus(4, Incarnation(6)).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(asked, 0);
+}
+
+TEST_F(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
+  sink_ = Make(Incarnation(8), {}, {std::make_shared<MemoryBudget>(0), "/nowhere"});
+  on_pull_ = [](PullRequest, Answer answer) { answer(View(std::string(1 << 20, 'x'))); };
+  const absl::Status status = PullStatus(1 << 20);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(status), HasSubstr("/nowhere"));
+  // The connection lives on.
+  on_pull_ = [](PullRequest, Answer answer) { answer(View("fine")); };
+  EXPECT_TRUE(PullStatus(4).ok());
 }
 
 TEST_F(Planes, TheSourceLearnsWhoPulls) {

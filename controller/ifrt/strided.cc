@@ -55,9 +55,7 @@ void CopyElements(const Shape& shape, int64_t element_bytes, const char* from,
 
 absl::StatusOr<std::shared_ptr<Blob>> Allocate(int64_t bytes, BlockPool& blocks) {
   auto blob = blocks.Take(static_cast<size_t>(bytes));
-  if (blob == nullptr)
-    return Error(absl::StatusCode::kResourceExhausted, "no host memory for an array of {} bytes",
-                 bytes);
+  if (!blob.ok()) return Annotate(blob.status(), "an array's bytes in another order");
   return blob;
 }
 
