@@ -355,7 +355,7 @@ Config::Outcome Config::Parse(const std::vector<std::string>& args,
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     for (std::string& arg : reversed) {
-      if (arg.starts_with("--") && arg.back() == '=') arg += kEmptyValue;
+      if (arg.starts_with("--") && arg.find('=') == arg.size() - 1) arg += kEmptyValue;
     }
     state.app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {

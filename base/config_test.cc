@@ -108,6 +108,7 @@ TEST(ConfigTest, AnEmptyValueIsAValue) {
   const Settings s = Parse({"--bind=", "--port=7"}, {{"FAIRWAY_BIND", "0.0.0.0"}}).settings;
   EXPECT_EQ(s.bind, "");
   EXPECT_EQ(s.port, 7);
+  EXPECT_EQ(Parse({"--bind=a="}).settings.bind, "a=");
   EXPECT_EQ(Parse({"--port="}).outcome.error, "fairway test: --port: '' is not a whole number\n");
 }
 
