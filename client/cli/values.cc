@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
+#include <absl/numeric/int128.h>
 #include <absl/strings/numbers.h>
 #include <fmt/ranges.h>
 
@@ -50,14 +52,23 @@ bool OfType(DType dtype, Work work) {
   }
 }
 
-// Whether T holds it exactly, but for the rounding of floats.
+// `text`, which is `number`, as T holds it: exactly, but for the rounding of floats. Nothing: T
+// cannot.
 template <typename T>
-bool Fits(DType dtype, double number) {
-  if (std::is_floating_point_v<T>) return true;
-  if (dtype == DType::kPred) return number == 0 || number == 1;
-  const double least = static_cast<double>(std::numeric_limits<T>::min());
-  const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);
-  return std::trunc(number) == number && number >= least && number < beyond;
+std::optional<T> As(DType dtype, const std::string& text, double number) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(number);
+  } else {
+    // Not by way of a double, which would round what is above 2^53.
+    absl::int128 whole = 0;
+    if (!absl::SimpleAtoi(text, &whole)) {  // 1e3
+      if (std::trunc(number) != number || std::abs(number) > 0x1p64) return std::nullopt;
+      whole = absl::int128(number);
+    }
+    const absl::int128 most = dtype == DType::kPred ? 1 : std::numeric_limits<T>::max();
+    if (whole < std::numeric_limits<T>::min() || whole > most) return std::nullopt;
+    return static_cast<T>(whole);
+  }
 }
 
 }  // namespace
@@ -80,10 +91,10 @@ absl::StatusOr<client::HostArray> Filled(DType dtype, const client::Shape& shape
   bool fits = true;
   const bool known = OfType(dtype, [&](auto type) {
     using T = decltype(type);
-    fits = Fits<T>(dtype, number);
+    const std::optional<T> element = As<T>(dtype, value, number);
+    fits = element.has_value();
     if (!fits || number == 0) return;
-    std::fill_n(static_cast<T*>(data), static_cast<size_t>(size) / sizeof(T),
-                static_cast<T>(number));
+    std::fill_n(static_cast<T*>(data), static_cast<size_t>(size) / sizeof(T), *element);
   });
   if (!fits || (!known && number != 0)) {
     return InvalidArgument("{} cannot be {}{}", client::Name(dtype), value,

@@ -17,9 +17,23 @@ TEST(ValuesTest, ANumberIsTheValueEverywhere) {
               ::testing::AllOf(SizeIs(6), Each(1.5f)));
   EXPECT_THAT(Filled(DType::kS8, {300}, "-128")->values<int8_t>(), Each(-128));
   EXPECT_THAT(Filled(DType::kU64, {}, "4294967296")->values<uint64_t>(), Each(4294967296u));
+  EXPECT_EQ(FirstValues(*Filled(DType::kS32, {1}, "-1e3")), "[-1000]");
   EXPECT_EQ(FirstValues(*Filled(DType::kPred, {2}, "1")), "[1, 1]");
   EXPECT_EQ(FirstValues(*Filled(DType::kBF16, {1}, "0")), "[0x00, 0x00]");
   EXPECT_EQ(FirstValues(*Filled(DType::kF64, {0}, "1")), "[]");
+}
+
+TEST(ValuesTest, IntegersAreExact) {
+  const auto shown = [](DType dtype, const std::string& value) {
+    const auto array = Filled(dtype, {}, value);
+    return array.ok() ? FirstValues(*array) : Text(array.status());
+  };
+  EXPECT_EQ(shown(DType::kS64, "9007199254740993"), "[9007199254740993]");  // no double is that
+  EXPECT_EQ(shown(DType::kS64, "-9223372036854775808"), "[-9223372036854775808]");
+  EXPECT_EQ(shown(DType::kS64, "-9223372036854775809"), "s64 cannot be -9223372036854775809");
+  EXPECT_EQ(shown(DType::kU64, "18446744073709551615"), "[18446744073709551615]");
+  EXPECT_EQ(shown(DType::kU64, "18446744073709551616"), "u64 cannot be 18446744073709551616");
+  EXPECT_EQ(shown(DType::kU64, "1e300"), "u64 cannot be 1e300");
 }
 
 TEST(ValuesTest, OnlyTheFirstAreShown) {
