@@ -89,10 +89,8 @@ class ExecutorCore {
 
   // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
   // for the request. It waits until the transfer is known and the shard is ready. At most
-  // kMaxWaitingPulls wait for unknown transfers.
+  // kMaxEarlyPulls wait for unknown transfers.
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
-  // The peer went away: forget the request.
-  void PullGone(uint64_t pull);
   void ServeDone(uint64_t pull);
 
   // What to send; empties it.
@@ -114,7 +112,9 @@ class ExecutorCore {
   // Pulls that wait or are being served.
   size_t num_pulls() const;
 
-  static constexpr size_t kMaxWaitingPulls = 4096;
+  // A bound of memory, some 100 bytes each, that no work of the controller reaches: what it tells
+  // this executor may come long after what it tells the receiver, who asks for all shards at once.
+  static constexpr size_t kMaxEarlyPulls = size_t{1} << 20;
   // Steps of a sequence that are started and not ended, at most; what is reserved for it counts on
   // this (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;

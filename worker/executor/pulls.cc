@@ -42,7 +42,7 @@ void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
       actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
       return;
     }
-    if (num_early_pulls_ >= kMaxWaitingPulls) {
+    if (num_early_pulls_ >= kMaxEarlyPulls) {
       actions_->RefusePull(
           pull, Error(absl::StatusCode::kResourceExhausted,
                       "{} pulls wait for transfers that are not known here", num_early_pulls_));
@@ -68,18 +68,6 @@ size_t ExecutorCore::num_pulls() const {
     for (const Waiter& waiter : waiters) count += waiter.pull != 0 ? 1 : 0;
   }
   return count;
-}
-
-void ExecutorCore::PullGone(uint64_t pull) {
-  for (auto& [ref, waiters] : waiters_) {
-    std::erase_if(waiters, [&](const Waiter& waiter) { return waiter.pull == pull; });
-  }
-  std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
-  for (auto& [transfer, pulls] : early_pulls_) {
-    num_early_pulls_ -=
-        std::erase_if(pulls, [&](const auto& early) { return early.first == pull; });
-  }
-  std::erase_if(early_pulls_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void ExecutorCore::On(EndSend command) {

@@ -60,19 +60,6 @@ TEST_F(ExecutorCoreTest, ThePullsOfAnEndedTransferAreRefusedAlsoWhenTheyComeLate
   EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
 }
 
-TEST_F(ExecutorCoreTest, APeerThatGoesAwayIsForgotten) {
-  Prepare(2, 1, {}, {2});
-  Send(9, 0, 2);
-  core.OnPull(5, TransferId(9), 0);
-  core.OnPull(6, TransferId(10), 0);
-  core.PullGone(5);
-  core.PullGone(6);
-  Launch(2, 1);
-  core.LaunchDone(NodeId(2), absl::OkStatus(), {});
-  Send(10, 0, 2);
-  EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1"));
-}
-
 TEST_F(ExecutorCoreTest, CancellingANodeRefusesThePullsOfItsOutputs) {
   Prepare(2, 1, {}, {2});
   Send(9, 0, 2);
@@ -83,12 +70,26 @@ TEST_F(ExecutorCoreTest, CancellingANodeRefusesThePullsOfItsOutputs) {
   EXPECT_EQ(core.num_shards(), 0u);
 }
 
-TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
-  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxWaitingPulls; ++pull)
-    core.OnPull(pull, TransferId(pull), 0);
+TEST_F(ExecutorCoreTest, AllPullsOfALargeCopyMayComeBeforeItsTransferIsKnown) {
+  Have(1, 1);
+  PrepareSend send{TransferId(9), {}};
+  for (int32_t index = 0; index < 100'000; ++index) {
+    core.OnPull(static_cast<uint64_t>(index) + 1, TransferId(9), index);
+    send.items.push_back({index, {GroupId(1), 0}});
+  }
   EXPECT_THAT(actions.Take(), IsEmpty());
-  core.OnPull(9999, TransferId(9999), 0);
-  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("refuse p9999: RESOURCE_EXHAUSTED")));
+  core.OnCommand(std::move(send));
+  const Lines lines = actions.Take();
+  ASSERT_EQ(lines.size(), 100'000u);
+  EXPECT_EQ(lines.back(), "serve p100000 1:0");
+}
+
+TEST_F(ExecutorCoreTest, TooManyPullsOfUnknownTransfersAreRefused) {
+  for (uint64_t pull = 1; pull <= ExecutorCore::kMaxEarlyPulls; ++pull)
+    core.OnPull(pull, TransferId(9), 0);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  core.OnPull(9'999'999, TransferId(10), 0);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("refuse p9999999: RESOURCE_EXHAUSTED")));
 }
 
 }  // namespace
