@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <random>
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/strip.h>
 #include <fmt/format.h>
 
 namespace fairway {
@@ -18,6 +21,43 @@ std::string HostName() {
 std::string HostPort(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
                                              : fmt::format("[{}]:{}", host, port);
+}
+
+absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port) {
+  const size_t colon = host_port.rfind(':');
+  if (colon == std::string::npos) return InvalidArgument("'{}' is not host:port", host_port);
+  std::string host = host_port.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  int port = -1;
+  const char* begin = host_port.data() + colon + 1;
+  const char* end = host_port.data() + host_port.size();
+  const auto [stop, error] = std::from_chars(begin, end, port);
+  if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) {
+    return InvalidArgument("'{}' is not host:port", host_port);
+  }
+  return std::make_pair(std::move(host), port);
+}
+
+absl::StatusOr<std::string> ControllerAddress(const std::string& text) {
+  absl::string_view rest = absl::StripAsciiWhitespace(text);
+  absl::ConsumePrefix(&rest, "grpc://");
+  while (absl::ConsumeSuffix(&rest, "/")) {
+  }
+  std::string address(rest);
+  const bool bracketed = address.starts_with('[');
+  // A port begins at the colon behind "]".
+  if (address.find(':', bracketed ? address.find(']') : 0) == std::string::npos)
+    address += ":29000";
+  const auto parts = SplitHostPort(address);
+  if (!parts.ok() || parts->second == 0 || parts->first.find_first_of("/[]") != std::string::npos ||
+      (!bracketed && parts->first.find(':') != std::string::npos)) {
+    return InvalidArgument(
+        "'{}' is no address of a controller; expected host:port (1 to 65535), host (port 29000) or "
+        "[v6]:port, with or without grpc://",
+        text);
+  }
+  return HostPort(parts->first, parts->second);
 }
 
 Incarnation RandomIncarnation() {

@@ -4,8 +4,10 @@
 #define FAIRWAY_BASE_HOST_H_
 
 #include <string>
+#include <utility>
 
 #include "base/ids.h"
+#include "base/status.h"
 
 namespace fairway {
 
@@ -14,6 +16,13 @@ std::string HostName();
 
 // "host:port", or "[v6]:port" of an IPv6 address.
 std::string HostPort(const std::string& host, int port);
+// The reverse. INVALID_ARGUMENT names what is wrong.
+absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port);
+
+// The HostPort of a controller whose address a user gave as "host:port", "host" (port 29000), or
+// "[v6]:port", each with or without "grpc://": what the Python package takes. INVALID_ARGUMENT: it
+// is none of these.
+absl::StatusOr<std::string> ControllerAddress(const std::string& text);
 
 // Random, from the operating system, and never 0.
 Incarnation RandomIncarnation();

@@ -5,13 +5,15 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <charconv>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+
+#include "base/host.h"
 
 namespace fairway {
 namespace {
@@ -89,22 +91,6 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 };
 
 }  // namespace
-
-absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port) {
-  const size_t colon = host_port.rfind(':');
-  if (colon == std::string::npos) return InvalidArgument("'{}' is not host:port", host_port);
-  std::string host = host_port.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  int port = -1;
-  const char* begin = host_port.data() + colon + 1;
-  const char* end = host_port.data() + host_port.size();
-  const auto [stop, error] = std::from_chars(begin, end, port);
-  if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) {
-    return InvalidArgument("'{}' is not host:port", host_port);
-  }
-  return std::make_pair(std::move(host), port);
-}
 
 void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
                    std::chrono::milliseconds timeout,

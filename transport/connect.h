@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <string>
-#include <utility>
 
 #include <absl/functional/any_invocable.h>
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -18,9 +17,6 @@
 namespace fairway {
 
 using StreamSocket = boost::asio::generic::stream_protocol::socket;
-
-// "host:port" or "[v6]:port" in two parts. INVALID_ARGUMENT names what is wrong.
-absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port);
 
 // Connects; `done` runs on `io` once, never inside this call. UNAVAILABLE names the address and the
 // reason.

@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "base/host.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
@@ -17,6 +18,7 @@ auto AnswerDeadline() { return std::chrono::system_clock::now() + kAnswerTimeout
 }  // namespace
 
 struct AdminClient::State {
+  absl::Status bad_address;
   std::string controller;
   std::unique_ptr<v1::Admin::Stub> stub;
 
@@ -41,15 +43,19 @@ struct AdminClient::State {
 };
 
 AdminClient::AdminClient(const std::string& controller) : state_(std::make_unique<State>()) {
-  state_->controller = controller;
+  auto address = ControllerAddress(controller);
+  state_->bad_address = address.status();
+  if (!address.ok()) return;
+  state_->controller = *std::move(address);
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   state_->stub = v1::Admin::NewStub(
-      grpc::CreateCustomChannel(controller, grpc::InsecureChannelCredentials(), arguments));
+      grpc::CreateCustomChannel(state_->controller, grpc::InsecureChannelCredentials(), arguments));
 }
 AdminClient::~AdminClient() = default;
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
+  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
   v1::GetStatusResponse response;
@@ -59,6 +65,7 @@ absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
 
 absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
                                   const std::function<void(const v1::LogLine&)>& on_line) {
+  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
   // Only the first line has a deadline: who reads the others, in a pager, takes his time.
@@ -90,6 +97,7 @@ absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
 }
 
 absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {
+  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
   grpc::ClientContext context;
   context.set_deadline(AnswerDeadline());
   v1::ShutdownResponse response;

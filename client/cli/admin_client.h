@@ -14,7 +14,7 @@ namespace fairway {
 
 class AdminClient {
  public:
-  // `controller`: "host:port".
+  // `controller`: as ControllerAddress takes it; otherwise all calls return its error.
   explicit AdminClient(const std::string& controller);
   ~AdminClient();
 

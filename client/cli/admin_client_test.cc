@@ -78,5 +78,18 @@ TEST(AdminClientTest, ASilentControllerIsToldFromNone) {
   EXPECT_THAT(Text(status), HasSubstr("no answer from " + controller.address() + " within 5 s"));
 }
 
+TEST(AdminClientTest, TakesTheAddressesThatThePythonPackageTakes) {
+  Controller controller;
+  v1::GetLogsRequest request;
+  request.set_process("w0");
+  const absl::Status status =
+      AdminClient("grpc://" + controller.address()).GetLogs(request, [](const v1::LogLine&) {});
+  EXPECT_TRUE(status.ok()) << Text(status);
+  AdminClient bad("http://127.0.0.1:1");
+  EXPECT_TRUE(absl::IsInvalidArgument(bad.GetLogs({}, nullptr)));
+  EXPECT_TRUE(absl::IsInvalidArgument(bad.GetStatus().status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(bad.Shutdown().status()));
+}
+
 }  // namespace
 }  // namespace fairway

@@ -29,7 +29,7 @@ constexpr auto kDownTimeout = std::chrono::seconds(30);
 
 void ControllerFlag(Config& config, std::string* controller) {
   *controller = "127.0.0.1:29000";
-  config.Flag("controller", controller, "The controller's HOST:PORT");
+  config.Flag("controller", controller, "The controller's HOST[:PORT]");
 }
 
 int Fail(std::string_view command, const absl::Status& status) {

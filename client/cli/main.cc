@@ -24,7 +24,7 @@ constexpr std::string_view kHelp =
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
     "fairway COMMAND --help lists the flags of a command. All but up and bench take --controller "
-    "HOST:PORT\n"
+    "HOST[:PORT]\n"
     "(default 127.0.0.1:29000, or FAIRWAY_CONTROLLER).\n";
 
 }  // namespace

@@ -185,7 +185,7 @@ int RunProgram(int argc, const char* const* argv) {
   RunFlags flags;
   Config config("fairway run",
                 "Runs a dataflow program (fairway.v1.Program, in protobuf's text format or JSON).");
-  config.Flag("controller", &flags.controller, "The controller's HOST:PORT");
+  config.Flag("controller", &flags.controller, "The controller's HOST[:PORT]");
   config.Flag("slice", &flags.slices,
               "SLICE=ISLAND (its name or number): where a slice of the program lies; default: its "
               "n-th slice on the n-th island, on the first devices there");

@@ -52,5 +52,11 @@ TEST(ConnectionTest, WaitsTwoMinutesForAControllerThatIsSilent) {
   opener.join();
 }
 
+TEST(ConnectTest, AnAddressThatIsNoneIsInvalid) {
+  const Status status = Connect("http://127.0.0.1:1").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("expected host:port"), std::string::npos) << status.message();
+}
+
 }  // namespace
 }  // namespace fairway::client

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/host.h"
 #include "base/status.h"
 #include "client/cpp/access.h"
 #include "client/cpp/host_fetch.h"
@@ -119,7 +120,9 @@ Session& Session::operator=(Session&& other) noexcept {
 Session::~Session() { Close(); }
 
 Result<Session> Connect(const std::string& address, const ConnectOptions& options) {
-  Result<std::shared_ptr<Connection>> connection = Connection::Open(address, options);
+  const auto host_port = ControllerAddress(address);
+  if (!host_port.ok()) return FromAbsl(host_port.status());
+  Result<std::shared_ptr<Connection>> connection = Connection::Open(*host_port, options);
   if (!connection.ok()) return connection.status();
   return Access::Make(*std::move(connection));
 }

@@ -144,7 +144,7 @@ def test_status_shows_islands_executors_and_memory(cluster):
 
 
 def test_the_controllers_address_may_come_from_the_environment(cluster):
-    done = run("fairway", "status", FAIRWAY_CONTROLLER=cluster.address)
+    done = run("fairway", "status", FAIRWAY_CONTROLLER=f"grpc://{cluster.address}")
     assert done.returncode == 0 and "island1 up" in done.stdout
 
 

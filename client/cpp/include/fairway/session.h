@@ -144,7 +144,8 @@ class Session {
   std::shared_ptr<Connection> connection_;
 };
 
-// `address`: "host:port". UNAVAILABLE: nobody answers there, or no island is up.
+// `address`: "host:port", "host" (port 29000) or "[v6]:port", each with or without "grpc://".
+// INVALID_ARGUMENT: it is none of these. UNAVAILABLE: nobody answers there, or no island is up.
 // UNIMPLEMENTED: who answers there does not know this service. FAILED_PRECONDITION: versions do not
 // fit.
 FAIRWAY_API Result<Session> Connect(const std::string& address, const ConnectOptions& options = {});
