@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/program.h"
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include <fmt/ranges.h>
 
 namespace fairway {
@@ -82,7 +86,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<SliceSpec> TypeOf(size_t graph, ValueRef ref) const {
+  absl::StatusOr<const SliceSpec*> TypeOf(size_t graph, ValueRef ref) const {
     const auto& nodes = types_[graph];
     if (ref.node < 0 || static_cast<size_t>(ref.node) >= nodes.size()) {
       const bool later =
@@ -95,15 +99,32 @@ class Checker {
     if (ref.output < 0 || static_cast<size_t>(ref.output) >= nodes[ref.node].size())
       return InvalidArgument("it takes output {} of {}, which has {}", ref.output,
                              NodeText(program_, graph, ref.node), nodes[ref.node].size());
-    return nodes[ref.node][ref.output];
+    return &nodes[ref.node][ref.output];
   }
 
-  absl::StatusOr<std::vector<SliceSpec>> TypesOf(size_t graph,
-                                                 const std::vector<ValueRef>& refs) const {
-    std::vector<SliceSpec> out;
+  absl::StatusOr<std::vector<const SliceSpec*>> TypesOf(size_t graph,
+                                                        const std::vector<ValueRef>& refs) const {
+    std::vector<const SliceSpec*> out;
     for (const ValueRef ref : refs) {
       FAIRWAY_ASSIGN_OR_RETURN(out.emplace_back(), TypeOf(graph, ref));
     }
+    return out;
+  }
+
+  // Adds the type of a node's next output. A node of a few bytes can have many, on many devices.
+  absl::Status Keep(SliceSpec type, std::vector<SliceSpec>& outputs) {
+    positions_ += type.array.sharding.num_shards();
+    if (positions_ > kMaxPositions)
+      return InvalidArgument(
+          "with its outputs the program's values name more than {} positions in all; split it into "
+          "several programs, or use loops",
+          kMaxPositions);
+    outputs.push_back(std::move(type));
+    return absl::OkStatus();
+  }
+  Types Keep(const std::vector<const SliceSpec*>& types) {
+    std::vector<SliceSpec> out;
+    for (const SliceSpec* type : types) FAIRWAY_RETURN_IF_ERROR(Keep(*type, out));
     return out;
   }
 
@@ -113,18 +134,28 @@ class Checker {
                            program_.slices.size());
   }
 
-  absl::Status CheckType(const SliceSpec& type) const {
-    FAIRWAY_RETURN_IF_ERROR(CheckSlice(type.slice));
-    FAIRWAY_RETURN_IF_ERROR(ByteSize(type.array.dtype, type.array.shape).status());
-    const ProgramSlice& slice = program_.slices[type.slice];
-    const std::vector<int32_t>& positions = type.array.sharding.devices();
+  absl::Status CheckType(int32_t on, const ArraySpec& array) const {
+    FAIRWAY_RETURN_IF_ERROR(CheckSlice(on));
+    FAIRWAY_RETURN_IF_ERROR(ByteSize(array.dtype, array.shape).status());
+    const ProgramSlice& slice = program_.slices[on];
+    const std::vector<int32_t>& positions = array.sharding.devices();
     bool all = positions.size() == static_cast<size_t>(slice.devices);
     for (size_t i = 0; i < positions.size() && all; ++i)
       all = positions[i] == static_cast<int32_t>(i);
     if (!all)
       return InvalidArgument("its sharding is over positions [{}], but slice \"{}\" has {} devices",
                              fmt::join(positions, ","), slice.name, slice.devices);
-    return type.array.sharding.Domain(type.array.shape, 0).status();
+    return array.sharding.Domain(array.shape, 0).status();
+  }
+
+  // Once for each slice that a computation runs on, however many nodes run it.
+  absl::Status CheckFits(int32_t computation, int32_t slice) {
+    if (!fits_.emplace(computation, slice).second) return absl::OkStatus();
+    const Computation& code = program_.computations[computation];
+    for (const auto* values : {&code.parameters, &code.results}) {
+      for (const ArraySpec& value : *values) FAIRWAY_RETURN_IF_ERROR(CheckType(slice, value));
+    }
+    return absl::OkStatus();
   }
 
   // Whether a value may be given where `want` is expected; only where and how it lies may differ.
@@ -136,14 +167,14 @@ class Checker {
   }
 
   Types Outputs(size_t graph, const ArgumentNode& op) {
-    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type));
+    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type.slice, op.type.array));
     if (op.donated && graph != 0)
       return InvalidArgument("only arguments of the program itself can be donated");
-    return std::vector<SliceSpec>{op.type};
+    return Keep({&op.type});
   }
 
   Types Outputs(size_t, const ConstantNode& op) {
-    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type));
+    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type.slice, op.type.array));
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes,
                              ByteSize(op.type.array.dtype, op.type.array.shape));
     const size_t given = op.bytes == nullptr ? 0 : op.bytes->size();
@@ -155,7 +186,7 @@ class Checker {
       return InvalidArgument(
           "the program's constants are more than {} bytes; give large values as arguments",
           kMaxConstantBytes);
-    return std::vector<SliceSpec>{op.type};
+    return Keep({&op.type});
   }
 
   Types Outputs(size_t graph, const ComputeNode& op) {
@@ -169,26 +200,26 @@ class Checker {
       return InvalidArgument("computation \"{}\" takes {} inputs, but {} were given",
                              computation.name, computation.parameters.size(), given.size());
     for (size_t i = 0; i < given.size(); ++i) {
-      FAIRWAY_RETURN_IF_ERROR(CheckGiven(i, given[i], computation.parameters[i]));
-      FAIRWAY_RETURN_IF_ERROR(CheckType({op.slice, computation.parameters[i]}));
+      FAIRWAY_RETURN_IF_ERROR(CheckGiven(i, *given[i], computation.parameters[i]));
     }
+    FAIRWAY_RETURN_IF_ERROR(CheckFits(op.computation, op.slice));
     std::vector<SliceSpec> out;
     for (const ArraySpec& result : computation.results) {
-      out.push_back({op.slice, result});
-      FAIRWAY_RETURN_IF_ERROR(CheckType(out.back()));
+      FAIRWAY_RETURN_IF_ERROR(Keep({op.slice, result}, out));
     }
     return out;
   }
 
   Types Outputs(size_t graph, const TransferNode& op) {
-    FAIRWAY_ASSIGN_OR_RETURN(const SliceSpec given, TypeOf(graph, op.input));
-    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type));
-    FAIRWAY_RETURN_IF_ERROR(CheckGiven(0, given, op.type.array));
-    return std::vector<SliceSpec>{op.type};
+    FAIRWAY_ASSIGN_OR_RETURN(const SliceSpec* given, TypeOf(graph, op.input));
+    FAIRWAY_RETURN_IF_ERROR(CheckType(op.type.slice, op.type.array));
+    FAIRWAY_RETURN_IF_ERROR(CheckGiven(0, *given, op.type.array));
+    return Keep({&op.type});
   }
 
   // The results of a body that is given these inputs.
-  Types Body(size_t graph, int32_t body, const std::vector<ValueRef>& inputs) const {
+  absl::StatusOr<std::vector<const SliceSpec*>> Body(size_t graph, int32_t body,
+                                                     const std::vector<ValueRef>& inputs) const {
     if (body <= static_cast<int64_t>(graph) || static_cast<size_t>(body) >= program_.graphs.size())
       return InvalidArgument("its body is graph {}; expected one of {} to {}", body, graph + 1,
                              program_.graphs.size() - 1);
@@ -199,7 +230,7 @@ class Checker {
       const auto* argument = std::get_if<ArgumentNode>(&node.op);
       if (argument == nullptr) continue;
       if (taken < given.size())
-        FAIRWAY_RETURN_IF_ERROR(CheckGiven(taken, given[taken], argument->type.array));
+        FAIRWAY_RETURN_IF_ERROR(CheckGiven(taken, *given[taken], argument->type.array));
       ++taken;
     }
     if (taken != given.size())
@@ -211,39 +242,40 @@ class Checker {
   Types Outputs(size_t graph, const LoopNode& op) {
     if (op.count < 0) return InvalidArgument("it repeats its body {} times", op.count);
     FAIRWAY_ASSIGN_OR_RETURN(const auto results, Body(graph, op.body, op.inputs));
-    std::vector<SliceSpec> carried;
+    std::vector<const SliceSpec*> carried;
     for (const ProgramNode& node : program_.graphs[op.body].nodes) {
       if (const auto* argument = std::get_if<ArgumentNode>(&node.op))
-        carried.push_back(argument->type);
+        carried.push_back(&argument->type);
     }
     if (results.size() != carried.size())
       return InvalidArgument("its body, graph {}, has {} results, but takes {} inputs", op.body,
                              results.size(), carried.size());
     for (size_t i = 0; i < results.size(); ++i) {
-      if (const auto same = CheckGiven(i, results[i], carried[i].array); !same.ok())
+      if (const auto same = CheckGiven(i, *results[i], carried[i]->array); !same.ok())
         return Annotate(same,
                         fmt::format("result {} of its body, graph {}, goes round", i, op.body));
     }
-    return carried;
+    return Keep(carried);
   }
 
   Types Outputs(size_t graph, const BranchNode& op) {
-    FAIRWAY_ASSIGN_OR_RETURN(const SliceSpec index, TypeOf(graph, op.index));
-    if (index.array.shape.rank() != 0 || !IsIndexType(index.array.dtype))
+    FAIRWAY_ASSIGN_OR_RETURN(const SliceSpec* index, TypeOf(graph, op.index));
+    if (index->array.shape.rank() != 0 || !IsIndexType(index->array.dtype))
       return InvalidArgument("its index is {}, expected a scalar of an integer type or pred",
-                             ToString(index.array.dtype, index.array.shape));
+                             ToString(index->array.dtype, index->array.shape));
     if (op.bodies.empty()) return InvalidArgument("it has no body");
-    std::vector<SliceSpec> out;
+    const auto same = [](const SliceSpec* a, const SliceSpec* b) { return *a == *b; };
+    std::vector<const SliceSpec*> out;
     for (const int32_t body : op.bodies) {
       FAIRWAY_ASSIGN_OR_RETURN(auto results, Body(graph, body, op.inputs));
       if (body == op.bodies[0]) {
         out = std::move(results);
-      } else if (results != out) {
+      } else if (!std::equal(results.begin(), results.end(), out.begin(), out.end(), same)) {
         return InvalidArgument("its bodies, graphs {} and {}, have results of different types",
                                op.bodies[0], body);
       }
     }
-    return out;
+    return Keep(out);
   }
 
   // A body may be that of several nodes: with each level of nesting a program can double.
@@ -277,6 +309,8 @@ class Checker {
   const Program& program_;
   ProgramTypes types_;
   int64_t constant_bytes_ = 0;
+  int64_t positions_ = 0;                       // of the types kept
+  std::set<std::pair<int32_t, int32_t>> fits_;  // computation and slice
 };
 
 }  // namespace

@@ -115,12 +115,14 @@ std::vector<ValueRef> InputsOf(const ProgramNode& node);
 // source line: an input that is no output of an earlier node (so: no cycles), types that do not
 // fit, shardings that are not over the slice, wrong numbers of inputs, bodies that are not later
 // graphs, too large (kMaxNodes nodes, bodies counted as often as they are named, in kMaxNesting
-// levels; kMaxConstantBytes of constants).
+// levels; kMaxConstantBytes of constants; values with kMaxPositions positions in all).
 absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
 
 inline constexpr size_t kMaxNodes = 1 << 20;
 inline constexpr size_t kMaxNesting = 16;  // loops and branches within each other
 inline constexpr int64_t kMaxConstantBytes = 64 << 20;
+// Of all types together that are held at once: each names the positions of its slice.
+inline constexpr int64_t kMaxPositions = 1 << 24;
 
 // Whether two shardings over as many devices put the same elements at the same positions, in the
 // same kind of memory. Shapes and types are not looked at.

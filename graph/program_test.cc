@@ -74,6 +74,32 @@ TEST_F(ProgramTest, ItDoesNotGrowWithTheShards) {
   EXPECT_EQ(program.graphs[0].nodes.size(), 3u);
 }
 
+// A node of 8 bytes makes a value that names 65,536 positions.
+TEST_F(ProgramTest, WhatItsValuesNameHasABound) {
+  constexpr int kDevices = 1 << 16;
+  program.slices = {{"a", kDevices}};
+  program.graphs.assign(2, {});
+  program.computations.resize(1);
+  program.computations[0].parameters.clear();
+  program.computations[0].results = {Vector(4, kDevices)};
+  for (int n = 0; n < 5000; ++n) Add(0, "", ComputeNode{0, 0, {}});
+  ExpectRefused("node 256 (train.py:7): with its outputs the program's values name more than");
+}
+
+TEST_F(ProgramTest, AndSoHaveTheResultsOfBranches) {
+  constexpr int kDevices = 1 << 16;
+  program.slices = {{"a", kDevices}};
+  program.graphs.assign(2, {});
+  program.computations.resize(1);
+  program.computations[0].parameters.clear();
+  program.computations[0].results = {{DType::kS32, Shape{}, Vector(4, kDevices).sharding}};
+  Add(1, "k", ComputeNode{0, 0, {}});
+  program.graphs[1].results.assign(1000, {0, 0});
+  Add(0, "i", ComputeNode{0, 0, {}});
+  Add(0, "branch", BranchNode{{0, 0}, {1}, {}});
+  ExpectRefused("node 1 \"branch\" (train.py:7): with its outputs the program's values name more");
+}
+
 TEST_F(ProgramTest, ACycleIsNamed) {
   Node(1).inputs = {{2, 0}};
   ExpectRefused("node 1 \"y\" (train.py:7): it takes an output of node 2, which does not come");

@@ -14,8 +14,6 @@ namespace fairway {
 absl::StatusOr<Program> ProgramFromProto(const v1::Program& in);
 void ToProto(const Program& program, v1::Program* out);
 
-inline constexpr int64_t kMaxPositions = 1 << 24;
-
 }  // namespace fairway
 
 #endif  // FAIRWAY_WIRE_PROGRAM_CODEC_H_
