@@ -144,6 +144,19 @@ TEST_F(ExecutablesDialogue, ExecuteWithHandlesAnswersAtOnceAndErrorsGoIntoThem) 
             "9 NOT_FOUND: there is no executable 4711 in this session");
 }
 
+TEST_F(ExecutablesDialogue, AnArrayThatIsThereStaysWhenAnExecuteNamesItAsAResult) {
+  const uint64_t f = Compiled("0", 1, 1);
+  Put(5, 0, kEightFloats);
+  Run();
+  EXPECT_THAT(Ask(Execute(f, "args_handles: 5 result_array_handle: 5")),
+              StartsWith("3 ALREADY_EXISTS"));
+  EXPECT_THAT(Ask(Execute(4711, "args_handles: 5 result_array_handle: 5")),
+              StartsWith("4 NOT_FOUND"));
+  Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 }");
+  Run();
+  EXPECT_EQ(Lookup(6), kEightFloats);
+}
+
 TEST_F(ExecutablesDialogue, TheStatusHandleIsSetOnlyWhenItWasAskedForAndNotGiven) {
   const uint64_t f = Compiled("0", 1, 1);
   Put(5, 0, kEightFloats);

@@ -128,7 +128,6 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   const uint64_t asked_status = request.result_status_handle();
   if (!result.ok()) {
     (void)errors_.Poison(out, result.status());
-    errors_.Note(out, result.status());
     if (asked_status != 0)
       futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
     return result.status();

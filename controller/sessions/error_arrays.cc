@@ -22,10 +22,6 @@ absl::Status ErrorArrays::Poison(const std::vector<uint64_t>& handles, absl::Sta
   return status;
 }
 
-void ErrorArrays::Note(const std::vector<uint64_t>& handles, const absl::Status& status) {
-  for (const uint64_t handle : handles) errors_[handle] = status;
-}
-
 void ErrorArrays::Forget(const std::vector<uint64_t>& handles) {
   if (errors_.empty()) return;
   for (const uint64_t handle : handles) errors_.erase(handle);

@@ -23,8 +23,6 @@ class ErrorArrays {
   absl::Status First(const std::vector<uint64_t>& handles) const;
   // Handles that are free get an array that holds the error; `status` is returned.
   absl::Status Poison(const std::vector<uint64_t>& handles, absl::Status status);
-  // They hold this error in the core already.
-  void Note(const std::vector<uint64_t>& handles, const absl::Status& status);
   // They were given up.
   void Forget(const std::vector<uint64_t>& handles);
 
