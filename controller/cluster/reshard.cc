@@ -133,14 +133,19 @@ absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& s
   const std::string name =
       fmt::format("bitcast of {} to {}", ToString(source.spec.dtype, source.spec.shape),
                   ToString(target.dtype, target.shape));
-  if (target.sharding.devices() != source.spec.sharding.devices() ||
-      target.sharding.memory_kind() != source.spec.sharding.memory_kind())
+  const std::vector<int32_t>& devices = target.sharding.devices();
+  if (devices != source.spec.sharding.devices())
     return InvalidArgument("{}: it stays on its devices and in its memory", name);
   for (int i = 0; i < target.sharding.num_shards(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(const Shape shape, target.sharding.ShardShape(target.shape, i));
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(target.dtype, shape));
     const ShardRef from = source.shards[i];
-    const int64_t has = FindGroup(from.group)->places[from.shard].bytes;
+    const Group& group = *FindGroup(from.group);
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(session.devices[devices[i]],
+                                                                target.sharding.memory_kind()));
+    if (kind != group.memory_kind)
+      return InvalidArgument("{}: it stays on its devices and in its memory", name);
+    const int64_t has = group.places[from.shard].bytes;
     if (bytes != has)
       return InvalidArgument("{}: shard {} has {} bytes, {} are asked for", name, i, has, bytes);
   }

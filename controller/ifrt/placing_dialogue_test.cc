@@ -166,5 +166,27 @@ TEST_F(PlacingDialogue, ResultsAreInTheMemoryThatTheProgramSays) {
   EXPECT_EQ(Fetched(8, 9), std::string(32, 'x'));
 }
 
+// jaxlib names the default memory; results do not.
+TEST_F(PlacingDialogue, AResultMayBeReadAsAnotherTypeInItsMemory) {
+  const uint64_t f = Compiled("0", 1, 1);
+  EXPECT_THAT(PutIn("device", 5), HasSubstr("array_handle: 5"));
+  Ask(
+      fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} args_handles: "
+                  "5 result_array_handle: 6 }}",
+                  f));
+  const auto bitcast = [&](const std::string& kind, int result) {
+    return Ask(
+        fmt::format("bitcast_arrays_request {{ array_handles: 6 array_specs {{ dtype {{ kind: "
+                    "KIND_U8 }} shape {{ dims: 32 }} @kept(0 {}) }} {} result_handles: {} }}",
+                    kind, kReuse, result));
+  };
+  EXPECT_EQ(bitcast("device", 7), "4 #3 bitcast_arrays_response { array_handles: 7 }");
+  EXPECT_EQ(bitcast("pinned_host", 8),
+            "5 INVALID_ARGUMENT: bitcast of f32[8] to u8[32]: it stays on its devices and in its "
+            "memory");
+  Run();
+  EXPECT_EQ(Fetched(7, 9), std::string(32, 'h'));
+}
+
 }  // namespace
 }  // namespace fairway
