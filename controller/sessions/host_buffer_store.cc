@@ -63,9 +63,12 @@ absl::Status HostBufferStore::Delete(uint64_t handle) {
   const auto it = slots_.find(handle);
   if (it == slots_.end())
     return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
-  const std::vector<Ready> readers = std::exchange(it->second.readers, {});
+  const Slot slot = std::move(it->second);
   slots_.erase(it);
-  for (const Ready& reader : readers) reader(absl::CancelledError("the host buffer was deleted"));
+  const absl::Status deleted = Error(absl::StatusCode::kCancelled,
+                                     "host buffer {} was deleted before its bytes came", handle);
+  for (const Ready& reader : slot.readers) reader(deleted);
+  if (slot.taker != nullptr) slot.taker(deleted);
   return absl::OkStatus();
 }
 

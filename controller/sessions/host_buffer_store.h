@@ -38,7 +38,8 @@ class HostBufferStore {
   // For a reader: now, or when it is stored; NOT_FOUND for a handle that is neither stored nor
   // expected.
   void Lookup(uint64_t handle, Ready ready);
-  // NOT_FOUND. Readers that wait get CANCELLED; bytes that come later are dropped.
+  // NOT_FOUND. Whoever waits, the taker too, gets CANCELLED. Bytes that come later are kept for the
+  // next one (Store), or dropped (StoreIfExpected).
   absl::Status Delete(uint64_t handle);
 
   size_t size() const { return slots_.size(); }

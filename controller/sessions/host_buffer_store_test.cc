@@ -64,16 +64,18 @@ TEST_F(HostBufferStoreTest, UnknownHandlesAreNotFound) {
   EXPECT_EQ(store_.Delete(7).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(HostBufferStoreTest, WaitingReadersHearOfTheDeletionAndOfTheEnd) {
+TEST_F(HostBufferStoreTest, ThoseWhoWaitHearOfTheDeletionAndReadersOfTheEnd) {
   {
     HostBufferStore store;
     store.Expect(1);
     store.Lookup(1, Note("deleted"));
     EXPECT_TRUE(store.Delete(1).ok());
+    store.Take(3, Note("taker"));
+    EXPECT_TRUE(store.Delete(3).ok());
     store.Expect(2);
     store.Lookup(2, Note("ended"));
   }
-  EXPECT_EQ(log_, "deleted=CANCELLED ended=UNAVAILABLE ");
+  EXPECT_EQ(log_, "deleted=CANCELLED taker=CANCELLED ended=UNAVAILABLE ");
 }
 
 }  // namespace
