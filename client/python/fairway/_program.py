@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax._src import api_util
+from jax._src import api_util, config, core
 
 from fairway import remote
 from fairway.computation import Builder
@@ -91,13 +91,13 @@ class Program:
     def _bind(self, args: tuple, kwargs: dict) -> remote.Bound:
         """The program for arguments of these types, on the controller."""
         flat, tree = jax.tree.flatten((args, kwargs))
-        if any(isinstance(x, jax.core.Tracer) for x in flat):
+        if not core.trace_state_clean():
             raise ProgramError(
                 f"the program {self._name} is called while JAX traces, for jax.jit, jax.grad, "
                 "jax.vmap or another program: call the function that it was made of there (its "
                 "__wrapped__), or make the program of the whole, such as "
                 "fairway.program(jax.grad(function))")
-        key = (tree, tuple(_type_key(x) for x in flat))
+        key = (tree, tuple(_type_key(x) for x in flat), config.trace_context())
         with self._lock:
             if key not in self._bound:
                 graph, out_tree = self._trace(args, flat, tree)

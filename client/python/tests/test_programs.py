@@ -209,8 +209,17 @@ def test_a_loop_of_no_steps_over_several_places():
     jax.jit, jax.vmap, fairway.program, lambda f: jax.grad(lambda x: f(x).sum())])
 def test_a_program_called_while_jax_traces_says_what_to_do(around):
     double = fairway.program(fairway.on(jax.devices()[0], lambda x: x * 2), name="double")
-    with pytest.raises(fairway.ProgramError, match="program double.*__wrapped__"):
-        around(lambda x: double(x))(jnp.ones(2))
+    here = double(jnp.ones(2))  # known for this type, and no tracer below
+    for called in (lambda x: double(x), lambda x: double(here) * x):
+        with pytest.raises(fairway.ProgramError, match="program double.*__wrapped__"):
+            around(called)(jnp.ones(2))
+
+
+def test_a_program_that_calls_itself_is_refused():
+    x = jnp.ones(2)
+    f = fairway.program(lambda y: f(x) + y, name="recursive")
+    with pytest.raises(fairway.ProgramError, match="program recursive"):
+        f(x)
 
 
 def test_values_on_two_places_are_refused_with_the_line():
@@ -293,6 +302,18 @@ def test_a_program_is_traced_once_for_arguments_of_the_same_types():
         f(jnp.ones(2), y=np.float32(1))
     f(jnp.ones(4), y=np.float32(1))
     assert traced == [(2,), (4,)]
+
+
+def test_a_program_is_traced_again_where_jax_would_trace_otherwise():
+    f = fairway.program(lambda x: x.astype(float))
+    g = fairway.program(fairway.on(jax.devices()[0], lambda x: x @ x))
+    x = jnp.ones((2, 2))
+    types = []
+    for name in ("default", "highest"):
+        with jax.default_matmul_precision(name), jax.enable_x64(name == "highest"):
+            types.append(str(f(x).dtype))
+            g(x)
+    assert types == ["float32", "float64"] and len(g._bound) == 2
 
 
 def test_a_graph_is_encoded_as_the_proto_says(tmp_path, stages):
