@@ -51,6 +51,11 @@ def program(prefix, tmp_path_factory):
     return built(SOURCE, prefix, tmp_path_factory.mktemp("sdk")) / "sdk_program"
 
 
+def test_the_commands_of_the_examples_build_the_library_before_they_install_it():
+    text = (EXAMPLES / "cpp" / "CMakeLists.txt").read_text()
+    assert -1 < text.find("# ./dev build fairway_client ") < text.find("# cmake --install ")
+
+
 def test_the_headers_show_nothing_of_what_the_library_is_made_of(prefix):
     headers = list((prefix / "include" / "fairway").iterdir())
     assert headers
