@@ -122,35 +122,43 @@ absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
 
 void CompileService::Compile(const std::string& program, v1::CompileOptions options,
                              IslandId island, const std::vector<DeviceId>& devices, Done done) {
-  const absl::StatusOr<std::string> platform = PlatformOf(island);
-  if (!platform.ok()) return done(platform.status());
   if (options.num_replicas() != 1)
     return done(Error(absl::StatusCode::kUnimplemented,
                       "a program of {} replicas is not served; use partitions (jit with a "
                       "sharding, or shard_map)",
                       options.num_replicas()));
-  options = Normalized(std::move(options));
+  CompileFor(program, Normalized(std::move(options)), {island, devices, std::move(done)});
+}
+
+void CompileService::CompileFor(const std::string& program, const v1::CompileOptions& options,
+                                Waiter waiter) {
+  const IslandId island = waiter.island;
+  const absl::StatusOr<std::string> platform = PlatformOf(island);
+  if (!platform.ok()) return waiter.done(platform.status());
   const std::string key = Digest(program) + Digest(options.SerializeAsString()) + *platform;
   std::shared_ptr<Entry>& entry = entries_[key];
   if (entry != nullptr) {
     ++cache_hits_;
     entry->last_use = next_use_++;
-    if (entry->ready) return Answer(*entry, island, devices, done);
-    entry->waiting.push_back({island, devices, std::move(done)});
+    if (entry->ready) return Answer(*entry, program, options, std::move(waiter));
+    entry->waiting.push_back(std::move(waiter));
     return;
   }
   entry = std::make_shared<Entry>();
   entry->platform = *platform;
   entry->last_use = next_use_++;
-  entry->waiting.push_back({island, devices, std::move(done)});
+  entry->waiting.push_back(std::move(waiter));
   ++compilations_;
-  backend_->Compile(island, program, std::move(options),
-                    [this, key, alive = alive_](absl::StatusOr<CompiledCode> result) {
-                      if (*alive) Compiled(key, std::move(result));
-                    });
+  backend_->Compile(
+      island, program, options,
+      [this, key, program, options, alive = alive_](absl::StatusOr<CompiledCode> result) {
+        if (*alive) Compiled(key, program, options, std::move(result));
+      });
 }
 
-void CompileService::Compiled(const std::string& key, absl::StatusOr<CompiledCode> result) {
+void CompileService::Compiled(const std::string& key, const std::string& program,
+                              const v1::CompileOptions& options,
+                              absl::StatusOr<CompiledCode> result) {
   const auto it = entries_.find(key);
   const std::shared_ptr<Entry> entry = it->second;
   std::vector<Waiter> waiting = std::move(entry->waiting);
@@ -166,7 +174,7 @@ void CompileService::Compiled(const std::string& key, absl::StatusOr<CompiledCod
   entry->metadata = std::make_shared<const v1::ExecutableMetadata>(std::move(result->metadata));
   entry->bytes = static_cast<int64_t>(entry->code->size() + entry->metadata->ByteSizeLong());
   bytes_ += entry->bytes;
-  for (const Waiter& waiter : waiting) Answer(*entry, waiter.island, waiter.devices, waiter.done);
+  for (Waiter& waiter : waiting) Answer(*entry, program, options, std::move(waiter));
   Trim();
 }
 
@@ -191,11 +199,28 @@ void CompileService::Trim() {
   }
 }
 
-void CompileService::Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices,
-                            const Done& done) {
-  const absl::StatusOr<ExecutableId> id = Define(entry, island, devices);
-  if (!id.ok()) return done(id.status());
-  done(CompiledProgram{*id, entry.metadata});
+void CompileService::Answer(Entry& entry, const std::string& program,
+                            const v1::CompileOptions& options, Waiter waiter) {
+  if (entry.metadata->names_devices()) {
+    const std::vector<int32_t> ordinals = Ordinals(waiter.devices);
+    if (!std::ranges::equal(ordinals, options.devices())) {
+      v1::CompileOptions own = options;
+      own.mutable_devices()->Assign(ordinals.begin(), ordinals.end());
+      return CompileFor(program, own, std::move(waiter));
+    }
+  }
+  const absl::StatusOr<ExecutableId> id = Define(entry, waiter.island, waiter.devices);
+  if (!id.ok()) return waiter.done(id.status());
+  waiter.done(CompiledProgram{*id, entry.metadata});
+}
+
+std::vector<int32_t> CompileService::Ordinals(const std::vector<DeviceId>& devices) const {
+  std::map<DeviceId, int32_t> ordinals;
+  for (const DeviceUsage& device : cluster_->Usage())
+    ordinals[device.device] = device.local_ordinal;
+  std::vector<int32_t> out;
+  for (const DeviceId device : devices) out.push_back(ordinals.at(device));
+  return out;
 }
 
 absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId island,

@@ -43,7 +43,8 @@ struct CompiledProgram {
 };
 
 // Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices
-// asked for, so that one compilation serves every placement on an island of the same platform.
+// asked for, so that one compilation serves every placement on an island of the same platform. Code
+// that names its devices (v1::ExecutableMetadata) is compiled again for each other placement.
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
@@ -79,11 +80,17 @@ class CompileService {
 
   // What must be equal for code to be shared. UNAVAILABLE: no executor of the island is up.
   absl::StatusOr<std::string> PlatformOf(IslandId island) const;
-  void Answer(Entry& entry, IslandId island, const std::vector<DeviceId>& devices,
-              const Done& done);
+  // As Compile; `options.devices` are those that the code may name.
+  void CompileFor(const std::string& program, const v1::CompileOptions& options, Waiter waiter);
+  // With the code of `entry`, made of `program` and `options`; compiles again if it names other
+  // devices than the waiter's.
+  void Answer(Entry& entry, const std::string& program, const v1::CompileOptions& options,
+              Waiter waiter);
+  std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
-  void Compiled(const std::string& key, absl::StatusOr<CompiledCode> result);
+  void Compiled(const std::string& key, const std::string& program,
+                const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
   void Trim();
 
   Cluster* const cluster_;

@@ -65,6 +65,37 @@ TEST_F(CompileServiceTest, OneCompilationServesEveryPlacement) {
   EXPECT_FALSE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {0, 1}).ok());
 }
 
+// Unreduced shardings (docs/design/0022-unreduced.md).
+TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
+  CompiledCode code = TestCode(1, 1, 2);
+  code.metadata.set_names_devices(true);
+  const auto compile = [&](std::vector<int> places) {
+    std::vector<DeviceId> devices;
+    for (const int place : places) devices.push_back(devices_[place].device);
+    cluster_.compiler().Compile(
+        "p", Options(2), devices_[places[0]].island_id, devices,
+        [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
+  };
+  compile({0, 1});
+  compile({1, 0});  // which no one knows to be in vain
+  EXPECT_EQ(cluster_.open_compilations(), 1u);
+  cluster_.AnswerCompile(code);
+  EXPECT_EQ(results_.size(), 1u);
+  EXPECT_EQ(cluster_.open_compilations(), 1u);
+  EXPECT_THAT(cluster_.last_options().devices(), testing::ElementsAre(1, 0));
+  cluster_.AnswerCompile(code);
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_NE(results_[0].value().id, results_[1].value().id);
+  compile({1, 0});
+  compile({0, 1});
+  compile({3, 2});  // the other island: the same ordinals
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  ASSERT_EQ(results_.size(), 5u);
+  EXPECT_EQ(results_[2].value().id, results_[1]->id);
+  EXPECT_EQ(results_[3].value().id, results_[0]->id);
+  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[4].value().id, {3, 2}).ok());
+}
+
 TEST_F(CompileServiceTest, OtherProgramsAndOptionsAreCompiledAnew) {
   Compile("p", 0, 1);
   Compile("q", 0, 1);

@@ -233,6 +233,15 @@ bool Separable(const hlo::HloModule& module) {
   return true;
 }
 
+bool NamesDevices(const hlo::HloModule& module) {
+  for (const hlo::HloComputation& computation : module.computations()) {
+    for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      if (instruction.custom_call_target() == "fairway_own_part") return true;
+    }
+  }
+  return false;
+}
+
 absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata) {
   const hlo::HloModule& module = program.hlo_module();

@@ -23,6 +23,10 @@ absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tup
 // count as waiting.
 bool Separable(const hlo::HloModule& module);
 
+// Whether the code tells its devices apart by their ordinals (fairway_own_part, worker/ffi), so
+// that it would be wrong on others.
+bool NamesDevices(const hlo::HloModule& module);
+
 // The module as HLO text, near to XLA's own: for people, not for parsers. Cut after `limit` bytes.
 std::string HloText(const hlo::HloModule& module, size_t limit = 1 << 20);
 

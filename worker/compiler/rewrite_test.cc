@@ -7,6 +7,8 @@
 
 #include "worker/compiler/mlir_bytecode.h"
 #include "worker/compiler/pjrt_compiler.h"
+#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/test_programs.h"
 #include "worker/executor/runtime/pjrt/test_support.h"
 
@@ -167,6 +169,42 @@ TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
     const auto result = (*compiler)->Compile(Artifact(text), On({0, 1}));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->metadata.program_text(), HasSubstr("fairway_own_part"));
+  }
+}
+
+// The call compares the ordinal of the device that runs it with those in the code.
+TEST(UnreducedTest, CodeIsForTheDevicesThatItNames) {
+  const auto client = pjrt::Client::Create(test::ConfigOfTests(4));
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto compiler = MakePjrtCompiler(*client);
+  const auto runtime = MakePjrtRuntime(*client);
+  const auto first = compiler->Compile(Artifact(kIdentity), On({0, 1}));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(first->metadata.names_devices());
+  const auto refused = runtime->Load(first->code, {2, 3});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(refused.status()), HasSubstr("was compiled for, 0, 1: compile it for 2, 3"));
+
+  const std::vector<float> x = {1, 2, 3, 4}, nothing(4);
+  for (const std::vector<int>& devices : {std::vector{0, 1}, {2, 3}, {3, 1}}) {
+    const auto compiled = compiler->Compile(Artifact(kIdentity), On({devices[0], devices[1]}));
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto loaded = runtime->Load(compiled->code, devices);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    std::vector<std::unique_ptr<DeviceBuffer>> shards;
+    LaunchRequest request;
+    request.executable = loaded->get();
+    request.devices = devices;
+    request.launch_id = 1;
+    for (const int device : devices) {
+      shards.push_back(
+          runtime->FromHost(test::BlobOf(x), DType::kF32, Shape{{4}}, device, "").value());
+      request.inputs.push_back({shards.back().get()});
+    }
+    const auto result = test::Run(*runtime, request);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(test::ReadAll<float>(*runtime, *result->outputs[0][0]).value(), x);
+    EXPECT_EQ(test::ReadAll<float>(*runtime, *result->outputs[1][0]).value(), nothing);
   }
 }
 

@@ -8,8 +8,13 @@ from jax.sharding import AxisType, Mesh, PartitionSpec as P
 
 from places import islands
 
-mesh = Mesh(np.array(islands()[0]).reshape(2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
-jax.set_mesh(mesh)
+
+def mesh_of(places):
+    devices = np.array([islands()[0][place] for place in places]).reshape(2, -1)
+    return Mesh(devices, ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+
+
+jax.set_mesh(mesh_of([0, 1, 2, 3]))
 a = np.arange(16, dtype=np.int32).reshape(4, 4) + 1
 
 
@@ -17,20 +22,25 @@ def parts(array):
     return [np.asarray(shard.data) for shard in array.addressable_shards]
 
 
-for before, unreduced in [
-    (P(), P(unreduced={"x"})), (P(), P(unreduced={"x", "y"})),
-    (P("x"), P("x", unreduced={"y"})), (P("x", "y"), P(unreduced={"x", "y"})),
-    (P(None, "y"), P(None, "y", unreduced={"x"})),
-]:
-    whole = jax.device_put(a, before)
-    split = jax.reshard(whole, unreduced)
-    assert split.sharding.spec.unreduced == unreduced.unreduced
-    np.testing.assert_array_equal(jax.reshard(split, before), a)
-    np.testing.assert_array_equal(jax.reshard(split + split, before), 2 * a)
+# The first devices of the island, others than those, and all in other orders.
+for places in [0, 1, 2, 3], [2, 3], [0, 2, 1, 3], [3, 2, 1, 0]:
+    jax.set_mesh(mesh_of(places))
+    for before, unreduced in [
+        (P(), P(unreduced={"x"})), (P(), P(unreduced={"x", "y"})),
+        (P("x"), P("x", unreduced={"y"})), (P("x", "y"), P(unreduced={"x", "y"})),
+        (P(None, "y"), P(None, "y", unreduced={"x"})),
+    ]:
+        whole = jax.device_put(a, before)
+        split = jax.reshard(whole, unreduced)
+        assert split.sharding.spec.unreduced == unreduced.unreduced
+        np.testing.assert_array_equal(jax.reshard(split, before), a)
+        np.testing.assert_array_equal(jax.reshard(split + split, before), 2 * a)
 
-split = jax.reshard(jax.device_put(a, P()), P(unreduced={"x"}))
-for part, expected in zip(parts(split), [a, a, 0 * a, 0 * a]):
-    np.testing.assert_array_equal(part, expected)
+    split = jax.reshard(jax.device_put(a, P()), P(unreduced={"x"}))
+    half = len(places) // 2
+    for part, expected in zip(parts(split), half * [a] + half * [0 * a], strict=True):
+        np.testing.assert_array_equal(part, expected)
+jax.set_mesh(mesh_of([0, 1, 2, 3]))
 
 # In a loop, and in a function called from it.
 @jax.jit

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/runtime/pjrt/executable.h"
 
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
 #include "fairway/v1/compiler.pb.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
 
@@ -56,6 +60,12 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   loaded->separable_ = parsed.separable();
   v1::CompileOptions options = parsed.options();
   const bool replace = !devices.empty() && !options.portable();
+  if (replace && parsed.metadata().names_devices() &&
+      !std::ranges::equal(devices, options.devices())) {
+    return InvalidArgument("{} names the devices that it was compiled for, {}: compile it for {}",
+                           loaded->name_, fmt::join(options.devices(), ", "),
+                           fmt::join(devices, ", "));
+  }
   if (replace) options.mutable_devices()->Assign(devices.begin(), devices.end());
   FAIRWAY_ASSIGN_OR_RETURN(loaded->devices_, AssignedDevices(options, client.num_devices()));
   for (int device : devices) {

@@ -31,6 +31,7 @@ class Executable final : public LoadedExecutable {
 
   // `code`: a serialized v1::PjrtCode. `devices` empty: those compiled in.
   // INVALID_ARGUMENT: not such code, made by another plugin, or devices that do not fit.
+  // Code that names its devices fits no others.
   static absl::StatusOr<std::shared_ptr<Executable>> Load(const Client& client,
                                                           std::string_view code,
                                                           const std::vector<int>& devices);
