@@ -121,6 +121,22 @@ TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
                                 "lost: killed"));
 }
 
+TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
+  StartTwo();
+  PutOnTwo(1);
+  End(a, 1);
+  End(c, 1);
+  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Installed(c, 1);
+  End(c, 2);
+  actions.Take();
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- abandon 1 to 1: DATA_LOSS: island ia")));
+  End(a, 2, absl::UnknownError("a peer is gone"));
+}
+
 TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
   StartTwo();
   PutOnTwo(1);

@@ -404,11 +404,10 @@ std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
 
 void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status status) {
   Participant& participant = node.participants[index];
-  if (participant.done) return;
-  participant.done = true;
-  participant.status = std::move(status);
-  const absl::Status failed = FirstFailure(node, participant.status);
-  if (!failed.ok() && node.kind == NodeKind::kLaunch && node.open_participants > 1) {
+  const absl::Status failed = FirstFailure(node, status);
+  const bool had_ended = std::exchange(participant.done, true);
+  if (!had_ended) participant.status = std::move(status);
+  if (!failed.ok() && node.kind == NodeKind::kLaunch) {
     // The others may wait for it; of a sequence, for one of its steps.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
@@ -417,6 +416,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
         SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
+  if (had_ended) return;  // and was lost since
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
   if (node.kind == NodeKind::kLaunch) return LaunchEnded(node);
