@@ -37,11 +37,13 @@ class ServerStream final : public FrameStream {
 
  protected:
   bool NextFrame(OutFrame& frame) override;
+  bool MayRead() const override { return outgoing_.size() <= kMaxOutgoing; }
   std::span<char> Destination(const FrameHeader& header, size_t done) override;
   void OnFrame(const FrameHeader& header) override;
   void OnStreamClosed(absl::Status status) override;
 
  private:
+  static constexpr size_t kMaxOutgoing = 4096;  // answers; a puller that reads has fewer
   struct Outgoing {
     uint64_t id = 0;
     absl::Status error;  // not OK: this is the answer

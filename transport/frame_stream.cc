@@ -31,6 +31,8 @@ void FrameStream::Start() {
 
 void FrameStream::Read() {
   if (closed_) return;
+  paused_ = !MayRead();
+  if (paused_) return;
   if (in_payload_ && in_begin_ == in_end_ && header_.length - done_ >= kDirectBytes) {
     into_ = Destination(header_, done_);
     into_ = into_.first(std::min<size_t>(into_.size(), header_.length - done_));
@@ -49,6 +51,10 @@ void FrameStream::Read() {
                           [self = shared_from_this()](const error_code& error, size_t count) {
                             self->OnRead(error, count, false);
                           });
+}
+
+void FrameStream::ReadOn() {
+  if (paused_) Read();
 }
 
 void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
@@ -151,6 +157,7 @@ void FrameStream::Write() {
     }
     frame = OutFrame();
   }
+  ReadOn();
   if (bytes == 0) return AfterLastWrite();
   if (write_failed_)
     return Kick();  // drops what is queued; the reading side tells when the peer is gone

@@ -64,6 +64,10 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   // Asked once for each piece, so once per frame with 0; valid until the next virtual function is
   // called.
   virtual std::span<char> Destination(const FrameHeader& header, size_t done) = 0;
+  // False: the peer is not read from until enough of what waits to be sent has left, so that one
+  // that asks without reading does not fill the memory. Asked before each read and after each
+  // write.
+  virtual bool MayRead() const { return true; }
   // The payload is complete and its checksum right.
   virtual void OnFrame(const FrameHeader& header) = 0;
   // The payload of this frame has another checksum; the stream closes after it.
@@ -73,6 +77,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
 
  private:
   void Read();
+  void ReadOn();
   void OnRead(const boost::system::error_code& error, size_t count, bool direct);
   // Takes frames out of the buffer.
   void Parse();
@@ -99,6 +104,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   bool kicked_ = false;
   bool writing_ = false;
   bool write_failed_ = false;
+  bool paused_ = false;  // not reading, because MayRead said so
 
   std::vector<char> in_;  // in_[in_begin_ .. in_end_) is unparsed
   size_t in_begin_ = 0;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/data_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <boost/asio/local/stream_protocol.hpp>
+
+#include "base/crc32c.h"
+
+namespace fairway {
+namespace {
+
+// Does what can be done without waiting; false: nothing.
+bool Poll(boost::asio::io_context& io) {
+  io.restart();
+  return io.poll() > 0;
+}
+
+TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
+  boost::asio::io_context io(1);
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+  const int peer = fds[0];
+  StreamSocket socket(io);
+  socket.assign(boost::asio::generic::stream_protocol(AF_UNIX, 0), fds[1]);
+  bool ended = false;
+  auto stream = std::make_shared<data::ServerStream>(
+      std::move(socket), Incarnation(7),
+      [](std::shared_ptr<data::ServerStream>, uint64_t, PullRequest) {},
+      [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0));
+  stream->Start();
+
+  // Requests that are answered at once, by an error.
+  constexpr size_t kMost = 16 << 20;  // bytes
+  std::string request(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader({.type = data::kPull, .id = 1, .crc = Crc32c("")}, request.data());
+  std::string requests;
+  while (requests.size() < 64 * 1024) requests += request;
+  size_t sent = 0, begun = 0;
+  for (bool goes_on = true; goes_on && sent < kMost;) {
+    const ssize_t count =
+        send(peer, requests.data() + begun, requests.size() - begun, MSG_NOSIGNAL);
+    if (count > 0) {
+      sent += count;
+      begun = (begun + count) % requests.size();
+    }
+    goes_on = Poll(io) || count > 0;
+  }
+  EXPECT_LT(sent, kMost);
+
+  // When it reads it is read from, and each request gets its answer.
+  size_t answers = 0;
+  std::string received;
+  for (bool goes_on = true; goes_on;) {
+    char bytes[64 * 1024];
+    const ssize_t count = recv(peer, bytes, sizeof bytes, 0);
+    if (count > 0) received.append(bytes, count);
+    size_t at = 0;
+    while (received.size() - at >= kFrameHeaderBytes) {
+      const auto header = DecodeFrameHeader(received.data() + at);
+      ASSERT_TRUE(header.ok()) << header.status();
+      if (received.size() - at < kFrameHeaderBytes + header->length) break;
+      EXPECT_EQ(header->type, data::kError);
+      at += kFrameHeaderBytes + header->length;
+      ++answers;
+    }
+    received.erase(0, at);
+    goes_on = Poll(io) || count > 0;
+  }
+  EXPECT_EQ(answers, sent / kFrameHeaderBytes);
+
+  EXPECT_FALSE(ended);
+  close(peer);
+  Poll(io);
+  EXPECT_TRUE(ended);
+}
+
+}  // namespace
+}  // namespace fairway
