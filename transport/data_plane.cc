@@ -15,6 +15,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "base/host.h"
 #include "transport/data_client.h"
 #include "transport/data_server.h"
 
@@ -259,13 +260,12 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
   FAIRWAY_ASSIGN_OR_RETURN(auto acceptor, Listen(io->io(), bind_host_port));
   error_code error;
   const int port = acceptor.local_endpoint(error).port();
-  const std::string host = advertise_host.find(':') != std::string::npos
-                               ? fmt::format("[{}]", advertise_host)
-                               : advertise_host;
   io->set_acceptor(std::move(acceptor));
   io->Accept();
   return std::make_unique<TcpDataPlane>(std::move(loop_side), std::move(io), incarnation,
-                                        fmt::format("{}:{}", host, port));
+                                        advertise_host.starts_with('[')
+                                            ? fmt::format("{}:{}", advertise_host, port)
+                                            : HostPort(advertise_host, port));
 }
 
 }  // namespace fairway

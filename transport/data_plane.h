@@ -66,7 +66,8 @@ class DataPlane {
 // `on_pull` runs in the loop (for rounds `on_round`, on the I/O thread) for every request from
 // outside; it answers now or later through
 // `answer` (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what
-// endpoint() says. `spool`: where pulled bytes go beyond a budget of memory; empty: memory only.
+// endpoint() says; an IPv6 address with or without brackets. `spool`: where pulled bytes go beyond
+// a budget of memory; empty: memory only.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,

@@ -172,6 +172,17 @@ TEST_F(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
   EXPECT_TRUE(PullStatus(4).ok());
 }
 
+TEST_F(Planes, AnAddressOfVersion6IsAdvertisedInOnePairOfBrackets) {
+  for (const std::string host : {"[::1]", "::1"}) {
+    auto source = MakeTcpDataPlane(loop_, "[::1]:0", host, Incarnation(7),
+                                   [](PullRequest, Answer answer) { answer(View("six!")); });
+    if (!source.ok()) GTEST_SKIP() << "no IPv6 on this machine: " << source.status();
+    endpoint_ = (*source)->endpoint();
+    EXPECT_THAT(endpoint_, testing::StartsWith("[::1]:"));
+    EXPECT_EQ(PullStatus(4), absl::OkStatus());
+  }
+}
+
 TEST_F(Planes, TheSourceLearnsWhoPulls) {
   Incarnation from;
   on_pull_ = [&](PullRequest request, Answer answer) {
