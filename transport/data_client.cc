@@ -103,10 +103,9 @@ std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done
     Blob& blob = *pulls_.at(header.id).blob;
     return {blob.data() + header.offset + done, header.length - done};
   }
-  // Errors are kept whole up to the limit; what is beyond it, or nobody wants, overwrites the end.
+  // Errors are kept whole; a chunk that nobody wants may be longer, and overwrites itself.
   scratch_.resize(kMaxControlBytes);
-  if (done < kMaxControlBytes) return std::span(scratch_).subspan(done);
-  return std::span(scratch_).last(header.type == kChunk ? kMaxControlBytes : 1);
+  return std::span(scratch_).subspan(done % kMaxControlBytes);
 }
 
 void ClientStream::OnFrame(const FrameHeader& header) {
@@ -115,8 +114,7 @@ void ClientStream::OnFrame(const FrameHeader& header) {
   if (found == pulls_.end()) return;
   if (header.type == kError) {
     scratch_.resize(kMaxControlBytes);
-    End(header.id,
-        DecodeStatus({scratch_.data(), std::min<size_t>(header.length, kMaxControlBytes)}));
+    End(header.id, DecodeStatus({scratch_.data(), header.length}));
   } else if (takes_) {
     OnChunk(header, found->second);
   }

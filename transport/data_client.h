@@ -40,6 +40,9 @@ class ClientStream final : public FrameStream {
  protected:
   bool NextFrame(OutFrame& frame) override;
   std::span<char> Destination(const FrameHeader& header, size_t done) override;
+  size_t MaxPayload(uint8_t type) const override {
+    return type == kChunk ? kMaxFrameBytes : kMaxControlBytes;
+  }
   void OnFrame(const FrameHeader& header) override;
   void OnCorrupt(const FrameHeader& header) override;
   void OnStreamClosed(absl::Status status) override;

@@ -300,6 +300,16 @@ TEST_F(Planes, WrongBytesFromASourceAreDataLossOrUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
+TEST_F(Planes, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {
+  std::string header(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader({.type = data::kError, .id = 1, .length = 64 << 20}, header.data());
+  RawSource source(header);
+  endpoint_ = source.endpoint();
+  const absl::Status status = PullStatus(8);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(status), HasSubstr("67108864 bytes"));
+}
+
 TEST_F(Planes, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
   // The half of a chunk of pull 2, far beyond its 8 bytes, before there is such a pull.
   const std::string early = Chunk(2, uint64_t{1} << 40, false, std::string(4096, 'x'));

@@ -87,6 +87,10 @@ void FrameStream::Parse() {
       if (in_end_ - in_begin_ < kFrameHeaderBytes) return;
       auto header = DecodeFrameHeader(in_.data() + in_begin_);
       if (!header.ok()) return Fail(Annotate(header.status(), peer_));
+      if (const size_t most = MaxPayload(header->type); header->length > most) {
+        return Fail(InvalidArgument("{} sent a frame of type {} of {} bytes, which has at most {}",
+                                    peer_, header->type, header->length, most));
+      }
       header_ = *header;
       in_begin_ += kFrameHeaderBytes;
       in_payload_ = true;

@@ -68,6 +68,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   // that asks without reading does not fill the memory. Asked before each read and after each
   // write.
   virtual bool MayRead() const { return true; }
+  // The longest payload of frames of this type; the stream ends at a longer one.
+  virtual size_t MaxPayload(uint8_t type) const { return kMaxFrameBytes; }
   // The payload is complete and its checksum right.
   virtual void OnFrame(const FrameHeader& header) = 0;
   // The payload of this frame has another checksum; the stream closes after it.
