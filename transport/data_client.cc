@@ -155,6 +155,7 @@ void ClientStream::OnStreamClosed(absl::Status status) {
     End(pulls_.begin()->first,
         Error(absl::StatusCode::kUnavailable, "lost {} while pulling: {}", endpoint_, why));
   }
+  on_end_();
 }
 
 }  // namespace fairway::data

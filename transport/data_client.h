@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,16 +25,19 @@ struct PendingPull {
   uint64_t received = 0;
 };
 
-// Fails all its pulls when it ends; the pool makes a new one then.
+// Fails all its pulls when it ends; the plane makes a new one when it is asked again.
 class ClientStream final : public FrameStream {
  public:
   // `pulled` counts the bytes of complete shards; blocks to receive into come from `blocks`.
+  // `on_end` is called once, when the stream has ended and its pulls have failed.
   ClientStream(StreamSocket socket, std::string endpoint,
-               std::shared_ptr<std::atomic<uint64_t>> pulled, std::shared_ptr<BlockPool> blocks)
+               std::shared_ptr<std::atomic<uint64_t>> pulled, std::shared_ptr<BlockPool> blocks,
+               std::function<void()> on_end)
       : FrameStream(std::move(socket)),
         endpoint_(std::move(endpoint)),
         pulled_(std::move(pulled)),
-        blocks_(std::move(blocks)) {}
+        blocks_(std::move(blocks)),
+        on_end_(std::move(on_end)) {}
 
   void Pull(PendingPull pull);
 
@@ -57,6 +61,7 @@ class ClientStream final : public FrameStream {
   const std::string endpoint_;
   const std::shared_ptr<std::atomic<uint64_t>> pulled_;
   const std::shared_ptr<BlockPool> blocks_;
+  const std::function<void()> on_end_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;

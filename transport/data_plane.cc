@@ -73,12 +73,11 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   }
 
   void Pull(const std::string& endpoint, PendingPull pull) {
-    Peer& peer = peers_[endpoint];
-    if (peer.pulled == nullptr) peer.pulled = Counter(endpoint);
-    if (peer.stream != nullptr && !peer.stream->closed()) return peer.stream->Pull(std::move(pull));
+    const auto [entry, fresh] = peers_.try_emplace(endpoint);
+    Peer& peer = entry->second;
+    if (peer.stream != nullptr) return peer.stream->Pull(std::move(pull));
     peer.waiting.push_back(std::move(pull));
-    if (peer.connecting) return;
-    peer.connecting = true;
+    if (!fresh) return;
     ConnectSocket(io_, endpoint, kConnectTimeout,
                   [this, endpoint](absl::StatusOr<StreamSocket> socket) {
                     Connected(endpoint, std::move(socket));
@@ -94,11 +93,10 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   uint64_t ServedBytes() const { return served_->load(); }
 
  private:
+  // Kept while it is connected, or being connected to.
   struct Peer {
-    std::shared_ptr<ClientStream> stream;
-    bool connecting = false;
-    std::vector<PendingPull> waiting;
-    std::shared_ptr<std::atomic<uint64_t>> pulled;
+    std::shared_ptr<ClientStream> stream;  // nullptr: not yet
+    std::vector<PendingPull> waiting;      // for the stream
   };
 
   std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
@@ -109,15 +107,16 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   }
 
   void Connected(const std::string& endpoint, absl::StatusOr<StreamSocket> socket) {
-    Peer& peer = peers_[endpoint];
-    peer.connecting = false;
+    Peer& peer = peers_.at(endpoint);
     auto waiting = std::exchange(peer.waiting, {});
     if (!socket.ok()) {
+      peers_.erase(endpoint);
       for (PendingPull& pull : waiting) pull.done(socket.status());
       return;
     }
     peer.stream =
-        std::make_shared<ClientStream>(*std::move(socket), endpoint, peer.pulled, blocks_);
+        std::make_shared<ClientStream>(*std::move(socket), endpoint, Counter(endpoint), blocks_,
+                                       [this, endpoint] { peers_.erase(endpoint); });
     peer.stream->Start();
     for (PendingPull& pull : waiting) peer.stream->Pull(std::move(pull));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/data_plane.h"
 
+#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -212,6 +213,29 @@ TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
   held[0](View("nobody listens"));  // harmless
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(got_.begin()->second.status()), HasSubstr(endpoint_));
+}
+
+TEST_F(Planes, ConnectionsToSourcesThatAreGoneKeepNoMemory) {
+  on_pull_ = [](PullRequest, Answer answer) { answer(View("1234")); };
+  const auto from_many = [&](int sources) {
+    for (int i = 0; i < sources; ++i) {
+      source_ = Make(Incarnation(7), [this](PullRequest request, Answer answer) {
+        on_pull_(request, std::move(answer));
+      });
+      ASSERT_TRUE(PullStatus(4).ok());
+    }
+    source_ = nullptr;
+  };
+  from_many(10);  // what is kept for the next ones
+  const size_t before = mallinfo2().uordblks;
+  from_many(100);  // 64 KiB each to receive into
+  EXPECT_TRUE(RunUntil(
+      loop_, [&] { return mallinfo2().uordblks < before + (2 << 20); }, std::chrono::seconds(20)))
+      << mallinfo2().uordblks - before;
+  // What was pulled from them is told as before.
+  uint64_t pulled = 0;
+  for (const auto& [endpoint, bytes] : sink_->PulledBytes()) pulled += bytes;
+  EXPECT_EQ(pulled, 110u * 4);
 }
 
 TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {

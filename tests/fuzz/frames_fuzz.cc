@@ -173,8 +173,9 @@ void TestClient(const std::vector<Record>& records) {
   boost::asio::io_context io(1);
   Pair pair;
   const auto pulled = std::make_shared<std::atomic<uint64_t>>(0);
-  auto stream = std::make_shared<data::ClientStream>(Adopt(io, pair.theirs), "peer", pulled,
-                                                     BlockPool::Make(1 << 20));
+  bool ended = false;
+  auto stream = std::make_shared<data::ClientStream>(
+      Adopt(io, pair.theirs), "peer", pulled, BlockPool::Make(1 << 20), [&] { ended = true; });
   stream->Start();
   size_t begun = 0, done = 0;
   std::string rest;
@@ -195,7 +196,7 @@ void TestClient(const std::vector<Record>& records) {
   }
   shutdown(pair.ours, SHUT_WR);
   Poll(io);
-  FUZZ_CHECK(stream->closed());
+  FUZZ_CHECK(stream->closed() && ended);
   FUZZ_CHECK(done == begun);
 }
 
