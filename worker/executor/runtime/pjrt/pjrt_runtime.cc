@@ -29,6 +29,9 @@ using pjrt::WhenReady;
 
 namespace {
 
+// Smaller values are put in order by the thread that has their bytes.
+constexpr int64_t kCopyAtOnce = 256 << 10;
+
 // An outcome that follows the buffer's own ready event.
 std::shared_ptr<Outcome> Follow(const std::shared_ptr<Completions>& completions,
                                 const RawBuffer& raw) {
@@ -72,7 +75,8 @@ absl::StatusOr<HostView> MajorToMinor(const Buffer::Spec& spec, std::shared_ptr<
 
 // Through PJRT_Buffer_ToHostBuffer: one byte per sub-byte element. The plugin is asked for the
 // order that the device has, since the CPU plugin gives no other whatever it is asked for.
-void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<RawBuffer> raw,
+void CopyOut(const std::shared_ptr<Completions>& completions,
+             const std::shared_ptr<Completions>& copies, std::shared_ptr<RawBuffer> raw,
              Buffer::Spec spec, int64_t size,
              absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) {
   std::shared_ptr<Blob> blob = Blob::Make(static_cast<size_t>(size));
@@ -103,13 +107,19 @@ void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<Ra
     std::move(done)(std::move(status));
     return;
   }
-  pjrt::HandOver(completions, api, args->event,
-                 [raw = std::move(raw), blob, spec = std::move(spec),
-                  done = std::move(done)](absl::Status s) mutable {
-                   if (!s.ok()) return std::move(done)(std::move(s));
-                   ExtendSigns(spec.dtype, *blob);
-                   std::move(done)(MajorToMinor(spec, std::move(blob)));
-                 });
+  const bool at_once = spec.dense() || size <= kCopyAtOnce;
+  auto finish = [raw = std::move(raw), blob, spec = std::move(spec),
+                 done = std::move(done)](absl::Status s) mutable {
+    if (!s.ok()) return std::move(done)(std::move(s));
+    ExtendSigns(spec.dtype, *blob);
+    std::move(done)(MajorToMinor(spec, std::move(blob)));
+  };
+  if (at_once) return pjrt::HandOver(completions, api, args->event, std::move(finish));
+  pjrt::HandOver(
+      completions, api, args->event, [copies, finish = std::move(finish)](absl::Status s) mutable {
+        copies->Post(
+            [finish = std::move(finish), s = std::move(s)]() mutable { finish(std::move(s)); });
+      });
 }
 
 }  // namespace
@@ -117,6 +127,7 @@ void CopyOut(const std::shared_ptr<Completions>& completions, std::shared_ptr<Ra
 PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
     : client_(std::move(client)),
       completions_(std::make_shared<Completions>()),
+      copies_(std::make_shared<Completions>()),
       slots_(std::make_shared<Slots>(client_->num_devices())) {
   info_.name = "pjrt";
   info_.platform_name = client_->platform_name();
@@ -131,12 +142,17 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
 }
 
 PjrtRuntime::~PjrtRuntime() {
-  if (completions_->WaitIdle(std::chrono::seconds(10))) return;
+  // In this order: completions post copies.
+  if (completions_->WaitIdle(std::chrono::seconds(10)) &&
+      copies_->WaitIdle(std::chrono::seconds(10))) {
+    return;
+  }
   spdlog::warn(
-      "PJRT work is still under way; its client and thread are kept until the process ends");
+      "PJRT work is still under way; its client and threads are kept until the process ends");
   // A callback to come would destroy them on a thread of the plugin, which cannot wait for itself.
   new std::shared_ptr<Client>(client_);
   new std::shared_ptr<Completions>(completions_);
+  new std::shared_ptr<Completions>(copies_);
 }
 
 absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& config) {
@@ -210,12 +226,12 @@ void PjrtRuntime::Read(DeviceBuffer& buffer,
   auto size = ByteSize(source.spec().dtype, source.spec().shape);
   if (!size.ok()) return std::move(done)(std::move(size).status());
   const bool in_place = client_->is_cpu() && source.spec().dense();
-  source.outcome()->OnDone([completions = completions_, raw = *std::move(pinned), size = *size,
-                            spec = source.spec(), in_place,
+  source.outcome()->OnDone([completions = completions_, copies = copies_, raw = *std::move(pinned),
+                            size = *size, spec = source.spec(), in_place,
                             done = std::move(done)](absl::Status status) mutable {
     if (!status.ok()) return std::move(done)(std::move(status));
     if (in_place) return std::move(done)(ViewInPlace(std::move(raw), size));
-    CopyOut(completions, std::move(raw), std::move(spec), size, std::move(done));
+    CopyOut(completions, copies, std::move(raw), std::move(spec), size, std::move(done));
   });
 }
 

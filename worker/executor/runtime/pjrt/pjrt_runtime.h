@@ -37,7 +37,7 @@ class Slots;
 // PJRT.
 class PjrtRuntime final : public Runtime {
  public:
-  // Waits up to 10 s for callbacks under way; buffers and executables may outlive it, and keep the
+  // Waits up to 20 s for callbacks under way; buffers and executables may outlive it, and keep the
   // client.
   ~PjrtRuntime() override;
 
@@ -86,6 +86,8 @@ class PjrtRuntime final : public Runtime {
   RuntimeInfo info_;
   const std::shared_ptr<pjrt::Client> client_;
   const std::shared_ptr<pjrt::Completions> completions_;
+  // For large values that are put in order for a reader: no launch may wait for that.
+  const std::shared_ptr<pjrt::Completions> copies_;
   const std::shared_ptr<pjrt::Slots> slots_;
   std::atomic<int64_t> forced_copies_{0};
 };

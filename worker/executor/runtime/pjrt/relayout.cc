@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/runtime/pjrt/relayout.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "base/blob.h"
 #include "pjrt_c_api.h"
@@ -24,6 +27,41 @@ std::vector<int64_t> Strides(const DimensionOrder& order, const std::vector<int6
   return strides;
 }
 
+// The dimension, of those of more than one element, along which elements lie closest together;
+// dims.size() if there is none.
+size_t Fastest(const std::vector<int64_t>& strides, const std::vector<int64_t>& dims) {
+  size_t fastest = dims.size();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == 1) continue;
+    if (fastest == dims.size() || strides[d] < strides[fastest]) fastest = d;
+  }
+  return fastest;
+}
+
+// Two dimensions change places. `from` has `rows` rows, `from_row` bytes apart, of `cols` elements;
+// `to` has `cols` rows, `to_row` bytes apart, of `rows` elements. A Width that is a constant of the
+// compiler makes a copy a move.
+template <typename Width>
+void Transpose(const char* from, int64_t from_row, int64_t rows, char* to, int64_t to_row,
+               int64_t cols, Width width) {
+  constexpr int64_t kSide = 16;  // in squares: each cache line is used while it is near
+  for (int64_t row = 0; row < rows; row += kSide) {
+    const int64_t row_end = std::min(row + kSide, rows);
+    for (int64_t col = 0; col < cols; col += kSide) {
+      const int64_t col_end = std::min(col + kSide, cols);
+      for (int64_t c = col; c < col_end; ++c) {
+        for (int64_t r = row; r < row_end; ++r) {
+          std::memcpy(to + c * to_row + r * width, from + r * from_row + c * width,
+                      static_cast<size_t>(width));
+        }
+      }
+    }
+  }
+}
+
+template <int64_t kWidth>
+using Constant = std::integral_constant<int64_t, kWidth>;
+
 }  // namespace
 
 void CopyElements(const char* from, const DimensionOrder& source, char* to,
@@ -33,17 +71,49 @@ void CopyElements(const char* from, const DimensionOrder& source, char* to,
   }
   const std::vector<int64_t> in = Strides(source, dims, width);
   const std::vector<int64_t> out = Strides(target, dims, width);
+  std::vector<int64_t> extents = dims;
+  size_t col = Fastest(in, extents), row = Fastest(out, extents);
+  // A dimension that lies closest on both sides makes larger elements.
+  for (; col == row && col < dims.size(); col = Fastest(in, extents), row = Fastest(out, extents)) {
+    width *= std::exchange(extents[col], 1);
+  }
+  if (col == dims.size()) {
+    std::memcpy(to, from, static_cast<size_t>(width));
+    return;
+  }
+  const int64_t rows = std::exchange(extents[row], 1), cols = std::exchange(extents[col], 1);
+  const auto transpose = [&](auto constant) {
+    Transpose(from, in[row], rows, to, out[col], cols, constant);
+  };
   std::vector<int64_t> index(dims.size(), 0);
   for (;;) {
-    std::memcpy(to, from, static_cast<size_t>(width));
+    switch (width) {
+      case 1:
+        transpose(Constant<1>());
+        break;
+      case 2:
+        transpose(Constant<2>());
+        break;
+      case 4:
+        transpose(Constant<4>());
+        break;
+      case 8:
+        transpose(Constant<8>());
+        break;
+      case 16:
+        transpose(Constant<16>());
+        break;
+      default:
+        transpose(width);
+    }
     size_t d = dims.size();
     // The next index, as an odometer counts; the addresses follow.
     for (; d > 0; --d) {
       from += in[d - 1];
       to += out[d - 1];
-      if (++index[d - 1] < dims[d - 1]) break;
-      from -= in[d - 1] * dims[d - 1];
-      to -= out[d - 1] * dims[d - 1];
+      if (++index[d - 1] < extents[d - 1]) break;
+      from -= in[d - 1] * extents[d - 1];
+      to -= out[d - 1] * extents[d - 1];
       index[d - 1] = 0;
     }
     if (d == 0) return;

@@ -2,6 +2,9 @@
 // Values whose dimensions lie in memory in another order than the default.
 #include "worker/executor/runtime/pjrt/relayout.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -35,6 +38,37 @@ TEST(CopyElementsTest, PutsDimensionsInAnyOrder) {
   EXPECT_EQ(back, dense);
 }
 
+// Of every width, and beyond the squares that are copied at once.
+TEST(CopyElementsTest, MovesEachElementToItsPlaceInEveryOrder) {
+  const std::vector<int64_t> dims = {18, 3, 1, 35};
+  const auto place = [&](const pjrt::DimensionOrder& order, const std::vector<int64_t>& index) {
+    int64_t at = 0, stride = 1;
+    for (const int64_t d : order) {
+      at += stride * index[d];
+      stride *= dims[d];
+    }
+    return at;
+  };
+  constexpr int64_t kCount = 18 * 3 * 35;
+  const pjrt::DimensionOrder dense = {3, 2, 1, 0};
+  for (const int64_t width : {1, 2, 3, 4, 8, 16}) {
+    std::string from(kCount * width, '\0');
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 2654435761u >> 13);
+    pjrt::DimensionOrder order = {0, 1, 2, 3};
+    do {
+      std::string to(from.size(), '\0'), back(from.size(), '\0');
+      pjrt::CopyElements(from.data(), {}, to.data(), order, dims, width);
+      for (int64_t i = 0; i < kCount; ++i) {
+        const std::vector<int64_t> index = {i / 105, i / 35 % 3, 0, i % 35};
+        ASSERT_EQ(to.substr(place(order, index) * width, width),
+                  from.substr(place(dense, index) * width, width));
+      }
+      pjrt::CopyElements(to.data(), order, back.data(), {}, dims, width);
+      ASSERT_EQ(back, from);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+}
+
 TEST(CopyElementsTest, ScalarsAreCopiedAndEmptyValuesTouchNothing) {
   const char from = 'x';
   char to = '-';
@@ -53,16 +87,17 @@ class RelayoutTest : public ::testing::Test {
     runtime_ = MakePjrtRuntime(*client);
   }
 
-  // x[2,3] * 2, with the layouts of argument and result.
+  // x * 2, with the layouts of argument and result.
   std::shared_ptr<LoadedExecutable> Doubled(const std::string& in, const std::string& out,
-                                            bool donate = false) {
+                                            bool donate = false,
+                                            const std::string& type = "2x3xf32") {
     const std::string program = fmt::format(
         R"(module {{
-      func.func public @main(%x: tensor<2x3xf32> {{mhlo.layout_mode = "{}"{}}})
-          -> (tensor<2x3xf32> {{mhlo.layout_mode = "{}"}}) {{
-        %0 = stablehlo.add %x, %x : tensor<2x3xf32>
-        return %0 : tensor<2x3xf32> }} }})",
-        in, donate ? ", tf.aliasing_output = 0 : i32" : "", out);
+      func.func public @main(%x: tensor<{3}> {{mhlo.layout_mode = "{0}"{1}}})
+          -> (tensor<{3}> {{mhlo.layout_mode = "{2}"}}) {{
+        %0 = stablehlo.add %x, %x : tensor<{3}>
+        return %0 : tensor<{3}> }} }})",
+        in, donate ? ", tf.aliasing_output = 0 : i32" : "", out, type);
     auto compiled = compiler_->Compile(program, test::OneDevice(0));
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     if (!compiled.ok()) return nullptr;
@@ -112,6 +147,44 @@ TEST_F(RelayoutTest, AResultInAnotherOrderIsReadMajorToMinor) {
   const auto output = Run(executable.get(), *input);
   ASSERT_NE(output, nullptr);
   EXPECT_EQ(Read(*output), kDoubled);
+}
+
+// The thread that ends the launches of all sessions has no time for it.
+TEST_F(RelayoutTest, ALargeResultIsPutInOrderOnAThreadOfItsOwn) {
+  const auto executable = Doubled("default", "{0,1}", false, "512x300xf32");
+  ASSERT_NE(executable, nullptr);
+  Floats values(512 * 300);
+  std::iota(values.begin(), values.end(), 0.f);
+  auto late = runtime_->Expect(DType::kF32, Shape{{512, 300}}, 0, "");
+  ASSERT_TRUE(late.ok()) << late.status();
+  LaunchRequest request;
+  request.executable = executable.get();
+  request.devices = {0};
+  request.inputs = {{late->buffer.get()}};
+  request.launch_id = 1;
+  std::thread::id ends_launches, gives_the_view;
+  test::Awaited<absl::Status> done;
+  auto launched =
+      runtime_->Launch(request, [&, done = done.Callback()](absl::Status status) mutable {
+        ends_launches = std::this_thread::get_id();
+        std::move(done)(std::move(status));
+      });
+  ASSERT_TRUE(launched.ok()) << launched.status();
+  test::Awaited<absl::StatusOr<HostView>> read;
+  runtime_->Read(*launched->outputs[0][0],
+                 [&, read = read.Callback()](absl::StatusOr<HostView> view) mutable {
+                   gives_the_view = std::this_thread::get_id();
+                   std::move(read)(std::move(view));
+                 });
+  late->fulfil(test::BlobOf(values));
+  EXPECT_TRUE(done.Get().ok());
+  runtime_.reset();
+  EXPECT_TRUE(read.HasCome());  // the runtime does not go before
+  const auto view = read.Get();
+  ASSERT_TRUE(view.ok()) << view.status();
+  for (float& value : values) value *= 2;
+  EXPECT_EQ(view->bytes, test::BlobOf(values)->view());
+  EXPECT_NE(gives_the_view, ends_launches);
 }
 
 TEST_F(RelayoutTest, AnArgumentFromElsewhereIsPutInTheOrderOfTheProgram) {
