@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cpp/connection.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,6 +30,15 @@ v1::Answer ErrorAnswer(const Status& status) {
   answer.mutable_error()->set_code(static_cast<int>(status.code()));
   answer.mutable_error()->set_text(status.message());
   return answer;
+}
+
+// The controller refuses a request that names more.
+constexpr size_t kMostHandles = size_t{1} << 20;
+
+void TakeFirst(std::vector<uint64_t>* from, google::protobuf::RepeatedField<uint64_t>* to) {
+  const auto end = from->begin() + static_cast<ptrdiff_t>(std::min(from->size(), kMostHandles));
+  to->Assign(from->begin(), end);
+  from->erase(from->begin(), end);
 }
 
 Status ClosedStatus() { return {StatusCode::kCancelled, "the session was closed"}; }
@@ -105,8 +115,8 @@ void Connection::Welcomed(const v1::Welcome& welcome) {
 Status Connection::WaitForRoom(std::unique_lock<std::mutex>& lock) {
   if (callbacks_running == 0) {
     changed_.wait(lock, [this] {
-      return ended_ ||
-             (building_.requests_size() < kMostUnsentRequests && unsent_bytes_ < kMostUnsentBytes);
+      const int most = uploads_.empty() ? kMostUnsentRequests : kMostRequestsBesideUploads;
+      return ended_ || (building_.requests_size() < most && unsent_bytes_ < kMostUnsentBytes);
     });
   }
   return ended_ ? status_ : Status();
@@ -160,16 +170,19 @@ void Connection::StartNext() {
       uploads_.empty())
     return;
   message_.Clear();
-  message_.Swap(&building_);
-  unsent_bytes_ = 0;
-  // After all requests that may still name them.
-  if (!released_arrays_.empty() || !released_executables_.empty()) {
-    v1::Release* release = message_.add_requests()->mutable_release();
-    release->mutable_arrays()->Assign(released_arrays_.begin(), released_arrays_.end());
-    release->mutable_executables()->Assign(released_executables_.begin(),
-                                           released_executables_.end());
-    released_arrays_.clear();
-    released_executables_.clear();
+  // Or nothing but bytes.
+  if (announced_ == 0 || sent_beside_uploads_ < kMostRequestsBesideUploads) {
+    message_.Swap(&building_);
+    unsent_bytes_ = 0;
+    if (announced_ == 0) sent_beside_uploads_ = 0;
+    sent_beside_uploads_ += message_.requests_size();
+    announced_ = uploads_.size();
+    // After all requests that may still name them.
+    if (!released_arrays_.empty() || !released_executables_.empty()) {
+      v1::Release* release = message_.add_requests()->mutable_release();
+      TakeFirst(&released_arrays_, release->mutable_arrays());
+      TakeFirst(&released_executables_, release->mutable_executables());
+    }
   }
   if (!uploads_.empty()) {
     Upload upload = std::move(uploads_.front());
@@ -183,6 +196,7 @@ void Connection::StartNext() {
     if (upload.sent < upload.size) {
       uploads_.push_front(std::move(upload));
     } else {
+      --announced_;
       sent_.push_back(std::move(upload.keep_alive));
     }
   }

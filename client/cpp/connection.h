@@ -81,6 +81,9 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   static constexpr size_t kMostUnsentBytes = size_t{64} << 20;
   static constexpr size_t kMostUploadBytes = size_t{256} << 20;
   static constexpr int kMostUnsentRequests = 50000;
+  // The controller stops reading when too many calls wait, and what they wait for may be bytes that
+  // are not sent yet.
+  static constexpr int kMostRequestsBesideUploads = 1000;
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
   void Start(const std::string& address);
@@ -115,6 +118,8 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   std::vector<uint64_t> released_arrays_, released_executables_;
   std::deque<Upload> uploads_;
   size_t upload_bytes_ = 0;                        // of uploads_, not sent
+  size_t announced_ = 0;                           // of uploads_: their puts were sent
+  int sent_beside_uploads_ = 0;                    // requests, since there were none
   std::vector<std::shared_ptr<const void>> sent_;  // keep_alive of uploads that were sent
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, OnAnswer> waiting_;

@@ -379,8 +379,10 @@ class Cluster {
   struct Backlog {
     size_t nodes = 0;
     size_t record_bytes = 0;  // of executions
-    bool waits_for_memory =
-        false;  // the oldest queued node waits for memory rather than for device time
+    // The oldest one not launched waits for memory, or for bytes of the client's, rather than for
+    // device time.
+    bool waits_for_memory = false;
+    bool waits_for_bytes = false;
   };
   Backlog SessionBacklog(SessionId session) const;
   ClusterCounts counts() const;

@@ -12,11 +12,12 @@ constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched",
 Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   const auto it = state_->sessions.find(id);
   if (it == state_->sessions.end()) return {};
-  Backlog backlog{it->second.nodes.size(), it->second.record_bytes, false};
+  Backlog backlog{it->second.nodes.size(), it->second.record_bytes};
   for (const NodeId node_id : it->second.nodes) {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
     backlog.waits_for_memory = node.state == NodeState::kQueued && node.kind != NodeKind::kFetch;
+    backlog.waits_for_bytes = node.state == NodeState::kWaiting && node.is_upload;
     break;
   }
   return backlog;

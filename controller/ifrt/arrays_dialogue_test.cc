@@ -519,6 +519,22 @@ TEST_F(ArraysDialogue, KindsThatAreNotServedAreNamed) {
   EXPECT_THAT(Ask(""), HasSubstr("UNIMPLEMENTED: a request of a kind that Fairway does not know"));
 }
 
+TEST_F(ArraysDialogue, ListsOfHandlesHaveABound) {
+  xla::ifrt::proxy::IfrtRequest request;
+  request.mutable_request_metadata()->set_op_id(1);
+  const auto refused = [&](google::protobuf::RepeatedField<uint64_t>* handles) {
+    handles->Resize((1 << 20) + 1, 3);
+    session_->Handle(request);
+    EXPECT_THAT(Take(),
+                testing::ContainsRegex("^1 #?[0-9]* ?INVALID_ARGUMENT: xla.ifrt.proxy.*[.].*"
+                                       " names 1048577 handles; at most 1048576"));
+  };
+  refused(request.mutable_copy_arrays_request()->mutable_array_handles());
+  refused(request.mutable_check_value_ready_request()->mutable_value_handles());
+  refused(request.mutable_loaded_executable_execute_request()->mutable_result_array_handle());
+  EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
+}
+
 TEST_F(ArraysDialogue, ContextsAreReportedOnceWhenTheLastArrayOfTheirRequestIsGone) {
   session_->host_buffers().Store(5, Blob::Copy("aaaa"));
   EXPECT_EQ(Ask("request_metadata { user_context_id: 11 } make_array_from_host_buffer_request { "

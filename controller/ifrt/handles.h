@@ -8,20 +8,9 @@
 
 #include <google/protobuf/repeated_field.h>
 
-#include "base/status.h"
-
 namespace fairway {
 
 using HandleList = google::protobuf::RepeatedField<uint64_t>;
-
-// The loop goes through all of them in one turn.
-inline constexpr int kMostHandles = 1 << 20;
-
-inline absl::Status CheckNumber(const HandleList& handles) {
-  if (handles.size() <= kMostHandles) return absl::OkStatus();
-  return InvalidArgument("a request names {} arrays; at most {} are served", handles.size(),
-                         kMostHandles);
-}
 
 inline std::vector<uint64_t> ToVector(const HandleList& handles) {
   return {handles.begin(), handles.end()};

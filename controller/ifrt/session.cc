@@ -6,6 +6,7 @@
 
 #include "controller/ifrt/describe.h"
 #include "controller/ifrt/handles.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
@@ -82,7 +83,8 @@ void IfrtSession::Handle(const Request& request) {
     const absl::Status status = fill(*response);
     Answer(std::move(call), status, std::move(response));
   };
-  if (!refusal_.ok()) return with([&](Response&) { return refusal_; });
+  absl::Status status = refusal_.ok() ? CheckHandleLists(request) : refusal_;
+  if (!status.ok()) return with([&](Response&) { return std::move(status); });
   switch (request.request_case()) {
     case Request::kInitRequest:
       call.counted = false;
@@ -263,8 +265,6 @@ void IfrtSession::OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes) {
 
 void IfrtSession::CheckValueReady(Call call,
                                   const xla::ifrt::proxy::CheckValueReadyRequest& request) {
-  if (absl::Status status = CheckNumber(request.value_handles()); !status.ok())
-    return AnswerWith(std::move(call), [&](Response&) { return status; });
   const uint64_t token = WatchToken([this, call = std::move(call)](absl::Status status) {
     AnswerWith(call, [&](Response& r) {
       r.mutable_check_value_ready_response();

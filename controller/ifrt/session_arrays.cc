@@ -436,7 +436,6 @@ absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayReques
                                        Response& response) {
   Future future;
   future.of_deletion = true;
-  FAIRWAY_RETURN_IF_ERROR(CheckNumber(request.array_handle()));
   future.status = cluster_->Delete(session_, ToVector(request.array_handle()));
   response.mutable_delete_array_response()->set_deletion_future_handle(
       MakeFuture(std::move(future)));
@@ -445,7 +444,6 @@ absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayReques
 
 absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
                                          Response& response) {
-  FAIRWAY_RETURN_IF_ERROR(CheckNumber(request.array_handle()));
   const std::vector<uint64_t> handles = ToVector(request.array_handle());
   for (const uint64_t handle : handles) contexts_.erase(handle);
   errors_.Forget(handles);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
 
 namespace fairway {
@@ -67,6 +68,7 @@ void NativeSession::Handle(const v1::Request& request) {
 
 // *answered: on success it was answered, or will be.
 absl::Status NativeSession::Dispatch(const v1::Request& request, bool* answered) {
+  FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
   switch (request.request_case()) {
     case v1::Request::kHello:
       *answered = true;

@@ -284,6 +284,45 @@ TEST_F(NativeDialogue, ReadingStopsWhileTooManyCallsWait) {
   door.Close(session->session());
 }
 
+// What the calls wait for may be among the next requests.
+TEST_F(NativeDialogue, MoreIsReadWhileCallsWaitForBytesOfTheClients) {
+  NativeDoor door(&cluster_.cluster(), &cluster_.compiler(),
+                  {.caps = {.max_queued_nodes = 3}, .server = "test"});
+  NativeSession* const session = door.Open("tenant", this).value();
+  NativeSession* const first = std::exchange(session_, session);
+  Compiled(7, "0", 1, 1);
+  Ask("id: 0 put { array: 5 @f32(8 | 0) bytes { upload: 71 size: 32 } }");
+  for (int result = 10; result < 14; ++result)
+    Ask(fmt::format("id: 0 call {{ executable: 7 arguments: 5 results: {} }}", result));
+  EXPECT_TRUE(session->MayRead());
+  session->Uploaded(71, Blob::Copy(kEightFloats));
+  EXPECT_FALSE(session->MayRead());
+  Run();
+  EXPECT_TRUE(session->MayRead());
+  session_ = first;
+  door.Close(session->session());
+}
+
+TEST_F(NativeDialogue, ListsOfHandlesHaveABound) {
+  v1::Request request;
+  request.set_id(1);
+  google::protobuf::RepeatedField<uint64_t> handles;
+  handles.Resize((1 << 20) + 1, 3);
+  const auto refused = [&](const std::string& field) {
+    session_->Handle(request);
+    EXPECT_EQ(Take(), "1 INVALID_ARGUMENT: fairway.v1." + field +
+                          " names 1048577 handles; at most 1048576 are served in one request");
+  };
+  *request.mutable_delete_()->mutable_arrays() = handles;
+  refused("Delete.arrays");
+  *request.mutable_release()->mutable_executables() = handles;
+  refused("Release.executables");
+  *request.mutable_watch()->mutable_arrays() = handles;
+  refused("Watch.arrays");
+  *request.mutable_call()->mutable_results() = handles;
+  refused("Call.results");
+}
+
 // f32[8] cut in two -> the same, twice, on a slice of two devices.
 std::string TwoCalls(const std::string& devices, const std::string& inputs = "node: 1") {
   const std::string type = "{ dtype: 11 dims: 8 tiles: 2 }";

@@ -33,8 +33,8 @@ class PendingCompilations {
 };
 
 struct SessionCaps {
-  // Of those that wait for memory so much more is read. Above it their first one fails after a
-  // while (ClusterOptions::admission_grace_ms).
+  // Of those that wait for memory or for the client's bytes so much more is read. Above it the
+  // first one that waits for memory fails after a while (ClusterOptions::admission_grace_ms).
   static constexpr size_t kTimesWaiting = 4;
 
   // Above so many unfinished executions, or so many bytes of their records, reading stops.
@@ -44,11 +44,12 @@ struct SessionCaps {
   size_t max_compilations = 256;
   size_t max_compiled_bytes = size_t{1} << 30;
 
-  // Not yet while the session waits for memory: what frees it may be among the next requests.
+  // Not yet while the session waits for what may be among the next requests: what frees memory, or
+  // bytes.
   bool MayRead(const Cluster::Backlog& backlog, const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
-    const size_t times = backlog.waits_for_memory ? kTimesWaiting : 1;
+    const size_t times = backlog.waits_for_memory || backlog.waits_for_bytes ? kTimesWaiting : 1;
     return backlog.nodes <= times * max_queued_nodes &&
            backlog.record_bytes <= times * max_queued_bytes;
   }

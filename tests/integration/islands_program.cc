@@ -5,6 +5,7 @@
 //   islands_program ADDRESS time BYTES COUNT   microseconds of one all_reduce of so many bytes
 //   islands_program ADDRESS flood      runs of a program as fast as they are taken, from a line of
 //                                      the standard input to the next
+//   islands_program ADDRESS ahead      calls that need a large array, right behind its put
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -209,6 +210,24 @@ int Flood(Session& session) {
   return failures == 0 ? 0 : 1;
 }
 
+// More calls than a controller takes in advance, of an array whose bytes are on their way.
+int Ahead(Session& session) {
+  constexpr int64_t kLarge = int64_t{32} << 20;
+  const std::vector<int> devices = {session.slices()[0].devices[0]};
+  NativeProgram one("negative");
+  one.Parameter(DType::kF32, {kLarge});
+  one.Result(one.Scale(one.Parameter(DType::kF32, {4}), -1.0));
+  const auto negative = session.Compile(one, devices).Get();
+  Check(negative.ok(), negative.status().ToString());
+  if (!negative.ok()) return 1;
+  const Floats large(kLarge, 1.0f);
+  const Array w = session.Put(large, {kLarge}, Sharding::Replicated(devices));
+  Array x = session.Put(Floats{1, 2, 3, 4}, {4}, Sharding::Replicated(devices));
+  for (int i = 0; i < 150000; ++i) x = negative->Call({w, x})[0];
+  Check(Values(x) == Floats{1, 2, 3, 4}, "what all calls together make");
+  return failures == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -223,6 +242,7 @@ int main(int argc, char** argv) {
   if (what == "sums") return Sums(*session);
   if (what == "run" && argc == 4) return RunUntilLossAndBack(*session, std::stoi(argv[3]));
   if (what == "flood") return Flood(*session);
+  if (what == "ahead") return Ahead(*session);
   if (what == "time" && argc == 5)
     return Time(*session, std::stoll(argv[3]), static_cast<uint32_t>(std::stoul(argv[4])));
   return 2;

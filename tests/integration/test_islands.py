@@ -65,7 +65,7 @@ def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster,
     executor(cluster, f"w0.{workers - 1}").signal(signal.SIGKILL)
     text = ends_well(here)
     # Who was lost, and how; the other island saw nothing of it.
-    assert re.search(r"LOST DATA_LOSS: .*island0.*w0\.\d.*SIGKILL", text), text
+    assert re.search(rf"LOST DATA_LOSS: .*island0.*w0\.{workers - 1}.*SIGKILL", text), text
     assert "AGAIN OK" in text
     assert there.poll() is None
     executor(cluster, "w1.0").signal(signal.SIGKILL)

@@ -76,3 +76,10 @@ def test_who_submits_faster_than_the_cluster_runs_is_held_back_and_loses_nothing
     finally:
         executor.signal(signal.SIGCONT)
     flood.ends_well()
+
+
+def test_calls_do_not_keep_the_bytes_that_they_need_from_coming(new_cluster):
+    cluster = new_cluster(1, 1, ("--runtime=host",))
+    done = subprocess.run([BIN.parent / "tests" / "islands_program", cluster.address, "ahead"],
+                          env=clean_environment(), text=True, capture_output=True, timeout=240)
+    assert done.returncode == 0, done.stdout

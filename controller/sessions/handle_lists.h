@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The handles that one request may name.
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
+
+#include <google/protobuf/message.h>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// The loop goes through all of a request in one turn.
+inline constexpr int kMostHandles = 1 << 20;
+
+// INVALID_ARGUMENT if a list of handles (any list of uint64) in the request is longer. One that is
+// refused is not carried out at all: what should have been its results is not made either.
+absl::Status CheckHandleLists(const google::protobuf::Message& request);
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
