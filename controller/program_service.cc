@@ -102,7 +102,6 @@ void ProgramService::Bind(SessionId session, uint64_t out, const v1::BoundProgra
 absl::Status ProgramService::Prepare(SessionId session, const v1::BoundProgram& request,
                                      Binding& binding) const {
   FAIRWAY_ASSIGN_OR_RETURN(binding.program, ProgramFromProto(request.program()));
-  FAIRWAY_ASSIGN_OR_RETURN(binding.types, CheckProgram(binding.program));
   const Program& program = binding.program;
   if (static_cast<size_t>(request.slices_size()) != program.slices.size())
     return InvalidArgument("program {} has {} slices, but devices of {} were given", program.name,
@@ -131,6 +130,8 @@ absl::Status ProgramService::Prepare(SessionId session, const v1::BoundProgram& 
     }
     binding.slices.push_back(ids);
   }
+  // Only now: the types of its values grow with its slices, which are as large as these devices.
+  FAIRWAY_ASSIGN_OR_RETURN(binding.types, CheckProgram(program));
   return absl::OkStatus();
 }
 

@@ -131,6 +131,13 @@ TEST_F(DataflowDialogue, WhatIsNoProgramOfOursIsRefused) {
       "does not exist");
 }
 
+// The types of a program's values grow with its slices: that these are there is seen before.
+TEST_F(DataflowDialogue, SlicesAreComparedWithTheirDevicesFirst) {
+  EXPECT_EQ(Ask(BindRequest("program { name: \"f\" slices { name: \"a\" devices: 65536 } "
+                            "graphs { results { node: 3 } } } slices { devices: 0 }")),
+            "1 INVALID_ARGUMENT: program f: slice \"a\" has 65536 devices, but 1 were given");
+}
+
 TEST_F(DataflowDialogue, TheCompilersErrorNamesTheComputation) {
   Ask(BindRequest(TwoSlices()));
   while (cluster_.open_compilations() > 0)

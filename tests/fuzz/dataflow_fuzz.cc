@@ -70,7 +70,8 @@ void OnProgram(std::string_view bytes) {
   v1::Program message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   for (const v1::ProgramSlice& slice : message.slices()) {
-    if (slice.devices() > static_cast<int>(kMaxDevices)) return;  // slow, and nothing else
+    // A controller looks at no program whose slices are larger than the devices given for them.
+    if (slice.devices() > static_cast<int>(kMaxDevices)) return;
   }
   const auto program = ProgramFromProto(message);
   if (!program.ok()) return;
