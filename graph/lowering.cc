@@ -39,7 +39,7 @@ class Lowering {
     FAIRWAY_ASSIGN_OR_RETURN(plan_.results, Inline(0, arguments));
     Group();
     Order();
-    Build();
+    FAIRWAY_RETURN_IF_ERROR(Build());
     for (const ProgramPlan::Step& step : plan_.steps) {
       const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
       if (run != nullptr && MaxInstructions(*run->sequence) > kMaxSteps)
@@ -51,6 +51,7 @@ class Lowering {
 
  private:
   static constexpr int64_t kMaxSteps = int64_t{1} << 30;
+  static constexpr int64_t kMaxLoopWork = int64_t{1} << 25;  // about a second
   static constexpr size_t kMaxInlined = 2 * kMaxNodes + 16 * kMaxUnrolled;
 
   int32_t NewValue(const SliceSpec& type) {
@@ -339,7 +340,7 @@ class Lowering {
     }
   }
 
-  void Build() {
+  absl::Status Build() {
     // Who takes a value: parts, and the caller.
     std::map<int32_t, std::set<int32_t>> takers;
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -375,7 +376,7 @@ class Lowering {
             builder.AddOutput(value);
         }
       }
-      ProgramPlan::RunSequence run = builder.Finish();
+      FAIRWAY_ASSIGN_OR_RETURN(ProgramPlan::RunSequence run, builder.Finish(walk_));
       run.slice = SliceAt(first.place);
       for (size_t i = 0; i < run.inputs.size(); ++i) {
         if (takers[run.inputs[i]] == std::set<int32_t>{part})
@@ -383,6 +384,7 @@ class Lowering {
       }
       plan_.steps.push_back(std::move(run));
     }
+    return absl::OkStatus();
   }
 
   int32_t PartOf(int32_t value) const {
@@ -406,6 +408,7 @@ class Lowering {
   std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
   std::map<int32_t, int32_t> part_of_;      // by value
   std::vector<int32_t> order_;
+  int64_t walk_ = kMaxLoopWork;  // left
 };
 
 }  // namespace

@@ -399,6 +399,25 @@ TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
   }
 }
 
+// What memory a loop takes is found by going through it, twice at least: with each level as well.
+TEST(Lowering, LoopsWithinLoopsAreWalkedOnlySoFar) {
+  for (const int steps : {10, 2000}) {
+    Maker m;
+    const int f = m.Computation("f", 1);
+    constexpr int kLevels = 16;
+    m.program.graphs.resize(kLevels + 1);
+    for (int g = 0; g <= kLevels; ++g) {
+      ValueRef x = m.Argument(0, g);
+      if (g < kLevels) x = m.Add(LoopNode{g + 1, 2, {x}}, g);
+      for (int s = 0; g == kLevels && s < steps; ++s) x = m.Compute(f, 0, {x}, g);
+      m.program.graphs[g].results = {x};
+    }
+    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
+    EXPECT_EQ(plan.ok(), steps == 10) << plan.status();
+    EXPECT_THAT(Text(plan.status()), HasSubstr(steps == 10 ? "" : "in loops within loops"));
+  }
+}
+
 TEST(Lowering, ABranchOverSlicesIsRefused) {
   Maker m;
   const int f = m.Computation("f", 1);

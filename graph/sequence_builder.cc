@@ -18,6 +18,13 @@ int64_t Bytes(const Sequence::Type& type) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
+constexpr int64_t kWalkedRounds = 2;  // of every loop: the second finds what the first has left
+
+// What it takes to look at an instruction once.
+int64_t WorkOf(const Instruction& in) {
+  return static_cast<int64_t>(1 + in.outputs.size() + in.clears.size());
+}
+
 int64_t Times(int64_t a, int64_t b) {
   int64_t out = 0;
   return __builtin_mul_overflow(a, b, &out) ? std::numeric_limits<int64_t>::max() : out;
@@ -42,14 +49,14 @@ class MemoryWalk {
  private:
   // By value: 0 for arguments and what is not there.
   static constexpr size_t kNone = 0;
-  static constexpr int64_t kMaxWalked = 100'000;
+  static constexpr int64_t kMaxWalked = 400'000;
 
   void Walk(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const Instruction& in = sequence_.instructions[i];
       size_t blocks = 0;
       for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
-      ++walked_;
+      walked_ += WorkOf(in);
       switch (in.op) {
         case Op::kRun:
           Clear(in.clears);
@@ -70,7 +77,7 @@ class MemoryWalk {
         case Op::kRepeat:
           for (int64_t round = 0; round < std::min<int64_t>(in.count, kSequenceWindow + 2);
                ++round) {
-            if (round >= 2 && walked_ > kMaxWalked) break;  // loops within loops
+            if (round >= kWalkedRounds && walked_ > kMaxWalked) break;  // loops within loops
             Walk(i + 1, i + 1 + blocks);
           }
           break;
@@ -124,10 +131,25 @@ class MemoryWalk {
   std::set<size_t> outputs_;
   size_t made_ = 0;
   int64_t step_ = 0;
-  int64_t walked_ = 0;  // instructions
+  int64_t walked_ = 0;  // work
   int64_t live_ = 0;
   int64_t peak_ = 0;
 };
+
+// `times`: how often the loops around go through these instructions; 1: there is none.
+int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t times) {
+  int64_t work = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const Instruction& in = sequence.instructions[i];
+    size_t blocks = 0;
+    for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
+    if (times > 1) work = Plus(work, Times(times, WorkOf(in)));
+    const int64_t rounds = in.op == Op::kRepeat ? std::min(in.count, kWalkedRounds) : 1;
+    work = Plus(work, LoopWorkOf(sequence, i + 1, i + 1 + blocks, Times(times, rounds)));
+    i += blocks;
+  }
+  return work;
+}
 
 // Of the instructions that count: steps only, or all.
 int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
@@ -152,6 +174,10 @@ int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
 int64_t PeakBytes(const Sequence& sequence) {
   const MemoryWalk first(sequence, {});
   return MemoryWalk(sequence, first.outputs()).peak();
+}
+
+int64_t LoopWork(const Sequence& sequence) {
+  return LoopWorkOf(sequence, 0, sequence.instructions.size(), 1);
 }
 
 int64_t MaxSteps(const Sequence& sequence) {
@@ -192,9 +218,15 @@ void SequenceBuilder::AddOutput(int32_t value) {
   run_.outputs.push_back(value);
 }
 
-ProgramPlan::RunSequence SequenceBuilder::Finish() {
+absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) {
   AddClears(main_);
   Flatten(main_);
+  walk -= LoopWork(*sequence_);
+  if (walk < 0)
+    return InvalidArgument(
+        "program {}: too much lies in loops within loops to tell what memory they take: each level "
+        "doubles it; nest less deeply, or run the program several times",
+        program_.name);
   run_.executables.assign(executables_.begin(), executables_.end());
   run_.max_steps = MaxSteps(*sequence_);
   // One step whose devices do not wait for each other may be at work beside those that do.

@@ -25,8 +25,9 @@ class SequenceBuilder {
                const std::vector<int32_t>& outputs);
   // A value that was made is an output.
   void AddOutput(int32_t value);
-  // All but `slice` and `donated`.
-  ProgramPlan::RunSequence Finish();
+  // All but `slice` and `donated`. `walk`: what the loops of these and other sequences may still
+  // take in LoopWork; this one's is taken from it. INVALID_ARGUMENT: it is not enough.
+  absl::StatusOr<ProgramPlan::RunSequence> Finish(int64_t& walk);
 
  private:
   struct Block;
@@ -76,6 +77,9 @@ class SequenceBuilder {
 // Bytes on each device that the values inside a sequence take at most, arguments and outputs
 // excepted; steps that have ended count until kSequenceWindow others have begun.
 int64_t PeakBytes(const Sequence& sequence);
+// How many instructions in loops, and registers that they write or clear, PeakBytes looks at: each
+// loop for two rounds at least, so what lies in n of them 2^n times.
+int64_t LoopWork(const Sequence& sequence);
 // How many steps it can have.
 int64_t MaxSteps(const Sequence& sequence);
 // How many instructions an executor goes through at most, its steps among them.
