@@ -26,10 +26,14 @@ class Type:
         return devices_of(self.sharding)
 
     @property
+    def weak(self) -> bool:
+        """Whether its dtype yields to that of what it meets, as a Python number's does."""
+        return getattr(self.aval, "weak_type", False)
+
+    @property
     def struct(self) -> Any:
         return jax.ShapeDtypeStruct(
-            self.aval.shape, self.aval.dtype, sharding=self.sharding,
-            weak_type=getattr(self.aval, "weak_type", False))
+            self.aval.shape, self.aval.dtype, sharding=self.sharding, weak_type=self.weak)
 
 
 @dataclasses.dataclass(eq=False)
@@ -197,4 +201,4 @@ def _comparable(x: Any) -> Any:
 
 
 def _type_key(t: Type) -> tuple:
-    return t.aval.shape, str(t.aval.dtype), t.sharding
+    return t.aval.shape, str(t.aval.dtype), t.weak, t.sharding

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.lax import lax
 
 from fairway.computation import Builder, Computation, Type, default_sharding, mesh_of, moved_to
 from fairway.flatten import Op, ProgramError, Value, devices_of, is_scalar
@@ -63,6 +64,8 @@ class Graph:
             else:
                 what = node.constant if node.constant is not None else values[node.inputs[0]]
                 outputs = [jax.device_put(what, node.types[0].sharding)]
+                if node.types[0].weak:
+                    outputs = [lax._convert_element_type(outputs[0], weak_type=True)]
             values.update({Ref(i, o): x for o, x in enumerate(outputs)})
         return [values[ref] for ref in self.results]
 

@@ -41,7 +41,9 @@ class Bound:
             "out_pytree_def": self.out_tree,
             "in_shardings": [t.sharding for t in arguments],
             "out_shardings": [t.sharding for t in results],
-            "out_avals": [jax.core.ShapedArray(t.aval.shape, t.aval.dtype) for t in results],
+            "out_avals": [
+                jax.core.ShapedArray(t.aval.shape, t.aval.dtype, weak_type=t.weak)
+                for t in results],
             "out_committed": [True] * len(results),
             "kept_var_bitvec": [True] * len(arguments),
             "in_device_local_layouts": [None] * len(arguments),

@@ -142,6 +142,21 @@ def test_constants_and_arrays_of_the_body_become_part_of_the_program(stages):
     close(f(xs[0]), (plain1(ws[0], xs[0]), 7, jnp.zeros(2)))
 
 
+def test_results_keep_their_weak_type():
+    a, b = jax.devices()[:2]
+    weak, strong = jnp.asarray(2.0), jnp.float32(3)
+
+    def fun(x, y):
+        x, y = fairway.on(b, lambda *v: v)(x, y)
+        return 2.0, jax.device_put(2.0, a), x, -jax.device_put(x, a), -jax.device_put(y, a)
+
+    expected = [x.weak_type for x in jax.eval_shape(fun, weak, strong)]
+    assert expected == [True, True, True, True, False]
+    f = fairway.program(fun)
+    assert [t.weak for t in f.trace(weak, strong).result_types] == expected
+    assert [x.weak_type for x in f(weak, strong)] == expected
+
+
 def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
     d = jax.devices()
     double = fairway.on(d[3], lambda x: x * 2)

@@ -90,6 +90,13 @@ def gradients_and_microbatches():
     assert [len(g.devices()) for g in found[1]] == [4, 2]
 
 
+def results_keep_their_weak_type():
+    half = jnp.ones(2, jnp.bfloat16)
+    f = fairway.program(lambda x: (2.0, fairway.on(ISLANDS[1][0], lambda v: v * 2)(x)))
+    for number in f(jnp.asarray(3.0)) + f.op_by_op(jnp.asarray(3.0)):
+        assert jax.eval_shape(lambda x, y: x * y, half, number).dtype == jnp.bfloat16
+
+
 def donated_and_deleted_arguments():
     double = fairway.on(ISLANDS[1][0], lambda x: x * 2)
     add = fairway.on(ISLANDS[2][0], lambda x: x + 1)
@@ -119,8 +126,8 @@ def a_node_that_fails_poisons_what_depends_on_it():
 
 
 def main():
-    for case in (example_of_the_paper, gradients_and_microbatches, donated_and_deleted_arguments,
-                 a_node_that_fails_poisons_what_depends_on_it):
+    for case in (example_of_the_paper, gradients_and_microbatches, results_keep_their_weak_type,
+                 donated_and_deleted_arguments, a_node_that_fails_poisons_what_depends_on_it):
         case()
         print("OK", case.__name__, flush=True)
 
