@@ -130,8 +130,16 @@ def client_of_environment() -> Any:
       As `make_client`.
 
     Raises:
-      ControllerError: as `make_client`, or no address was given anywhere.
+      ControllerError: as `make_client`, no address was given anywhere, or the process does not name
+        the platform: JAX then asks every factory that it knows, and passes over this one.
     """
+    import jax
+
+    if PLATFORM not in (jax.config.jax_platforms or "").split(","):
+        raise ControllerError(
+            f"this process does not ask for platform {PLATFORM!r}; set JAX_PLATFORMS={PLATFORM},cpu "
+            "or call fairway.connect('host:port')"
+        )
     address = _chosen["address"] or os.environ.get(ENVIRONMENT)
     if not address:
         raise ControllerError(

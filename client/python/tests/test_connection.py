@@ -160,6 +160,19 @@ def test_a_process_that_names_no_platform_keeps_its_own(closed_port):
     assert done.stderr == "" or "rror" not in done.stderr
 
 
+def test_a_process_that_names_no_platform_asks_no_controller():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = run_python(
+            "import jax; print(jax.default_backend())",
+            FAIRWAY_CONTROLLER=f"127.0.0.1:{server.getsockname()[1]}",
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, "cpu"), done.stderr
+        assert "airway" not in done.stderr
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody had connected
+            server.accept()
+
+
 def test_connect_refuses_at_once_when_nobody_listens(closed_port):
     done = run_python(f"import fairway; fairway.connect('127.0.0.1:{closed_port}')")
     last = done.stderr.strip().splitlines()[-1]
