@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core, source_info_util
+from jax._src.ad_checkpoint import remat_p
 from jax._src.state.types import RefEffect
 from jax.sharding import Mesh, NamedSharding, Sharding
 
@@ -151,6 +152,8 @@ class Flattener:
     def _inside(self, eqn: Any, places: set) -> Any:
         """What an equation with several places does, as a jaxpr of its own."""
         name = eqn.primitive.name
+        if eqn.primitive is remat_p:  # nothing merges the nodes that compute again with the first
+            return core.ClosedJaxpr(eqn.params["jaxpr"], ())
         for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
             inner = eqn.params.get(key)
             if name != "scan" and isinstance(inner, core.ClosedJaxpr) and len(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracing, without a controller: the devices are JAX's own, where a program runs op by op."""
 
+import functools
 import os
 import pkgutil
 
@@ -101,6 +102,25 @@ def test_gradients_through_stages_and_microbatches_are_those_of_jax(stages):
     assert different[0] == different[1] <= 9
     gradients = graph.result_types[1:]
     assert [len(t.devices) for t in gradients] == [2, 4]
+
+
+def test_a_checkpoint_around_stages_computes_them_again(stages):
+    one, two, plain1, plain2 = stages
+    ws, xs = weights()
+
+    def gradient(stage1, stage2, around):
+        def loss(ws, x):
+            return stage2(ws[1], stage1(ws[0], jnp.sin(x)) * 2)
+        return jax.value_and_grad(around(loss), argnums=(0, 1))
+
+    policy = functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable)
+    for around in (jax.checkpoint, policy):
+        step = fairway.program(gradient(one, two, around))
+        close(step(ws, xs[0]), jax.jit(gradient(plain1, plain2, around))(ws, xs[0]))
+    kept, again = (fairway.program(gradient(one, two, around)).trace(ws, xs[0])
+                   for around in (lambda f: f, jax.checkpoint))
+    count = [[n.name for n in computations(g)].count("stage1") for g in (kept, again)]
+    assert count[1] == count[0] + 1
 
 
 def test_what_names_no_place_runs_with_its_neighbours_where_its_inputs_are(stages):
