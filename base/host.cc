@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/host.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -58,6 +59,13 @@ absl::StatusOr<std::string> ControllerAddress(const std::string& text) {
         text);
   }
   return HostPort(parts->first, parts->second);
+}
+
+void RaiseOpenFilesLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // refused: it stays as it was
 }
 
 Incarnation RandomIncarnation() {

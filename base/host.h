@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process tells others about itself, and where it is.
+// What a process tells others about itself, where it is, and what it may take of its host.
 #ifndef FAIRWAY_BASE_HOST_H_
 #define FAIRWAY_BASE_HOST_H_
 
@@ -23,6 +23,10 @@ absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& hos
 // "[v6]:port", each with or without "grpc://": what the Python package takes. INVALID_ARGUMENT: it
 // is none of these.
 absl::StatusOr<std::string> ControllerAddress(const std::string& text);
+
+// Raises this process's limit of open files to its hard limit: each connection takes a descriptor,
+// and the usual 1024 is for programs that call select(). Children inherit it.
+void RaiseOpenFilesLimit();
 
 // Random, from the operating system, and never 0.
 Incarnation RandomIncarnation();

@@ -269,6 +269,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseFlags(argc, argv, &flags)) return *code;
   InitLogging({.component = "controller", .island = {}, .worker = {}}, flags.log_level);
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseOpenFilesLimit();
   for (const int fd : {flags.life_fd, flags.notify_fd}) {
     if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }

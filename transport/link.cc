@@ -7,6 +7,8 @@
 #include <deque>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "async/timed.h"
 #include "transport/frame_stream.h"
 
@@ -135,10 +137,17 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
       }
       if (error && error != boost::asio::error::connection_aborted) {
         // Out of descriptors, most likely: others must close first.
+        if (!std::exchange(self->resting_, true)) {
+          spdlog::error(
+              "port {} cannot accept a connection: {}; it tries on. If others do not close, raise "
+              "this process's limit of open files (ulimit -n)",
+              self->port_, error.message());
+        }
         return self->loop_.PostAfter(std::chrono::milliseconds(100), "link accept again", [self] {
           if (self->acceptor_.is_open()) self->Start();
         });
       }
+      self->resting_ = false;
       if (self->acceptor_.is_open()) self->Start();
     });
   }
@@ -153,6 +162,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   tcp::acceptor acceptor_;
   const std::function<void(std::unique_ptr<Link>)> on_accept_;
   int port_ = 0;
+  bool resting_ = false;  // it was logged that connections cannot be accepted
 };
 
 class TcpServer final : public LinkServer {

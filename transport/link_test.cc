@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/link.h"
 
+#include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include "async/run_until.h"
 #include "base/crc32c.h"
@@ -189,6 +194,53 @@ TEST(Connect, BadAddressesAreErrors) {
     ASSERT_TRUE(RunUntil(loop, [&] { return done; })) << address;
     EXPECT_FALSE(ListenTcp(loop, address, [](auto) {}).ok());
   }
+}
+
+TEST(Listen, ToldOnceThatThereAreNoDescriptors) {
+#ifdef FAIRWAY_SANITIZED
+  GTEST_SKIP() << "the sanitizer looks at memory through a pipe, which takes descriptors";
+#endif
+  std::ostringstream text;
+  const auto logger = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  EventLoop loop;
+  std::vector<std::unique_ptr<Link>> accepted;
+  const auto server =
+      ListenTcp(loop, "127.0.0.1:0", [&](auto link) { accepted.push_back(std::move(link)); });
+  ASSERT_TRUE(server.ok());
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<in_port_t>((*server)->port()));
+  const int clients[] = {::socket(AF_INET, SOCK_STREAM, 0), ::socket(AF_INET, SOCK_STREAM, 0)};
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  const auto lines = [&] {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.str().find("cannot accept", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  for (size_t episode = 1; episode <= 2; ++episode) {
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_EQ(
+        ::connect(clients[episode - 1], reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_TRUE(RunUntil(loop, [&] { return lines() == episode; }));
+    // Behind its first attempt to accept again.
+    bool later = false;
+    loop.PostAfter(milliseconds(150), "later", [&] { later = true; });
+    EXPECT_TRUE(RunUntil(loop, [&] { return later; }));
+    EXPECT_EQ(lines(), episode);
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_TRUE(RunUntil(loop, [&] { return accepted.size() == episode; }));
+  }
+  EXPECT_THAT(text.str(), HasSubstr(fmt::format("port {} cannot accept a connection: Too many open "
+                                                "files",
+                                                (*server)->port())));
+  spdlog::set_default_logger(logger);
+  for (const int fd : clients) ::close(fd);
 }
 
 TEST(Listen, ATakenPortIsNamed) {

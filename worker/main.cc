@@ -280,6 +280,7 @@ int Main(int argc, char** argv) {
     return BadFlag(Text(status));
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
               flags.log_level);
+  RaiseOpenFilesLimit();
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
   if (flags.role == "compiler") return RunCompilerRole(flags, pjrt);
   return RunSupervisor(flags, pjrt);

@@ -2,6 +2,7 @@
 """What goes wrong with the cluster's own processes, without clients."""
 
 import os
+import resource
 import signal
 import subprocess
 
@@ -38,6 +39,18 @@ def islands_up(cluster):
 def controller_pid(cluster):
     (found,) = [p.pid for p in cluster.processes() if p.program == "fairway-controller"]
     return found
+
+
+def test_the_processes_take_the_hard_limit_of_open_files(new_cluster):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        cluster = new_cluster(1, 1, ("--runtime=host",))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    pids = [controller_pid(cluster), pid_of(cluster, "w0", "supervisor"),
+            pid_of(cluster, "w0", "executor")]
+    assert [resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids] == [(hard, hard)] * 3
 
 
 def test_a_killed_executor_is_reported_with_its_signal_and_comes_back(new_cluster):
