@@ -18,7 +18,10 @@ int64_t Bytes(const Sequence::Type& type) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
-constexpr int64_t kWalkedRounds = 2;  // of every loop: the second finds what the first has left
+// Rounds of a loop that are gone through: two at least, as the second finds what the first has
+// left; until it was much work, enough for the window to be full of them.
+constexpr int64_t kLeastRounds = 2, kMostRounds = kSequenceWindow + 2;
+constexpr int64_t kMuchWork = 100'000;
 
 // What it takes to look at an instruction once.
 int64_t WorkOf(const Instruction& in) {
@@ -49,14 +52,13 @@ class MemoryWalk {
  private:
   // By value: 0 for arguments and what is not there.
   static constexpr size_t kNone = 0;
-  static constexpr int64_t kMaxWalked = 400'000;
 
   void Walk(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const Instruction& in = sequence_.instructions[i];
       size_t blocks = 0;
       for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
-      walked_ += WorkOf(in);
+      if (loops_ > 0) work_ += WorkOf(in);
       switch (in.op) {
         case Op::kRun:
           Clear(in.clears);
@@ -75,11 +77,12 @@ class MemoryWalk {
           Clear(in.clears);
           break;
         case Op::kRepeat:
-          for (int64_t round = 0; round < std::min<int64_t>(in.count, kSequenceWindow + 2);
-               ++round) {
-            if (round >= kWalkedRounds && walked_ > kMaxWalked) break;  // loops within loops
+          ++loops_;
+          for (int64_t round = 0; round < std::min(in.count, kMostRounds); ++round) {
+            if (round >= kLeastRounds && work_ > kMuchWork) break;  // loops within loops
             Walk(i + 1, i + 1 + blocks);
           }
+          --loops_;
           break;
         case Op::kBranch:
           Clear(in.clears);
@@ -131,21 +134,26 @@ class MemoryWalk {
   std::set<size_t> outputs_;
   size_t made_ = 0;
   int64_t step_ = 0;
-  int64_t walked_ = 0;  // work
+  int loops_ = 0;     // around
+  int64_t work_ = 0;  // in loops
   int64_t live_ = 0;
   int64_t peak_ = 0;
 };
 
-// `times`: how often the loops around go through these instructions; 1: there is none.
-int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t times) {
+// With as many rounds of each loop, at most. `times`: how often the loops around go through these
+// instructions; 0: there is none.
+int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t most_rounds,
+                   int64_t times) {
   int64_t work = 0;
   for (size_t i = begin; i < end; ++i) {
     const Instruction& in = sequence.instructions[i];
     size_t blocks = 0;
     for (const int32_t length : in.lengths) blocks += static_cast<size_t>(length);
-    if (times > 1) work = Plus(work, Times(times, WorkOf(in)));
-    const int64_t rounds = in.op == Op::kRepeat ? std::min(in.count, kWalkedRounds) : 1;
-    work = Plus(work, LoopWorkOf(sequence, i + 1, i + 1 + blocks, Times(times, rounds)));
+    work = Plus(work, Times(times, WorkOf(in)));
+    const int64_t rounds = std::min(in.count, most_rounds);
+    const int64_t inside =
+        in.op == Op::kRepeat ? Times(std::max<int64_t>(times, 1), rounds) : times;
+    work = Plus(work, LoopWorkOf(sequence, i + 1, i + 1 + blocks, most_rounds, inside));
     i += blocks;
   }
   return work;
@@ -177,7 +185,9 @@ int64_t PeakBytes(const Sequence& sequence) {
 }
 
 int64_t LoopWork(const Sequence& sequence) {
-  return LoopWorkOf(sequence, 0, sequence.instructions.size(), 1);
+  const size_t all = sequence.instructions.size();
+  return Plus(std::min(LoopWorkOf(sequence, 0, all, kMostRounds, 0), kMuchWork),
+              LoopWorkOf(sequence, 0, all, kLeastRounds, 0));
 }
 
 int64_t MaxSteps(const Sequence& sequence) {

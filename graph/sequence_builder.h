@@ -77,8 +77,8 @@ class SequenceBuilder {
 // Bytes on each device that the values inside a sequence take at most, arguments and outputs
 // excepted; steps that have ended count until kSequenceWindow others have begun.
 int64_t PeakBytes(const Sequence& sequence);
-// How many instructions in loops, and registers that they write or clear, PeakBytes looks at: each
-// loop for two rounds at least, so what lies in n of them 2^n times.
+// How many instructions in loops, and registers that they write or clear, PeakBytes looks at, at
+// most: each loop for two rounds at least, so what lies in n of them 2^n times.
 int64_t LoopWork(const Sequence& sequence);
 // How many steps it can have.
 int64_t MaxSteps(const Sequence& sequence);
