@@ -137,8 +137,8 @@ def client_of_environment() -> Any:
 
     if PLATFORM not in (jax.config.jax_platforms or "").split(","):
         raise ControllerError(
-            f"this process does not ask for platform {PLATFORM!r}; set JAX_PLATFORMS={PLATFORM},cpu "
-            "or call fairway.connect('host:port')"
+            f"this process does not ask for platform {PLATFORM!r}; set "
+            f"JAX_PLATFORMS={PLATFORM},cpu or call fairway.connect('host:port')"
         )
     address = _chosen["address"] or os.environ.get(ENVIRONMENT)
     if not address:

@@ -88,8 +88,8 @@ class _Encoder:
         return self._computations.setdefault(id(computation), len(self._code) - 1)
 
     def _stablehlo(self, computation: Computation, what: str) -> bytes:
-        advice = ("no controller calls Python (jax.debug.print, jax.pure_callback): leave it out, or "
-                  "run the program on JAX's own devices")
+        advice = ("no controller calls Python (jax.debug.print, jax.pure_callback): leave it out, "
+                  "or run the program on JAX's own devices")
         try:
             code = computation.stablehlo()
         except NotImplementedError as error:

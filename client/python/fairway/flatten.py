@@ -180,8 +180,8 @@ def _check_effects(op: Op) -> None:
     else:
         return
     names = ", ".join(sorted({type(effect).__name__ for effect in op.effects}))
-    raise ProgramError(f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: "
-                       f"{advice}")
+    raise ProgramError(
+        f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: {advice}")
 
 
 def _unrolled(params: dict):
