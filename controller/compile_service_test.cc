@@ -65,6 +65,25 @@ TEST_F(CompileServiceTest, OneCompilationServesEveryPlacement) {
   EXPECT_FALSE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {0, 1}).ok());
 }
 
+// A version tells of the plugin and the processor (pjrt::Client::platform_version).
+TEST_F(CompileServiceTest, AnIslandOfAnotherVersionHasItsOwnCode) {
+  Cluster& cluster = cluster_.cluster();
+  ExecutorSpec other = cluster.Executors()[1].spec;
+  cluster.ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
+  other.incarnation = Incarnation(8);
+  other.platform_version += "; CPU 2";
+  ASSERT_TRUE(cluster.ExecutorUp(other).ok());
+  Compile("p", 0, 1, /*portable=*/true);
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  Compile("p", 2, 1, /*portable=*/true);
+  EXPECT_EQ(cluster_.open_compilations(), 1u);
+  EXPECT_EQ(cluster_.compiler()
+                .Place(results_.at(0).value().id, devices_[2].island_id, {devices_[2].device})
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+}
+
 // Unreduced shardings (docs/design/0022-unreduced.md).
 TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
   CompiledCode code = TestCode(1, 1, 2);

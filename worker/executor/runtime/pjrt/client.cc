@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <iterator>
 
 #include <fmt/ranges.h>
 
+#include "base/crc32c.h"
 #include "base/log.h"
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/call.h"
@@ -57,6 +60,18 @@ int ClientDevices(const PjrtConfig& config) {
 
 }  // namespace
 
+std::string CpuFeatures(std::string_view cpuinfo) {
+  // One line per processor: "flags : fpu vme ..." on x86, "Features : fp asimd ..." on Arm. A
+  // host's processors are alike.
+  std::string_view features;
+  while (features.empty() && !cpuinfo.empty()) {
+    const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
+    if (line.starts_with("flags") || line.starts_with("Features")) features = line;
+    cpuinfo.remove_prefix(std::min(cpuinfo.size(), line.size() + 1));
+  }
+  return fmt::format("{:08x}", Crc32c(features));
+}
+
 absl::StatusOr<std::shared_ptr<Client>> Client::Create(const PjrtConfig& config) {
   FAIRWAY_ASSIGN_OR_RETURN(Plugin plugin, LoadPlugin(config));
   std::shared_ptr<Client> client(new Client());
@@ -95,7 +110,15 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
   Padded<PJRT_Client_PlatformVersion_Args> version;
   version->client = raw_;
   FAIRWAY_RETURN_IF_ERROR(Call(api(), api()->PJRT_Client_PlatformVersion, version));
-  platform_version_.assign(version->platform_version, version->platform_version_size);
+  platform_version_ =
+      fmt::format("{}; PJRT {}.{}; StableHLO {}",
+                  std::string_view(version->platform_version, version->platform_version_size),
+                  plugin_.api_major, plugin_.api_minor, plugin_.stablehlo_current);
+  if (is_cpu_) {
+    std::ifstream file("/proc/cpuinfo");
+    const std::string cpuinfo{std::istreambuf_iterator<char>(file), {}};
+    platform_version_ += "; CPU " + CpuFeatures(cpuinfo);
+  }
 
   Padded<PJRT_Client_AddressableDevices_Args> devices;
   devices->client = raw_;
@@ -163,8 +186,7 @@ Client::~Client() {
 }
 
 std::string Client::identity() const {
-  return fmt::format("{}; {}; PJRT {}.{}; StableHLO {}", platform_name_, platform_version_,
-                     plugin_.api_major, plugin_.api_minor, plugin_.stablehlo_current);
+  return fmt::format("{}; {}", platform_name_, platform_version_);
 }
 
 absl::StatusOr<PJRT_Memory*> Client::memory(int device, std::string_view kind) const {

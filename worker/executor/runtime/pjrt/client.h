@@ -27,6 +27,10 @@ namespace fairway::pjrt {
 
 class Client;
 
+// What the processor has of what native code may use, in short. `cpuinfo`: the text of
+// /proc/cpuinfo.
+std::string CpuFeatures(std::string_view cpuinfo);
+
 // Compiled or loaded code. Thread-safe; may be destroyed with executions in flight.
 class Program {
  public:
@@ -74,11 +78,13 @@ class Client : public std::enable_shared_from_this<Client> {
   // Host memory is device memory: buffers can alias blocks and be read in place.
   bool is_cpu() const { return is_cpu_; }
   const std::string& platform_name() const { return platform_name_; }
+  // Changes whenever serialized executables of one would not be safe to load in the other: the
+  // plugin's text, its interfaces, and on CPUs what the processor has.
   const std::string& platform_version() const { return platform_version_; }
   const std::string& device_kind() const { return device_kind_; }
   const std::vector<std::string>& memory_kinds() const { return memory_kinds_; }
   int num_devices() const { return num_devices_; }
-  // Changes whenever serialized executables of one would not be safe to load in the other.
+  // Platform and version.
   std::string identity() const;
 
   // `device` < num_devices().

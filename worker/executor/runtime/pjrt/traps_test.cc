@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One test for each way in which a PJRT plugin goes wrong silently, or fatally, that can be met in
 // this process. Those that end the process are in fatal_traps_test.cc.
+#include <fstream>
+#include <iterator>
+
 #include <gtest/gtest.h>
 
 #include "pjrt_c_api.h"
@@ -385,6 +388,30 @@ TEST_F(TrapsTest, CodeWithAFlippedByteOrOfAnotherPluginIsRefused) {
   auto refused = runtime_->Load(other, {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(Text(refused.status()).find("another plugin"), std::string::npos) << refused.status();
+}
+
+// Else code for one host's processor would be given to another's, which ends at the first
+// instruction that it lacks.
+TEST_F(TrapsTest, TheVersionTellsOfThePluginAndTheProcessor) {
+  constexpr std::string_view kOne = "processor\t: 0\ncpu MHz\t\t: 3.1\nflags\t\t: fpu avx512f\n";
+  constexpr std::string_view kSame = "processor\t: 0\ncpu MHz\t\t: 2\nflags\t\t: fpu avx512f\n";
+  constexpr std::string_view kOther = "processor\t: 0\ncpu MHz\t\t: 3.1\nflags\t\t: fpu\n";
+  constexpr std::string_view kArm = "processor\t: 0\nFeatures\t: fp asimd\n";
+  EXPECT_EQ(pjrt::CpuFeatures(kOne), pjrt::CpuFeatures(kSame));
+  EXPECT_NE(pjrt::CpuFeatures(kOne), pjrt::CpuFeatures(kOther));
+  EXPECT_NE(pjrt::CpuFeatures(kArm), pjrt::CpuFeatures(""));
+
+  Open(1);
+  std::ifstream file("/proc/cpuinfo");
+  const std::string cpuinfo{std::istreambuf_iterator<char>(file), {}};
+  const pjrt::Plugin& plugin = client_->plugin();
+  const std::string tail =
+      fmt::format("; PJRT {}.{}; StableHLO {}; CPU {}", plugin.api_major, plugin.api_minor,
+                  plugin.stablehlo_current, pjrt::CpuFeatures(cpuinfo));
+  EXPECT_TRUE(client_->identity().ends_with(tail)) << client_->identity();
+  // What the controller shares code by.
+  EXPECT_TRUE(runtime_->info().platform_version.ends_with(tail))
+      << runtime_->info().platform_version;
 }
 
 TEST_F(TrapsTest, AThousandQueuedPsums) {
