@@ -8,6 +8,7 @@
 #include <set>
 
 #include "graph/sequence_builder.h"
+#include "graph/transfer_sets.h"
 
 namespace fairway {
 namespace {
@@ -37,7 +38,7 @@ class Lowering {
     }
     plan_.arguments = static_cast<int32_t>(arguments.size());
     FAIRWAY_ASSIGN_OR_RETURN(plan_.results, Inline(0, arguments));
-    Group();
+    FAIRWAY_RETURN_IF_ERROR(Group());
     Order();
     FAIRWAY_RETURN_IF_ERROR(Build());
     for (const ProgramPlan::Step& step : plan_.steps) {
@@ -52,6 +53,7 @@ class Lowering {
  private:
   static constexpr int64_t kMaxSteps = int64_t{1} << 30;
   static constexpr int64_t kMaxLoopWork = int64_t{1} << 25;  // about a second
+  static constexpr size_t kMaxTransferSets = 1 << 21;        // 200 MB, seconds
   static constexpr size_t kMaxInlined = 2 * kMaxNodes + 16 * kMaxUnrolled;
 
   int32_t NewValue(const SliceSpec& type) {
@@ -268,33 +270,25 @@ class Lowering {
 
   // ---- Sequences: units of one place that wait for the same transfers.
 
-  void Group() {
-    std::vector<int32_t> late_of(plan_.values.size(), 0);  // which set of transfers, by value
-    std::map<std::vector<int32_t>, int32_t> sets = {{{}, 0}};
-    std::vector<std::vector<int32_t>> members = {{}};
-    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;  // place and set
-    const auto intern = [&](std::vector<int32_t> set) {
-      const auto [it, fresh] = sets.try_emplace(set, static_cast<int32_t>(members.size()));
-      if (fresh) members.push_back(std::move(set));
-      return it->second;
-    };
+  absl::Status Group() {
+    TransferSets sets;
+    std::vector<int32_t> late_of(plan_.values.size(), TransferSets::kNone);  // by value
+    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;                   // place and set
     for (size_t u = 0; u < units_.size(); ++u) {
       const Unit& unit = units_[u];
       int32_t part = 0;
-      int32_t late = 0;
+      int32_t late = TransferSets::kNone;
       if (unit.transfer) {
-        late = intern({static_cast<int32_t>(u)});
+        late = sets.One(static_cast<int32_t>(u));
         part = NewPart();
       } else {
-        std::vector<int32_t> all;
         for (const int32_t value : unit.inputs) {
-          if (late_of[value] == late) continue;
-          std::vector<int32_t> both;
-          const auto& more = members[late_of[value]];
-          std::set_union(all.begin(), all.end(), more.begin(), more.end(),
-                         std::back_inserter(both));
-          all = std::move(both);
-          late = intern(all);
+          late = sets.Union(late, late_of[value]);
+          if (sets.size() > kMaxTransferSets)
+            return InvalidArgument(
+                "{}: the steps up to it wait for too many different sets of transfers between "
+                "slices; run the program several times",
+                NodeText(program_, unit.graph, unit.node));
         }
         const auto [it, fresh] = by_key.try_emplace({unit.place, late}, 0);
         if (fresh) it->second = NewPart();
@@ -306,6 +300,7 @@ class Lowering {
         part_of_[value] = part;
       }
     }
+    return absl::OkStatus();
   }
 
   int32_t NewPart() {

@@ -61,7 +61,9 @@ struct ProgramPlan {
 };
 
 // `types`: of CheckProgram. INVALID_ARGUMENT names the node: a branch over several slices, or a
-// loop over several slices that is too long to be unrolled (kMaxUnrolled steps).
+// loop over several slices that is too long to be unrolled (kMaxUnrolled steps); or the program:
+// its loops are too long or lie too deep in each other, or its steps wait for too many different
+// sets of transfers.
 absl::StatusOr<ProgramPlan> Lower(const Program& program, const ProgramTypes& types,
                                   const ProgramBinding& binding);
 

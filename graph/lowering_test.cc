@@ -418,6 +418,19 @@ TEST(Lowering, LoopsWithinLoopsAreWalkedOnlySoFar) {
   }
 }
 
+// acc = g(acc, transfer(f(x))): each round waits for one transfer more than the one before.
+TEST(Lowering, ALongLoopMayGatherTransfers) {
+  Maker m;
+  const int f = m.Computation("f", 1), g = m.Computation("g", 2);
+  m.program.graphs.resize(2);
+  const ValueRef acc = m.Argument(1, 1), x = m.Argument(0, 1);
+  const ValueRef there = m.Compute(f, 0, {x}, 1);
+  m.program.graphs[1].results = {m.Compute(g, 1, {acc, there}, 1), x};
+  m.program.graphs[0].results = {m.Add(LoopNode{1, 30'000, {m.Argument(1), m.Argument(0)}})};
+  const ProgramPlan plan = m.Lowered();
+  EXPECT_EQ(plan.steps.size(), 60'001u);
+}
+
 TEST(Lowering, ABranchOverSlicesIsRefused) {
   Maker m;
   const int f = m.Computation("f", 1);
