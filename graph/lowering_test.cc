@@ -322,6 +322,19 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(one.Lowered().steps[0]).temp_bytes, 64);
 }
 
+// What lies before a loop is no reason to look at fewer of its rounds.
+TEST(Lowering, MemoryOfALoopBehindALongProgram) {
+  Maker m;
+  const int f = m.Computation("f", 1), wide = m.Computation("wide", 1, 4);
+  m.program.graphs.resize(2);
+  m.program.graphs[1].results = {m.Compute(wide, 0, {m.Argument(0, 1)}, 1)};
+  ValueRef x = m.Argument(0);
+  for (int i = 0; i < 100'000; ++i) x = m.Compute(f, 0, {x});
+  m.program.graphs[0].results = {m.Add(LoopNode{1, 1000, {x}})};
+  const ProgramPlan plan = m.Lowered();
+  EXPECT_GE(std::get<ProgramPlan::RunSequence>(plan.steps[0]).temp_bytes, 4 * 64 * kSequenceWindow);
+}
+
 TEST(Lowering, OnlyWhatNobodyElseReadsIsDonated) {
   Maker m;
   const int f = m.Computation("f", 2);
