@@ -66,6 +66,7 @@ class Checker {
 
  private:
   static constexpr int32_t kMaxSliceDevices = 1 << 16;
+  static constexpr size_t kMaxNamed = 8 * kMaxNodes;
   using Types = absl::StatusOr<std::vector<SliceSpec>>;
 
   absl::Status CheckComputation(const Computation& computation) const {
@@ -278,24 +279,43 @@ class Checker {
     return Keep(out);
   }
 
+  // Inputs of a node, and the results of the code that it runs.
+  size_t Named(const ProgramNode& node) const {
+    const auto* compute = std::get_if<ComputeNode>(&node.op);
+    if (compute == nullptr) return InputsOf(node).size();
+    const auto computation = static_cast<size_t>(compute->computation);
+    if (computation >= program_.computations.size()) return 0;  // refused with its node
+    return compute->inputs.size() + program_.computations[computation].results.size();
+  }
+
   // A body may be that of several nodes: with each level of nesting a program can double.
   absl::Status CheckNesting() const {
     struct Size {
       size_t nodes = 0;  // with those of its bodies, as often as they are named
       size_t depth = 0;
+      size_t named = 0;  // values that these take, make or result in
     };
     std::vector<Size> sizes(program_.graphs.size());
     for (size_t g = program_.graphs.size(); g-- > 0;) {
       Size& size = sizes[g];
       for (const ProgramNode& node : program_.graphs[g].nodes) {
         ++size.nodes;
+        size.named += Named(node);
         for (const int32_t body : BodiesOf(node)) {
           if (body <= static_cast<int64_t>(g) || static_cast<size_t>(body) >= sizes.size())
             continue;  // refused with its node
           size.nodes = std::min(size.nodes + sizes[body].nodes, 2 * kMaxNodes);
           size.depth = std::max(size.depth, sizes[body].depth + 1);
+          size.named = std::min(size.named + sizes[body].named, 2 * kMaxNamed);
         }
       }
+      size.named += program_.graphs[g].results.size();
+      if (size.named > kMaxNamed)
+        return InvalidArgument(
+            "program {}: the nodes of graph {}, with its bodies, take and make more than {} "
+            "values; "
+            "use loops, or several programs",
+            program_.name, g, kMaxNamed);
       if (size.nodes > kMaxNodes || size.depth > kMaxNesting)
         return InvalidArgument(
             "program {}: graph {}, with its bodies, has {} nodes in {} levels; at most {} in {} "

@@ -100,6 +100,15 @@ TEST_F(ProgramTest, AndSoHaveTheResultsOfBranches) {
   ExpectRefused("node 1 \"branch\" (train.py:7): with its outputs the program's values name more");
 }
 
+// A body is written out as often as it is named, with all that it takes and makes.
+TEST_F(ProgramTest, WideBodiesCountAsWhatTheyAre) {
+  const ArraySpec scalar{DType::kS32, Shape{}, Sharding::Replicated(Positions(2))};
+  Add(0, "i", ArgumentNode{{0, scalar}});
+  program.graphs[1].results.assign(10'000, {1, 0});
+  Add(0, "branch", BranchNode{{3, 0}, std::vector<int32_t>(1000, 1), {{1, 0}}});
+  ExpectRefused("program test: the nodes of graph 0, with its bodies, take and make more than");
+}
+
 TEST_F(ProgramTest, ACycleIsNamed) {
   Node(1).inputs = {{2, 0}};
   ExpectRefused("node 1 \"y\" (train.py:7): it takes an output of node 2, which does not come");
