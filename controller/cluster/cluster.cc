@@ -201,15 +201,6 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
   s.WatchEnded(id, SIZE_MAX, absl::OkStatus(), NodeId());
 }
 
-void Cluster::WatchNode(SessionId session, uint64_t token, NodeId id) {
-  Node* node = state_->FindNode(id);
-  if (node == nullptr || node->session != session) {
-    state_->actions->OnWatched(session, token, absl::OkStatus());
-    return;
-  }
-  node->watches.push_back(token);
-}
-
 void Cluster::Tick(int64_t now_ms) {
   State& s = *state_;
   std::vector<NodeId> overdue;

@@ -108,6 +108,9 @@ struct ExecutableSignature {
 
 struct ExecuteOptions {
   std::vector<int32_t> non_donatable;  // arguments to leave alone
+  // OnWatched with this token when all of it has ended, with the error of the first of it that
+  // failed; it may come from inside the call. Nothing comes if the call is refused.
+  std::optional<uint64_t> watch;
 
   // Which of so many arguments these are.
   std::vector<bool> Kept(size_t arguments) const {
@@ -120,7 +123,7 @@ struct ExecuteOptions {
 };
 
 struct ExecuteResult {
-  NodeId node;                    // for WatchNode
+  NodeId node;
   std::vector<uint64_t> handles;  // of the outputs
   std::vector<ArraySpec> specs;
 };
@@ -141,7 +144,7 @@ class ClusterActions {
   virtual void PullToHost(TransferId transfer, ExecutorId executor, int32_t index,
                           int64_t bytes) = 0;
 
-  // The answers to Watch, WatchNode and Fetch. A session that was closed gets none.
+  // The answers to Watch, ExecuteOptions::watch and Fetch. A session that was closed gets none.
   virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
   virtual void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) = 0;
 };
@@ -311,8 +314,6 @@ class Cluster {
   // OnWatched once all are ready, or with the error of the first failed one in the order given;
   // NOT_FOUND and deleted arrays count as failed.
   void Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles);
-  // OnWatched when that execution has ended.
-  void WatchNode(SessionId session, uint64_t token, NodeId node);
   // OnFetched with the dense bytes of an array with one shard, or of a fully replicated one.
   void Fetch(SessionId session, uint64_t token, uint64_t handle);
 

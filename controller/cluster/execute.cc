@@ -259,6 +259,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
+  if (options.watch) s.WatchNodes(session_id, *options.watch, launched.node, poison);
   s.Settle();
   return result;
 }

@@ -184,6 +184,18 @@ uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
   return id;
 }
 
+void Cluster::State::WatchNodes(SessionId session, uint64_t token, NodeId first,
+                                const absl::Status& known) {
+  const uint64_t id = AddWatch(session, token);
+  PendingWatch& watch = watches[id];
+  watch.open = 1;  // until all are registered
+  for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
+    it->second->watch = id;
+    ++watch.open;
+  }
+  WatchEnded(id, 0, known, NodeId());
+}
+
 void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status,
                                 NodeId cause) {
   const auto it = watches.find(id);

@@ -565,8 +565,13 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     to_pump.insert(node.island);
   }
   SettleOutputs(node, status, cause, keeps);
+  if (node.watch != 0) {
+    const Group* worst = nullptr;  // of a sequence some may have failed
+    for (const GroupId id : node.outputs) worst = Worse(worst, *FindGroup(id));
+    WatchEnded(node.watch, 0, worst != nullptr ? worst->error : status,
+               worst != nullptr ? worst->cause : cause);
+  }
   if (const auto session = sessions.find(node.session); session != sessions.end()) {
-    for (const uint64_t token : node.watches) actions->OnWatched(node.session, token, status);
     if (node.kind == NodeKind::kFetch && !status.ok())
       actions->OnFetched(node.session, node.token, status);
     session->second.nodes.erase(node.id);

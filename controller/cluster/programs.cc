@@ -238,6 +238,7 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     return refuse(InvalidArgument("{} takes {} arguments, but {} were given", program.name,
                                   plan.arguments, args.size()));
 
+  const NodeId first(s.next_node);
   // Views that this call holds until all nodes have been made.
   std::vector<Array> values(plan.values.size());
   std::vector<uint64_t> donated;                     // handles
@@ -264,8 +265,10 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     if (node) result.node = node;
   }
   std::set<GroupId> returned;
+  absl::Status failed;  // of what no node was made for
   for (size_t r = 0; r < plan.results.size(); ++r) {
     Array array = values[plan.results[r]];
+    if (failed.ok()) failed = array.error;
     s.HoldView(array);
     const std::vector<GroupId> groups = s.GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
@@ -279,6 +282,7 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
   }
   for (const Array& array : values) s.DropView(array);
+  if (options.watch) s.WatchNodes(session_id, *options.watch, first, failed);
   s.Settle();
   return result;
 }

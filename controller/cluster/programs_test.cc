@@ -135,6 +135,29 @@ TEST_F(ProgramsTest, WhatASequentialRunHoldsBackFailsWithWhatItTakes) {
   EXPECT_EQ(cluster.counts().groups, 0u);
 }
 
+TEST_F(ProgramsTest, AWatchedRunFailsWithAnyOfItsSteps) {
+  PutReady(1, 0);
+  const ValueRef x = Add(ArgumentNode{{0, Type()}});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), Add(ComputeNode{1, 1, {x}})};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {{}, 9}, {2, 3}).ok());
+  InstallAll();
+  const Lines sent = actions.Take();
+  ASSERT_THAT(sent, Contains(HasSubstr("e1 <- prepare n2")));
+  ASSERT_THAT(sent, Contains(HasSubstr("e2 <- prepare n4")));
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(2)})};
+  report.failures = {{report.finished[0], absl::InternalError("step"), 0}};
+  cluster.OnReport(a, Incarnation(7), report);
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
+  End(b, 4);
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 9: INTERNAL: p on island ia (worker wa): step"));
+  // One that is refused is told by the answer alone.
+  ASSERT_FALSE(cluster.RunProgram(session, p, {}, {{}, 10}, {4, 5}).ok());
+  EXPECT_THAT(actions.Take(), IsEmpty());
+}
+
 TEST_F(ProgramsTest, RunsOverlap) {
   PutReady(1, 0);
   const uint64_t p = TwoStages();
@@ -245,7 +268,9 @@ TEST_F(PoisonTest, WhatCanMakeNothingIsNotLaunched) {
         cluster.MakeError(session, handle, Type(), absl::AbortedError(std::to_string(handle)))
             .ok());
   const uint64_t p = TwoChains();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  actions.Take();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {{}, 9}, {3, 4}).ok());
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 9: ABORTED: 1"));
   Watch();
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: 1", "s1 watched 4: ABORTED: 2"));
   EXPECT_EQ(cluster.counts().nodes, 0u);

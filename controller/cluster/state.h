@@ -157,7 +157,7 @@ struct Node {
   // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
-  std::vector<uint64_t> watches;  // tokens of WatchNode
+  uint64_t watch = 0;  // of the call that made it
 
   // kLaunch
   size_t record_bytes = 0;  // what the record itself holds, about
@@ -361,6 +361,9 @@ struct Cluster::State {
   absl::Status CheckUsable(const Array& array, uint64_t handle) const;
   uint64_t AddWatch(SessionId session, uint64_t token);
   void WatchEnded(uint64_t watch, size_t position, const absl::Status& status, NodeId cause);
+  // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
+  // `known`: how it has ended already, as far as it has.
+  void WatchNodes(SessionId session, uint64_t token, NodeId first, const absl::Status& known);
 
   // ---- nodes (nodes.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);

@@ -42,8 +42,8 @@ class ControllerShell final : public ClusterActions,
                               public CompileBackend,
                               private WorkerHubEvents {
  public:
-  // The core's answers to Watch, WatchNode and Fetch, for the door that asked. Called from inside
-  // the core's operations.
+  // The core's answers to watches and Fetch, for the door that asked. Called from inside the core's
+  // operations.
   struct Answers {
     std::function<void(SessionId, uint64_t token, absl::Status)> watched;
     std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;

@@ -196,6 +196,18 @@ TEST_F(ExecutablesDialogue, AFailedExecutionIsReportedByStatusAndResults) {
               HasSubstr("the kernel failed"));
 }
 
+TEST_F(ExecutablesDialogue, AnExecutionThatFailsAtOnceIsReportedByItsStatus) {
+  const uint64_t f = Compiled("0", 1, 1);
+  Ask("make_error_arrays_request { error { code: ABORTED message: \"by the user\" } array_specs { "
+      "@f32(8) @one(0) } array_handles: 5 }");
+  EXPECT_EQ(Ask(Execute(
+                f, "args_handles: 5 result_array_handle: 6 execute_options { fill_status: true }")),
+            "3 #2 loaded_executable_execute_response { status_handle: 2305843009213693953 }");
+  EXPECT_EQ(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: "
+                "2305843009213693953 }"),
+            "4 ABORTED: by the user");
+}
+
 TEST_F(ExecutablesDialogue, DonatedArgumentsAreGoneUnlessKept) {
   const uint64_t f = Compiled("0", 1, 1, {0});
   Put(5, 0, kEightFloats);

@@ -63,7 +63,7 @@ class IfrtSession {
   // for programs that are being compiled.
   void Refuse(const absl::Status& status);
 
-  // The cluster's answers to Watch, WatchNode and Fetch; called from inside its operations.
+  // The cluster's answers to watches and Fetch; called from inside its operations.
   void OnWatched(uint64_t token, absl::Status status);
   void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
 

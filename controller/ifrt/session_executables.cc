@@ -109,9 +109,24 @@ absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
 absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                                   const Call& call, Response& response) {
   const std::vector<uint64_t> out = ToVector(request.result_array_handle());
+  const bool fill_status = request.execute_options().fill_status();
+  const uint64_t asked_status = request.result_status_handle();
+  uint64_t status_handle = asked_status;
+  ExecuteOptions options;
+  if (fill_status) {  // now, because the end may be told from inside the call
+    Future future;
+    future.of_execution = true;
+    if (asked_status != 0) {
+      futures_[asked_status] = std::move(future);
+    } else {
+      status_handle = MakeFuture(std::move(future));
+    }
+    options.watch = WatchToken([this, status_handle](absl::Status status) {
+      FutureEnded(status_handle, std::move(status));
+    });
+  }
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
     FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(request.loaded_executable_handle()));
-    ExecuteOptions options;
     options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
                                  request.execute_options().non_donatable_input_indices().end());
     const std::vector<uint64_t> arguments = ToVector(request.args_handles());
@@ -124,12 +139,14 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
     return cluster_->Execute(session_, handle, arguments, options, out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
-  const bool fill_status = request.execute_options().fill_status();
-  const uint64_t asked_status = request.result_status_handle();
   if (!result.ok()) {
     (void)errors_.Poison(out, result.status());
-    if (asked_status != 0)
+    if (options.watch) watches_.erase(*options.watch);
+    if (asked_status != 0) {
       futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
+    } else {
+      futures_.erase(status_handle);
+    }
     return result.status();
   }
   auto* executed = response.mutable_loaded_executable_execute_response();
@@ -137,21 +154,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
     FAIRWAY_RETURN_IF_ERROR(DescribeOutputs(request.loaded_executable_handle(), *result, executed));
   }
   Hold(call, result->handles);
-  if (fill_status) {
-    uint64_t status_handle = asked_status;
-    Future future;
-    future.of_execution = true;
-    if (status_handle == 0) {
-      status_handle = MakeFuture(std::move(future));
-      executed->set_status_handle(status_handle);
-    } else {
-      futures_[status_handle] = std::move(future);
-    }
-    const uint64_t token = WatchToken([this, status_handle](absl::Status status) {
-      FutureEnded(status_handle, std::move(status));
-    });
-    cluster_->WatchNode(session_, token, result->node);
-  }
+  if (fill_status && asked_status == 0) executed->set_status_handle(status_handle);
   return absl::OkStatus();
 }
 

@@ -139,6 +139,9 @@ void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
 // On success the answer follows when it has ended.
 absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
   const std::vector<uint64_t> out(call.results().begin(), call.results().end());
+  // By its results, or by itself.
+  const std::optional<uint64_t> token = id != 0 ? std::optional(next_token_++) : std::nullopt;
+  if (token) watches_.emplace(*token, id);
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
     const auto known = callables_.find(call.executable());
     if (known == callables_.end())
@@ -152,21 +155,18 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
       return InvalidArgument("0 is no handle");
     ExecuteOptions options;
     options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
+    if (out.empty()) options.watch = token;
     const std::vector<uint64_t> arguments(call.arguments().begin(), call.arguments().end());
     return known->second.program
                ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
                : cluster_->Execute(session_, call.executable(), arguments, options, out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
-  if (!result.ok()) return errors_.Poison(out, result.status());
-  if (id == 0) return absl::OkStatus();
-  const uint64_t token = next_token_++;
-  watches_.emplace(token, id);
-  if (out.empty()) {
-    cluster_->WatchNode(session_, token, result->node);
-  } else {
-    cluster_->Watch(session_, token, out);
+  if (!result.ok()) {
+    if (token) watches_.erase(*token);
+    return errors_.Poison(out, result.status());
   }
+  if (token && !out.empty()) cluster_->Watch(session_, *token, out);
   return absl::OkStatus();
 }
 

@@ -158,7 +158,6 @@ void Client::IslandGivenUp(const std::string& island) {
 // ---- answers
 
 bool Client::MayBeFine(const Request::Item& item) const {
-  if (item.lenient) return true;
   return item.never.empty() && !item.gone &&
          std::all_of(item.groups.begin(), item.groups.end(),
                      [](const auto& group) { return group->failures.empty(); });

@@ -61,9 +61,8 @@ class Client {
   struct Request {
     bool fetch = false;
     struct Item {
-      std::string never;     // this text, always: unknown, deleted or an error array
-      bool gone = false;     // fails for sure, for want of machines or memory
-      bool lenient = false;  // may be fine whatever happened
+      std::string never;  // this text, always: unknown, deleted or an error array
+      bool gone = false;  // fails for sure, for want of machines or memory
       std::vector<std::shared_ptr<ModelGroup>> groups;
     };
     std::vector<Item> items;
@@ -128,7 +127,8 @@ class Client {
 
   Request::Item ItemOf(uint64_t handle, bool fetch) const;
   void Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_view what);
-  void WatchNode(NodeId node, std::shared_ptr<ModelGroup> outcome);
+  // The answer to ExecuteOptions::watch.
+  void Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outcome);
 
   // Answers
   bool MayBeFine(const Request::Item& item) const;

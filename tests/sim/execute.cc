@@ -125,6 +125,7 @@ void Client::DoExecute() {
   for (size_t a = 0; a < args.size(); ++a) {
     if (r.Percent(20)) options.non_donatable.push_back(static_cast<int32_t>(a));
   }
+  if (r.Percent(20)) options.watch = next_token_++;
   // What makes the call wrong, if anything.
   std::string refusal;
   for (size_t a = args.size(); a > 0; --a) {
@@ -241,7 +242,7 @@ void Client::Executed(const Code& code, const std::vector<uint64_t>& args,
     if (spec.parameters[a].donated && !kept) arrays_[args[a]].Delete();
   }
   world_.Trace("  is n{}", result.node);
-  if (world_.random.Percent(20)) WatchNode(result.node, outcome);
+  if (options.watch) Await(*options.watch, result.node, std::move(outcome));
 }
 
 }  // namespace fairway::sim

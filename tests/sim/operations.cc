@@ -417,13 +417,11 @@ void Client::DoFetch() {
   world_.controller->Settle();
 }
 
-void Client::WatchNode(NodeId node, std::shared_ptr<ModelGroup> outcome) {
-  const uint64_t token = next_token_++;
+void Client::Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outcome) {
   Request request;
   request.what = fmt::format("watch of node {}", node);
-  request.items.push_back({"", false, true, {std::move(outcome)}});
+  request.items.push_back({"", false, {std::move(outcome)}});
   requests_[token] = std::move(request);
-  world_.controller->cluster().WatchNode(session_, token, node);
 }
 
 // Handles that are not this session's.
