@@ -57,10 +57,9 @@ absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices
     return Error(absl::StatusCode::kInternal,
                  "the compiler answered a sharding that does not parse");
   FAIRWAY_ASSIGN_OR_RETURN(TileAssignment tiles, TilesFromOpSharding(sharding, num_devices));
-  if (tiles.kind == TileAssignment::Kind::kTiled) {
-    out.tiles = std::move(tiles.tiles);
-    out.tile_of = std::move(tiles.tile_of);
-  }
+  out.tiles = std::move(tiles.tiles);
+  out.tile_of = std::move(tiles.tile_of);
+  out.per_device = tiles.kind == TileAssignment::Kind::kPerDevice;
   bool fits = out.shard.rank() == out.global.rank() &&
               (out.tiles.empty() || out.tiles.size() == out.global.dims.size());
   for (int d = 0; fits && d < out.global.rank(); ++d) {

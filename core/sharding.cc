@@ -60,6 +60,14 @@ Sharding Sharding::ConcreteEven(std::vector<int32_t> devices, Shape shard_shape,
   return s;
 }
 
+Sharding Sharding::PerDevice(std::vector<int32_t> devices, Shape shard_shape,
+                             std::vector<int64_t> contents, std::string memory_kind) {
+  Sharding s = ConcreteEven(std::move(devices), std::move(shard_shape), /*replicated=*/false,
+                            std::move(memory_kind));
+  s.tile_of_ = std::move(contents);
+  return s;
+}
+
 absl::StatusOr<Sharding> Sharding::Concrete(std::vector<int32_t> devices,
                                             std::vector<Shape> shard_shapes,
                                             std::string memory_kind) {
@@ -109,6 +117,11 @@ absl::StatusOr<IndexDomain> Sharding::Domain(const Shape& global, int i) const {
     return InvalidArgument("shard {} of a sharding over {} devices", i, num_shards());
   IndexDomain domain{std::vector<int64_t>(global.dims.size(), 0), global};
   if (replicated_ || (kind_ == Kind::kOpaque && num_shards() == 1)) return domain;
+  if (per_device())
+    return InvalidArgument(
+        "its shards are no pieces of the array, because it is unreduced or manual over axes; only "
+        "a computation can change that (jax.reshard within one jax.jit), and only the same cut can "
+        "be put onto other devices");
   if (kind_ != Kind::kTiled)
     return InvalidArgument("the sharding does not tell where its shards lie");
   if (tiles_.size() != global.dims.size())

@@ -43,6 +43,11 @@ class Sharding {
                                         std::vector<int64_t> tile_of, std::string memory_kind = {});
   static Sharding ConcreteEven(std::vector<int32_t> devices, Shape shard_shape, bool replicated,
                                std::string memory_kind = {});
+  // ConcreteEven, of shards whose contents are no pieces of the array but parts of a sum, say
+  // (unreduced or manual axes). contents[i]: positions with equal numbers hold the same. Two of
+  // them are one cut only if these are equal too.
+  static Sharding PerDevice(std::vector<int32_t> devices, Shape shard_shape,
+                            std::vector<int64_t> contents, std::string memory_kind = {});
   static absl::StatusOr<Sharding> Concrete(std::vector<int32_t> devices,
                                            std::vector<Shape> shard_shapes,
                                            std::string memory_kind = {});
@@ -58,6 +63,8 @@ class Sharding {
   bool fully_replicated() const;
   const std::vector<int64_t>& tiles() const { return tiles_; }
   const std::vector<int64_t>& tile_of() const { return tile_of_; }
+  // Whether it was made by PerDevice.
+  bool per_device() const { return kind_ == Kind::kConcreteEven && !tile_of_.empty(); }
 
   // Shape of shard `i` of an array of shape `global`; the last tiles of an uneven cut are smaller,
   // or empty. INVALID_ARGUMENT: ranks differ, or the kind does not tell (opaque).
@@ -78,7 +85,7 @@ class Sharding {
   std::vector<int32_t> devices_;
   std::string memory_kind_;
   std::vector<int64_t> tiles_;
-  std::vector<int64_t> tile_of_;
+  std::vector<int64_t> tile_of_;     // PerDevice: contents
   std::vector<Shape> shard_shapes_;  // one (even) or one per shard (concrete)
 };
 

@@ -2,6 +2,7 @@
 #include "wire/ifrt_sharding.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -80,17 +81,52 @@ absl::Status CheckPermutation(const std::vector<int64_t>& positions, int num_dev
   return absl::OkStatus();
 }
 
-// `order[i]`: device position at row-major place i of the assignment; `trailing`: places per tile.
-TileAssignment FromOrder(std::vector<int64_t> tiles, const std::vector<int64_t>& order,
-                         int64_t trailing) {
+// `part_of`: what a position holds of its tile; positions with equal numbers hold the same.
+TileAssignment Assigned(std::vector<int64_t> tiles, std::vector<int64_t> tile_of,
+                        const std::vector<int64_t>& part_of) {
   TileAssignment out;
-  if (std::all_of(tiles.begin(), tiles.end(), [](int64_t n) { return n == 1; })) return out;
-  out.kind = TileAssignment::Kind::kTiled;
-  out.tiles = std::move(tiles);
-  out.tile_of.resize(order.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    out.tile_of[order[i]] = static_cast<int64_t>(i) / trailing;
+  if (std::any_of(tiles.begin(), tiles.end(), [](int64_t n) { return n > 1; }))
+    out.tiles = std::move(tiles);
+  if (std::any_of(part_of.begin(), part_of.end(), [&](int64_t p) { return p != part_of[0]; })) {
+    out.kind = TileAssignment::Kind::kPerDevice;
+    const auto positions = static_cast<int64_t>(tile_of.size());
+    std::map<std::pair<int64_t, int64_t>, int64_t> first;
+    for (int64_t i = 0; i < positions; ++i)
+      tile_of[i] =
+          tile_of[i] * positions + first.try_emplace({tile_of[i], part_of[i]}, i).first->second;
+  } else if (!out.tiles.empty()) {
+    out.kind = TileAssignment::Kind::kTiled;
+  } else {
+    return out;
+  }
+  out.tile_of = std::move(tile_of);
   return out;
+}
+
+// A dimension of an assignment behind those of the data.
+struct Subgroup {
+  int64_t size = 1;
+  bool own = false;  // along it are contents of their own, not copies
+};
+
+// `order[i]`: device position at row-major place i of the assignment.
+TileAssignment FromOrder(std::vector<int64_t> tiles, const std::vector<int64_t>& order,
+                         const std::vector<Subgroup>& subgroups) {
+  std::vector<int64_t> tile_of(order.size()), part_of(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    auto rest = static_cast<int64_t>(i);
+    int64_t part = 0, stride = 1;
+    for (auto group = subgroups.rbegin(); group != subgroups.rend(); ++group) {
+      if (group->own) {
+        part += rest % group->size * stride;
+        stride *= group->size;
+      }
+      rest /= group->size;
+    }
+    tile_of[order[i]] = rest;
+    part_of[order[i]] = part;
+  }
+  return Assigned(std::move(tiles), std::move(tile_of), part_of);
 }
 
 absl::StatusOr<TileAssignment> FromTiled(const OpSharding& s, int num_devices) {
@@ -115,9 +151,13 @@ absl::StatusOr<TileAssignment> FromTiled(const OpSharding& s, int num_devices) {
   }
   FAIRWAY_RETURN_IF_ERROR(CheckPermutation(order, num_devices));
   std::vector<int64_t> tiles(dims.begin(), dims.end() - extra);
-  const int64_t trailing =
-      std::accumulate(dims.end() - extra, dims.end(), int64_t{1}, std::multiplies<>());
-  return FromOrder(std::move(tiles), order, trailing);
+  std::vector<Subgroup> subgroups;
+  for (int i = 0; i < extra; ++i) {
+    const bool own = i < s.last_tile_dims_size() && (s.last_tile_dims(i) == OpSharding::MANUAL ||
+                                                     s.last_tile_dims(i) == OpSharding::UNREDUCED);
+    subgroups.push_back({dims[dims.size() - extra + i], own});
+  }
+  return FromOrder(std::move(tiles), order, subgroups);
 }
 
 // Where on one mesh axis (or a part of it) a device lies.
@@ -139,28 +179,36 @@ absl::StatusOr<AxisPart> PartOf(const xla::AxisRefProto& ref, const xla::MeshPro
   return AxisPart{axis_size / (pre * size), size};
 }
 
-// A part of a mesh axis that cuts a dimension.
+// A part of a mesh axis that cuts a dimension, or along which contents are of their own.
 struct Cut {
   size_t axis = 0;
   AxisPart part;
 };
 
-// By dimension. Looked up once: a sharding may be of as many devices as a message has room for.
+// By dimension; behind those, all along which contents are of their own. Looked up once: a sharding
+// may be of as many devices as a message has room for.
 absl::StatusOr<std::vector<std::vector<Cut>>> CutsOf(const xla::NamedShardingProto& s) {
   if (s.dim_shardings_size() > kMaxRank)
     return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
   std::vector<std::vector<Cut>> cuts;
   int count = 0;
-  for (const auto& dim : s.dim_shardings()) {
-    count += dim.axes_size();
-    if (dim.axes_size() > kMaxRank || count > kMaxRank)
+  const auto add = [&](const auto& axes) -> absl::Status {
+    count += std::min(axes.size(), kMaxRank + 1);
+    if (count > kMaxRank)
       return InvalidArgument("a sharding names parts of mesh axes more than {} times", kMaxRank);
-    auto& of_dimension = cuts.emplace_back();
-    for (const auto& ref : dim.axes()) {
+    for (const auto& ref : axes) {
       FAIRWAY_ASSIGN_OR_RETURN(const AxisPart part, PartOf(ref, s.mesh()));
-      of_dimension.push_back({static_cast<size_t>(ref.mesh_axis_index()), part});
+      cuts.back().push_back({static_cast<size_t>(ref.mesh_axis_index()), part});
     }
+    return absl::OkStatus();
+  };
+  for (const auto& dim : s.dim_shardings()) {
+    cuts.emplace_back();
+    FAIRWAY_RETURN_IF_ERROR(add(dim.axes()));
   }
+  cuts.emplace_back();
+  FAIRWAY_RETURN_IF_ERROR(add(s.unreduced_axes()));
+  FAIRWAY_RETURN_IF_ERROR(add(s.manual_axes()));
   return cuts;
 }
 
@@ -168,8 +216,7 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
   const xla::MeshProto& mesh = s.mesh();
   std::vector<int64_t> axes;
   for (const auto& axis : mesh.axes()) axes.push_back(axis.size());
-  TileAssignment out;
-  if (axes.empty()) return out;
+  if (axes.empty()) return TileAssignment();
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t count, BoundedProduct(axes, num_devices, "mesh"));
   if (count != num_devices)
     return InvalidArgument("mesh [{}] is not of {} devices", fmt::join(axes, ","), num_devices);
@@ -194,14 +241,9 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
     }
     tiles.push_back(pieces);
   }
+  tiles.pop_back();  // that of no dimension
   FAIRWAY_RETURN_IF_ERROR(BoundedProduct(tiles, num_devices, "named sharding").status());
-  if (std::all_of(tiles.begin(), tiles.end(), [](int64_t n) { return n == 1; })) {
-    const bool own = (!s.manual_axes().empty() || !s.unreduced_axes().empty()) && num_devices > 1;
-    out.kind = own ? TileAssignment::Kind::kPerDevice : TileAssignment::Kind::kReplicated;
-    return out;
-  }
-  out.kind = TileAssignment::Kind::kTiled;
-  out.tile_of.resize(num_devices);
+  std::vector<int64_t> tile_of(num_devices), part_of(num_devices);
   std::vector<int64_t> coordinate(axes.size());
   for (int place = 0; place < num_devices; ++place) {
     int64_t rest = place;
@@ -209,17 +251,17 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
       coordinate[a] = rest % axes[a];
       rest /= axes[a];
     }
-    int64_t tile = 0;
+    int64_t tile = 0, index = 0;
     for (size_t d = 0; d < cuts.size(); ++d) {
-      int64_t index = 0;
+      index = 0;
       for (const auto& [axis, part] : cuts[d])
         index = index * part.size + coordinate[axis] / part.divisor % part.size;
-      tile = tile * tiles[d] + index;
+      if (d + 1 < cuts.size()) tile = tile * tiles[d] + index;
     }
-    out.tile_of[order[place]] = tile;
+    tile_of[order[place]] = tile;
+    part_of[order[place]] = index;
   }
-  out.tiles = std::move(tiles);
-  return out;
+  return Assigned(std::move(tiles), std::move(tile_of), part_of);
 }
 
 // See xla/python/ifrt/ir/sharding_param.h: mesh axes are listed minor to major.
@@ -236,26 +278,28 @@ absl::StatusOr<TileAssignment> FromParam(const xla::ifrt::ShardingParamProto& pa
   if (num_devices % pieces != 0)
     return InvalidArgument("dim_shards [{}] do not divide {} devices", fmt::join(tiles, ","),
                            num_devices);
-  if (!param.unreduced_axes().empty() && num_devices > 1) {
-    TileAssignment out;
-    out.kind = TileAssignment::Kind::kPerDevice;
-    return out;
-  }
-  return FromOrder(std::move(tiles), order, num_devices / pieces);
+  if (!param.unreduced_axes().empty() && num_devices > 1)
+    return Error(absl::StatusCode::kUnimplemented,
+                 "a ShardingParamSharding with unreduced axes is not served; use an HloSharding");
+  return FromOrder(std::move(tiles), order, {{num_devices / pieces, /*own=*/false}});
 }
 
 absl::StatusOr<Sharding> FromTiles(TileAssignment tiles, std::vector<int32_t> devices,
                                    const Shape& shape, std::string memory_kind) {
+  if (!tiles.tiles.empty() && tiles.tiles.size() != shape.dims.size())
+    return InvalidArgument("a sharding of rank {} does not fit an array of rank {}",
+                           tiles.tiles.size(), shape.dims.size());
   switch (tiles.kind) {
     case TileAssignment::Kind::kReplicated:
       return Sharding::Replicated(std::move(devices), std::move(memory_kind));
-    case TileAssignment::Kind::kPerDevice:
-      return Sharding::ConcreteEven(std::move(devices), shape, /*replicated=*/false,
-                                    std::move(memory_kind));
+    case TileAssignment::Kind::kPerDevice: {
+      Shape shard = shape;
+      for (size_t d = 0; d < tiles.tiles.size(); ++d)
+        shard.dims[d] = (shape.dims[d] + tiles.tiles[d] - 1) / tiles.tiles[d];
+      return Sharding::PerDevice(std::move(devices), std::move(shard), std::move(tiles.tile_of),
+                                 std::move(memory_kind));
+    }
     case TileAssignment::Kind::kTiled:
-      if (tiles.tiles.size() != shape.dims.size())
-        return InvalidArgument("a sharding of rank {} does not fit an array of rank {}",
-                               tiles.tiles.size(), shape.dims.size());
       return Sharding::Tiled(std::move(devices), std::move(tiles.tiles), std::move(tiles.tile_of),
                              std::move(memory_kind));
   }
@@ -324,15 +368,16 @@ absl::Status ConcreteToProto(const Sharding& sharding, const Shape& shape,
 absl::StatusOr<TileAssignment> TilesFromOpSharding(const OpSharding& sharding, int num_devices) {
   if (num_devices < 1) return InvalidArgument("a sharding without devices");
   if (sharding.has_named_sharding()) return FromNamed(sharding.named_sharding(), num_devices);
-  TileAssignment out;
   switch (sharding.type()) {
     case OpSharding::REPLICATED:
     case OpSharding::MAXIMAL:
-      return out;
+      return TileAssignment();
     case OpSharding::MANUAL:
-    case OpSharding::UNREDUCED:
-      if (num_devices > 1) out.kind = TileAssignment::Kind::kPerDevice;
-      return out;
+    case OpSharding::UNREDUCED: {
+      std::vector<int64_t> part_of(num_devices);
+      std::iota(part_of.begin(), part_of.end(), 0);
+      return Assigned({}, std::vector<int64_t>(num_devices, 0), part_of);
+    }
     case OpSharding::OTHER:
       return FromTiled(sharding, num_devices);
     default:
@@ -348,8 +393,7 @@ absl::StatusOr<OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int 
       out.set_type(OpSharding::REPLICATED);
       return out;
     case TileAssignment::Kind::kPerDevice:
-      out.set_type(OpSharding::MANUAL);
-      return out;
+      return InvalidArgument("contents are per device: tiles do not tell them");
     case TileAssignment::Kind::kTiled:
       break;
   }

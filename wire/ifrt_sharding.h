@@ -24,11 +24,14 @@ struct TileAssignment {
   enum class Kind : uint8_t {
     kReplicated,  // also MAXIMAL: every position holds the whole array
     kTiled,
-    kPerDevice,  // MANUAL, UNREDUCED: shards of the array's own shape with contents of their own
+    kPerDevice,  // MANUAL, UNREDUCED over some axes: of one tile positions hold different contents
   };
   Kind kind = Kind::kReplicated;
-  std::vector<int64_t> tiles;    // pieces per dimension; empty unless tiled
-  std::vector<int64_t> tile_of;  // row-major tile at each position; empty unless tiled
+  // Pieces per dimension; empty when no dimension is cut.
+  std::vector<int64_t> tiles;
+  // Row-major tile at each position; empty when replicated. kPerDevice: tile * number of positions
+  // + the first position that holds the same, so that equal cuts are equal here.
+  std::vector<int64_t> tile_of;
   friend bool operator==(const TileAssignment&, const TileAssignment&) = default;
 };
 
@@ -37,13 +40,15 @@ struct TileAssignment {
 absl::StatusOr<TileAssignment> TilesFromOpSharding(const xla::OpSharding& sharding,
                                                    int num_devices);
 
-// The OpSharding of tiles that each lie on equally many devices. INVALID_ARGUMENT otherwise.
+// The OpSharding of tiles that each lie on equally many devices. INVALID_ARGUMENT otherwise, and
+// when contents are per device.
 absl::StatusOr<xla::OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int num_devices);
 
 // Of one sharding. What executors take is bounded by the same number (link_commands.cc).
 inline constexpr int kMaxDevices = 1 << 16;
 
-// `shape`: of the array. UNIMPLEMENTED: a type name we do not know. INVALID_ARGUMENT: undecodable
+// `shape`: of the array. UNIMPLEMENTED: a type name we do not know, or a ShardingParam with
+// unreduced axes. INVALID_ARGUMENT: undecodable
 // or contradictory, a device that is named twice, or more than kMaxDevices.
 absl::StatusOr<Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto,
                                            const Shape& shape);

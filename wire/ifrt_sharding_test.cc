@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -45,9 +46,49 @@ TEST(OpShardingTest, TheReplicatedLastDimensionIsNoDataDimension) {
 
 TEST(OpShardingTest, SubgroupsAreNoDataDimensions) {
   const auto op = Op(
-      "type: OTHER tile_assignment_dimensions: [2,2,2] iota_reshape_dims: 8 iota_transpose_perm: 0 "
+      "type: OTHER tile_assignment_dimensions: [2,1,4] iota_reshape_dims: 8 iota_transpose_perm: 0 "
       "last_tile_dims: [MANUAL, REPLICATED]");
   EXPECT_EQ(TilesFromOpSharding(op, 8).value(), Tiled({2}, {0, 0, 0, 0, 1, 1, 1, 1}));
+}
+
+// As JAX writes them for a mesh of x=2 and y=2, and as shardings that name their axes.
+TEST(OpShardingTest, UnreducedAndManualAxesAreNoCopies) {
+  const auto per_device = [](std::vector<int64_t> tiles, std::vector<int64_t> contents) {
+    return TileAssignment{TileAssignment::Kind::kPerDevice, std::move(tiles), std::move(contents)};
+  };
+  const std::string mesh =
+      "mesh { axes { name: 'x' size: 2 } axes { name: 'y' size: 2 } } dim_shardings { } ";
+  const std::string other = "type: OTHER tile_assignment_dimensions: ";
+  const std::string transposed = " iota_reshape_dims: [2,2] iota_transpose_perm: [1,0] ";
+  const struct {
+    TileAssignment tiles;
+    std::vector<std::string> texts;
+  } cases[] = {
+      {per_device({}, {0, 0, 2, 2}),  // P(unreduced={"x"})
+       {other + "[1,1,2,2] last_tile_dims: [UNREDUCED, REPLICATED]",
+        other + "[1,1,2,2] last_tile_dims: [MANUAL, REPLICATED]",
+        other + "[1,1,2,2]" + transposed + "last_tile_dims: [REPLICATED, UNREDUCED]",
+        "named_sharding { " + mesh + "unreduced_axes { } }",
+        "named_sharding { " + mesh + "manual_axes { } }"}},
+      {per_device({}, {0, 1, 0, 1}),  // P(unreduced={"y"})
+       {other + "[1,1,2,2]" + transposed + "last_tile_dims: [UNREDUCED, REPLICATED]",
+        "named_sharding { " + mesh + "unreduced_axes { mesh_axis_index: 1 } }"}},
+      {per_device({1, 2}, {0, 5, 2, 7}),  // P(None, "y", unreduced={"x"})
+       {other + "[1,2,2]" + transposed + "last_tile_dims: UNREDUCED",
+        "named_sharding { " + mesh +
+            "dim_shardings { axes { mesh_axis_index: 1 } } unreduced_axes { } }"}},
+      {per_device({}, {0, 1, 2, 3}),  // P(unreduced={"x", "y"})
+       {"type: UNREDUCED", "type: MANUAL",
+        "named_sharding { " + mesh + "unreduced_axes { } unreduced_axes { mesh_axis_index: 1 } }"}},
+  };
+  for (const auto& [tiles, texts] : cases) {
+    for (const std::string& text : texts)
+      EXPECT_EQ(TilesFromOpSharding(Op(text), 4).value(), tiles) << text;
+  }
+  // Over an axis of one device it is whole.
+  EXPECT_EQ(
+      TilesFromOpSharding(Op(other + "[1,4,1] last_tile_dims: [REPLICATED, UNREDUCED]"), 4).value(),
+      TileAssignment{});
 }
 
 TEST(OpShardingTest, WholeArraysAreReplicatedOrPerDevice) {
@@ -161,6 +202,29 @@ TEST(ShardingTest, DevicesAreNamedOnceAndAreNotTooMany) {
   EXPECT_EQ(refused(devices), "");
   devices.push_back(kMaxDevices);
   EXPECT_EQ(refused(devices), "a sharding over 65537 devices; at most 65536 are served");
+}
+
+TEST(ShardingTest, CutsThatDifferInWhatIsUnreducedDiffer) {
+  const auto from = [](const std::string& op) {
+    xla::ifrt::HloShardingProto hlo;
+    for (int i = 4; i < 8; ++i) hlo.mutable_devices()->add_device_ids(i);
+    *hlo.mutable_xla_op_sharding() = Op(op);
+    xla::ifrt::ShardingProto proto;
+    proto.mutable_serialized_sharding()->set_type_name("xla::ifrt::HloSharding");
+    hlo.SerializeToString(proto.mutable_serialized_sharding()->mutable_data());
+    return ShardingFromProto(proto, Shape{{4, 6}}).value();
+  };
+  const Sharding x = from(
+      "type: OTHER tile_assignment_dimensions: [1,2,2] iota_reshape_dims: [2,2] "
+      "iota_transpose_perm: [1,0] last_tile_dims: UNREDUCED");
+  const Sharding y =
+      from("type: OTHER tile_assignment_dimensions: [1,2,2] last_tile_dims: UNREDUCED");
+  EXPECT_EQ(x.ShardShape(Shape{{4, 6}}, 3).value(), (Shape{{4, 3}}));
+  EXPECT_EQ(y.ShardShape(Shape{{4, 6}}, 3).value(), (Shape{{4, 3}}));
+  EXPECT_NE(x, y);
+  EXPECT_FALSE(x.fully_replicated());
+  EXPECT_THAT(std::string(x.Domain(Shape{{4, 6}}, 0).status().message()),
+              testing::HasSubstr("unreduced or manual over axes"));
 }
 
 TEST(ShardingTest, TilesOnUnequalNumbersOfDevicesTravelAsConcrete) {

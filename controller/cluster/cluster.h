@@ -67,7 +67,8 @@ struct ValueType {
   std::vector<int64_t> tiles;
   std::vector<int64_t> tile_of;
   std::string memory_kind;
-  bool donated = false;  // arguments: the code takes the buffer over
+  bool donated = false;     // arguments: the code takes the buffer over
+  bool per_device = false;  // tile_of are the contents of Sharding::PerDevice
 };
 
 // Compiled code as the core knows it; defined once, shared by sessions, installed at executors when

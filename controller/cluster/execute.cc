@@ -31,6 +31,9 @@ absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, const std::vector<int32_
     return ArraySpec{type.dtype, type.global, Sharding::SingleDevice(devices[0], type.memory_kind)};
   if (type.tile_of.empty())
     return ArraySpec{type.dtype, type.global, Sharding::Replicated(devices, type.memory_kind)};
+  if (type.per_device)
+    return ArraySpec{type.dtype, type.global,
+                     Sharding::PerDevice(devices, type.shard, type.tile_of, type.memory_kind)};
   FAIRWAY_ASSIGN_OR_RETURN(
       Sharding sharding,
       Sharding::Tiled(devices, type.tiles, TilesOf(type, devices.size()), type.memory_kind));

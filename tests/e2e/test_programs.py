@@ -25,8 +25,9 @@ def test_program_is_right_about_jax(name):
 
 def test_arrays_are_resharded_split_and_put_together(cluster):
     # Helpers that JAX's own CPU backend does not have; the program compares with numpy.
-    done = cluster.python(PROGRAMS / "reshard.py")
-    assert done.stdout.splitlines()[-1] == "resharded"
+    for program in "reshard", "unreduced_reshard":
+        done = cluster.python(PROGRAMS / f"{program}.py")
+        assert done.stdout.splitlines()[-1] == "resharded"
 
 
 def test_compiled_programs_are_described_as_by_the_cpu_backend(cluster):
