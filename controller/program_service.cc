@@ -40,6 +40,11 @@ absl::Status Same(const char* kind, const std::vector<ArraySpec>& declared,
                            kind, compiled.size());
   for (size_t i = 0; i < declared.size(); ++i) {
     const ArraySpec& want = declared[i];
+    if (compiled[i].per_device)
+      return Error(absl::StatusCode::kUnimplemented,
+                   "{} {}, {}, is unreduced or manual over axes, which the values of a program "
+                   "cannot be; make it whole within the computation (jax.reshard)",
+                   kind, i, ToString(want.dtype, want.shape));
     FAIRWAY_ASSIGN_OR_RETURN(const ArraySpec has, SpecOf(compiled[i], devices));
     if (want.dtype != has.dtype || want.shape != has.shape)
       return InvalidArgument("{} {} is {} in the program, but {} in its code", kind, i,

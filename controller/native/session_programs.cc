@@ -100,6 +100,16 @@ absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledPro
   FAIRWAY_RETURN_IF_ERROR(cluster_->BindExecutable(session_, handle, program.id, devices).status());
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
                            cluster_->Signature(session_, handle));
+  for (const auto* specs : {&signature.parameters, &signature.outputs}) {
+    for (const ArraySpec& spec : *specs) {
+      if (!spec.sharding.per_device()) continue;
+      FAIRWAY_RETURN_IF_ERROR(cluster_->ReleaseExecutable(session_, handle));
+      return Error(absl::StatusCode::kUnimplemented,
+                   "{} takes or makes an array, {}, that is unreduced or manual over its devices, "
+                   "which fairway.v1 cannot tell; make it whole within the program",
+                   signature.name, ToString(spec.dtype, spec.shape));
+    }
+  }
   callables_[handle] = {signature.outputs.size(), false};
   if (id == 0) return absl::OkStatus();
   v1::Answer answer = CompiledAnswer(id, signature);

@@ -369,5 +369,25 @@ TEST_F(NativeDialogue, AWrongProgramIsNamed) {
             "parameters, the compiler 2");
 }
 
+// The sum of what the two devices make.
+CompiledCode UnreducedCode() {
+  CompiledCode code = TestCode(1, 1, 2, {});
+  code.metadata.mutable_outputs(0)->set_op_sharding("\x08\x06");  // OpSharding: type UNREDUCED
+  code.metadata.mutable_outputs(0)->set_shard_dims(0, 8);
+  return code;
+}
+
+TEST_F(NativeDialogue, WhatIsUnreducedIsRefusedAsNoShardingCanTellIt) {
+  EXPECT_EQ(Ask("compile { executable: 7 stablehlo: \"p\" devices: [1, 0] }"), "");
+  cluster_.AnswerCompile(UnreducedCode());
+  EXPECT_THAT(Take(), StartsWith("1 UNIMPLEMENTED: jit_f takes or makes an array, f32[8], that is "
+                                 "unreduced or manual over its devices"));
+  Compiled(7, "0", 1, 1);  // the handle is free
+  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  cluster_.AnswerCompile(UnreducedCode());
+  EXPECT_THAT(Take(), StartsWith("3 UNIMPLEMENTED: program p: computation \"f\": result 0, f32[8], "
+                                 "is unreduced or manual over axes"));
+}
+
 }  // namespace
 }  // namespace fairway
