@@ -110,6 +110,49 @@ absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
   return handle;
 }
 
+absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& source,
+                                             const Sharding& sharding, bool may_alias,
+                                             std::vector<Node*>& made) {
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
+                           SplitByIsland(session, sharding.devices()));
+  Array copy{{source.spec.dtype, source.spec.shape, sharding}, {}, source.error};
+  if (!source.error.ok()) return copy;
+  copy.shards.resize(source.shards.size());
+  const VirtualDevice& first = session.devices[sharding.devices()[0]];
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
+  for (const IslandShards& part : parts) {
+    Node* node = nullptr;
+    Group* group = nullptr;
+    for (const int32_t position : part.positions) {
+      const ShardRef from = source.shards[position];
+      const Group& from_group = *FindGroup(from.group);
+      const VirtualDevice& device = session.devices[sharding.devices()[position]];
+      const Place& place = from_group.places[from.shard];
+      const bool stays = place.device == device.device && from_group.memory_kind == kind;
+      if (stays && may_alias) {
+        copy.shards[position] = from;
+        continue;
+      }
+      if (node == nullptr) {
+        group = &MakeGroup(session.id, part.island, source.spec.dtype, kind);
+        node = &MakeNode(session.id, NodeKind::kReceive, part.island,
+                         "copy of " + ToString(source.spec.dtype, source.spec.shape));
+        group->producer = node->id;
+        node->outputs = {group->id};
+        made.push_back(node);
+      }
+      copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
+      group->places.push_back(
+          {ExecutorOf(device.device)->id, device.local_ordinal, device.device, place.bytes});
+      group->shapes.push_back(from_group.shape(from.shard));
+      node->sources.push_back(from);
+      AddReservation(node->reservations, device.device, place.bytes, 0);
+    }
+    if (node != nullptr) node->reads = GroupsOf(node->sources);
+  }
+  return copy;
+}
+
 absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
     SessionId session_id, const std::vector<uint64_t>& in,
     const std::optional<std::vector<int32_t>>& devices,
@@ -117,74 +160,41 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
     const std::vector<uint64_t>& out) {
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
-  if (!out.empty() && out.size() != in.size())
-    return InvalidArgument("copy of {} arrays names {} results", in.size(), out.size());
-  std::vector<uint64_t> handles;
-  for (size_t a = 0; a < in.size(); ++a) {
-    FAIRWAY_ASSIGN_OR_RETURN(Array * source, s.FindArray(session_id, in[a]));
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*source, in[a]));
-    const Sharding& old = source->spec.sharding;
+  std::vector<const Array*> sources;
+  std::vector<Sharding> shardings;
+  for (const uint64_t handle : in) {
+    FAIRWAY_ASSIGN_OR_RETURN(sources.emplace_back(), s.FindArray(session_id, handle));
+    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*sources.back(), handle));
+    const Sharding& old = sources.back()->spec.sharding;
     FAIRWAY_ASSIGN_OR_RETURN(
-        Sharding sharding,
+        shardings.emplace_back(),
         old.WithDevices(devices.value_or(old.devices()), memory_kind.value_or(old.memory_kind())));
-    FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts,
-                             SplitByIsland(*session, sharding.devices()));
-    Array copy{{source->spec.dtype, source->spec.shape, sharding}, {}, source->error};
-    if (source->error.ok()) {
-      copy.shards.resize(source->shards.size());
-      const VirtualDevice& first = session->devices[sharding.devices()[0]];
-      FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
-      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                               s.NewHandle(*session, out.empty() ? 0 : out[a]));
-      std::vector<Node*> made;
-      for (const IslandShards& part : parts) {
-        Node* node = nullptr;
-        Group* group = nullptr;
-        for (const int32_t position : part.positions) {
-          const ShardRef from = source->shards[position];
-          const Group& from_group = *s.FindGroup(from.group);
-          const VirtualDevice& device = session->devices[sharding.devices()[position]];
-          const Place& place = from_group.places[from.shard];
-          const bool stays = place.device == device.device && from_group.memory_kind == kind;
-          if (stays && semantics != CopySemantics::kAlwaysCopy) {
-            copy.shards[position] = from;
-            continue;
-          }
-          if (node == nullptr) {
-            group = &s.MakeGroup(session_id, part.island, source->spec.dtype, kind);
-            node = &s.MakeNode(session_id, NodeKind::kReceive, part.island,
-                               "copy of " + ToString(source->spec.dtype, source->spec.shape));
-            group->producer = node->id;
-            node->outputs = {group->id};
-            made.push_back(node);
-          }
-          copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
-          group->places.push_back(
-              {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, place.bytes});
-          group->shapes.push_back(from_group.shape(from.shard));
-          node->sources.push_back(from);
-          s.AddReservation(node->reservations, device.device, place.bytes, 0);
-        }
-        if (node != nullptr) node->reads = s.GroupsOf(node->sources);
-      }
-      s.HoldView(copy);
-      for (Node* node : made) s.Enqueue(*node);
-      if (semantics == CopySemantics::kDonateInput) {
-        // What stays where it is now belongs to the copy as well; the source is deleted as soon as
-        // one of its shards is.
-        std::vector<ShardRef> moved;
-        for (const Node* node : made)
-          moved.insert(moved.end(), node->sources.begin(), node->sources.end());
-        s.MarkDeleted(moved);
-      }
-      session->arrays.emplace(handle, std::move(copy));
-      handles.push_back(handle);
-    } else {
-      FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                               s.NewHandle(*session, out.empty() ? 0 : out[a]));
-      session->arrays.emplace(handle, std::move(copy));
-      handles.push_back(handle);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles, s.NewHandles(*session, out, in.size()));
+  std::vector<Node*> made;
+  std::vector<Array> copies;
+  for (size_t a = 0; a < in.size(); ++a) {
+    absl::StatusOr<Array> copy = s.Copied(*session, *sources[a], shardings[a],
+                                          semantics != CopySemantics::kAlwaysCopy, made);
+    if (!copy.ok()) {
+      // All of them or none.
+      for (Node* node : made) s.Forget(*node);
+      return copy.status();
     }
+    copies.push_back(*std::move(copy));
+  }
+  for (size_t a = 0; a < in.size(); ++a) {
+    s.HoldView(copies[a]);
+    session->arrays.emplace(handles[a], std::move(copies[a]));
+  }
+  for (Node* node : made) s.Enqueue(*node);
+  if (semantics == CopySemantics::kDonateInput) {
+    // What stays where it is now belongs to the copy as well; the source is deleted as soon as one
+    // of its shards is.
+    std::vector<ShardRef> moved;
+    for (const Node* node : made)
+      moved.insert(moved.end(), node->sources.begin(), node->sources.end());
+    s.MarkDeleted(moved);
   }
   s.Settle();
   return handles;
@@ -245,8 +255,9 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   const int count = array->spec.sharding.num_shards();
   if (!out.empty() && static_cast<int>(out.size()) != count)
     return InvalidArgument("disassemble: {} results named for {} shards", out.size(), count);
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles,
+                           s.NewHandles(*session, out, static_cast<size_t>(count)));
   const Array whole = *array;  // the table may move while it grows
-  std::vector<uint64_t> handles;
   for (int i = 0; i < count; ++i) {
     Array piece{
         {whole.spec.dtype, whole.spec.shape, whole.spec.sharding.OfShard(i)}, {}, whole.error};
@@ -256,11 +267,8 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
     } else if (const auto shape = whole.spec.sharding.ShardShape(whole.spec.shape, i); shape.ok()) {
       piece.spec.shape = *shape;
     }
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             s.NewHandle(*session, out.empty() ? 0 : out[i]));
     s.HoldView(piece);
-    session->arrays.emplace(handle, std::move(piece));
-    handles.push_back(handle);
+    session->arrays.emplace(handles[i], std::move(piece));
   }
   return handles;
 }

@@ -29,6 +29,26 @@ TEST_F(ClusterTest, ACopyThatDonatesMovesWhatMovesAndKeepsTheRestUsable) {
   End(b, 2);
 }
 
+TEST_F(ClusterTest, ACopyOfSeveralMakesAllOrNone) {
+  Start();
+  PutReady(1, 0);
+  PutReady(2, 0);
+  ASSERT_TRUE(cluster.Delete(session, {2}).ok());
+  actions.Take();
+  const auto copied = cluster.Copy(session, {1, 2}, std::vector<int32_t>{2}, std::nullopt,
+                                   CopySemantics::kDonateInput, {});
+  EXPECT_EQ(copied.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cluster.counts().arrays, 2u);
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_FALSE(*cluster.IsDeleted(session, 1));
+  // Nor is one taken apart in part.
+  const auto put =
+      cluster.Put(session, 3, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  EXPECT_FALSE(cluster.Disassemble(session, 3, CopySemantics::kReuseInput, {4, 4}).ok());
+  EXPECT_EQ(cluster.counts().arrays, 3u);
+}
+
 // Island ia with a second executor, whose device comes third in a new session.
 class TwoExecutorsTest : public ClusterTest {
  protected:

@@ -342,6 +342,10 @@ struct Cluster::State {
   std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
   bool IsDeleted(const Array& array) const;
+  // `source` with another sharding of the same cut, in the making: its view is not held and `made`
+  // not enqueued yet.
+  absl::StatusOr<Array> Copied(Session& session, const Array& source, const Sharding& sharding,
+                               bool may_alias, std::vector<Node*>& made);
   // One output of a remap.
   absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
                                  const std::vector<RemapPlan::From>& from,
