@@ -127,6 +127,7 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
 void Cluster::State::EndTransfer(const Node& node) {
   const TransferId transfer = TransferOf(node);
   if (node.kind == NodeKind::kFetch) {
+    if (Planted(Bug::kFreeUnderTransfer) && FindGroup(node.fetched.group) == nullptr) return;
     SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
            EndSend{transfer});
     return;
