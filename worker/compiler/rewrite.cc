@@ -174,9 +174,12 @@ class Rewriter {
     if (op.mask & kHasSuccessors) op.successors = cursor.Numbers(cursor.Count());
     if (op.mask & kHasUseOrders) op.orders = ReadOrders(cursor, op.results.size());
     if (!cursor.ok()) return;
-    if (placed_ && IsPlacement(op)) MakeBarrier(op);
+    const bool placement = placed_ && IsPlacement(op);
+    if (placement) MakeBarrier(op);
     if (!replicated_.empty() && op.kind == "func_v1") ReplicateResults(op);
-    const std::vector<Axes> results = Understand(op);
+    // JAX writes no constraint behind a placement: the plugin sums up there.
+    const std::vector<Axes> results =
+        placement ? std::vector<Axes>(op.results.size(), Axes::Whole()) : Understand(op);
     Append(op);
     const size_t first = next_;
     for (size_t i = 0; i < op.results.size(); ++i) {

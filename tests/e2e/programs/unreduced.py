@@ -42,6 +42,12 @@ for places in [0, 1, 2, 3], [2, 3], [0, 2, 1, 3], [3, 2, 1, 0]:
         np.testing.assert_array_equal(part, expected)
 jax.set_mesh(mesh_of([0, 1, 2, 3]))
 
+# In another memory: there and back.
+split = jax.reshard(jax.device_put(a, P()), P(unreduced={"x"}))
+host = jax.device_put(split, split.sharding.with_memory_kind("pinned_host"))
+for array in host, jax.device_put(host, split.sharding):
+    np.testing.assert_array_equal(parts(array), 2 * [a] + 2 * [0 * a])
+
 # In a loop, and in a function called from it.
 @jax.jit
 def halves(x):
@@ -58,6 +64,9 @@ left = jax.device_put(a, P("x", "y"))
 right = jax.device_put(a, P("y", None))
 product = jax.jit(lambda l, r: jnp.dot(l, r, out_sharding=P("x", unreduced={"y"})))(left, right)
 np.testing.assert_array_equal(jax.reshard(product, P("x")), a @ a)
+away = jax.device_put(product, product.sharding.with_memory_kind("pinned_host"))
+back = jax.device_put(away, product.sharding)
+np.testing.assert_array_equal(jax.reshard(back, P("x")), a @ a)
 
 # Gradients of what is replicated for them ("reduced").
 weights = jax.device_put(np.ones(4, np.float32), P(reduced={"x"}))
