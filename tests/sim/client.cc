@@ -160,7 +160,7 @@ void Client::IslandGivenUp(const std::string& island) {
 bool Client::MayBeFine(const Request::Item& item) const {
   return item.never.empty() && !item.gone &&
          std::all_of(item.groups.begin(), item.groups.end(),
-                     [](const auto& group) { return group->failures.empty(); });
+                     [](const auto& group) { return sim::MayBeFine(group->failures); });
 }
 
 bool Client::Explains(const ModelGroup& group, const absl::Status& status) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -152,6 +153,7 @@ class Client {
   std::map<uint64_t, ModelArray> arrays_;
   std::map<uint64_t, ExecutableId> executables_;
   std::map<uint64_t, SimProgram> programs_;
+  std::set<std::string> failed_steps_;  // and failed arguments, of the run being interpreted
   std::map<uint64_t, Request> requests_;
 };
 

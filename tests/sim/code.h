@@ -5,6 +5,7 @@
 #define FAIRWAY_TESTS_SIM_CODE_H_
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -21,27 +22,42 @@ struct Code {
   int64_t duration = 0;  // microseconds
   int fails_one_in = 0;  // 0: never
   bool load_fails = false;
-  bool separable = false;  // where one executor runs it alone
+  bool separable = false;  // no collectives: devices neither meet nor see each other's inputs
 
-  uint64_t Digest(const Inputs& inputs) const {
+  // Of all inputs, or of those that the device at `position` has.
+  uint64_t Digest(const Inputs& inputs, size_t position) const {
     uint64_t digest = salt;
     for (const auto& argument : inputs) {
-      for (const uint64_t value : argument) digest = Mix(digest, value);
+      for (size_t i = 0; i < argument.size(); ++i) {
+        if (!separable || i == position) digest = Mix(digest, argument[i]);
+      }
     }
     return digest;
   }
-  bool Fails(const Inputs& inputs) const {
-    return fails_one_in > 0 && Digest(inputs) % fails_one_in == 0;
+  // What devices at these positions may fail with, the first one that fails first.
+  std::vector<std::string> Failures(const Inputs& inputs,
+                                    const std::vector<size_t>& positions) const {
+    std::vector<std::string> out;
+    for (const size_t position : positions) {
+      const uint64_t digest = Digest(inputs, position);
+      if (fails_one_in > 0 && digest % fails_one_in == 0)
+        out.push_back(fmt::format("boom#{:x}", digest));
+      if (!separable) break;
+    }
+    return out;
   }
-  std::string FailureText(const Inputs& inputs) const {
-    return fmt::format("boom#{:x}", Digest(inputs));
+  std::vector<std::string> Failures(const Inputs& inputs) const {
+    std::vector<size_t> all(spec.devices.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return Failures(inputs, all);
   }
   std::string LoadFailureText() const { return fmt::format("unloadable#{:x}", salt); }
-  // Devices that hold the same tile of a result have the same value.
+  // Devices that hold the same tile of a result have the same value: separable code has a tile of
+  // each result for each device.
   uint64_t Output(const Inputs& inputs, size_t output, size_t position) const {
     const ValueType& type = spec.outputs[output];
     const uint64_t tile = type.tile_of.empty() ? 0 : static_cast<uint64_t>(type.tile_of[position]);
-    return Mix(Mix(Digest(inputs), output + 1), tile + 1) | 1;
+    return Mix(Mix(Digest(inputs, position), output + 1), tile + 1) | 1;
   }
 };
 

@@ -49,6 +49,7 @@ class Coverage {
                                          "launch single",
                                          "launch gang",
                                          "launch separable",
+                                         "launch of a member apart",
                                          "launch over executors",
                                          "launch ends",
                                          "launch fails",

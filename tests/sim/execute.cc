@@ -22,7 +22,7 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
   if (r.Percent(world_.config.failing_percent))
     code.fails_one_in = static_cast<int>(r.Between(1, 3));
   code.load_fails = r.Percent(world_.config.failing_percent / 8);
-  code.separable = r.Percent(50);
+  code.separable = true;
   ExecutableSpec& spec = code.spec;
   spec.id = id;
   spec.name = fmt::format("f{}", id);
@@ -49,10 +49,13 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
       type.global.dims[0] *= count;
       for (int64_t i = 0; i < count; ++i) type.tile_of.push_back(i);
       if (r.Percent(30)) r.Shuffle(type.tile_of);
+    } else if (count > 1) {
+      code.separable = false;
     }
     if (r.Percent(5)) type.memory_kind = "host";
     spec.outputs.push_back(std::move(type));
   }
+  code.separable = code.separable && r.Percent(80);
   spec.temp_bytes = r.Percent(50) ? 0 : 64 * r.Between(1, 6);
   spec.code = std::make_shared<const std::string>("code");
   world_.controller->cluster().DefineExecutable(spec);
@@ -213,8 +216,9 @@ void Client::Executed(const Code& code, const std::vector<uint64_t>& args,
     failures = {{result.node, poison}};
   } else if (code.load_fails) {
     failures.push_back({result.node, code.LoadFailureText()});
-  } else if (failures.empty() && code.Fails(inputs)) {
-    failures = {{result.node, code.FailureText(inputs)}};
+  } else if (sim::MayBeFine(failures)) {
+    for (std::string& text : code.Failures(inputs))
+      failures.push_back({result.node, std::move(text)});
   }
   auto outcome = std::make_shared<ModelGroup>();
   outcome->failures = failures;

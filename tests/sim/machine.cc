@@ -358,6 +358,7 @@ void Machine::Kick() {
 void Machine::Join(const std::shared_ptr<Run>& run) {
   run->joined = true;
   Gang& gang = *run->gang;
+  world_.Trace("  {} launch {} joins {}", worker_, run->launch.launch_id, gang.code->spec.name);
   if (run->behind && Poisoned(*run)) {
     world_.Count("launch behind a failed one");
     world_.queue.After(1, [this, run] { LetBe(run); });
@@ -371,6 +372,9 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
   }
   if (gang.broken) {
     world_.queue.After(world_.random.Between(1, 500000), [this, run] { EndRun(run); });
+  } else if (gang.MembersAreApart()) {
+    world_.Count("launch of a member apart");
+    world_.queue.After(gang.code->duration, [this, run] { EndRun(run); });
   } else if (gang.joined.size() == gang.members.size()) {
     world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
   }
@@ -413,10 +417,14 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
   }
   for (const ShardRef ref : run->reads) EndRead(ref);
   const Gang& gang = *run->gang;
-  const bool fails = gang.code->Fails(gang.inputs);
   absl::Status status;
-  if (gang.broken) status = absl::UnknownError("a peer of the gang is gone");
-  if (!gang.broken && fails) status = absl::UnknownError(gang.code->FailureText(gang.inputs));
+  if (gang.broken) {
+    status = absl::UnknownError("a peer of the gang is gone");
+  } else if (const auto failures = gang.code->Failures(gang.inputs, run->positions);
+             !failures.empty()) {
+    status = absl::UnknownError(failures[0]);
+  }
+  world_.Trace("  {} launch {} ends: {}", worker_, run->launch.launch_id, Describe(status));
   world_.Count(status.ok() ? "launch ends" : gang.broken ? "launch breaks" : "launch fails");
   std::vector<Report::Inlined> inlined;
   for (size_t o = 0; o < run->node.outputs.size(); ++o) {

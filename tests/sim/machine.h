@@ -32,6 +32,7 @@ struct Run;
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
 // All launches of one node, where they meet as a collective does: it ends when all have come.
+// Members of code without collectives do not meet.
 struct Gang {
   const Code* code = nullptr;
   std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
@@ -41,6 +42,9 @@ struct Gang {
   std::set<Machine*> received;  // who got the launch
   bool broken = false;          // a member is gone
   bool complete = false;
+
+  // Each ends or fails by itself, whatever becomes of the others.
+  bool MembersAreApart() const { return members.size() > 1 && code->separable; }
 };
 
 // A launch on one machine.

@@ -18,10 +18,16 @@ namespace fairway::sim {
 struct Failure {
   NodeId cause;
   std::string text;
+  bool certain = true;  // or one that may be told though what it is of needs nothing that fails
 };
 // None: it succeeds unless memory or machines are lost. Several: which of them is told first
 // depends on timing.
 using Failures = std::vector<Failure>;
+
+inline bool MayBeFine(const Failures& failures) {
+  return std::none_of(failures.begin(), failures.end(),
+                      [](const Failure& failure) { return failure.certain; });
+}
 
 struct ModelGroup {
   std::vector<uint64_t> values;  // by shard
@@ -67,7 +73,8 @@ inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) 
   Failures all;
   bool unsure = false;
   for (const auto& group : groups) {
-    unsure = unsure || group->failures.size() > 1;
+    unsure = unsure || group->failures.size() > 1 ||
+             MayBeFine(group->failures) != group->failures.empty();
     all.insert(all.end(), group->failures.begin(), group->failures.end());
   }
   if (all.empty() || unsure) return all;

@@ -30,6 +30,10 @@ bool Even(const ArraySpec& spec) {
   return true;
 }
 
+void Add(const Failures& more, Failures& failures) {
+  failures.insert(failures.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 // What a value of a program holds, or the failure that it is sure to have.
@@ -163,6 +167,9 @@ class ProgramMaker {
       for (int i = 0; i < inputs; ++i) spec.parameters.push_back(TypeOf(made_.type));
       if (inputs > 0) spec.parameters[0].donated = donates;
       spec.outputs = {TypeOf(result)};
+      const std::vector<int64_t>& tiles = spec.outputs[0].tile_of;
+      code.separable =
+          std::set(tiles.begin(), tiles.end()).size() == spec.devices.size() && r_.Percent(80);
       spec.temp_bytes = r_.Percent(50) ? 0 : 64 * r_.Between(1, 6);
       spec.code = std::make_shared<const std::string>("code");
       world_.controller->cluster().DefineExecutable(spec);
@@ -337,7 +344,23 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     if (array.shards.empty()) value.failures = {{run->node, array.error}};
     value.shards.resize(program.slices[0].size());
   }
-  const auto results = Interpret(program, 0, values, run->node);
+  failed_steps_.clear();
+  for (const ProgramValue& value : values) {
+    for (const Failure& failure : value.failures) failed_steps_.insert(failure.text);
+  }
+  auto results = Interpret(program, 0, values, run->node);
+  // On several executors the first failure ends the others' sequences as well.
+  const bool spread =
+      std::any_of(program.slices.begin(), program.slices.end(), [this](const auto& slice) {
+        uint64_t machines = 0;
+        for (const DeviceId device : slice) machines |= BitsOf(device);
+        return (machines & (machines - 1)) != 0;
+      });
+  for (ProgramValue& value : results) {
+    for (const std::string& text : failed_steps_) {
+      if (spread) value.failures.push_back({run->node, text, false});
+    }
+  }
   for (size_t o = 0; o < results.size(); ++o) {
     const ProgramValue& value = results[o];
     const auto& compute = std::get<ComputeNode>(
@@ -411,9 +434,11 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
       out =
           Interpret(program, branch->bodies[std::clamp<int64_t>(index, 0, bodies - 1)], rest, run);
       for (ProgramValue& value : out) {
-        if (!inputs[0].failures.empty() || inputs[0].surely_failed) {
+        if (!sim::MayBeFine(inputs[0].failures) || inputs[0].surely_failed) {
           value.failures = inputs[0].failures;
           value.surely_failed = inputs[0].surely_failed;
+        } else {
+          Add(inputs[0].failures, value.failures);
         }
         value.machines |= inputs[0].machines;
       }
@@ -435,9 +460,14 @@ Client::ProgramValue Client::Computed(const SimProgram& program, const ComputeNo
     values.push_back(input.shards);
     out.machines |= input.machines;
     out.surely_failed = out.surely_failed || input.surely_failed;
-    if (out.failures.empty()) out.failures = input.failures;  // that of the first is told
+    if (sim::MayBeFine(out.failures)) Add(input.failures, out.failures);  // the first's is told
   }
-  if (out.failures.empty() && code.Fails(values)) out.failures = {{run, code.FailureText(values)}};
+  // One executor may run what on another one has failed before.
+  const std::vector<std::string> own = code.Failures(values);
+  failed_steps_.insert(own.begin(), own.end());
+  if (sim::MayBeFine(out.failures)) {
+    for (const std::string& text : own) out.failures.push_back({run, text});
+  }
   for (size_t i = 0; i < program.slices[compute.slice].size(); ++i)
     out.shards.push_back(code.Output(values, 0, i));
   return out;

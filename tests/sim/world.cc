@@ -103,7 +103,7 @@ int World::IndexOf(const Machine* machine) const {
 // ---- gangs
 
 void World::BreakGang(const std::shared_ptr<Gang>& gang) {
-  if (gang->complete || gang->broken) return;
+  if (gang->complete || gang->broken || gang->MembersAreApart()) return;
   gang->broken = true;
   for (const auto& [machine, session] : gang->members) {
     const auto run = gang->joined.find(machine);
@@ -155,7 +155,7 @@ std::shared_ptr<Gang> World::GangOfStep(uint64_t controller, const Machine& mach
   }
   gang->members = sequence->second.members;
   gang->places = sequence->second.places;
-  gang->broken = sequence->second.broken;
+  gang->broken = sequence->second.broken && !gang->MembersAreApart();
   return gang;
 }
 

@@ -25,16 +25,25 @@ void ExecutorCore::OnCommand(Command command) {
   StartLaunches();
 }
 
-void ExecutorCore::On(InstallExecutable command) { actions_->Load(command); }
+void ExecutorCore::On(InstallExecutable command) {
+  if (!command.members.empty()) shared_.insert(command.executable);
+  actions_->Load(command);
+}
 
 void ExecutorCore::On(InstallSequence command) {
   absl::Status fits = CheckSequence(*command.sequence);
+  const auto& instructions = command.sequence->instructions;
+  if (std::any_of(instructions.begin(), instructions.end(), [this](const Instruction& in) {
+        return in.op == Instruction::Op::kRun && shared_.contains(in.executable);
+      }))
+    shared_.insert(command.executable);
   if (fits.ok()) sequences_[command.executable] = std::move(command.sequence);
   InstallDone(command.executable, std::move(fits));
 }
 
 void ExecutorCore::On(DropExecutable command) {
   separable_.erase(command.executable);
+  shared_.erase(command.executable);
   if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
 }
 
@@ -450,7 +459,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
     }
     if (node.launch.has_value() && !node.parent) --num_launched_;
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
-    if (node.parent) return StepEnded(std::move(node));
+    if (node.parent) return StepEnded(std::move(node), status);
     FinishSeq(launch->seq, status);
   } else {
     FinishSeq(std::get<PrepareReceive>(node.command).seq, status);
@@ -490,6 +499,7 @@ void ExecutorCore::Reset() {
   failed_receives_.clear();
   sequences_.clear();
   separable_.clear();
+  shared_.clear();
   gangs_at_work_ = 0;
   num_launched_ = 0;
   sends_.clear();

@@ -213,7 +213,8 @@ class ExecutorCore {
   std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
   // The shard of a sequence's output is to be that one.
   void ShareOutput(ShardRef from, ShardRef output);
-  void StepEnded(Node step);
+  void StepEnded(Node step, const absl::Status& status);
+  void AbandonShared(Node& node, const absl::Status& why);
   void DropGarbage(SequenceRun& run);
   // When all its steps have ended: reads what is to come inline, then tells the end.
   void EndSequence(NodeId id, Node& node);
@@ -233,6 +234,7 @@ class ExecutorCore {
   const int max_gangs_;
   std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
   std::set<ExecutableId> separable_;
+  std::set<ExecutableId> shared_;  // code and sequences that other executors run their part of
   // Nodes and groups of steps; the controller never hears of them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;

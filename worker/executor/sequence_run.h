@@ -62,6 +62,7 @@ class SequenceRun {
   std::vector<ValueRef> exported;          // until the end of the run
   std::map<int32_t, absl::Status> failed;  // arguments
   absl::Status abandoned;                  // why no further step is to begin
+  bool abandoned_here = false;             // because of what failed on this executor
   uint64_t launched = 0;                   // steps so far
 
   // Lets go of everything.

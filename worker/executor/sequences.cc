@@ -45,8 +45,11 @@ void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Se
   const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
   for (size_t a = 0; a < std::min(arguments, registers); ++a) {
     const auto argument = static_cast<int32_t>(a);
-    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
+    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok()) {
+      // Those that the controller told, it told the others too.
+      if (!run.failed.contains(argument)) AbandonShared(node, failed);
       run.failed.emplace(argument, std::move(failed));
+    }
     const auto failed = run.failed.find(argument);
     if (failed == run.failed.end()) continue;
     GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
@@ -194,6 +197,10 @@ bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) 
     for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
     return true;
   };
+  const auto fail_here = [&](const absl::Status& why) {
+    AbandonShared(node, why);
+    return fail(why);
+  };
   const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
   const auto shard =
       value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
@@ -205,7 +212,8 @@ bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) 
     return true;
   }
   if (run.reading) return false;
-  if (run.unreadable) return fail(absl::InternalError("the scalar of a branch cannot be read"));
+  if (run.unreadable)
+    return fail_here(absl::InternalError("the scalar of a branch cannot be read"));
   run.reading = true;
   actions_->Read(id, {value->shards[0]});
   return false;
@@ -235,13 +243,23 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   ShardEnded(output, status);
 }
 
-void ExecutorCore::StepEnded(Node step) {
+void ExecutorCore::StepEnded(Node step, const absl::Status& status) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
+  if (!status.ok()) AbandonShared(parent->second, status);
   step.holds.clear();
   --parent->second.run->at_work;
   DropGarbage(*parent->second.run);
   advance_.push_back(parent->first);
+}
+
+// What failed here may be fine on the other executors of a sequence: they would wait for steps that
+// are left out here, or number theirs otherwise. So all of it fails, and by the controller theirs.
+void ExecutorCore::AbandonShared(Node& node, const absl::Status& why) {
+  if (!shared_.contains(std::get<PrepareLaunch>(node.command).executable)) return;
+  if (!node.run->abandoned.ok()) return;
+  node.run->abandoned = why;
+  node.run->abandoned_here = true;
 }
 
 void ExecutorCore::DropGarbage(SequenceRun& run) {
@@ -308,7 +326,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
         ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
       if (failed.ok()) failed = shard->second.error;
     }
-    if (failed.ok()) continue;
+    if (failed.ok() || node.run->abandoned_here) continue;
     const auto& arguments = node.run->failed;
     const auto by = std::find_if(arguments.begin(), arguments.end(),
                                  [&](const auto& argument) { return argument.second == failed; });
@@ -318,9 +336,10 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
   node.run->End();
   DropGarbage(*node.run);
   const uint64_t seq = prepared.seq;
+  const absl::Status status = node.run->abandoned_here ? node.run->abandoned : absl::OkStatus();
   nodes_.erase(id);
   --num_launched_;
-  FinishSeq(seq, absl::OkStatus());
+  FinishSeq(seq, status);
 }
 
 }  // namespace fairway

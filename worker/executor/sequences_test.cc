@@ -346,6 +346,25 @@ TEST_F(SequencesTest, AFailurePoisonsWhatDependsOnItAndNothingElse) {
   EXPECT_EQ(core.num_nodes(), 0u);
 }
 
+// The other executors would wait for what is left out here.
+TEST_F(SequencesTest, AFailureEndsAllOfASequenceThatOtherExecutorsRunToo) {
+  InstallExecutable shared;
+  shared.executable = ExecutableId(3);
+  shared.members = {{"here", Incarnation(1)}, {"there", Incarnation(2)}};
+  core.OnCommand(shared);
+  devices = 2;
+  Install(4, 2,
+          {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Call(3, {0}, {3}), Output(0, 2, {2}),
+           Output(1, 3, {3})});
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(shell.Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
+  Done(0, absl::DataLossError("first"));
+  for (const std::string& line : shell.Take()) EXPECT_THAT(line, ::testing::StartsWith("drop"));
+  EXPECT_EQ(Reported(), "through 1 failed 1[-1]: DATA_LOSS: first");
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
 TEST_F(SequencesTest, AFailedArgumentFailsWhatNeedsItAndNothingElse) {
   for (const int n : {1, 2}) {
     SCOPED_TRACE(n);
