@@ -184,7 +184,9 @@ def test_pulls_of_what_is_not_there_are_refused(cluster):
             answers = 0
             data = b""
             while answers < 4:
-                data += peer.recv(65536)
+                part = peer.recv(65536)
+                assert part, "the connection was ended"
+                data += part
                 while len(data) >= 32 and len(data) >= 32 + struct.unpack_from("<I", data, 24)[0]:
                     length = struct.unpack_from("<I", data, 24)[0]
                     assert data[5] == 3, "an error"

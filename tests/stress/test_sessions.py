@@ -288,7 +288,7 @@ def test_more_than_a_cap_is_refused_by_name(cluster):
             with pytest.raises(Refused) as caught:
                 make(shape(dims=dims))
             assert word in caught.value.text, caught.value
-        # More than a device has: the array holds the error, the session lives.
+        # The session lives.
         add = session.compile(program("add"))
         session.put(1, ones)
         session.execute(add, [1], [2])
