@@ -80,18 +80,22 @@ class TwoExecutorsTest : public ClusterTest {
     ASSERT_TRUE(cluster.ExecutorUp(again).ok());
     cluster.Tick(0);
   }
+  // Array 2, node 2: a gang of both executors that was launched, of array 1.
+  void GangOfTwo() {
+    StartTwo();
+    PutOnTwo(1);
+    End(a, 1);
+    End(c, 1);
+    const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
+    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+    Installed(a, 1);
+    Installed(c, 1);
+  }
   ExecutorId c;
 };
 
 TEST_F(TwoExecutorsTest, AGangThatLostAnExecutorKeepsItsInputsOnTheOthersUntilItEndsThere) {
-  StartTwo();
-  PutOnTwo(1);
-  End(a, 1);
-  End(c, 1);
-  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  Installed(a, 1);
-  Installed(c, 1);
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   actions.Take();
   cluster.ExecutorLost(c, absl::UnavailableError("killed"));
   // It may wait for the other one; and what both run is loaded anew.
@@ -122,14 +126,7 @@ TEST_F(TwoExecutorsTest, CodeOfBothIsInstalledWithTheirEndpointsAndAnewForASucce
 }
 
 TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
-  StartTwo();
-  PutOnTwo(1);
-  End(a, 1);
-  End(c, 1);
-  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  Installed(a, 1);
-  Installed(c, 1);
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   cluster.Watch(session, 1, {2});
   End(c, 2);
   actions.Take();
@@ -142,14 +139,7 @@ TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
 }
 
 TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
-  StartTwo();
-  PutOnTwo(1);
-  End(a, 1);
-  End(c, 1);
-  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  Installed(a, 1);
-  Installed(c, 1);
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   End(c, 2);
   actions.Take();
   cluster.ExecutorLost(c, absl::UnavailableError("killed"));
@@ -158,14 +148,7 @@ TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
 }
 
 TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
-  StartTwo();
-  PutOnTwo(1);
-  End(a, 1);
-  End(c, 1);
-  const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  Installed(a, 1);
-  Installed(c, 1);
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   actions.Take();
   Report report;
   report.finished = {actions.seq.at({a, NodeId(2)})};

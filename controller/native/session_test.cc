@@ -264,43 +264,48 @@ TEST_F(NativeDialogue, ARefusedSessionAnswersAllThatWaitsAndAllThatComes) {
   EXPECT_EQ(Ask("id: 0 ping {}"), "");
 }
 
-TEST_F(NativeDialogue, ReadingStopsWhileTooManyCallsWait) {
-  NativeDoor door(&cluster_.cluster(), &cluster_.compiler(),
-                  {.caps = {.max_queued_nodes = 3}, .server = "test"});
-  NativeSession* const session = door.Open("tenant", this).value();
-  NativeSession* const first = std::exchange(session_, session);
-  Compiled(7, "0", 1, 1);
+// A session that may have three calls waiting, and executable 7.
+class CappedDialogue : public NativeDialogue {
+ protected:
+  void SetUp() override {
+    first_ = std::exchange(session_, door_of_three_.Open("tenant", this).value());
+    Compiled(7, "0", 1, 1);
+  }
+  void TearDown() override {
+    door_of_three_.Close(std::exchange(session_, first_)->session());
+    NativeDialogue::TearDown();
+  }
+
+ private:
+  NativeDoor door_of_three_{&cluster_.cluster(),
+                            &cluster_.compiler(),
+                            {.caps = {.max_queued_nodes = 3}, .server = "test"}};
+  NativeSession* first_ = nullptr;
+};
+
+TEST_F(CappedDialogue, ReadingStopsWhileTooManyCallsWait) {
   Ask("id: 0 put { array: 5 @f32(8 | 0) bytes { data: \"aaaabbbbccccddddeeeeffffgggghhhh\" } }");
   Run();
   for (int i = 5; i < 8; ++i)
     Ask(fmt::format("id: 0 call {{ executable: 7 arguments: {} results: {} }}", i == 5 ? 5 : i + 4,
                     i + 5));
-  EXPECT_TRUE(session->MayRead());
+  EXPECT_TRUE(session_->MayRead());
   Ask("id: 0 call { executable: 7 arguments: 12 results: 13 }");
-  EXPECT_FALSE(session->MayRead());
+  EXPECT_FALSE(session_->MayRead());
   Run();
-  EXPECT_TRUE(session->MayRead());
-  session_ = first;
-  door.Close(session->session());
+  EXPECT_TRUE(session_->MayRead());
 }
 
 // What the calls wait for may be among the next requests.
-TEST_F(NativeDialogue, MoreIsReadWhileCallsWaitForBytesOfTheClients) {
-  NativeDoor door(&cluster_.cluster(), &cluster_.compiler(),
-                  {.caps = {.max_queued_nodes = 3}, .server = "test"});
-  NativeSession* const session = door.Open("tenant", this).value();
-  NativeSession* const first = std::exchange(session_, session);
-  Compiled(7, "0", 1, 1);
+TEST_F(CappedDialogue, MoreIsReadWhileCallsWaitForBytesOfTheClients) {
   Ask("id: 0 put { array: 5 @f32(8 | 0) bytes { upload: 71 size: 32 } }");
   for (int result = 10; result < 14; ++result)
     Ask(fmt::format("id: 0 call {{ executable: 7 arguments: 5 results: {} }}", result));
-  EXPECT_TRUE(session->MayRead());
-  session->Uploaded(71, Blob::Copy(kEightFloats));
-  EXPECT_FALSE(session->MayRead());
+  EXPECT_TRUE(session_->MayRead());
+  session_->Uploaded(71, Blob::Copy(kEightFloats));
+  EXPECT_FALSE(session_->MayRead());
   Run();
-  EXPECT_TRUE(session->MayRead());
-  session_ = first;
-  door.Close(session->session());
+  EXPECT_TRUE(session_->MayRead());
 }
 
 TEST_F(NativeDialogue, ListsOfHandlesHaveABound) {

@@ -204,7 +204,7 @@ bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) 
   const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
   const auto shard =
       value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
-  if (shard == shards_.end()) return fail(Contradiction(id, "a branch has no scalar"));
+  if (shard == shards_.end()) return fail_here(Contradiction(id, "a branch has no scalar"));
   if (shard->second.state == ShardState::kDeclared) return false;
   if (shard->second.state == ShardState::kFailed) return fail(shard->second.error);
   if (run.scalar.has_value()) {
