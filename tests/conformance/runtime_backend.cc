@@ -67,7 +67,7 @@ class FakeBackend final : public RuntimeBackend {
                                         const v1::CompileOptions& options) override {
     switch (program) {
       case Program::kAdd:
-        return compiler_->Compile("fake add\nin f32[4]\nin f32[4]\nout f32[4]\n", options);
+        return compiler_->Compile("fake add\nin f32[4]\nin f32[4]\nout f32[4]\nbrief\n", options);
       case Program::kDonatingAdd:
         return compiler_->Compile("fake add\nin f32[4] donated\nin f32[4]\nout f32[4]\n", options);
       case Program::kPsum:
@@ -162,6 +162,8 @@ std::string_view ReasonText(Reason reason) {
       return "one executor";
     case Reason::kNoThreads:
       return "no threads";
+    case Reason::kNothingBrief:
+      return "nothing brief";
   }
   return "";
 }
@@ -172,10 +174,14 @@ const std::vector<BackendUnderTest>& Backends() {
        OpenedPjrt,
        {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
         {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
-      {"host", Opened<NativeBackend<HostRuntime>>, {{"StableHloRuns", Reason::kNoCompiler}}},
+      {"host",
+       Opened<NativeBackend<HostRuntime>>,
+       {{"StableHloRuns", Reason::kNoCompiler},
+        {"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief}}},
       {"sim",
        Opened<NativeBackend<SimRuntime>>,
        {{"StableHloRuns", Reason::kNoCompiler},
+        {"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief},
         {"LargeBytesComeBackAsTheyWere", Reason::kNoComputation}},
        /*computes=*/false},
       {"fake",

@@ -35,6 +35,7 @@ enum class Reason {
   kNoDeclaredTimes,
   kOneExecutor,
   kNoThreads,
+  kNothingBrief,
 };
 // For the table in docs/testing.md: "no compiler".
 std::string_view ReasonText(Reason reason);

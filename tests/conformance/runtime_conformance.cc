@@ -270,6 +270,23 @@ TEST_P(RuntimeConformance, AGangWantsAllInputsReadyAndGoodUnlessItIsSeparable) {
   EXPECT_EQ(runtime().Launch(no_id, nullptr).status().code(), kInvalid);
 }
 
+TEST_P(RuntimeConformance, ABriefExecutableEndsWithinLaunch) {
+  auto add = Load(Program::kAdd, test::Portable());
+  auto x = Put({1, 2, 3, 4}), y = Put({10, 20, 30, 40});
+  ASSERT_TRUE(test::WaitReady(*x).ok() && test::WaitReady(*y).ok());
+  ASSERT_TRUE(add->brief());
+  for (int i = 0; i < 100; ++i) {
+    const auto thread = std::this_thread::get_id();
+    std::thread::id ended;
+    auto result = runtime().Launch(Request(add.get(), {{x.get(), y.get()}}),
+                                   [&](absl::Status) { ended = std::this_thread::get_id(); });
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(ended, thread);
+    x = std::move(result->outputs[0][0]);
+  }
+  EXPECT_EQ(Read(*x).value(), Computed({1001, 2002, 3003, 4004}));
+}
+
 TEST_P(RuntimeConformance, LateInputsInParallelThreads) {
   auto add = Load(Program::kAdd, test::Portable());
   constexpr int kRounds = 200;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -221,6 +222,59 @@ constexpr std::string_view kLocal[] = {"abs",
                                        "while",
                                        "xor"};
 
+// Local ones whose work is not told by the number of elements that they read and make.
+constexpr std::string_view kUncounted[] = {
+    "cholesky", "conditional",        "convolution", "custom-call", "dot",
+    "fft",      "reduce-window",      "rng",         "scatter",     "rng-bit-generator",
+    "map",      "select-and-scatter", "sort",        "topk",        "triangular-solve",
+    "while"};
+
+// What XLA's CPU client runs on the caller's thread has less (xla/pjrt/cpu/cpu_client.cc).
+constexpr double kInlineFlops = 1000;
+constexpr int64_t kBriefElements = 4096;
+
+int64_t Elements(const hlo::Shape& shape) {
+  int64_t elements = 1;
+  for (const int64_t extent : shape.dimensions()) {
+    if (__builtin_mul_overflow(elements, extent, &elements)) return kBriefElements;
+  }
+  for (const hlo::Shape& part : shape.tuple_shapes())
+    elements = std::min(kBriefElements, elements + Elements(part));
+  return std::min(elements, kBriefElements);
+}
+
+// Elements made by all instructions of an execution, up to kBriefElements, those within a fusion or
+// a reduction as often as they are run; nothing when one of them is not counted so.
+std::optional<int64_t> ElementsMade(const hlo::HloModule& module) {
+  std::map<int64_t, int64_t> made;      // by computation; those called come before their callers
+  std::map<int64_t, int64_t> elements;  // by instruction
+  for (const hlo::HloComputation& computation : module.computations()) {
+    int64_t total = 0;
+    for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      const std::string& opcode = instruction.opcode();
+      if (std::find(std::begin(kUncounted), std::end(kUncounted), opcode) != std::end(kUncounted))
+        return std::nullopt;
+      const int64_t own = Elements(instruction.shape());
+      elements[instruction.id()] = own;
+      int64_t runs = 1;
+      if (opcode != "fusion" && opcode != "call") {
+        for (const int64_t operand : instruction.operand_ids()) runs += elements[operand];
+      }
+      total += own;
+      for (const int64_t called : instruction.called_computation_ids()) {
+        const auto callee = made.find(called);
+        if (callee == made.end()) return std::nullopt;
+        total += runs * callee->second;
+      }
+      total = std::min(total, kBriefElements);
+    }
+    made[computation.id()] = total;
+  }
+  const auto entry = made.find(module.entry_computation_id());
+  if (entry == made.end()) return std::nullopt;
+  return entry->second;
+}
+
 }  // namespace
 
 bool Separable(const hlo::HloModule& module) {
@@ -231,6 +285,11 @@ bool Separable(const hlo::HloModule& module) {
     }
   }
   return true;
+}
+
+bool Brief(const hlo::HloModule& module, double flops) {
+  return flops < kInlineFlops && Separable(module) &&
+         ElementsMade(module).value_or(kBriefElements) < kBriefElements;
 }
 
 bool NamesDevices(const hlo::HloModule& module) {

@@ -23,6 +23,11 @@ absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tup
 // count as waiting.
 bool Separable(const hlo::HloModule& module);
 
+// Whether an execution takes a fraction of a millisecond at most, whatever values its arguments
+// have, and XLA's CPU client runs it on the thread that asks for it. `flops`: of XLA's cost
+// analysis, which counts the body of a loop once.
+bool Brief(const hlo::HloModule& module, double flops);
+
 // Whether the code tells its devices apart by their ordinals (fairway_own_part, worker/ffi), so
 // that it would be wrong on others.
 bool NamesDevices(const hlo::HloModule& module);

@@ -57,18 +57,16 @@ class PjrtCompiler final : public Compiler {
     if (program.empty()) return InvalidArgument("an empty program");
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
     CompileResult result;
-    bool separable = false;
+    v1::PjrtCode code;
     const std::string spelled = SpellNewerTypes(program);
-    auto compiled = CompileRewritten(spelled, options, {}, result.metadata, separable);
+    auto compiled = CompileRewritten(spelled, options, {}, result.metadata, code);
     if (!compiled.ok()) return compiled.status();
     const auto cut = ResultsCutByPartsOfAxes(spelled, result.metadata);
     if (!cut.empty()) {
       result.metadata.Clear();
-      compiled = CompileRewritten(spelled, options, cut, result.metadata, separable);
+      compiled = CompileRewritten(spelled, options, cut, result.metadata, code);
       if (!compiled.ok()) return compiled.status();
     }
-    v1::PjrtCode code;
-    code.set_separable(separable);
     FAIRWAY_ASSIGN_OR_RETURN(*code.mutable_native(), (*compiled)->Serialize());
     code.set_plugin(client_->identity());
     *code.mutable_options() = options;
@@ -85,17 +83,17 @@ class PjrtCompiler final : public Compiler {
   }
 
  private:
-  // `replicated`: as RewriteForPlugin. Describes what is compiled.
+  // `replicated`: as RewriteForPlugin. Describes what is compiled in `metadata` and `code`.
   absl::StatusOr<std::unique_ptr<pjrt::Program>> CompileRewritten(
       const std::string& program, const v1::CompileOptions& options,
       const std::map<size_t, size_t>& replicated, v1::ExecutableMetadata& metadata,
-      bool& separable) const {
+      v1::PjrtCode& code) const {
     FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
                              RewriteForPlugin(program, options, client_->is_cpu(), replicated));
     FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
     auto compiled = client_->Compile(served, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());
-    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, metadata, separable));
+    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, client_->is_cpu(), metadata, code));
     return compiled;
   }
 
@@ -137,7 +135,7 @@ class PjrtCompiler final : public Compiler {
   }
 
   static absl::Status Describe(const pjrt::Program& program, const v1::CompileOptions& options,
-                               v1::ExecutableMetadata& metadata, bool& separable) {
+                               bool cpu, v1::ExecutableMetadata& metadata, v1::PjrtCode& code) {
     FAIRWAY_ASSIGN_OR_RETURN(std::string bytes, program.HloModule());
     hlo::HloModuleWithConfig module;
     if (!module.ParseFromString(bytes)) {
@@ -149,7 +147,7 @@ class PjrtCompiler final : public Compiler {
     FAIRWAY_RETURN_IF_ERROR(
         DescribeSignature(module, options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));
-    separable = Separable(module.hlo_module());
+    code.set_separable(Separable(module.hlo_module()));
     metadata.set_names_devices(!options.portable() && NamesDevices(module.hlo_module()));
     metadata.set_num_devices(
         static_cast<int32_t>(options.num_replicas() * options.num_partitions()));
@@ -158,6 +156,9 @@ class PjrtCompiler final : public Compiler {
       metadata.set_fingerprint(*fingerprint);
     if (auto cost = program.Cost(); cost.ok())
       metadata.mutable_cost()->insert(cost->begin(), cost->end());
+    const auto flops = metadata.cost().find("flops");
+    code.set_brief(cpu && flops != metadata.cost().end() &&
+                   Brief(module.hlo_module(), flops->second));
     if (auto use = program.Memory(); use.ok()) {
       v1::MemoryStats& memory = *metadata.mutable_memory();
       memory.set_generated_code(use->generated_code);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/launch_queues.h"
 
-#include <atomic>
-#include <string>
 #include <utility>
 
 namespace fairway {
@@ -75,20 +73,15 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
 
 }  // namespace
 
-LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices)
-    : runtime_(runtime), gangs_("fairway-gangs", 1) {
+LaunchQueues::LaunchQueues(Runtime* runtime, int num_devices) : runtime_(runtime) {
   for (int i = 0; i < num_devices; ++i) {
-    singles_.push_back(std::make_unique<BlockingPool>("fairway-dev" + std::to_string(i), 1));
+    singles_.push_back(std::make_unique<Queue>("fairway-dev" + std::to_string(i)));
   }
 }
 
 LaunchQueues::~LaunchQueues() = default;
 
-void LaunchQueues::LaunchGang(LaunchJob job) {
-  gangs_.Run([runtime = runtime_, job = std::move(job)]() mutable {
-    RunLaunch(*runtime, std::move(job));
-  });
-}
+void LaunchQueues::LaunchGang(LaunchJob job) { Launch(gangs_, std::move(job)); }
 
 void LaunchQueues::LaunchSingle(LaunchJob job) {
   const size_t device = job.devices.empty() ? 0 : job.devices[0];
@@ -96,7 +89,21 @@ void LaunchQueues::LaunchSingle(LaunchJob job) {
     return job.done(
         InvalidArgument("no local device {}: this executor has {}", device, singles_.size()));
   }
-  singles_[device]->Run([runtime = runtime_, job = std::move(job)]() mutable {
+  Launch(*singles_[device], std::move(job));
+}
+
+void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
+  // When nothing is under way, all inputs are computed and the runtime has a place free.
+  const bool here =
+      job.executable->brief() && queue.under_way->load(std::memory_order_acquire) == 0;
+  queue.under_way->fetch_add(1, std::memory_order_relaxed);
+  job.done = [under_way = queue.under_way,
+              done = std::move(job.done)](absl::Status status) mutable {
+    under_way->fetch_sub(1, std::memory_order_acq_rel);
+    std::move(done)(std::move(status));
+  };
+  if (here) return RunLaunch(*runtime_, std::move(job));
+  queue.thread.Run([runtime = runtime_, job = std::move(job)]() mutable {
     RunLaunch(*runtime, std::move(job));
   });
 }

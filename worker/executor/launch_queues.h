@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that call Runtime::Launch: one for gangs, in the order given, and one per device for
-// single-device programs, because a cheap program runs inside the call (docs/architecture.md,
-// "Threads and processes").
+// Who calls Runtime::Launch: a thread for gangs, in the order given, and one per device for
+// single-device programs, because a cheap program runs inside the call; but a brief one, behind
+// which nothing waits, whoever gives it (docs/architecture.md, "Threads and processes").
 #ifndef FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 #define FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -24,7 +26,7 @@ struct LaunchOutputs {
 };
 
 struct LaunchJob {
-  // A buffer, or an output of a job that was given to the same queue before.
+  // A buffer whose bytes are there, or an output of a job that was given to the same queue before.
   struct Input {
     std::shared_ptr<DeviceBuffer> buffer;
     std::shared_ptr<LaunchOutputs> from;  // set: buffers[device][output]
@@ -36,11 +38,12 @@ struct LaunchJob {
   std::vector<int> non_donatable;
   uint64_t launch_id = 0;
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
-  // Called once, on any thread, when the execution has ended: `outputs` are computed, or the error.
+  // Called once, on any thread and perhaps within the call that gives the job, when the execution
+  // has ended: `outputs` are computed, or the error.
   absl::AnyInvocable<void(absl::Status)> done;
 };
 
-// Owns threads and nothing else. Thread-safe.
+// Owns threads and nothing else. Jobs are given by one thread, which is not held up.
 class LaunchQueues {
  public:
   LaunchQueues(Runtime* runtime, int num_devices);
@@ -52,9 +55,17 @@ class LaunchQueues {
   void LaunchSingle(LaunchJob job);
 
  private:
+  struct Queue {
+    explicit Queue(std::string name) : thread(std::move(name), 1) {}
+    // Jobs whose end has not come. It may come when the queue has gone.
+    const std::shared_ptr<std::atomic<int>> under_way = std::make_shared<std::atomic<int>>(0);
+    BlockingPool thread;
+  };
+  void Launch(Queue& queue, LaunchJob job);
+
   Runtime* const runtime_;
-  BlockingPool gangs_;
-  std::vector<std::unique_ptr<BlockingPool>> singles_;
+  Queue gangs_{"fairway-gangs"};
+  std::vector<std::unique_ptr<Queue>> singles_;
 };
 
 }  // namespace fairway

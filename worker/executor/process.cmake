@@ -6,5 +6,7 @@ fairway_library(fairway_executor LAYER 5
   DEPS fairway_executor_core fairway_life fairway_runtime fairway_checksum fairway_controller_link)
 fairway_test(executor_session_test SRCS executor_session_test.cc
   DEPS fairway_executor fairway_runtime_fake)
+fairway_test(launch_queues_test SRCS launch_queues_test.cc
+  DEPS fairway_executor fairway_runtime_fake)
 fairway_test(gang_exchanges_test SRCS gang_exchanges_test.cc
   DEPS fairway_executor fairway_runtime_host)

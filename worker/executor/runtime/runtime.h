@@ -54,6 +54,9 @@ class LoadedExecutable {
   // Its devices never wait for each other: it may be launched on several with inputs that are
   // still being computed, and on some of them alone when an input of others has failed.
   virtual bool separable() const { return false; }
+  // With its inputs computed an execution takes a fraction of a millisecond at most and ends within
+  // Launch, whatever values they have: a thread that must not be held up may launch it.
+  virtual bool brief() const { return false; }
 };
 
 struct LaunchRequest {
@@ -121,7 +124,7 @@ class Runtime {
   // Starts one execution on all of request.devices and returns its outputs, not yet computed.
   // `done` is called once, on any thread, perhaps before Launch returns: OK when every device has
   // finished, else the error of the lowest device in request order. Several devices (a gang): the
-  // caller serialises such calls in launch-id order from one thread, with all inputs ready, unless
+  // caller makes such calls one after another in launch-id order, with all inputs ready, unless
   // the executable is separable. One device: calls for different devices may overlap; a cheap
   // program runs inside the call. On a non-OK return `done` is not called and nothing ran.
   // INVALID_ARGUMENT: argument count, a missing or donated buffer, dtype or shape unlike the

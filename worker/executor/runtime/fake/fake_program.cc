@@ -114,6 +114,7 @@ std::string FakeProgram::ToText() const {
   for (const Value& value : inputs) add("in", value);
   for (const Value& value : outputs) add("out", value);
   if (separable) out += "separable\n";
+  if (brief) out += "brief\n";
   if (!error.ok()) out += fmt::format("error {} {}\n", static_cast<int>(error.code()), Text(error));
   return out;
 }
@@ -143,6 +144,8 @@ absl::StatusOr<FakeProgram> FakeProgram::Parse(std::string_view text) {
       (key == "in" ? program.inputs : program.outputs).push_back(*std::move(value));
     } else if (key == "separable") {
       program.separable = true;
+    } else if (key == "brief") {
+      program.brief = true;
     } else if (key == "error") {
       int code = 0;
       words >> code >> std::ws;

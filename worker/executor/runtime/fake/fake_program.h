@@ -21,6 +21,7 @@ namespace fairway {
 //   f32[4,2] tiles 4,1        cut from a global f32[16,2]; without tiles each device has the whole
 //   out f32[4,2]                 a result
 //   separable                    the launches of a gang may be given inputs still to come
+//   brief                        a thread that must not be held up may launch it
 //   error 14 island lost         what operation fail ends with: a status code and a text
 // Operations: identity (output i is input i), add (output 0 is the sum of all inputs), allreduce
 // (output 0 is the sum of input 0 over the devices), fail, block (as identity, but ends only when
@@ -39,6 +40,7 @@ struct FakeProgram {
   std::vector<Value> inputs;
   std::vector<Value> outputs;
   bool separable = false;
+  bool brief = false;
   absl::Status error;
 
   std::string ToText() const;

@@ -47,6 +47,7 @@ class FakeExecutable final : public LoadedExecutable {
     }
   }
   bool separable() const override { return program->separable; }
+  bool brief() const override { return program->brief; }
   const std::shared_ptr<const FakeProgram> program;
   std::vector<BufferSpec> parameters;
 };

@@ -58,6 +58,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   std::shared_ptr<Executable> loaded(new Executable());
   loaded->name_ = parsed.metadata().name();
   loaded->separable_ = parsed.separable();
+  loaded->brief_ = parsed.brief();
   v1::CompileOptions options = parsed.options();
   const bool replace = !devices.empty() && !options.portable();
   if (replace && parsed.metadata().names_devices() &&

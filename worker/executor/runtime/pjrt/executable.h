@@ -45,6 +45,7 @@ class Executable final : public LoadedExecutable {
   const std::vector<Passing>& passing() const { return passing_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   bool separable() const override { return separable_; }
+  bool brief() const override { return brief_; }
 
  private:
   Executable() = default;
@@ -55,6 +56,7 @@ class Executable final : public LoadedExecutable {
   std::vector<Passing> passing_;
   std::vector<Output> outputs_;
   bool separable_ = false;
+  bool brief_ = false;
 };
 
 }  // namespace fairway::pjrt

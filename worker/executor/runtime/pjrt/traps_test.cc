@@ -439,6 +439,37 @@ TEST_F(TrapsTest, AThousandQueuedPsums) {
   }
 }
 
+TEST_F(TrapsTest, OnlySmallCodeIsBrief) {
+  Open(2);
+  const auto brief = [&](const std::string& program, const v1::CompileOptions& options) {
+    auto loaded = Load(program, options);
+    return loaded != nullptr && loaded->brief();
+  };
+  EXPECT_TRUE(brief(test::Add("4xf32"), test::Portable()));
+  EXPECT_TRUE(brief(test::DonatingDouble("f32"), test::OneDevice()));
+  EXPECT_TRUE(brief(test::ShardedDouble(2), test::Spmd(2)));
+  EXPECT_FALSE(brief(test::Add("4000xf32"), test::Portable())) << "XLA gives it to its pool";
+  EXPECT_FALSE(brief(test::Psum(2), test::Spmd(2))) << "it waits for the other device";
+  EXPECT_FALSE(brief(R"(module @loop {
+  func.func public @main(%n: tensor<i32>) -> tensor<i32> {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %r:2 = stablehlo.while(%i = %n, %s = %zero) : tensor<i32>, tensor<i32>
+      cond {
+        %more = stablehlo.compare GT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %more : tensor<i1>
+      } do {
+        %next = stablehlo.subtract %i, %one : tensor<i32>
+        %sum = stablehlo.add %s, %i : tensor<i32>
+        stablehlo.return %next, %sum : tensor<i32>, tensor<i32>
+      }
+    return %r#1 : tensor<i32>
+  }
+})",
+                     test::Portable()))
+      << "its argument says how long it takes";
+}
+
 TEST_F(TrapsTest, AGangWithoutCollectivesRunsOnEachOfItsDevices) {
   Open(3);
   auto twice = Load(test::ShardedDouble(2), test::Spmd(2));
