@@ -122,7 +122,7 @@ class NullLookup final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     }
   }
   void OnWriteDone(bool ok) override {
-    if (!ok || left_ == 0) return Finish(ok ? grpc::Status::OK : grpc::Status::CANCELLED);
+    if (!ok) return Finish(grpc::Status::CANCELLED);
     Next();
   }
   void OnDone() override { delete this; }
@@ -132,7 +132,8 @@ class NullLookup final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     const size_t count = std::min<size_t>(left_, kChunkBytes);
     left_ -= static_cast<int64_t>(count);
     if (chunk_.data().size() != count) chunk_.set_data(std::string(count, '\0'));
-    StartWrite(&chunk_);
+    if (left_ > 0) return StartWrite(&chunk_);
+    StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
   }
 
   int64_t left_;

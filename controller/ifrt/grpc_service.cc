@@ -94,8 +94,7 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok || offset_ >= bytes_->size())
-      return Finish(ok ? grpc::Status::OK : grpc::Status::CANCELLED);
+    if (!ok) return Finish(grpc::Status::CANCELLED);
     WriteNext();
   }
   void OnCancel() override { Deliver(absl::CancelledError("the client gave up")); }
@@ -106,7 +105,9 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     const std::string_view rest = bytes_->view().substr(offset_, kChunkBytes);
     offset_ += rest.size();
     chunk_.set_data(rest.data(), rest.size());
-    StartWrite(&chunk_);
+    if (offset_ < bytes_->size()) return StartWrite(&chunk_);
+    // The client waits for the end of the call: it comes in one packet with the last bytes.
+    StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
   }
 
   std::shared_ptr<LookupCall> self_;
