@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/dtype.h"
@@ -229,9 +230,35 @@ constexpr std::string_view kUncounted[] = {
     "map",      "select-and-scatter", "sort",        "topk",        "triangular-solve",
     "while"};
 
-// What XLA's CPU client runs on the caller's thread has less (xla/pjrt/cpu/cpu_client.cc).
+// What XLA's CPU client runs on the caller's thread has less (xla/pjrt/cpu/cpu_client.cc). Of more
+// thunks than that it may give some to a pool that all programs share, and wait for them
+// (xla/backends/cpu/runtime/thunk_executor.cc).
 constexpr double kInlineFlops = 1000;
+constexpr int kInlineThunks = 8;
 constexpr int64_t kBriefElements = 4096;
+
+bool MakesNoThunk(std::string_view opcode) {
+  return opcode == "parameter" || opcode == "constant" || opcode == "tuple" ||
+         opcode == "get-tuple-element" || opcode == "bitcast";
+}
+
+// Whether no computation that runs as thunks, one for an instruction, has more than kInlineThunks
+// of them; those that are called but not by `call` are within one.
+bool FewThunks(const hlo::HloModule& module) {
+  std::set<int64_t> within;
+  for (const hlo::HloComputation& computation : module.computations()) {
+    for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      const auto& called = instruction.called_computation_ids();
+      if (instruction.opcode() != "call") within.insert(called.begin(), called.end());
+    }
+  }
+  return std::ranges::all_of(module.computations(), [&](const hlo::HloComputation& computation) {
+    return within.contains(computation.id()) ||
+           std::ranges::count_if(computation.instructions(), [](const hlo::HloInstruction& one) {
+             return !MakesNoThunk(one.opcode());
+           }) <= kInlineThunks;
+  });
+}
 
 int64_t Elements(const hlo::Shape& shape) {
   int64_t elements = 1;
@@ -288,7 +315,7 @@ bool Separable(const hlo::HloModule& module) {
 }
 
 bool Brief(const hlo::HloModule& module, double flops) {
-  return flops < kInlineFlops && Separable(module) &&
+  return flops < kInlineFlops && FewThunks(module) && Separable(module) &&
          ElementsMade(module).value_or(kBriefElements) < kBriefElements;
 }
 

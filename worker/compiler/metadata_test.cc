@@ -72,6 +72,21 @@ TEST_F(BriefTest, BodiesCountAsOftenAsTheyRun) {
   EXPECT_FALSE(Brief(module_, 0));
 }
 
+// XLA may give some of them to a pool that all programs share, and wait.
+TEST_F(BriefTest, ManyThunksAreNotBrief) {
+  hlo::HloComputation& fused = Computation();
+  for (int i = 0; i < 20; ++i) Add(fused, "add", {});
+  hlo::HloComputation& called = Computation();
+  for (int i = 0; i < 8; ++i) Add(called, "fusion", {200}, {}, {fused.id()});
+  hlo::HloComputation& main = Computation();
+  const int64_t x = Add(main, "parameter", {200});
+  for (int i = 0; i < 20; ++i) Add(main, "bitcast", {}, {x});
+  Add(main, "call", {200}, {x}, {called.id()});
+  EXPECT_TRUE(Brief(module_, 0));
+  Add(called, "copy", {});
+  EXPECT_FALSE(Brief(module_, 0));
+}
+
 TEST_F(BriefTest, CallsThatDoubleWithEachLevelAreNotBrief) {
   Add(Computation(), "add", {});
   for (int level = 0; level < 40; ++level) {
