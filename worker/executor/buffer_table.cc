@@ -20,12 +20,13 @@ bool BufferTable::Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer) {
 
 void BufferTable::Share(ShardRef from, ShardRef to) {
   const auto it = entries_.find(from);
-  if (it == entries_.end()) return;
-  Expect(to, it->second.device, it->second.bytes);
-  entries_[to].buffer = it->second.buffer;
-  if (static_cast<size_t>(it->second.device) < bytes_.size())
-    bytes_[it->second.device] -= it->second.bytes;
-  it->second.bytes = 0;
+  if (it == entries_.end() || it->second.buffer == nullptr) return;
+  const Entry& shared = it->second;
+  Expect(to, shared.device, 0);
+  entries_[to].buffer = shared.buffer;
+  std::set<ShardRef>& same = shared_[shared.buffer.get()];
+  same.insert(from);
+  same.insert(to);
 }
 
 std::shared_ptr<DeviceBuffer> BufferTable::Find(ShardRef ref) const {
@@ -38,6 +39,12 @@ BufferTable::Dropped BufferTable::Drop(ShardRef ref) {
   if (it == entries_.end()) return {};
   Entry entry = std::move(it->second);
   entries_.erase(it);
+  if (const auto same = shared_.find(entry.buffer.get()); same != shared_.end()) {
+    same->second.erase(ref);
+    entries_[*same->second.begin()].bytes += entry.bytes;
+    if (same->second.size() == 1) shared_.erase(same);
+    return {};
+  }
   if (static_cast<size_t>(entry.device) < bytes_.size()) bytes_[entry.device] -= entry.bytes;
   return {std::move(entry.buffer), entry.bytes};
 }

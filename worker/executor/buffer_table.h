@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "graph/plan.h"
@@ -23,8 +24,10 @@ class BufferTable {
   void Expect(ShardRef ref, int device, int64_t bytes);
   // The shard's bytes. False: it was dropped meanwhile, and so is the buffer.
   bool Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer);
-  // `to` becomes the same buffer as `from`; its bytes are counted once, as those of `to`.
+  // `to` becomes the same buffer as `from`; its bytes are counted once, until both are dropped.
   void Share(ShardRef from, ShardRef to);
+  // Whether it is several shards: whoever is done with one of them must not take it over.
+  bool IsShared(const DeviceBuffer& buffer) const { return shared_.contains(&buffer); }
   // nullptr: unknown, or not here yet.
   std::shared_ptr<DeviceBuffer> Find(ShardRef ref) const;
   // Its buffer and bytes; nothing for unknown shards. Destroying a large buffer takes long: not for
@@ -46,6 +49,7 @@ class BufferTable {
     std::shared_ptr<DeviceBuffer> buffer;
   };
   std::map<ShardRef, Entry> entries_;
+  std::map<const DeviceBuffer*, std::set<ShardRef>> shared_;  // buffers that are several shards
   std::vector<int64_t> bytes_;
 };
 

@@ -152,7 +152,9 @@ void ExecutorSession::Load(const InstallExecutable& install) {
         executable->status = result.status();
         if (result.ok()) executable->loaded = *std::move(result);
         if (ended_) return;
-        core_.InstallDone(id, executable->status, executable->separable());
+        const auto held = executables_.find(id);  // or it was dropped meanwhile
+        core_.InstallDone(id, executable->status,
+                          held != executables_.end() && held->second->separable());
         Dispatch();
       });
   std::shared_ptr<Exchange> exchange;
@@ -208,7 +210,11 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
     for (const ShardRef ref : row) {
       LaunchJob::Input& input = to.emplace_back();
       input.buffer = buffers_.Find(ref);
-      if (input.buffer != nullptr) continue;
+      if (input.buffer != nullptr) {
+        if (buffers_.IsShared(*input.buffer))
+          queued.job.non_donatable.push_back(static_cast<int>(to.size()) - 1);
+        continue;
+      }
       if (const auto coming = coming_.find(ref); coming != coming_.end()) {
         input.from = coming->second.made;
         input.device = coming->second.device;

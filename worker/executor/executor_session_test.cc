@@ -221,6 +221,53 @@ TEST_F(ExecutorSessionTest, OutputsComeInlineWhenTheLaunchEnds) {
   EXPECT_EQ(session_->launches_in_flight(), 0u);
 }
 
+// A branch that gives its argument back, a loop of no rounds.
+TEST_F(ExecutorSessionTest, WhatIsSeveralShardsIsNotDonatedWithOneOfThem) {
+  const GroupPart x = Part(1, {0}), y = Part(2, {0}), z = Part(3, {0});
+  Put(x, 1);
+  auto sequence = std::make_shared<Sequence>();
+  sequence->registers = sequence->outputs = 1;
+  Instruction output;
+  output.op = Instruction::Op::kOutput;
+  output.inputs = output.outputs = {0};
+  sequence->instructions = {output};
+  Command(InstallSequence{ExecutableId(7), sequence});
+  FakeProgram taking;
+  taking.op = "identity";
+  taking.inputs = taking.outputs = {Floats(2)};
+  taking.inputs[0].donated = true;
+  Install(8, taking.ToText());
+  Install(9, Program("identity", {0}, 1, 1));
+  const uint64_t same = Run(7, {0}, {x}, {y});
+  ASSERT_TRUE(Until([&] { return Finished(same); }));
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(8, 0, 0, 0));
+  Command(FreeGroups{{y.group}});
+  ASSERT_TRUE(Until([&] { return session_->counters().buffers == 1; }));
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(8, 0, 0, 0)) << "x has them still";
+
+  Run(7, {0}, {x}, {y});
+  const uint64_t taken = Run(8, {0}, {y}, {z});
+  const auto ended = [&](uint64_t seq) {
+    return [this, seq] {
+      runtime_.EndAll();
+      return Finished(seq);
+    };
+  };
+  ASSERT_TRUE(Until(ended(taken)));
+  Command(FreeGroups{{y.group}});
+  inlined_.clear();
+  ASSERT_TRUE(Until(ended(Run(9, {0}, {x}, {Part(4, {0})}))));
+  EXPECT_THAT(failures_, IsEmpty());
+  ASSERT_EQ(inlined_.size(), 1u);
+  EXPECT_THAT(Values(inlined_[0].bytes->view()), ElementsAre(1, 2));
+  // Alone again, it is taken over.
+  ASSERT_TRUE(Until(ended(Run(8, {0}, {x}, {Part(5, {0})}))));
+  EXPECT_EQ(runtime_.live_buffers(), 3) << "z and two results";
+  Command(FreeGroups{{x.group, z.group, GroupId(4), GroupId(5)}});
+  ASSERT_TRUE(Until([&] { return session_->counters().buffers == 0; }));
+  EXPECT_THAT(session_->counters().device_bytes, ElementsAre(0, 0, 0, 0));
+}
+
 TEST_F(ExecutorSessionTest, WhatIsFreedInFlightLeavesNothing) {
   const GroupPart x = Part(1, {0});
   const GroupPart y = Part(2, {0});
