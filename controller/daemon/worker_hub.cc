@@ -90,6 +90,9 @@ struct WorkerHub::Supervisor {
   std::string host;
   int64_t pid = 0;
   bool has_compiler = false;
+  // Its executor is up, or was since it connected. So it is one of the island's workers, which one
+  // whose executor is refused is not, and compiles for what that executor told of.
+  bool belongs = false;
 };
 
 struct WorkerHub::Compilation {
@@ -238,6 +241,8 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   peer.worker = spec->worker;
   peer.executor = *id;
   island_of_endpoint_[spec->data_endpoint] = spec->island;
+  if (const auto it = supervisors_.find(spec->worker); it != supervisors_.end())
+    it->second->belongs = true;
 
   v1::FromController reply;
   auto* const registered = reply.mutable_registered();
@@ -284,6 +289,8 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   supervisor->host = message.host();
   supervisor->pid = message.pid();
   supervisor->has_compiler = message.has_compiler();
+  const Executor* const executor = FindExecutor(message.worker());
+  supervisor->belongs = executor != nullptr && executor->state == Executor::State::kUp;
   peer.role = Role::kSupervisor;
   peer.worker = message.worker();
 
@@ -496,12 +503,14 @@ void WorkerHub::Compile(const std::string& island, std::string program, v1::Comp
   for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
   std::string best;
   for (const auto& [worker, supervisor] : supervisors_) {
-    if (supervisor->island != island || !supervisor->has_compiler) continue;
+    if (supervisor->island != island || !supervisor->has_compiler || !supervisor->belongs) continue;
     if (best.empty() || load[worker] < load[best]) best = worker;
   }
   if (best.empty()) {
     loop_.Post("no compiler", [island, done = std::move(done)] {
-      done(Error(absl::StatusCode::kUnavailable, "no worker of {} with a compiler is connected",
+      done(Error(absl::StatusCode::kUnavailable,
+                 "no worker of {0} with a compiler is connected and has had its executor up: try "
+                 "again when `fairway status` shows {0} up",
                  island));
     });
     return;

@@ -67,8 +67,8 @@ class WorkerHub {
   // it is not connected: its loss is then on its way to OnExecutorLost.
   void Send(ExecutorId executor, Command command);
 
-  // Compiles at a worker of `island` that has a compiler. UNAVAILABLE: none is connected, or it
-  // went away.
+  // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
+  // back. UNAVAILABLE: none is connected, or it went away.
   void Compile(const std::string& island, std::string program, v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done);
 

@@ -55,7 +55,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override {
     if (!refuse_.ok()) return refuse_;
     up_.push_back(spec.incarnation.value);
-    return ExecutorId(spec.worker == "w0" ? 1 : 2);
+    return ExecutorId(static_cast<uint32_t>(1 + spec.worker.back() - '0'));  // w0: 1
   }
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override {
     EXPECT_EQ(cause.code(), absl::StatusCode::kDataLoss);
@@ -450,6 +450,10 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   const auto b = ConnectSupervisor("w1", 11);
   const auto elsewhere = ConnectSupervisor("w2", 12, true, "island1");
   const auto none = ConnectSupervisor("w3", 13, false);
+  const auto executor_of_a = ConnectExecutor("w0", 20);
+  const auto executor_of_b = ConnectExecutor("w1", 21, 101);
+  const auto executor_elsewhere = ConnectExecutor("w2", 22, 102, "island1");
+  const auto executor_of_none = ConnectExecutor("w3", 23, 103);
   for (const auto* far : {&a, &b, &elsewhere, &none}) (*far)->received.clear();
   std::vector<absl::StatusOr<CompiledCode>> results;
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
@@ -480,6 +484,7 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
 }
 
 TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
+  const auto executor = ConnectExecutor("w0", 11);
   auto supervisor = ConnectSupervisor("w0");
   std::vector<absl::Status> results;
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
@@ -495,6 +500,52 @@ TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   Settle();
   ASSERT_THAT(results, SizeIs(2));
   EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(WorkerHubTest, AWorkerWhoseExecutorWasRefusedCompilesNothing) {
+  const auto stray = ConnectSupervisor("a9", 9);
+  refuse_ = absl::InvalidArgumentError("island0 has its 1 workers already");
+  ConnectExecutor("a9", 19);
+  refuse_ = absl::OkStatus();
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  stray->received.clear();
+  supervisor->received.clear();
+  hub_->Compile("island0", "program", {}, [](const absl::StatusOr<CompiledCode>&) {});
+  Settle();
+  EXPECT_THAT(stray->received, IsEmpty());
+  ASSERT_THAT(supervisor->received, SizeIs(1));
+  EXPECT_TRUE(supervisor->Next().has_compile_request());
+}
+
+TEST_F(WorkerHubTest, AWorkerCompilesWhileItsExecutorIsStartedAnewAndASuccessorOnlyOnceItsIsUp) {
+  auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  Died(*supervisor, 11, "killed by signal 9");
+  supervisor->received.clear();
+  std::vector<absl::Status> results;
+  const auto compile = [&] {
+    hub_->Compile("island0", "program", {}, [&](const absl::StatusOr<CompiledCode>& result) {
+      results.push_back(result.status());
+    });
+    Settle();
+  };
+  compile();
+  EXPECT_THAT(supervisor->received, SizeIs(1));
+  EXPECT_THAT(results, IsEmpty());
+  supervisor->link.reset();
+  Settle();
+  // On a host of another kind, say.
+  supervisor = ConnectSupervisor("w0", 20);
+  supervisor->received.clear();
+  compile();
+  EXPECT_THAT(supervisor->received, IsEmpty());
+  ASSERT_THAT(results, SizeIs(2));
+  EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(results[1]), HasSubstr("no worker of island0"));
+  const auto next = ConnectExecutor("w0", 12, 101);
+  compile();
+  EXPECT_THAT(supervisor->received, SizeIs(1));
 }
 
 TEST_F(WorkerHubTest, CountsBytesBetweenIslandsOnce) {
