@@ -102,6 +102,20 @@ bool NamesFiles(std::string_view option) {
   return false;
 }
 
+absl::Status CheckRuns(const VirtualDevice& device, bool native) {
+  if (native && device.runtime == "pjrt")
+    return Error(absl::StatusCode::kUnimplemented,
+                 "slice {} does not run native programs: its runtime is pjrt. Give it StableHLO, "
+                 "or use a slice whose runtime is host or sim",
+                 device.island);
+  if (!native && (device.runtime == "host" || device.runtime == "sim"))
+    return Error(absl::StatusCode::kUnimplemented,
+                 "slice {} does not run StableHLO: its runtime is {}. Give it a native program, "
+                 "or use a slice whose runtime is pjrt",
+                 device.island, device.runtime);
+  return absl::OkStatus();
+}
+
 CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes)
     : cluster_(cluster),
       backend_(backend),

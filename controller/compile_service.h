@@ -37,6 +37,10 @@ class CompileBackend {
 // read or written on the worker, by the worker's user: no front door passes one on.
 bool NamesFiles(std::string_view option);
 
+// UNIMPLEMENTED: the runtime of the device's slice takes programs of the other kind: native ones,
+// or StableHLO.
+absl::Status CheckRuns(const VirtualDevice& device, bool native);
+
 struct CompiledProgram {
   ExecutableId id;  // defined in the cluster, for the devices asked for
   std::shared_ptr<const v1::ExecutableMetadata> metadata;

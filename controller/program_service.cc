@@ -21,6 +21,10 @@ v1::CompileOptions OptionsFor(const Computation& computation, size_t devices) {
   return options;
 }
 
+std::string Named(const Program& program, const Computation& computation) {
+  return fmt::format("program {}: computation \"{}\"", program.name, computation.name);
+}
+
 // A compiled value as an array over positions.
 absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, size_t devices) {
   std::vector<int32_t> positions(devices);
@@ -92,11 +96,17 @@ void ProgramService::Bind(SessionId session, uint64_t out, const v1::BoundProgra
   binding->done = std::move(done);
   if (absl::Status status = Prepare(session, request, *binding); !status.ok())
     return binding->done(std::move(status));
+  const std::vector<VirtualDevice>& all = cluster_->Devices(session);
   std::set<std::pair<int32_t, int32_t>> wanted;  // computation and place
   for (const Graph& graph : binding->program.graphs) {
     for (const ProgramNode& node : graph.nodes) {
-      if (const auto* compute = std::get_if<ComputeNode>(&node.op))
-        wanted.emplace(compute->computation, binding->lowering.places[compute->slice]);
+      const auto* compute = std::get_if<ComputeNode>(&node.op);
+      if (compute == nullptr) continue;
+      const Computation& code = binding->program.computations[compute->computation];
+      absl::Status runs = CheckRuns(all[binding->slices[compute->slice][0]],
+                                    code.format == Computation::Format::kNative);
+      if (!runs.ok()) return binding->done(Annotate(runs, Named(binding->program, code)));
+      wanted.emplace(compute->computation, binding->lowering.places[compute->slice]);
     }
   }
   binding->open = wanted.size() + 1;
@@ -152,8 +162,7 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding, int32_t co
         if (done.ok()) status = Compiled(*binding, computation, place, *done);
         if (!status.ok() && binding->failure.ok()) {
           binding->failure =
-              Annotate(status, fmt::format("program {}: computation \"{}\"", binding->program.name,
-                                           binding->program.computations[computation].name));
+              Annotate(status, Named(binding->program, binding->program.computations[computation]));
         }
         if (--binding->open == 0) Finish(binding);
       });

@@ -28,8 +28,9 @@ class ProgramService {
 
   // `done` gets the session's handle for the program, `out` unless that is 0; it runs in the loop,
   // once, unless this service ends before. INVALID_ARGUMENT names node and source line,
-  // or the computation whose types are not what the compiler says; else what the compiler said,
-  // with the computation's name; NOT_FOUND: the session has ended meanwhile.
+  // or the computation whose types are not what the compiler says; UNIMPLEMENTED: the computation
+  // that the runtime of its slice does not run; else what the compiler said, with the computation's
+  // name; NOT_FOUND: the session has ended meanwhile.
   void Bind(SessionId session, uint64_t out, const v1::BoundProgram& request, Done done);
 
  private:

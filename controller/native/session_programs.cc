@@ -58,17 +58,7 @@ absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
   const bool native = compile.has_native();
   if (compile.program_case() == v1::Compile::PROGRAM_NOT_SET)
     return InvalidArgument("there is no program to compile");
-  const std::string& runtime = devices[out.devices[0]].runtime;
-  if (native && runtime == "pjrt")
-    return Error(absl::StatusCode::kUnimplemented,
-                 "slice {} does not run native programs: its runtime is pjrt. Give it StableHLO, "
-                 "or use a slice whose runtime is host or sim",
-                 devices[out.devices[0]].island);
-  if (!native && (runtime == "host" || runtime == "sim"))
-    return Error(absl::StatusCode::kUnimplemented,
-                 "slice {} does not run StableHLO: its runtime is {}. Give it a native program, "
-                 "or use a slice whose runtime is pjrt",
-                 devices[out.devices[0]].island, runtime);
+  FAIRWAY_RETURN_IF_ERROR(CheckRuns(devices[out.devices[0]], native));
   out.program = native ? compile.native().SerializeAsString() : compile.stablehlo();
   return out;
 }

@@ -374,6 +374,33 @@ TEST_F(NativeDialogue, AWrongProgramIsNamed) {
             "parameters, the compiler 2");
 }
 
+TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRuntime) {
+  ExecutorSpec spec = cluster_.cluster().Executors()[0].spec;
+  for (const std::string runtime : {"host", "pjrt"}) {
+    spec.worker = spec.island = spec.runtime = runtime;
+    ASSERT_TRUE(cluster_.cluster().ExecutorUp(spec).ok());
+  }
+  NativeSession* const first = std::exchange(session_, door_.Open("other", this).value());
+  const std::string host = "0, 1", pjrt = "6, 7";  // the devices, in the order of names
+  const std::string stable_hlo = "stablehlo: \"a program of 1 and 1\"",
+                    kernels = "kernels { name: \"n\" }";
+  std::string calls = TwoCalls(pjrt);
+  calls.replace(calls.find(stable_hlo), stable_hlo.size(), kernels);
+  const std::string no_native =
+      "slice pjrt does not run native programs: its runtime is pjrt. Give it StableHLO, or use a "
+      "slice whose runtime is host or sim";
+  const std::string no_stable_hlo =
+      "slice host does not run StableHLO: its runtime is host. Give it a native program, or use a "
+      "slice whose runtime is pjrt";
+  EXPECT_EQ(Ask("compile { executable: 7 native {} devices: 6 }"), "1 UNIMPLEMENTED: " + no_native);
+  EXPECT_EQ(Ask(calls), "2 UNIMPLEMENTED: program p: computation \"f\": " + no_native);
+  EXPECT_EQ(Ask("compile { executable: 7 stablehlo: \"p\" devices: 0 }"),
+            "3 UNIMPLEMENTED: " + no_stable_hlo);
+  EXPECT_EQ(Ask(TwoCalls(host)), "4 UNIMPLEMENTED: program p: computation \"f\": " + no_stable_hlo);
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+  door_.Close(std::exchange(session_, first)->session());
+}
+
 // The sum of what the two devices make.
 CompiledCode UnreducedCode() {
   CompiledCode code = TestCode(1, 1, 2, {});
