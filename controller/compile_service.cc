@@ -124,13 +124,14 @@ CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_
 
 CompileService::~CompileService() { *alive_ = false; }
 
+// An executor that is down is on its way back, and what runs there meanwhile waits for it.
 absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   for (const ExecutorStatus& executor : cluster_->Executors()) {
-    if (executor.island == island && executor.up)
+    if (executor.island == island)
       return fmt::format("{}/{}/{}/{}", executor.spec.runtime, executor.spec.platform_name,
                          executor.spec.platform_version, executor.spec.device_kind);
   }
-  return Error(absl::StatusCode::kUnavailable, "no worker of island {} is connected", island);
+  return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
 }
 
 void CompileService::Compile(const std::string& program, v1::CompileOptions options,

@@ -82,7 +82,8 @@ class CompileService {
   struct Waiter;
   struct Entry;
 
-  // What must be equal for code to be shared. UNAVAILABLE: no executor of the island is up.
+  // What must be equal for code to be shared, as the island's executor told when it registered
+  // last. NOT_FOUND: there is no such island.
   absl::StatusOr<std::string> PlatformOf(IslandId island) const;
   // As Compile; `options.devices` are those that the code may name.
   void CompileFor(const std::string& program, const v1::CompileOptions& options, Waiter waiter);

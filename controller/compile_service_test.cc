@@ -214,10 +214,18 @@ TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
   EXPECT_THAT(Text(results_[0].status()), HasSubstr("f32[3]"));
 }
 
-TEST_F(CompileServiceTest, AnIslandWithoutWorkersIsUnavailable) {
-  cluster_.cluster().ExecutorLost(cluster_.a, absl::UnavailableError("gone"));
-  Compile("p", 0, 1);
-  EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnavailable);
+// As a run of what is compiled already waits for it.
+TEST_F(CompileServiceTest, AnIslandIsCompiledForWhileItsExecutorIsAway) {
+  cluster_.cluster().ExecutorLost(cluster_.a, absl::DataLossError("killed by signal 9"));
+  Compile("p", 0, 1, /*portable=*/true);
+  ASSERT_EQ(cluster_.open_compilations(), 1u);
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  const ExecutableId id = results_.at(0).value().id;
+  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, id, {0}).ok());
+  EXPECT_TRUE(
+      cluster_.compiler().Place(id, devices_[1].island_id, {devices_[1].device}).status().ok());
+  EXPECT_EQ(cluster_.compiler().Place(id, IslandId(99), {devices_[1].device}).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(CompileServiceTest, ReplicasAreRefused) {
