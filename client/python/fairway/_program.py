@@ -64,7 +64,7 @@ class Program:
         self._builder = Builder()
         self._bound: dict = {}
         self._lock = threading.Lock()
-        self._call = remote.dispatcher(self._name, self._bind)
+        self._call = remote.dispatcher(self._name, fun, self._bind)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it.
@@ -83,6 +83,7 @@ class Program:
     def op_by_op(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the same graph node by node, each by a jit of its own: to compare, and where the
         devices are not those of a controller."""
+        remote.check_arguments(self._name, args, kwargs)
         flat, tree = jax.tree.flatten((args, kwargs))
         graph, out_tree = self._trace(args, flat, tree)
         placed = [jax.device_put(x, graph.nodes[i].types[0].sharding) for i, x in enumerate(flat)]
@@ -97,6 +98,7 @@ class Program:
                 "jax.vmap or another program: call the function that it was made of there (its "
                 "__wrapped__), or make the program of the whole, such as "
                 "fairway.program(jax.grad(function))")
+        remote.check_arguments(self._name, args, kwargs)
         key = (tree, tuple(_type_key(x) for x in flat), config.trace_context())
         with self._lock:
             if key not in self._bound:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import tree_util
+from jax._src import api_util, core, tree_util
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax
 
@@ -75,8 +75,11 @@ def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
     return Bound(graph, out_tree, executable)
 
 
-def dispatcher(name: str, find: Callable[[tuple, dict], Bound]) -> Callable:
-    """A function that runs what `find` finds for its arguments, asked once per types of them."""
+def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -> Callable:
+    """A function that runs what `find` finds for its arguments, asked once per types of them.
+
+    Under jax.disable_jit it is `fun`.
+    """
     missed = threading.local()
 
     def cache_miss(*args, **kwargs):
@@ -90,20 +93,47 @@ def dispatcher(name: str, find: Callable[[tuple, dict], Bound]) -> Callable:
         missed.value = True
         return None, bound.fast_path(), False
 
-    fast = _jax.pjit(name, None, cache_miss, [], [], pxla.JitGlobalCppCacheKeys(),
-                     tree_util.dispatch_registry, _argument)
+    # Not `fun` itself: jaxlib wants it hashable.
+    fast = _jax.pjit(name, lambda *args, **kwargs: fun(*args, **kwargs), cache_miss, [], [],
+                     pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, _argument)
 
     def call(*args, **kwargs):
         missed.value = False
-        result = fast(*args, **kwargs)
-        if missed.value:
-            missed.value = False
+        try:
             result = fast(*args, **kwargs)
             if missed.value:
-                raise RuntimeError(f"jaxlib's dispatcher does not run {name} for these arguments")
+                missed.value = False
+                result = fast(*args, **kwargs)
+        except api_util.InternalFloatingPointError as error:  # of jax.debug_nans or jax.debug_infs
+            raise FloatingPointError(
+                f"invalid value ({error.ty}) encountered in the program {name}; to find the "
+                "operation, call the function that it was made of (its __wrapped__)") from None
+        except ValueError:  # an argument of a known type that was donated, say
+            check_arguments(name, args, kwargs)
+            raise
+        if missed.value:
+            raise RuntimeError(f"jaxlib's dispatcher does not run {name} for these arguments")
         return result
 
     return call
+
+
+def check_arguments(name: str, args: tuple, kwargs: dict) -> None:
+    """Refuses arguments of a program that hold no data, naming the first.
+
+    Raises:
+      RuntimeError: an array that was deleted or donated; JAX's own type and text.
+      TypeError: no array.
+    """
+    for path, x in tree_util.tree_leaves_with_path((args, kwargs)):
+        where = f"{('args', 'kwargs')[path[0].idx]}{tree_util.keystr(path[1:])} of the program {name}"
+        if isinstance(x, core.Tracer):
+            continue
+        if isinstance(x, jax.Array) and x.is_deleted():
+            raise RuntimeError(
+                f"Array has been deleted with shape={jax.typeof(x).str_short()}. It is {where}.")
+        if not isinstance(x, (jax.Array, int, float, complex)) and not hasattr(x, "__array__"):
+            raise TypeError(f"{where} is of type {type(x)}; expected an array or a number")
 
 
 def _argument(x: Any, sharding: Any, _: Any) -> Any:

@@ -324,6 +324,38 @@ def test_effects_of_placed_functions_happen_on_devices_that_can(capfd):
         encode(f.trace(jnp.float32(4)))
 
 
+def test_an_argument_that_holds_no_data_is_refused_as_a_jit_does_and_named():
+    gone = jnp.ones(4) + 0
+    gone.delete()
+    f = fairway.program(lambda p, *, q: p["a"] * q, name="f")
+    with pytest.raises(RuntimeError) as of_jit:
+        jax.jit(f.__wrapped__)({"a": gone}, q=1.0)
+    for call in (f, f.op_by_op):
+        for wrong, kind, says in ((gone, RuntimeError, str(of_jit.value)),
+                                  (jax.ShapeDtypeStruct((4,), jnp.float32), TypeError, "expected an")):
+            with pytest.raises(kind) as one:
+                call({"a": wrong}, q=1.0)
+            with pytest.raises(kind) as other:
+                call({"a": 1.0}, q=wrong)
+            assert "args[0]['a'] of the program f" in str(one.value) and says in str(one.value)
+            assert "kwargs['q'] of the program f" in str(other.value) and says in str(other.value)
+    assert f.trace({"a": jax.ShapeDtypeStruct((4,), jnp.float32)}, q=1.0).nodes
+
+
+def test_under_disable_jit_a_program_is_its_function_as_a_jit_is(stages):
+    one, _, _, _ = stages
+    ws, xs = weights()
+    seen = []
+
+    def fun(x):
+        seen.append(x)
+        return one(ws[0], x) + 1
+
+    with jax.disable_jit():
+        close(fairway.program(fun)(xs[0]), jax.jit(fun)(xs[0]))
+    assert not any(isinstance(x, jax.core.Tracer) for x in seen) and len(seen) == 2
+
+
 def test_a_program_is_traced_once_for_arguments_of_the_same_types():
     traced = []
     double = fairway.on(jax.devices()[0], lambda x: x * 2)

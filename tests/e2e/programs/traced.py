@@ -106,7 +106,27 @@ def donated_and_deleted_arguments():
     y, z = f(x)
     assert (y.tolist(), z.tolist()) == ([2] * 8, [3] * 8)
     assert x.is_deleted()
-    raises(Exception, ["deleted"], lambda: f(x))
+    known = ["Array has been deleted with shape=float32[8].", "args[0] of the program"]
+    raises(RuntimeError, known, lambda: f(x))  # donated
+    y = jax.device_put(jnp.ones(8), ISLANDS[1][0])
+    y.delete()
+    raises(RuntimeError, known[:1], lambda: jax.jit(lambda v: v + 1)(y))
+    raises(RuntimeError, known, lambda: f(y))
+    raises(TypeError, known[1:], lambda: f(jax.ShapeDtypeStruct((8,), jnp.float32)))
+
+
+def modes_of_jax_that_look_for_errors():
+    log = fairway.on(ISLANDS[1][0], lambda x: jnp.log(x))
+    f = fairway.program(lambda x: log(x), name="logs")
+    with jax.debug_nans(True):
+        raises(FloatingPointError, ["nan", "log"], lambda: log(-jnp.ones(2)))
+        for _ in range(2):
+            raises(FloatingPointError, ["nan", "the program logs"], lambda: f(-jnp.ones(2)))
+        assert f(jnp.ones(2)).tolist() == [0, 0]
+    with jax.debug_infs(True):
+        raises(FloatingPointError, ["inf", "the program logs"], lambda: f(jnp.zeros(2)))
+    with jax.disable_jit():
+        assert f(jnp.ones(2)).tolist() == log(jnp.ones(2)).tolist() == [0, 0]
 
 
 def a_node_that_fails_poisons_what_depends_on_it():
@@ -127,7 +147,8 @@ def a_node_that_fails_poisons_what_depends_on_it():
 
 def main():
     for case in (example_of_the_paper, gradients_and_microbatches, results_keep_their_weak_type,
-                 donated_and_deleted_arguments, a_node_that_fails_poisons_what_depends_on_it):
+                 donated_and_deleted_arguments, modes_of_jax_that_look_for_errors,
+                 a_node_that_fails_poisons_what_depends_on_it):
         case()
         print("OK", case.__name__, flush=True)
 
