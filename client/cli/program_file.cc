@@ -2,6 +2,7 @@
 #include "client/cli/program_file.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -16,6 +17,10 @@ namespace {
 using google::protobuf::TextFormat;
 
 absl::StatusOr<std::string> ContentsOf(const std::string& path) {
+  // A stream opens a directory and throws when it is read.
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return InvalidArgument("cannot read {}: is a directory", path);
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in.good() && !in.eof()) return Error(absl::StatusCode::kNotFound, "cannot read {}", path);

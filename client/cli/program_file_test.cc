@@ -48,6 +48,15 @@ TEST_F(ProgramFileTest, NodesKnowWhereTheyStand) {
   EXPECT_EQ(program->graphs(1).nodes(0).source(), path + ":8");
 }
 
+TEST_F(ProgramFileTest, ADirectoryIsNoFile) {
+  const std::string directory = ::testing::TempDir();
+  v1::Program program;
+  for (const absl::Status& status :
+       {ReadProgramFile(directory).status(), AddCode({"f=" + directory}, program)}) {
+    EXPECT_EQ(Text(status), fmt::format("cannot read {}: is a directory", directory));
+  }
+}
+
 TEST_F(ProgramFileTest, WhatDoesNotParseIsNamedByLine) {
   const std::string path = Written("b.txtpb", "name: 'p'\nslices { divices: 2 }\n");
   const absl::Status status = ReadProgramFile(path).status();
