@@ -15,6 +15,16 @@ constexpr auto kAnswerTimeout = std::chrono::seconds(5);
 
 auto AnswerDeadline() { return std::chrono::system_clock::now() + kAnswerTimeout; }
 
+// Whether `error` of gRPC says that somebody took the connection and broke off, or spoke something
+// else, before any call.
+bool NoGreeting(const std::string& error) {
+  if (!error.starts_with("failed to connect")) return false;
+  for (const char* end : {"Socket closed", "Connection reset", "http1.x server"}) {
+    if (error.find(end) != std::string::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct AdminClient::State {
@@ -25,6 +35,12 @@ struct AdminClient::State {
   absl::Status ToStatus(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
+    if (code == absl::StatusCode::kUnavailable && NoGreeting(status.error_message())) {
+      return Error(code,
+                   "what listens at {} does not speak gRPC, or was just ending: give the "
+                   "controller's clients' port (its --port, 29000 by default; see --controller)",
+                   controller);
+    }
     if (code == absl::StatusCode::kUnavailable) {
       return Error(code, "no controller answers at {} (is it running? see --controller)",
                    controller);

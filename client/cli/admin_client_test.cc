@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/admin_client.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include "base/host.h"
+#include "client/cli/process.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {
@@ -76,6 +81,34 @@ TEST(AdminClientTest, ASilentControllerIsToldFromNone) {
       AdminClient(controller.address()).GetLogs({}, [](const v1::LogLine&) {});
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << Text(status);
   EXPECT_THAT(Text(status), HasSubstr("no answer from " + controller.address() + " within 5 s"));
+}
+
+TEST(AdminClientTest, APortThatSpeaksNoGrpcIsToldFromNone) {
+  for (const bool orderly : {true, false}) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    const OwnedFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(listener.get(), any, size), 0);
+    ASSERT_EQ(::listen(listener.get(), 8), 0);
+    ASSERT_EQ(::getsockname(listener.get(), any, &size), 0);
+    // Hangs up; what it has not read by then resets the connection.
+    std::thread server([&] {
+      const OwnedFd connection(::accept(listener.get(), nullptr, nullptr));
+      char byte;
+      ssize_t got = ::recv(connection.get(), &byte, 1, 0);
+      if (orderly) ::shutdown(connection.get(), SHUT_WR);
+      while (orderly && got > 0) got = ::recv(connection.get(), &byte, 1, 0);
+    });
+    const absl::Status status =
+        AdminClient(HostPort("127.0.0.1", ntohs(address.sin_port))).GetStatus().status();
+    server.join();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << Text(status);
+    EXPECT_THAT(Text(status), HasSubstr("does not speak gRPC"));
+    EXPECT_THAT(Text(status), HasSubstr("29000"));
+  }
 }
 
 TEST(AdminClientTest, TakesTheAddressesThatThePythonPackageTakes) {
