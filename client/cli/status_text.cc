@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/status_text.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -78,9 +80,12 @@ std::string ExecutorText(const v1::Executor& executor) {
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';
   if (!executor.last_error().empty()) {
+    // Without the log lines that may follow the cause.
     const std::string& error = executor.last_error();
-    out += fmt::format("    {}: {}\n", executor.up() ? "lost before" : "lost",
-                       error.substr(0, error.find('\n')));
+    const size_t end = std::min(error.find("; the last lines of its log:"), error.find('\n'));
+    out += fmt::format("    {}: {}", executor.up() ? "lost before" : "lost", error.substr(0, end));
+    if (end != std::string::npos) out += fmt::format("; see `fairway logs {}`", executor.worker());
+    out += '\n';
   }
   return out;
 }

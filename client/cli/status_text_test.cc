@@ -27,7 +27,8 @@ v1::GetStatusResponse Example() {
   executor->set_island("island0");
   executor->set_platform("cpu");
   executor->set_supervisor_connected(true);
-  executor->set_last_error("killed by signal 9\nlast log line");
+  executor->set_last_error(
+      "killed by signal 9 (pid 7); the last lines of its log:\n  last log line");
   for (int i = 0; i < 2; ++i) {
     auto* device = executor->add_devices();
     device->set_memory_used(1 << 20);
@@ -43,7 +44,7 @@ TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
   EXPECT_THAT(text, HasSubstr("metrics http://127.0.0.1:29001/metrics\n"));
   EXPECT_THAT(text, HasSubstr("island0 up: "));
   EXPECT_THAT(text, HasSubstr("w0           down  2 cpu devices, memory 2.0 MiB of 8.0 MiB\n"));
-  EXPECT_THAT(text, HasSubstr("lost: killed by signal 9\n"));
+  EXPECT_THAT(text, HasSubstr("lost: killed by signal 9 (pid 7); see `fairway logs w0`\n"));
   EXPECT_THAT(text, Not(HasSubstr("last log line")));
   EXPECT_THAT(text, HasSubstr("3 sessions, "));
   EXPECT_THAT(StatusText({}), HasSubstr("no worker has registered"));
