@@ -49,7 +49,12 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(const char* in) {
   Take(in, header.offset);
   Take(in, header.length);
   Take(in, header.crc);
-  if (magic != kMagic) return InvalidArgument("not a Fairway link: magic {:#010x}", magic);
+  if (magic != kMagic) {
+    return InvalidArgument(
+        "not a Fairway link: magic {:#010x}, expected {:#010x} (a worker needs the controller's "
+        "--link-port, 29002 by default; the clients' port, 29000, speaks gRPC)",
+        magic, kMagic);
+  }
   if (version != kVersion) {
     return InvalidArgument("the peer speaks link version {}, this process version {}", version,
                            kVersion);

@@ -285,6 +285,9 @@ TEST(BadBytes, CloseTheLinkWithTheCause) {
   std::string magic = good;
   magic[0] ^= 1;
   EXPECT_THAT(fairway::Text(AfterBytes(magic, false)), HasSubstr("magic"));
+  // What gRPC's server says first. A worker that was given the clients' port reads it.
+  EXPECT_THAT(fairway::Text(AfterBytes(std::string("\0\0\x18\x04", 4) + good, false)),
+              HasSubstr("--link-port"));
   std::string version = good;
   version[4] = 9;
   EXPECT_THAT(fairway::Text(AfterBytes(version, false)), HasSubstr("version 9"));
