@@ -22,7 +22,7 @@ def _leave_out_of_tracebacks() -> None:
 
 
 def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_specs: Any = None,
-       **jit_options: Any) -> Callable:
+       static_argnums: Any = (), **jit_options: Any) -> Callable:
     """Places a function on devices: the same as `jax.jit` with shardings on them, and its arguments
     are moved there first.
 
@@ -33,26 +33,40 @@ def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_spe
       where: a `jax.sharding.Mesh`, a device, or a sequence of devices (a mesh with one axis, "x").
         Of one island.
       fun: the function, of positional arguments.
-      in_specs: `PartitionSpec`s over the axes of the mesh, a prefix of the tuple of arguments.
-        None: every device has the whole of each argument.
+      in_specs: `PartitionSpec`s over the axes of the mesh, a prefix of the tuple of arguments, without
+        the static ones. None: every device has the whole of each argument.
       out_specs: the same for what it returns.
+      static_argnums: as of `jax.jit`: numbers of the arguments that are no arrays and stay as they
+        are.
       **jit_options: for `jax.jit`, such as `donate_argnums`.
 
     Returns:
       The placed function.
+
+    Raises:
+      TypeError: static_argnames is among the options: there are no arguments by name.
     """
+    if "static_argnames" in jit_options:
+        raise TypeError("fairway.on takes no static_argnames, as the placed function has positional "
+                        "arguments only: use static_argnums")
     if fun is None:
-        return functools.partial(on, where, in_specs=in_specs, out_specs=out_specs, **jit_options)
+        return functools.partial(on, where, in_specs=in_specs, out_specs=out_specs,
+                                 static_argnums=static_argnums, **jit_options)
     import jax
 
     _leave_out_of_tracebacks()
     mesh = as_mesh(where)
     into, out = (_shardings(mesh, specs) for specs in (in_specs, out_specs))
-    jitted = jax.jit(fun, in_shardings=into, out_shardings=out, **jit_options)
+    jitted = jax.jit(fun, in_shardings=into, out_shardings=out, static_argnums=static_argnums,
+                     **jit_options)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
 
     @functools.wraps(fun)
     def placed(*args):
-        return jitted(*jax.device_put(args, into))
+        static = {n + len(args) if n < 0 else n for n in numbers}
+        moved = iter(jax.device_put(
+            tuple(x for i, x in enumerate(args) if i not in static), into))
+        return jitted(*(x if i in static else next(moved) for i, x in enumerate(args)))
 
     return placed
 

@@ -126,7 +126,8 @@ def check_arguments(name: str, args: tuple, kwargs: dict) -> None:
       TypeError: no array.
     """
     for path, x in tree_util.tree_leaves_with_path((args, kwargs)):
-        where = f"{('args', 'kwargs')[path[0].idx]}{tree_util.keystr(path[1:])} of the program {name}"
+        which = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
+        where = f"{which} of the program {name}"
         if isinstance(x, core.Tracer):
             continue
         if isinstance(x, jax.Array) and x.is_deleted():

@@ -177,6 +177,20 @@ def test_results_keep_their_weak_type():
     assert [x.weak_type for x in f(weak, strong)] == expected
 
 
+@pytest.mark.parametrize("static", [1, (1,), -2])
+def test_what_is_static_stays_as_it_is_and_the_others_are_moved(static):
+    d = jax.devices()[3]
+    f = fairway.on(d, lambda x, power, y: x ** power + y, in_specs=(P(), P()), static_argnums=static)
+    x, y = jnp.full(2, 2.0), jnp.ones(2)
+    for z in (f(x, 3, y), fairway.program(lambda x, y: f(x, 3, y))(x, y)):
+        assert z.tolist() == [9, 9] and z.devices() == {d}
+
+
+def test_static_arguments_by_name_are_refused():
+    with pytest.raises(TypeError, match="use static_argnums"):
+        fairway.on(jax.devices()[0], lambda x, n: x * n, static_argnames="n")
+
+
 def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
     d = jax.devices()
     double = fairway.on(d[3], lambda x: x * 2)
@@ -331,8 +345,9 @@ def test_an_argument_that_holds_no_data_is_refused_as_a_jit_does_and_named():
     with pytest.raises(RuntimeError) as of_jit:
         jax.jit(f.__wrapped__)({"a": gone}, q=1.0)
     for call in (f, f.op_by_op):
-        for wrong, kind, says in ((gone, RuntimeError, str(of_jit.value)),
-                                  (jax.ShapeDtypeStruct((4,), jnp.float32), TypeError, "expected an")):
+        for wrong, kind, says in (
+                (gone, RuntimeError, str(of_jit.value)),
+                (jax.ShapeDtypeStruct((4,), jnp.float32), TypeError, "expected an array")):
             with pytest.raises(kind) as one:
                 call({"a": wrong}, q=1.0)
             with pytest.raises(kind) as other:
