@@ -98,6 +98,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     fmt::print(stderr, "fairway-controller: --executor-deadline must be at least 100ms\n");
     return kExitUsage;
   }
+  if (flags->life_fd >= 0 && ::fcntl(flags->life_fd, F_GETFD) < 0) {
+    fmt::print(stderr, "fairway-controller: --life-fd is {}, not an open descriptor\n",
+               flags->life_fd);
+    return kExitUsage;
+  }
   return std::nullopt;
 }
 

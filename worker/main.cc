@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fairway-worker: the supervisor of one executor on this host. --role says which of its processes
 // this is; users start the supervisor only. Exit codes: worker/exit_codes.h.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -264,6 +265,19 @@ int Main(int argc, char** argv) {
     return BadFlag(
         "--compile-processes and --compile-programs must be at least 1, --compile-warm 0");
   }
+  if (const auto at = SplitHostPort(flags.controller); !at.ok() || at->second == 0) {
+    return BadFlag(
+        fmt::format("--controller is '{}', not HOST:PORT of the controller's link port (its "
+                    "--link-port, 29002 by default)",
+                    flags.controller));
+  }
+  if (!SplitHostPort(flags.data_bind).ok()) {
+    return BadFlag(
+        fmt::format("--data-bind is '{}', not HOST:PORT; port 0: any free one", flags.data_bind));
+  }
+  if (flags.island.empty()) return BadFlag("--island is empty; expected a name, as island0");
+  if (flags.life_fd >= 0 && ::fcntl(flags.life_fd, F_GETFD) < 0)
+    return BadFlag(fmt::format("--life-fd is {}, not an open descriptor", flags.life_fd));
   if (flags.name.empty()) {
     flags.name = fmt::format("{}-{}", HostName(), flags.island);
   }

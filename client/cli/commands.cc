@@ -105,6 +105,10 @@ int RunLogs(int argc, const char* const* argv) {
   config.ShortName("lines", 'n');
   config.Positional("WORKER", &process, "Only this worker, or 'controller'");
   if (const auto code = config.Parse(argc, argv)) return *code;
+  if (lines < 1) {
+    fmt::print(stderr, "fairway logs: --lines must be at least 1, not {}\n", lines);
+    return kExitUsage;
+  }
   v1::GetLogsRequest request;
   request.set_process(process);
   request.set_max_lines(lines);

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", kHelp);
     return 0;
   }
+  if (command == "--version") return fairway::Config("fairway", "").Parse(argc, argv).value_or(0);
   if (command.empty()) {
     fmt::print(stderr, "{}", kHelp);
   } else {

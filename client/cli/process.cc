@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/cli/process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,10 +13,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
 extern char** environ;
 
 namespace fairway {
 namespace {
+
+using boost::asio::ip::tcp;
 
 // Above every number that children are given, so that no duplication hits another's source.
 constexpr int kFirstPrivateFd = 64;
@@ -96,25 +99,22 @@ std::string TailOfFile(const std::string& path, int lines) {
 }
 
 absl::StatusOr<int> FreePort(const std::string& host, int preferred) {
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(host, error);
+  if (error)
+    return InvalidArgument("'{}' is not an IP address (127.0.0.1, 0.0.0.0 and ::1 are)", host);
+  boost::asio::io_context io;
   for (const int port : {preferred, 0}) {
-    OwnedFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1;
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
-      return InvalidArgument("'{}' is not an IPv4 address", host);
-    }
-    socklen_t size = sizeof(address);
+    const tcp::endpoint endpoint(address, static_cast<uint16_t>(port));
+    tcp::acceptor acceptor(io);
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
     // Only listening tells whether another listener has the port.
-    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-        ::listen(fd.get(), 1) == 0 &&
-        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-      return ntohs(address.sin_port);
-    }
+    if (!error) acceptor.listen(1, error);
+    if (!error) return acceptor.local_endpoint().port();
   }
-  return Error(absl::StatusCode::kUnavailable, "no free port on {}", host);
+  return Error(absl::StatusCode::kUnavailable, "cannot listen at {}: {}", host, error.message());
 }
 
 std::string ProgramDirectory() {

@@ -49,8 +49,8 @@ std::string DescribeExit(int wait_status);
 // The last `lines` lines of a file; empty when it cannot be read.
 std::string TailOfFile(const std::string& path, int lines);
 
-// A port of 127.0.0.1 (or of `host`) that nobody uses now: `preferred` if that is free, else any.
-// UNAVAILABLE: none.
+// A port of the IP address `host` that nobody uses now: `preferred` if that is free, else any.
+// INVALID_ARGUMENT: `host` is no IP address; UNAVAILABLE: there is none, or it is not this host's.
 absl::StatusOr<int> FreePort(const std::string& host, int preferred);
 
 // The directory of the running program.

@@ -92,10 +92,10 @@ absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int por
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
   const std::string address = HostPort(flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
   fmt::print("{}", launcher.Summary());
-  fmt::print(
-      "\nFor JAX, in your shell:\n  export JAX_PLATFORMS=fairway,cpu\n  export "
-      "FAIRWAY_CONTROLLER={}\n\n",
-      address);
+  // The other runtimes have no compiler for what JAX makes.
+  fmt::print("\nFor {}, in your shell:\n{}  export FAIRWAY_CONTROLLER={}\n\n",
+             flags.runtime == "pjrt" ? "JAX" : "clients",
+             flags.runtime == "pjrt" ? "  export JAX_PLATFORMS=fairway,cpu\n" : "", address);
   fmt::print("The cluster is ready. {}`fairway down --controller {}` ends it.\n",
              flags.detach ? "" : "Ctrl-C or ", address);
   std::fflush(stdout);
@@ -236,6 +236,8 @@ int RunUp(int argc, const char* const* argv) {
   if (flags.port < 0 || flags.port > 65535) return usage("--port must be 0 to 65535");
   if (flags.http_port < 0 || flags.http_port > 65535)
     return usage("--http-port must be 0 to 65535");
+  if (const auto port = FreePort(flags.bind, 0); !port.ok())
+    return usage(fmt::format("--bind={}: {}", flags.bind, Text(port.status())));
   if (flags.runtime != "pjrt" && flags.runtime != "host" && flags.runtime != "sim")
     return usage(fmt::format("--runtime is '{}', not pjrt, host or sim", flags.runtime));
   if (flags.workers_per_island < 1 || flags.workers_per_island > flags.devices ||

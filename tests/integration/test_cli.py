@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -56,6 +57,20 @@ def test_an_unknown_log_level_is_an_error(program, flags):
         assert "'inof' is none of trace, debug, info, warn and error" in one_line(done.stderr)
 
 
+@pytest.mark.parametrize("flag, expected", [
+    ("--controller=127.0.0.1", "not HOST:PORT of the controller's link port"),
+    ("--controller=127.0.0.1:0", "not HOST:PORT of the controller's link port"),
+    ("--data-bind=foo", "not HOST:PORT"),
+    ("--island=", "expected a name"),
+    ("--life-fd=99", "not an open descriptor"),
+])
+def test_a_worker_does_not_start_with_flags_that_never_work(flag, expected):
+    done = run("fairway-worker", "--runtime=host", "--controller=127.0.0.1:1", flag)
+    assert done.returncode == 2
+    line = one_line(done.stderr)
+    assert flag.partition("=")[0] in line and expected in line
+
+
 def test_print_config_tells_each_value_and_where_it_came_from():
     done = run(
         "fairway-controller", "--print-config", "--http-port=7", FAIRWAY_EXECUTOR_DEADLINE="3s"
@@ -90,6 +105,35 @@ def test_bad_values_are_one_line():
     assert "--islands must be" in one_line(run("fairway", "up", "--islands=0").stderr)
     assert "cannot read the plugin" in one_line(run("fairway", "up", "--plugin=/no/such").stderr)
     assert "--output must be" in one_line(run("fairway", "status", "-o", "xml").stderr)
+
+
+@pytest.mark.parametrize("port", [[], ["--port=1"]])
+@pytest.mark.parametrize("address, expected", [
+    ("foo", "'foo' is not an IP address"),
+    ("localhost", "'localhost' is not an IP address"),
+    # Of a network for documentation: no host has it.
+    ("192.0.2.1", "cannot listen at 192.0.2.1: Cannot assign requested address"),
+])
+def test_up_names_the_bind_flag_when_its_address_is_none(address, expected, port):
+    done = run("fairway", "up", "--runtime=host", f"--bind={address}", *port)
+    assert done.returncode == 2
+    assert one_line(done.stderr).startswith(f"fairway up: --bind={address}: {expected}")
+
+
+def test_the_version_needs_no_command():
+    done = run("fairway", "--version")
+    assert done.returncode == 0 and one_line(done.stdout).startswith("fairway ")
+
+
+@pytest.mark.parametrize("lines", ["0", "-5"])
+def test_logs_of_no_lines_are_refused(lines):
+    done = run("fairway", "logs", "-n", lines)
+    assert done.returncode == 2 and "--lines must be at least 1" in one_line(done.stderr)
+
+
+def test_a_controller_whose_life_pipe_is_none_says_so():
+    done = run("fairway-controller", "--http-port=0", "--life-fd=99")
+    assert done.returncode == 2 and "--life-fd is 99, not an open descriptor" in one_line(done.stderr)
 
 
 def test_a_plugin_that_cannot_be_loaded_is_one_line_that_says_so(tmp_path):
@@ -263,20 +307,20 @@ def test_up_on_the_port_of_a_cluster_leaves_that_its_logs(cluster):
 
 def test_addresses_of_version_6_are_told_in_brackets(tmp_path):
     try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6) as held:
-            port = held.getsockname()[1]
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("no IPv6 here")
     environment = {"XDG_STATE_HOME": str(tmp_path)}
-    flags = ("--bind=::1", f"--port={port}", "--runtime=host", "--detach")
-    done = run("fairway", "up", *flags, **environment)
+    done = run("fairway", "up", "--bind=::1", "--runtime=host", "--detach", **environment)
+    assert done.returncode == 0, done.stderr
+    (address,) = re.findall(r"export FAIRWAY_CONTROLLER=(.*)", done.stdout)
     try:
-        assert done.returncode == 0, done.stderr
-        assert f"FAIRWAY_CONTROLLER=[::1]:{port}\n" in done.stdout
-        status = run("fairway", "status", f"--controller=[::1]:{port}").stdout
-        assert "metrics http://[::1]:" in status
+        assert re.fullmatch(r"\[::1\]:\d+", address)
+        assert "metrics http://[::1]:" in run("fairway", "status", f"--controller={address}").stdout
+        # No program of JAX can be compiled there.
+        assert "JAX" not in done.stdout
     finally:
-        run("fairway", "down", f"--controller=[::1]:{port}")
+        run("fairway", "down", f"--controller={address}")
 
 
 def test_a_port_in_use_is_named_with_its_flag():
