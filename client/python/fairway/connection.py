@@ -40,7 +40,10 @@ def parse_address(text: str) -> tuple[str, int]:
 
     Raises:
       ControllerError: the text has none of these forms.
+      TypeError: it is no text.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no address of a controller; expected a string, 'host:port'")
     rest = text.strip().removeprefix("grpc://").rstrip("/")
     host, colon, port = rest, "", ""
     if rest.startswith("["):
@@ -57,13 +60,14 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def probe(host: str, port: int, timeout: float) -> None:
+def probe(host: str, port: int, timeout: float, variable: str = ENVIRONMENT) -> None:
     """Returns when something accepts TCP connections at host:port.
 
     Args:
       host: name or address.
       port: 1..65535.
       timeout: seconds to wait for the connection.
+      variable: where the address can be set, for the error.
 
     Raises:
       ControllerError: nothing does.
@@ -76,7 +80,7 @@ def probe(host: str, port: int, timeout: float) -> None:
         )
         raise ControllerError(
             f"no Fairway controller at {host}:{port} ({reason}); {_HOW_TO_START}, "
-            f"or set {ENVIRONMENT}=host:port to a running one"
+            f"or set {variable}=host:port to a running one"
         ) from None
 
 
@@ -87,12 +91,13 @@ def prepare_process() -> None:
     arguments.install()
 
 
-def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
+def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT) -> Any:
     """Opens a session.
 
     Args:
       address: as `parse_address` takes it.
       timeout: seconds to wait for the TCP connection.
+      variable: as of `probe`.
 
     Returns:
       The IFRT proxy client of jaxlib, as JAX's backend registry wants it.
@@ -103,7 +108,7 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS) -> Any:
         IFRT proxy.
     """
     host, port = parse_address(address)
-    probe(host, port, timeout)
+    probe(host, port, timeout, variable)
     try:
         from jax.extend.backend import ifrt_proxy
     except ImportError:
@@ -165,7 +170,7 @@ def client_of_backend_target() -> Any:
         raise ControllerError(
             "platform 'proxy' needs JAX_BACKEND_TARGET=grpc://host:port, the address of a controller"
         )
-    return make_client(target)
+    return make_client(target, variable="JAX_BACKEND_TARGET")
 
 
 def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> None:
@@ -180,6 +185,7 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> N
 
     Raises:
       ControllerError: no address, or nothing listens there.
+      TypeError: the address is no text.
       RuntimeError: JAX has already created its backends, which cannot be changed afterwards.
     """
     import jax

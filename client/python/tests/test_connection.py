@@ -134,6 +134,7 @@ def test_the_plain_proxy_platform_is_registered_too(closed_port):
     )
     assert done.returncode == 1
     assert f"no Fairway controller at 127.0.0.1:{closed_port}" in done.stderr
+    assert "set JAX_BACKEND_TARGET=host:port to a running one" in done.stderr
     done = run_python("import jax; jax.devices()", JAX_PLATFORMS="proxy")
     assert "needs JAX_BACKEND_TARGET=grpc://host:port" in done.stderr.strip().splitlines()[-1]
 
@@ -178,6 +179,12 @@ def test_connect_refuses_at_once_when_nobody_listens(closed_port):
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert last.startswith("fairway.connection.ControllerError: no Fairway controller at 127.0.0.1")
+
+
+def test_connect_refuses_what_is_no_text():
+    done = run_python("import fairway; fairway.connect(('host', 1))")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("TypeError: ('host', 1) is no address of a controller; expected a string")
 
 
 def test_connect_needs_an_address_from_somewhere():
