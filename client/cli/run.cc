@@ -37,6 +37,11 @@ struct RunFlags {
   int repeat = 1;
 };
 
+// An error of the program in `file`. Where the controller is gone, the file is not what is wrong.
+absl::Status OfFile(const absl::Status& status, const std::string& file) {
+  return absl::IsUnavailable(status) ? status : Annotate(status, file);
+}
+
 absl::Status ToAbsl(const client::Status& status) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
@@ -155,7 +160,7 @@ absl::Status Run(const RunFlags& flags) {
   if (!session.ok()) return ToAbsl(session.status());
   FAIRWAY_ASSIGN_OR_RETURN(const auto places, Places(file, flags.slices, *session));
   const auto bound = session->Bind(client::Access::Make(file), places).Get();
-  if (!bound.ok()) return Annotate(ToAbsl(bound.status()), flags.file);
+  if (!bound.ok()) return OfFile(ToAbsl(bound.status()), flags.file);
   FAIRWAY_ASSIGN_OR_RETURN(Arguments arguments, ReadArguments(flags, file, *bound));
   arguments.Put(*session, *bound, /*all=*/true);
   if (const auto put = session->Ready(arguments.arrays).Get(); !put.ok()) return ToAbsl(put);
@@ -168,7 +173,7 @@ absl::Status Run(const RunFlags& flags) {
     ends.push_back(session->Ready(made));
   }
   for (const auto& end : ends) {
-    if (!end.Get().ok()) return Annotate(ToAbsl(end.Get()), flags.file);
+    if (!end.Get().ok()) return OfFile(ToAbsl(end.Get()), flags.file);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   FAIRWAY_RETURN_IF_ERROR(Show(made, results, files));

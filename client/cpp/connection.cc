@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
+
 namespace fairway::client {
 namespace {
 
@@ -41,6 +43,15 @@ void TakeFirst(std::vector<uint64_t>* from, google::protobuf::RepeatedField<uint
   from->erase(from->begin(), end);
 }
 
+// gRPC's threads for callbacks end with the process's last channel, and the process aborts if one
+// of them is who lets go of it: what they let go of is kept until there is another.
+void KeepInsteadOfAnother(std::shared_ptr<Connection> ended) {
+  static std::mutex mu;
+  static auto* const kept = new std::shared_ptr<Connection>;  // also while static objects end
+  const std::lock_guard lock(mu);
+  kept->swap(ended);
+}
+
 Status ClosedStatus() { return {StatusCode::kCancelled, "the session was closed"}; }
 
 }  // namespace
@@ -52,8 +63,8 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
   Promise<Status> promise;
   const Future<Status> welcomed = promise.future();
   connection->Ask(
-      [connection = connection.get(), promise](const v1::Answer& answer) {
-        if (answer.has_welcome()) connection->Welcomed(answer.welcome());
+      [connection = connection.get(), promise, address](const v1::Answer& answer) {
+        if (answer.has_welcome()) connection->Welcomed(address, answer.welcome());
         promise.Set(answer.has_error() ? Status(static_cast<StatusCode>(answer.error().code()),
                                                 answer.error().text())
                                        : Status());
@@ -63,7 +74,7 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
         v1::Hello* hello = request.mutable_hello();
         hello->set_min_version(kMinProtocol);
         hello->set_max_version(kMaxProtocol);
-        hello->set_tenant(options.tenant);
+        hello->set_tenant(ValidUtf8(options.tenant));
         hello->set_client("fairway-cpp " FAIRWAY_VERSION);
       });
   const bool in_time = welcomed.WaitFor(options.timeout);
@@ -93,7 +104,8 @@ void Connection::Start(const std::string& address) {
   StartCall();
 }
 
-void Connection::Welcomed(const v1::Welcome& welcome) {
+void Connection::Welcomed(const std::string& address, const v1::Welcome& welcome) {
+  address_ = address;
   server_ = welcome.server();
   for (const v1::Slice& slice : welcome.slices()) {
     slices_.push_back({slice.name(),
@@ -116,10 +128,11 @@ Status Connection::WaitForRoom(std::unique_lock<std::mutex>& lock) {
   if (callbacks_running == 0) {
     changed_.wait(lock, [this] {
       const int most = uploads_.empty() ? kMostUnsentRequests : kMostRequestsBesideUploads;
-      return ended_ || (building_.requests_size() < most && unsent_bytes_ < kMostUnsentBytes);
+      return !status_.ok() ||
+             (building_.requests_size() < most && unsent_bytes_ < kMostUnsentBytes);
     });
   }
-  return ended_ ? status_ : Status();
+  return status_;
 }
 
 void Connection::Ask(OnAnswer on_answer, const Fill& fill) {
@@ -221,8 +234,6 @@ void Connection::OnReadDone(bool ok) {
     {
       const std::lock_guard lock(mu_);
       ended_ = true;
-      status_ = closed_ ? ClosedStatus()
-                        : Status(StatusCode::kUnavailable, "the controller ended the session");
     }
     return RemoveHold();
   }
@@ -252,31 +263,48 @@ void Connection::OnDone(const grpc::Status& status) {
   {
     const std::lock_guard lock(mu_);
     ended_ = true;
-    if (!closed_ && !status.ok())
-      status_ = Status(static_cast<StatusCode>(status.error_code()), status.error_message());
+    status_ = closed_ ? ClosedStatus() : WhyItEnded(status);
     waiting.swap(waiting_);
     uploads.swap(uploads_);
   }
   const v1::Answer end = ErrorAnswer(this->status());
   for (const auto& [id, on_answer] : waiting) on_answer(end);
   waiting.clear();
-  const auto self = std::move(self_);
-  const std::lock_guard lock(mu_);
-  done_ = true;
-  changed_.notify_all();
+  std::shared_ptr<Connection> self;
+  {
+    const std::lock_guard lock(mu_);
+    done_ = true;
+    changed_.notify_all();
+    if (nobody_waits_) self = std::move(self_);
+  }
+  if (self != nullptr) KeepInsteadOfAnother(std::move(self));
+}
+
+Status Connection::WhyItEnded(const grpc::Status& status) const {
+  const StatusCode code =
+      status.ok() ? StatusCode::kUnavailable : static_cast<StatusCode>(status.error_code());
+  const std::string text =
+      status.ok() ? "the controller ended the session" : status.error_message();
+  if (address_.empty() || code != StatusCode::kUnavailable) return {code, text};
+  return {code, fmt::format("the connection to the controller at {} was lost: {}; a session does "
+                            "not come back: when the controller is up (fairway status), start the "
+                            "program again",
+                            address_, text)};
 }
 
 Status Connection::status() {
   const std::lock_guard lock(mu_);
-  return ended_ ? status_ : Status();
+  return status_;
 }
 
 void Connection::Close() {
+  std::shared_ptr<Connection> self;  // let go of without the lock
   std::unique_lock lock(mu_);
   closed_ = true;
   if (!done_) context_.TryCancel();
-  if (callbacks_running > 0) return;
-  changed_.wait(lock, [this] { return done_; });
+  nobody_waits_ = callbacks_running > 0;
+  if (!nobody_waits_) changed_.wait(lock, [this] { return done_; });
+  if (done_) self = std::move(self_);
 }
 
 }  // namespace fairway::client

@@ -87,7 +87,8 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
   void Start(const std::string& address);
-  void Welcomed(const v1::Welcome& welcome);
+  void Welcomed(const std::string& address, const v1::Welcome& welcome);
+  Status WhyItEnded(const grpc::Status& status) const;
   Status WaitForRoom(std::unique_lock<std::mutex>& lock);
   // With mu_ held: writes the next message, if there is something to say and none is at work.
   void StartNext();
@@ -95,13 +96,15 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
 
   std::unique_ptr<v1::Client::Stub> stub_;
   grpc::ClientContext context_;
-  std::shared_ptr<Connection> self_;  // until OnDone
+  // Until OnDone and Close. Who closes lets go of it: OnDone should not (KeepInsteadOfAnother).
+  std::shared_ptr<Connection> self_;
   v1::ServerMessage reading_;
 
   // Set before anybody else sees it.
   std::vector<Slice> slices_;
   std::vector<Device> devices_;
   std::string server_;
+  std::string address_;  // empty: never welcomed
 
   std::atomic<uint64_t> next_handle_{1};
 
@@ -110,11 +113,13 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   v1::ClientMessage building_;
   v1::ClientMessage message_;  // being written
   bool writing_ = false;
-  bool ended_ = false;   // no StartWrite any more
-  bool done_ = false;    // no callback any more
-  bool closed_ = false;  // by us
-  Status status_;
-  size_t unsent_bytes_ = 0;  // of building_
+  // No StartWrite any more. What is asked before OnDone knows why waits for it unsent.
+  bool ended_ = false;
+  bool done_ = false;          // no callback any more
+  bool closed_ = false;        // by us
+  bool nobody_waits_ = false;  // it was closed from a callback
+  Status status_;              // OK until OnDone
+  size_t unsent_bytes_ = 0;    // of building_
   std::vector<uint64_t> released_arrays_, released_executables_;
   std::deque<Upload> uploads_;
   size_t upload_bytes_ = 0;                        // of uploads_, not sent

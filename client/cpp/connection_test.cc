@@ -6,13 +6,82 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/host.h"
 
 namespace fairway::client {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A controller that answers every request, and ends a session at its ping.
+class Controller final : public v1::Client::Service {
+ public:
+  Controller() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~Controller() override { Die(); }
+  std::string address() const { return HostPort("127.0.0.1", port_); }
+  void Die() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // The texts of what was asked, in order.
+  std::vector<std::string> texts;
+
+ private:
+  using Stream = grpc::ServerReaderWriter<v1::ServerMessage, v1::ClientMessage>;
+
+  grpc::Status Session(grpc::ServerContext*, Stream* stream) override {
+    v1::ClientMessage message;
+    while (stream->Read(&message)) {
+      v1::ServerMessage answers;
+      for (const v1::Request& request : message.requests()) {
+        if (request.has_ping()) return {grpc::StatusCode::ABORTED, "no pings here"};
+        if (request.has_hello()) texts.push_back(request.hello().tenant());
+        if (request.has_make_error()) texts.push_back(request.make_error().error().text());
+        if (request.has_put()) texts.push_back(request.put().spec().sharding().memory_kind());
+        if (request.has_compile()) texts.push_back(TextsOf(request.compile()));
+        if (request.has_bind_program())
+          texts.push_back(TextsOf(request.bind_program().program().program()));
+        if (request.id() == 0) continue;
+        v1::Answer* answer = answers.add_answers();
+        answer->set_id(request.id());
+        if (request.has_hello()) answer->mutable_welcome()->set_server("test");
+      }
+      if (answers.answers_size() > 0) stream->Write(answers);
+    }
+    return grpc::Status::OK;
+  }
+  static std::string TextsOf(const v1::Compile& compile) {
+    std::string text = compile.native().name();
+    for (const v1::CompilerOption& option : compile.options().compiler_options())
+      text += option.name() + "=" + option.text();
+    return text;
+  }
+  static std::string TextsOf(const v1::Program& program) {
+    const v1::Node& node = program.graphs(0).nodes(0);
+    std::string text = program.name() + " " + program.slices(0).name();
+    for (const v1::Computation& computation : program.computations())
+      text += " " + computation.name();
+    return text + " " + node.name() + " " + node.source();
+  }
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 // The kernel's time for what is sent and not acknowledged, of the socket that is connected to
 // `port`: gRPC's timeout of keepalive pings. -1: no such socket.
@@ -50,6 +119,66 @@ TEST(ConnectionTest, WaitsTwoMinutesForAControllerThatIsSilent) {
   ::close(listener);
   ::close(accepted);
   opener.join();
+}
+
+// The stream's last read fails before it is known why.
+TEST(ConnectionTest, WhatIsAskedWhileASessionEndsHearsWhy) {
+  Controller controller;
+  for (int i = 0; i < 100; ++i) {
+    const auto connection = Connection::Open(controller.address(), {});
+    ASSERT_TRUE(connection.ok()) << connection.status().ToString();
+    const auto ping = [](v1::Request& request) { request.mutable_ping(); };
+    Status status;
+    while (status.ok()) status = (*connection)->Send(ping);
+    ASSERT_EQ(status.ToString(), "ABORTED: no pings here") << i;
+    (*connection)->Close();
+  }
+}
+
+// Nobody else has a channel then, and gRPC's thread may not end the last one.
+TEST(ConnectionTest, ASessionMayEndInItsOwnCallback) {
+  Controller controller;
+  for (int i = 0; i < 100; ++i) {
+    auto connected = Connect(controller.address());
+    ASSERT_TRUE(connected.ok()) << connected.status().ToString();
+    auto session = std::make_shared<Session>(std::move(connected).value());
+    Promise<Status> ended;
+    const Future<Status> ping = session->Ping();
+    ping.Then([session = std::move(session), ended](const Status& status) mutable {
+      session.reset();
+      ended.Set(status);
+    });
+    EXPECT_EQ(ended.future().Get().ToString(), "ABORTED: no pings here");
+  }
+}
+
+TEST(ConnectionTest, AControllerThatIsGoneIsNamedWithWhatToDo) {
+  Controller controller;
+  const auto session = Connect(controller.address());
+  ASSERT_TRUE(session.ok()) << session.status().ToString();
+  controller.Die();
+  Status status;
+  while (status.ok()) status = session->status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), StartsWith("the connection to the controller at " +
+                                           controller.address() + " was lost: "));
+  EXPECT_THAT(status.message(), HasSubstr("a session does not come back: "));
+}
+
+TEST(ConnectTest, APortThatNobodyListensOnIsAlwaysNamedSo) {
+  const int held = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(held, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::getsockname(held, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string target = HostPort("127.0.0.1", ntohs(address.sin_port));
+  std::set<std::string> texts;
+  for (int i = 0; i < 500; ++i) texts.insert(Connect(target).status().ToString());
+  ::close(held);
+  EXPECT_THAT(texts, ElementsAre(AllOf(StartsWith("UNAVAILABLE: connecting to " + target + ": "),
+                                       HasSubstr("Connection refused"))));
 }
 
 TEST(ConnectTest, AnAddressThatIsNoneIsInvalid) {

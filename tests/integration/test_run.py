@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fairway run`: dataflow programs from files."""
 
+import os
+import signal
 import subprocess
 
 import numpy as np
 import pytest
 
-from cluster import BIN, EXAMPLES, clean_environment, cpu_environment, run_python
+from cluster import BIN, EXAMPLES, clean_environment, cpu_environment, run_python, wait_for
+from test_lifecycle import controller_pid
 from test_sdk import nothing_left
 
 PROGRAM = EXAMPLES / "programs" / "two_stages.txtpb"
@@ -31,9 +34,13 @@ graphs {
 """
 
 
+def command(cluster, *arguments):
+    return [BIN / "fairway", "run", f"--controller={cluster.address}", *map(str, arguments)]
+
+
 def run(cluster, *arguments):
     return subprocess.run(
-        [BIN / "fairway", "run", f"--controller={cluster.address}", *map(str, arguments)],
+        command(cluster, *arguments),
         env=clean_environment(), text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
@@ -86,6 +93,23 @@ def test_mistakes_are_one_line_that_says_where(new_cluster, tmp_path):
     assert fails(run(cluster, wrong)).startswith(f"fairway run: {wrong}:2:")
     assert "cannot read" in fails(run(cluster, tmp_path / "none"))
     assert run(cluster).returncode == 2
+
+
+def test_a_controller_that_is_gone_is_not_the_files_fault(new_cluster):
+    cluster = new_cluster(2, 2, ("--runtime=host",))
+    running = subprocess.Popen(
+        command(cluster, PROGRAM, "--repeat=100000"),
+        env=clean_environment(), text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_for(lambda: cluster.metrics().total("fairway_gangs_launched_total") > 0, "the first run")
+    os.kill(controller_pid(cluster), signal.SIGKILL)
+    line = running.communicate(timeout=60)[1]
+    assert running.returncode == 1
+    assert line.startswith(
+        f"fairway run: the connection to the controller at {cluster.address} was lost: "), line
+    assert "a session does not come back: " in line and "fairway status" in line, line
+    status = ("status", "--controller", cluster.address)
+    wait_for(lambda: cluster.cli(*status, check=False).returncode == 0,
+             "a new controller, which `down` needs")
 
 
 def test_stablehlo_runs_on_pjrt(new_cluster, tmp_path):
