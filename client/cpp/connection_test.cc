@@ -181,6 +181,48 @@ TEST(ConnectTest, APortThatNobodyListensOnIsAlwaysNamedSo) {
                                        HasSubstr("Connection refused"))));
 }
 
+TEST(SessionTest, BytesThatAreNotThereMakeAnErrorArray) {
+  Controller controller;
+  auto session = Connect(controller.address());
+  ASSERT_TRUE(session.ok()) << session.status().ToString();
+  const HostBytes none{nullptr, DType::kF32, {2, 3}};
+  const std::string text =
+      "INVALID_ARGUMENT: put: HostBytes::data is null, but f32[2,3] has 24 bytes";
+  EXPECT_EQ(session->Put(none, Sharding::Single(0)).Ready().Get().ToString(), text);
+  EXPECT_EQ(session->Put(none, Sharding::Tiled({0, 1, 2}, {1, 3})).Ready().Get().ToString(), text);
+  // No bytes are none.
+  const HostBytes empty{nullptr, DType::kF32, {0, 3}};
+  EXPECT_TRUE(session->Put(empty, Sharding::Single(0)).Ready().Get().ok());
+  EXPECT_TRUE(session->Put(empty, Sharding::Tiled({0, 1, 2}, {1, 3})).Ready().Get().ok());
+}
+
+// Protobuf would refuse the whole message, and that ends the session.
+TEST(SessionTest, TextThatIsNoUtf8EndsNoSession) {
+  Controller controller;
+  const std::string bad = "a\xff";
+  auto session = Connect(controller.address(), {.tenant = bad});
+  ASSERT_TRUE(session.ok()) << session.status().ToString();
+  const ArraySpec spec{DType::kF32, {1}, Sharding::Single(0)};
+  const auto error = session->MakeError(spec, Status(StatusCode::kAborted, bad));
+  ArraySpec kind = spec;
+  kind.sharding.memory_kind = bad;
+  const auto put = session->Put(std::vector<float>{1}, {1}, kind.sharding);
+  CompileOptions options;
+  options.compiler_options = {{bad, bad}};
+  const auto hlo = session->CompileStableHlo("", {0}, options);
+  NativeProgram native(bad);
+  native.Result(native.Parameter(DType::kF32, {1}));
+  const auto compiled = session->Compile(native, {0});
+  ProgramBuilder program(bad);
+  const auto slice = program.AddSlice(bad, 1);
+  program.AddNative(native, 1, {});
+  program.AddStableHlo(bad, "", 1, {}, {});
+  program.At(bad, bad).Argument(slice, {DType::kF32, {1}});
+  EXPECT_TRUE(session->Bind(program, {{0}}).Get().ok());
+  EXPECT_TRUE(session->status().ok()) << session->status().ToString();
+  EXPECT_THAT(controller.texts, ElementsAre("a?", "a?", "a?", "a?=a?", "a?", "a? a? a? a? a? a?"));
+}
+
 TEST(ConnectTest, AnAddressThatIsNoneIsInvalid) {
   const Status status = Connect("http://127.0.0.1:1").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/status.h"
+#include "base/utf8.h"
 #include "client/cpp/access.h"
 #include "wire/client_values.h"
 
@@ -47,7 +48,7 @@ void ToProto(const Sharding& sharding, v1::Sharding* proto) {
   proto->mutable_devices()->Assign(sharding.devices.begin(), sharding.devices.end());
   proto->mutable_tiles()->Assign(sharding.tiles.begin(), sharding.tiles.end());
   proto->mutable_tile_of()->Assign(sharding.tile_of.begin(), sharding.tile_of.end());
-  proto->set_memory_kind(sharding.memory_kind);
+  proto->set_memory_kind(ValidUtf8(sharding.memory_kind));
 }
 
 void ToProto(const ArraySpec& spec, v1::ArraySpec* proto) {

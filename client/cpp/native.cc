@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "client/cpp/access.h"
 
 namespace fairway::client {
@@ -18,7 +19,7 @@ const v1::NativeProgram& Access::Of(const NativeProgram& program) { return progr
 const Status& Access::ErrorOf(const NativeProgram& program) { return program.state_->error; }
 
 NativeProgram::NativeProgram(std::string name) : state_(std::make_unique<State>()) {
-  state_->proto.set_name(std::move(name));
+  state_->proto.set_name(ValidUtf8(name));
 }
 NativeProgram::~NativeProgram() = default;
 NativeProgram::NativeProgram(const NativeProgram& other)

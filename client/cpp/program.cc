@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "client/cpp/access.h"
 #include "fairway/v1/program.pb.h"
 
@@ -99,7 +100,7 @@ ProgramBuilder Access::Make(v1::Program program) {
 ProgramBuilder::ProgramBuilder(std::string name) : state_(std::make_unique<State>()) {
   static std::atomic<uint64_t> builders{0};
   state_->builder = ++builders;
-  state_->program.set_name(std::move(name));
+  state_->program.set_name(ValidUtf8(name));
   state_->program.add_graphs();
 }
 ProgramBuilder::~ProgramBuilder() = default;
@@ -112,7 +113,7 @@ ProgramBuilder& ProgramBuilder::operator=(const ProgramBuilder& other) {
 
 ProgramBuilder::Slice ProgramBuilder::AddSlice(std::string name, int devices) {
   v1::ProgramSlice* slice = state_->program.add_slices();
-  slice->set_name(std::move(name));
+  slice->set_name(ValidUtf8(name));
   slice->set_devices(devices);
   return {state_->program.slices_size() - 1, devices};
 }
@@ -140,7 +141,7 @@ ProgramBuilder::Computation ProgramBuilder::AddStableHlo(std::string name,
                                                          std::vector<Type> parameters,
                                                          std::vector<Type> results, bool shardy) {
   v1::Computation* out = state_->program.add_computations();
-  out->set_name(std::move(name));
+  out->set_name(ValidUtf8(name));
   out->set_stablehlo(artifact.data(), artifact.size());
   out->set_devices(devices);
   out->set_shardy(shardy);
@@ -150,8 +151,8 @@ ProgramBuilder::Computation ProgramBuilder::AddStableHlo(std::string name,
 }
 
 ProgramBuilder& ProgramBuilder::At(std::string name, std::string source) {
-  state_->next_name = std::move(name);
-  state_->next_source = std::move(source);
+  state_->next_name = ValidUtf8(name);
+  state_->next_source = ValidUtf8(source);
   return *this;
 }
 

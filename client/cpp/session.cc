@@ -7,6 +7,7 @@
 
 #include "base/host.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "client/cpp/access.h"
 #include "client/cpp/host_fetch.h"
 
@@ -141,6 +142,10 @@ Array Session::Put(const HostBytes& bytes, const Sharding& sharding) {
   const auto prepare =
       [&]() -> absl::StatusOr<std::pair<std::vector<Upload>, std::vector<int32_t>>> {
     FAIRWAY_ASSIGN_OR_RETURN(const ::fairway::ArraySpec core, ToCore(*spec));
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(core.dtype, core.shape));
+    if (bytes.data == nullptr && size > 0)
+      return InvalidArgument("put: HostBytes::data is null, but {} has {} bytes", ToString(*spec),
+                             size);
     FAIRWAY_ASSIGN_OR_RETURN(std::vector<Tile> tiles, TilesOf(core));
     FAIRWAY_ASSIGN_OR_RETURN(std::vector<int32_t> tile_of, TileOfShard(core, tiles));
     std::vector<Upload> parts;
@@ -187,7 +192,7 @@ Array Session::MakeError(const ArraySpec& spec, const Status& error) {
     make->set_array(handle);
     ToProto(spec, make->mutable_spec());
     make->mutable_error()->set_code(static_cast<int>(error.code()));
-    make->mutable_error()->set_text(error.message());
+    make->mutable_error()->set_text(ValidUtf8(error.message()));
   });
   return NewArray(connection_, handle, std::move(shared), sent);
 }
@@ -223,8 +228,8 @@ Future<Result<Executable>> Session::CompileStableHlo(std::string_view program,
     out->set_use_shardy_partitioner(options.use_shardy_partitioner);
     for (const auto& [name, value] : options.compiler_options) {
       v1::CompilerOption* option = out->add_compiler_options();
-      option->set_name(name);
-      if (const auto* text = std::get_if<std::string>(&value)) option->set_text(*text);
+      option->set_name(ValidUtf8(name));
+      if (const auto* text = std::get_if<std::string>(&value)) option->set_text(ValidUtf8(*text));
       if (const auto* flag = std::get_if<bool>(&value)) option->set_flag(*flag);
       if (const auto* integer = std::get_if<int64_t>(&value)) option->set_integer(*integer);
       if (const auto* number = std::get_if<double>(&value)) option->set_number(*number);
