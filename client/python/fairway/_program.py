@@ -45,7 +45,10 @@ def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str 
 
     Raises:
       ValueError: `fun` has no argument of a number in donate_argnums.
+      TypeError: `fun` is no function, or the name no string.
     """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"fairway.program: name={name!r}; expected a string")
     if fun is None:
         return functools.partial(program, donate_argnums=donate_argnums, name=name,
                                  sequential=sequential)
@@ -56,6 +59,7 @@ class Program:
     """A function as a program; see `program`. Thread-safe."""
 
     def __init__(self, fun: Callable, donate_argnums: Any, name: str | None, sequential: bool):
+        api_util.check_callable(fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
         self._name = name or getattr(fun, "__name__", "program")
@@ -77,16 +81,15 @@ class Program:
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for arguments of these types; nothing is sent."""
-        flat, tree = jax.tree.flatten((args, kwargs))
-        return self._trace(args, flat, tree)[0]
+        return self._trace(args, kwargs)[0]
 
     def op_by_op(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the same graph node by node, each by a jit of its own: to compare, and where the
         devices are not those of a controller."""
         remote.check_arguments(self._name, args, kwargs)
-        flat, tree = jax.tree.flatten((args, kwargs))
-        graph, out_tree = self._trace(args, flat, tree)
-        placed = [jax.device_put(x, graph.nodes[i].types[0].sharding) for i, x in enumerate(flat)]
+        graph, out_tree = self._trace(args, kwargs)
+        placed = [jax.device_put(x, graph.nodes[i].types[0].sharding)
+                  for i, x in enumerate(jax.tree.leaves((args, kwargs)))]
         return jax.tree.unflatten(out_tree, graph.run(placed))
 
     def _bind(self, args: tuple, kwargs: dict) -> remote.Bound:
@@ -102,21 +105,22 @@ class Program:
         key = (tree, tuple(_type_key(x) for x in flat), config.trace_context())
         with self._lock:
             if key not in self._bound:
-                graph, out_tree = self._trace(args, flat, tree)
+                graph, out_tree = self._trace(args, kwargs)
                 self._bound[key] = remote.bind(graph, out_tree, self._sequential)
             return self._bound[key]
 
-    def _trace(self, args: tuple, flat: list, tree: Any) -> tuple[Graph, Any]:
+    def _trace(self, args: tuple, kwargs: dict) -> tuple[Graph, Any]:
+        flat, tree = jax.tree.flatten((args, kwargs))
         out: list = []
 
-        def body(*leaves):
-            positional, keyword = jax.tree.unflatten(tree, leaves)
-            results, out_tree = jax.tree.flatten(self._fun(*positional, **keyword))
+        @functools.wraps(self._fun, updated=())  # so that JAX's errors name it and its arguments
+        def body(*args, **kwargs):
+            results, out_tree = jax.tree.flatten(self._fun(*args, **kwargs))
             out[:] = [out_tree]
             return results
 
         body.__name__ = self._name
-        closed = jax.make_jaxpr(body)(*flat)
+        closed = jax.make_jaxpr(body)(*args, **kwargs)
         arguments = [Value(var.aval) for var in closed.jaxpr.invars]
         shardings = [_sharding(x) for x in flat]
         flattener = Flattener()

@@ -44,7 +44,8 @@ def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_spe
       The placed function.
 
     Raises:
-      TypeError: static_argnames is among the options: there are no arguments by name.
+      TypeError: `where` or the specs are something else; static_argnames is among the options, and
+        there are no arguments by name.
     """
     if "static_argnames" in jit_options:
         raise TypeError("fairway.on takes no static_argnames, as the placed function has positional "
@@ -56,7 +57,7 @@ def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_spe
 
     _leave_out_of_tracebacks()
     mesh = as_mesh(where)
-    into, out = (_shardings(mesh, specs) for specs in (in_specs, out_specs))
+    into, out = _shardings(mesh, "in_specs", in_specs), _shardings(mesh, "out_specs", out_specs)
     jitted = jax.jit(fun, in_shardings=into, out_shardings=out, static_argnums=static_argnums,
                      **jit_options)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
@@ -73,15 +74,19 @@ def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_spe
 
 def as_mesh(where: Any) -> Any:
     """`where` of `on`, as a mesh."""
+    import jax
     from jax.sharding import Mesh
 
     if isinstance(where, Mesh):
         return where
     devices = list(where) if isinstance(where, (Sequence, np.ndarray)) else [where]
+    if not all(isinstance(device, jax.Device) for device in devices):
+        raise TypeError("fairway.on: expected a jax.sharding.Mesh, a device, or a sequence of "
+                        f"devices, got {where!r}")
     return Mesh(np.array(devices), ("x",))
 
 
-def _shardings(mesh: Any, specs: Any) -> Any:
+def _shardings(mesh: Any, option: str, specs: Any) -> Any:
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
@@ -89,6 +94,9 @@ def _shardings(mesh: Any, specs: Any) -> Any:
         return spec is None or isinstance(spec, PartitionSpec)
 
     def named(spec):
+        if not leaf(spec):
+            raise TypeError(f"fairway.on: {option} has {spec!r}; expected PartitionSpecs over the "
+                            f"axes {mesh.axis_names} of the mesh")
         return NamedSharding(mesh, PartitionSpec() if spec is None else spec)
 
     return jax.tree.map(named, specs, is_leaf=leaf)

@@ -4,6 +4,7 @@
 import functools
 import os
 import pkgutil
+import re
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 
@@ -189,6 +190,36 @@ def test_what_is_static_stays_as_it_is_and_the_others_are_moved(static):
 def test_static_arguments_by_name_are_refused():
     with pytest.raises(TypeError, match="use static_argnums"):
         fairway.on(jax.devices()[0], lambda x, n: x * n, static_argnames="n")
+
+
+def test_a_place_and_specs_of_another_type_are_refused_by_name():
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+    for where in (jax.sharding.NamedSharding(mesh, P()), mesh.abstract_mesh, "cpu", None):
+        says = "expected a jax.sharding.Mesh, .*, got " + re.escape(repr(where))
+        with pytest.raises(TypeError, match=says):
+            fairway.on(where, jnp.sin)
+    for option in ("in_specs", "out_specs"):
+        with pytest.raises(TypeError, match=f"{option} has 'batch'; expected PartitionSpecs.*'x'"):
+            fairway.on(mesh, jnp.sin, **{option: "batch"})
+
+
+def test_a_program_of_no_function_or_with_a_name_of_another_type_is_refused():
+    with pytest.raises(TypeError, match="name=5; expected a string"):
+        fairway.program(jnp.sin, name=5)
+    with pytest.raises(TypeError, match="Expected a callable value, got 5"):
+        fairway.program(5)
+
+
+def test_what_jax_says_while_it_traces_names_the_function_and_its_arguments():
+    def branches(x, *, y):
+        return x if y["k"] > 0 else -x
+
+    texts = []
+    for make in (jax.jit, fairway.program):
+        with pytest.raises(jax.errors.TracerBoolConversionError) as error:
+            make(branches)(1.0, y={"k": 1.0})
+        texts.append(str(error.value))
+    assert texts[0] == texts[1] and "test_programs.py" in texts[0] and "y['k']" in texts[0]
 
 
 def test_an_argument_that_has_a_place_keeps_it_and_is_donated_when_asked():
