@@ -270,6 +270,7 @@ void Connection::OnDone(const grpc::Status& status) {
   const v1::Answer end = ErrorAnswer(this->status());
   for (const auto& [id, on_answer] : waiting) on_answer(end);
   waiting.clear();
+  uploads.clear();  // foreign code too, and Close returns after it
   std::shared_ptr<Connection> self;
   {
     const std::lock_guard lock(mu_);

@@ -152,6 +152,20 @@ TEST(ConnectionTest, ASessionMayEndInItsOwnCallback) {
   }
 }
 
+TEST(ConnectionTest, WhatIsUploadedIsLetGoOfWhenCloseReturns) {
+  Controller controller;
+  for (int i = 0; i < 100; ++i) {
+    auto session = Connect(controller.address());
+    ASSERT_TRUE(session.ok()) << session.status().ToString();
+    auto bytes = std::make_shared<std::vector<uint8_t>>(size_t{4} << 20);
+    const std::weak_ptr<const void> kept = bytes;
+    const void* const data = bytes->data();
+    session->Put({data, DType::kU8, {int64_t{4} << 20}, std::move(bytes)}, Sharding::Single(0));
+    session->Close();
+    ASSERT_TRUE(kept.expired()) << i;
+  }
+}
+
 TEST(ConnectionTest, AControllerThatIsGoneIsNamedWithWhatToDo) {
   Controller controller;
   const auto session = Connect(controller.address());
