@@ -71,10 +71,13 @@ class Program:
         self._call = remote.dispatcher(self._name, fun, self._bind)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs it.
+        """Runs it; under jax.disable_jit, the function itself.
 
         Raises:
           ProgramError: the function cannot be a program; the text names the line.
+          TypeError: an argument is no array.
+          RuntimeError: an argument was deleted or donated.
+          FloatingPointError: under jax.debug_nans or jax.debug_infs, as a jit does.
           jax.errors.JaxRuntimeError: as a jit does.
         """
         return self._call(*args, **kwargs)
