@@ -81,6 +81,8 @@ absl::Status CheckPjrtConfig(const PjrtConfig& config) {
 std::string XlaFlags(const PjrtConfig& config, std::string_view inherited) {
   std::string out = fmt::format("{}={} {}={}", kWarnFlag, config.collective_warn_timeout.count(),
                                 kTerminateFlag, config.collective_terminate_timeout.count());
+  // As JAX asks for it of every program: without it max and min drop NaN.
+  if (config.kind == "cpu") out += " --xla_cpu_enable_fast_min_max=false";
   // The plugin's pool for parts of one operation has a thread for each of its devices. With as many
   // devices as cores they would only take the cores from each other, spinning.
   if (config.kind == "cpu" &&
