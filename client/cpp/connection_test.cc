@@ -83,6 +83,17 @@ class Controller final : public v1::Client::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
+// Binds the socket to a free port of 127.0.0.1.
+sockaddr_in BoundToLoopback(int fd) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return address;
+}
+
 // The kernel's time for what is sent and not acknowledged, of the socket that is connected to
 // `port`: gRPC's timeout of keepalive pings. -1: no such socket.
 int UserTimeoutMs(in_port_t port) {
@@ -103,13 +114,8 @@ int UserTimeoutMs(in_port_t port) {
 // That the pings themselves end a session takes minutes; without them this would be 0.
 TEST(ConnectionTest, WaitsTwoMinutesForAControllerThatIsSilent) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  const sockaddr_in address = BoundToLoopback(listener);
   ASSERT_EQ(::listen(listener, 8), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
   std::thread opener([&] {
     const std::string target = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
     EXPECT_FALSE(Connection::Open(target, {}).ok());
@@ -181,13 +187,7 @@ TEST(ConnectionTest, AControllerThatIsGoneIsNamedWithWhatToDo) {
 
 TEST(ConnectTest, APortThatNobodyListensOnIsAlwaysNamedSo) {
   const int held = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(::bind(held, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::getsockname(held, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const std::string target = HostPort("127.0.0.1", ntohs(address.sin_port));
+  const std::string target = HostPort("127.0.0.1", ntohs(BoundToLoopback(held).sin_port));
   std::set<std::string> texts;
   for (int i = 0; i < 500; ++i) texts.insert(Connect(target).status().ToString());
   ::close(held);
