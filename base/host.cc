@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <random>
 
 #include <absl/strings/ascii.h>
@@ -12,6 +14,22 @@
 #include <fmt/format.h>
 
 namespace fairway {
+namespace {
+
+// The least that `file` says of the control group at `path` and of those around it, at most `most`.
+// A container may see its own group as the root, and the path given is then not there.
+int64_t LeastLimit(const std::string& root, std::string path, const char* file, int64_t most) {
+  while (true) {
+    std::ifstream in(root + path + '/' + file);
+    int64_t limit = 0;  // "max" is none
+    if (in >> limit && limit > 0) most = std::min(most, limit);
+    if (path.empty()) return most;
+    const size_t parent = path.rfind('/');
+    path.resize(parent == std::string::npos ? 0 : parent);
+  }
+}
+
+}  // namespace
 
 std::string HostName() {
   char name[256] = "localhost";
@@ -66,6 +84,22 @@ void RaiseOpenFilesLimit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);  // refused: it stays as it was
+}
+
+int64_t HostMemory(const std::string& groups, const std::string& root) {
+  int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  std::ifstream in(groups);
+  // "NUMBER:CONTROLLERS:PATH"; of version 2 there is one, "0::PATH". cgroups(7).
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    if (controllers.empty()) memory = LeastLimit(root, path, "memory.max", memory);
+    if (controllers == "memory")
+      memory = LeastLimit(root + "/memory", path, "memory.limit_in_bytes", memory);
+  }
+  return memory;
 }
 
 Incarnation RandomIncarnation() {

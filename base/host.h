@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_BASE_HOST_H_
 #define FAIRWAY_BASE_HOST_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,11 @@ absl::StatusOr<std::string> ControllerAddress(const std::string& text);
 // Raises this process's limit of open files to its hard limit: each connection takes a descriptor,
 // and the usual 1024 is for programs that call select(). Children inherit it.
 void RaiseOpenFilesLimit();
+
+// Bytes of memory that this process and those beside it may use: the host's, or less where a
+// control group that it is in says so, as a container's limit does.
+int64_t HostMemory(const std::string& groups = "/proc/self/cgroup",
+                   const std::string& root = "/sys/fs/cgroup");
 
 // Random, from the operating system, and never 0.
 Incarnation RandomIncarnation();

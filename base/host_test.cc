@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/host.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,6 +34,49 @@ TEST(HostTest, ABadAddressIsNamedInTheError) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(Text(status), testing::StartsWith(fmt::format("'{}' is no address", text)));
   }
+}
+
+class HostMemoryTest : public testing::Test {
+ protected:
+  HostMemoryTest() { std::filesystem::create_directories(root_); }
+  ~HostMemoryTest() override { std::filesystem::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << '\n';
+  }
+  int64_t With(const std::string& groups) {
+    Write("groups", groups);
+    return HostMemory(root_ / "groups", root_);
+  }
+
+  const std::filesystem::path root_ =
+      std::filesystem::path(testing::TempDir()) / ("groups" + std::to_string(::getpid()));
+};
+
+TEST_F(HostMemoryTest, IsTheHostsWhereNoControlGroupSaysLess) {
+  const int64_t host = HostMemory(root_ / "none", root_);
+  EXPECT_GT(host, 0);
+  Write("memory.max", "max");
+  Write("memory/memory.limit_in_bytes", "9223372036854771712");  // version 1's "max"
+  EXPECT_EQ(With("4:memory:/\n0::/"), host);
+  EXPECT_EQ(With("not such a file"), host);
+  EXPECT_LE(HostMemory(), host);
+}
+
+TEST_F(HostMemoryTest, IsTheLeastOfTheControlGroupsAround) {
+  Write("outer/memory.max", "1000000");
+  Write("outer/inner/memory.max", "2000000");
+  EXPECT_EQ(With("0::/outer/inner"), 1000000);
+  Write("outer/inner/memory.max", "500000");
+  EXPECT_EQ(With("0::/outer/inner"), 500000);
+  Write("memory/a/memory.limit_in_bytes", "400000");
+  EXPECT_EQ(With("5:cpu:/outer\n4:memory:/a/b\n0::/outer/inner"), 400000);
+}
+
+TEST_F(HostMemoryTest, AContainerMaySeeItsOwnGroupAsTheRoot) {
+  Write("memory.max", "700000");
+  EXPECT_EQ(With("0::/not/seen/here"), 700000);
 }
 
 }  // namespace

@@ -73,8 +73,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("island-workers", &flags.island_workers,
               "Workers that own the island together; the same number at all of them");
   config.Flag("devices", &flags.devices, "Devices to expose");
-  config.BytesFlag("device-memory", &flags.device_memory,
-                   "Memory per device, e.g. 2GiB; 0: no limit");
+  config.BytesFlag(
+      "device-memory", &flags.device_memory,
+      "Memory per device, e.g. 2GiB; 0: all of the host's for each device on CPUs, else no "
+      "limit");
   config.Flag(
       "runtime", &flags.runtime,
       "What drives the devices: pjrt (a plugin), host (native kernels in this host's memory), "

@@ -30,7 +30,7 @@ struct LauncherOptions {
   int devices = 1;            // per island
   int port = 0;               // of the controller's gRPC server
   int http_port = 0;          // 0: any free one
-  int64_t device_memory = 0;  // bytes per device; 0: no limit
+  int64_t device_memory = 0;  // bytes per device; 0: what the runtime says
   std::chrono::milliseconds ready_timeout{60000};
 };
 

@@ -71,12 +71,12 @@ std::string ExecutorText(const v1::Executor& executor) {
   int64_t limit = 0;
   for (const v1::Device& device : executor.devices()) {
     used += device.memory_used();
-    limit += device.memory_limit();
+    limit = std::max(limit, device.memory_limit());
   }
   std::string out = fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(),
                                 executor.up() ? "up" : "down", executor.devices_size(),
                                 executor.platform(), BytesText(used));
-  if (limit > 0) out += " of " + BytesText(limit);
+  if (limit > 0) out += fmt::format(" ({} each at most)", BytesText(limit));
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';
   if (!executor.last_error().empty()) {

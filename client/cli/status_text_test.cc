@@ -43,7 +43,8 @@ TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
   EXPECT_THAT(text, HasSubstr("controller 0.1.0 on host-a (pid 42), up for 1 min 1 s\n"));
   EXPECT_THAT(text, HasSubstr("metrics http://127.0.0.1:29001/metrics\n"));
   EXPECT_THAT(text, HasSubstr("island0 up: "));
-  EXPECT_THAT(text, HasSubstr("w0           down  2 cpu devices, memory 2.0 MiB of 8.0 MiB\n"));
+  EXPECT_THAT(
+      text, HasSubstr("w0           down  2 cpu devices, memory 2.0 MiB (4.0 MiB each at most)\n"));
   EXPECT_THAT(text, HasSubstr("lost: killed by signal 9 (pid 7); see `fairway logs w0`\n"));
   EXPECT_THAT(text, Not(HasSubstr("last log line")));
   EXPECT_THAT(text, HasSubstr("3 sessions, "));

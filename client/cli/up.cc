@@ -213,8 +213,10 @@ int RunUp(int argc, const char* const* argv) {
               "Where clients connect; 0: 29000 if that is free, else any free port");
   config.Flag("http-port", &flags.http_port,
               "Port of health checks and metrics; 0: 29001 if that is free, else any free port");
-  config.BytesFlag("device-memory", &flags.device_memory,
-                   "Memory of each device, e.g. 512MiB; 0: no limit");
+  config.BytesFlag(
+      "device-memory", &flags.device_memory,
+      "Memory of each device, e.g. 512MiB; 0: all of the host's for each, but with --runtime "
+      "sim no limit");
   config.Flag("detach", &flags.detach,
               "Return once the cluster is ready; it goes on in the background");
   config.Flag("bind", &flags.bind, "Address that the controller listens on");

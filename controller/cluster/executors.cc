@@ -67,12 +67,13 @@ absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
                                        std::string_view why) const {
   const Node& node = *nodes.at(shortage.node);
   const Executor& executor = *ExecutorOf(shortage.device);
-  return Error(absl::StatusCode::kResourceExhausted,
-               "{} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
-               "arrays, donate inputs, use smaller shards, or start workers with more "
-               "--device-memory",
-               node.name, shortage.need, shortage.device.value - executor.first_device.value,
-               Where(node), shortage.limit, shortage.used, why);
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
+      "arrays, donate inputs, use smaller shards, or start workers with more "
+      "--device-memory",
+      node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
+      shortage.limit, shortage.used, why);
 }
 
 absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {

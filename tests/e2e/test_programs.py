@@ -103,10 +103,22 @@ def test_the_plain_proxy_platform_works_as_documented(cluster):
     assert done.stdout.split() == ["8", "3.0"]
 
 
-def test_an_error_inside_a_computation_reaches_its_dependants_and_nobody_else(cluster):
+def failures_inside(cluster):
+    """What ONE and GANG failed with, on the cluster, whose executors must be the same behind it."""
     executors = {executor.pid for executor in cluster.executors()}
     done = cluster.python(PROGRAMS / "fails_inside.py")
-    for kind in ("ONE", "GANG"):
-        (line,) = [l for l in done.stdout.splitlines() if l.startswith(kind)]
-        assert "Out of memory" in line and "on island island0 (worker w0)" in line, line
     assert {executor.pid for executor in cluster.executors()} == executors
+    lines = [l for l in done.stdout.splitlines() if l.startswith(("ONE", "GANG"))]
+    assert [line.split()[0] for line in lines] == ["ONE", "GANG"]
+    return lines
+
+
+def test_an_error_inside_a_computation_reaches_its_dependants_and_nobody_else(new_cluster):
+    # The plugin is asked for what the devices are said to have.
+    for line in failures_inside(new_cluster(2, 4, ("--device-memory=1024TiB",))):
+        assert "Out of memory allocating" in line and "on island island0 (worker w0)" in line, line
+
+
+def test_what_is_larger_than_the_host_is_refused_and_no_executor_ends(cluster):
+    for line in failures_inside(cluster):
+        assert "RESOURCE_EXHAUSTED: Out of memory: " in line and "it can never fit" in line, line

@@ -249,7 +249,7 @@ def traced_program():
 
 @case
 def errors():
-    # 128 TiB: it fails where it runs, and what depends on it says so.
+    # 128 TiB: it fails, and what depends on it says so.
     too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))
     dependant = jax.jit(lambda v: v[:4] * 2)
     try:

@@ -22,6 +22,8 @@
 
 #include <fmt/format.h>
 
+#include "base/host.h"
+
 namespace fairway {
 namespace {
 
@@ -152,10 +154,7 @@ void OutOfMemory() {
 
 }  // namespace
 
-int64_t DefaultCompileMemory() {
-  const int64_t host = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::max(host / 4, int64_t{2} << 30);
-}
+int64_t DefaultCompileMemory() { return std::max(HostMemory() / 4, int64_t{2} << 30); }
 
 bool LeaveNetwork() {
   if (const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {

@@ -87,7 +87,7 @@ absl::Status ExecutorProcess::Register() {
   spec.device_kind = info.device_kind;
   spec.memory_kinds = info.memory_kinds;
   spec.num_devices = info.num_devices;
-  spec.device_memory = config_.device_memory;
+  spec.device_memory = config_.device_memory > 0 ? config_.device_memory : info.device_memory;
   spec.gang_inputs = info.gang_inputs;
   spec.highest_launch_id = highest_launch_id_;
   spec.data_endpoint = session_->data_endpoint();

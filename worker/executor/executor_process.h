@@ -25,7 +25,7 @@ struct ExecutorConfig {
   std::string worker;
   std::string island;
   int island_workers = 1;
-  int64_t device_memory = 0;  // bytes per device; 0: no limit
+  int64_t device_memory = 0;  // bytes per device; 0: what the runtime says
   std::string data_bind = "127.0.0.1:0";
   std::string
       advertise_host;  // empty: that of data_bind, or the host's name when that is any address

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations that fail while they run, on one device and as a gang: they ask for more memory than
-an address space has. What depends on them tells that first cause; everything else goes on."""
+"""Computations that ask for more memory than an address space has, on one device and as a gang. What
+depends on them tells that first cause; everything else goes on."""
 
 import jax
 import jax.numpy as jnp

@@ -29,6 +29,7 @@ struct RuntimeInfo {
   int num_devices = 0;                    // exposed to sessions; local ordinals 0 .. num_devices-1
   std::string device_kind;                // "cpu"
   std::vector<std::string> memory_kinds;  // the first is the default
+  int64_t device_memory = 0;              // bytes per device where users give none; 0: no limit
   ArrivalRule gang_inputs = ArrivalRule::kReady;
   bool has_compiler = false;
   std::string stablehlo_current;  // e.g. "1.13.3"; empty when there is no compiler

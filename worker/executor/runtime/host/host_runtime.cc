@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "async/blocking_pool.h"
+#include "base/host.h"
 #include "worker/executor/runtime/host/execution.h"
 
 namespace fairway {
@@ -67,7 +68,7 @@ void Execute(NativeLaunch& launch) {
 }  // namespace
 
 HostRuntime::HostRuntime(int num_devices)
-    : NativeRuntime("host", "native kernels", num_devices, kKeepAll),
+    : NativeRuntime("host", "native kernels", num_devices, HostMemory(), kKeepAll),
       threads_(std::make_shared<Threads>(num_devices)) {}
 
 HostRuntime::~HostRuntime() { threads_->Close(); }

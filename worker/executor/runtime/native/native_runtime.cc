@@ -110,7 +110,8 @@ LaunchResult MakeOutputs(NativeLaunch& launch, size_t kept) {
 
 }  // namespace
 
-NativeRuntime::NativeRuntime(std::string name, std::string version, int num_devices, size_t kept)
+NativeRuntime::NativeRuntime(std::string name, std::string version, int num_devices,
+                             int64_t device_memory, size_t kept)
     : kept_(kept) {
   info_.name = std::move(name);
   info_.platform_name = "cpu";
@@ -118,6 +119,7 @@ NativeRuntime::NativeRuntime(std::string name, std::string version, int num_devi
   info_.num_devices = num_devices;
   info_.device_kind = "cpu";
   info_.memory_kinds = {"device"};
+  info_.device_memory = device_memory;
   info_.gang_inputs = ArrivalRule::kReady;
 }
 

@@ -39,8 +39,9 @@ class NativeRuntime : public Runtime {
   absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device);
 
  protected:
-  // `kept`: as for NativeCell.
-  NativeRuntime(std::string name, std::string version, int num_devices, size_t kept);
+  // `device_memory`: as RuntimeInfo's. `kept`: as for NativeCell.
+  NativeRuntime(std::string name, std::string version, int num_devices, int64_t device_memory,
+                size_t kept);
 
   // Checks the request, takes its inputs and makes its outputs; `launch` is then as good as
   // launched, and must be ended. `launch.due` is given by the caller or nullptr. Errors: those of

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "base/host.h"
 #include "base/log.h"
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/buffer.h"
@@ -135,6 +136,7 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
   info_.num_devices = client_->num_devices();
   info_.device_kind = client_->device_kind();
   info_.memory_kinds = client_->memory_kinds();
+  if (client_->is_cpu()) info_.device_memory = HostMemory();
   info_.gang_inputs = client_->is_cpu() ? ArrivalRule::kReady : ArrivalRule::kExternal;
   info_.has_compiler = true;
   info_.stablehlo_current = client_->plugin().stablehlo_current;

@@ -94,7 +94,7 @@ void Schedule(const std::shared_ptr<SimRuntime::Devices>& devices,
 }  // namespace
 
 SimRuntime::SimRuntime(int num_devices)
-    : NativeRuntime("sim", "declared times", num_devices, kKeptBytes),
+    : NativeRuntime("sim", "declared times", num_devices, 0, kKeptBytes),
       devices_(std::make_shared<Devices>(num_devices)) {}
 
 SimRuntime::~SimRuntime() { devices_->timer.Close(); }
