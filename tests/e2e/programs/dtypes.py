@@ -46,6 +46,7 @@ def check(got, wanted):
     assert got.dtype == wanted.dtype and got.shape == wanted.shape, (got.dtype, got.shape)
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
     np.testing.assert_array_equal(got.astype(wide), wanted.astype(wide), str(wanted.dtype))
+    assert got.tobytes() == wanted.tobytes(), (wanted.dtype, got.tobytes(), wanted.tobytes())
 
 
 def round_trips(dtype):

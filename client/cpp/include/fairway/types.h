@@ -35,7 +35,7 @@ enum class DType : int32_t {
   kC128 = 18,
   kF8E5M2 = 19,
   kF8E4M3FN = 20,
-  kS4 = 21,  // sub-byte types take a byte each in host memory
+  kS4 = 21,  // sub-byte types: in host memory the low bits of a byte each, the others 0
   kU4 = 22,
   kF8E4M3B11FNUZ = 23,
   kF8E5M2FNUZ = 24,

@@ -52,16 +52,6 @@ absl::StatusOr<HostView> ViewInPlace(std::shared_ptr<RawBuffer> raw, int64_t siz
   return HostView{std::string_view(address, static_cast<size_t>(size)), std::move(raw)};
 }
 
-// PJRT unpacks 4 bits into the low half of a byte and leaves the rest 0, for signed types too.
-void ExtendSigns(DType dtype, Blob& blob) {
-  const int unused = dtype == DType::kS4 ? 4 : dtype == DType::kS2 ? 6 : 0;
-  if (unused == 0) return;
-  for (size_t i = 0; i < blob.size(); ++i) {
-    const auto shifted = static_cast<int8_t>(static_cast<uint8_t>(blob.data()[i]) << unused);
-    blob.data()[i] = static_cast<char>(shifted >> unused);
-  }
-}
-
 // The bytes of `blob`, whose dimensions lie in spec.order, major to minor.
 absl::StatusOr<HostView> MajorToMinor(const Buffer::Spec& spec, std::shared_ptr<Blob> blob) {
   if (spec.order.empty()) return HostView{blob->view(), blob};
@@ -112,7 +102,6 @@ void CopyOut(const std::shared_ptr<Completions>& completions,
   auto finish = [raw = std::move(raw), blob, spec = std::move(spec),
                  done = std::move(done)](absl::Status s) mutable {
     if (!s.ok()) return std::move(done)(std::move(s));
-    ExtendSigns(spec.dtype, *blob);
     std::move(done)(MajorToMinor(spec, std::move(blob)));
   };
   if (at_once) return pjrt::HandOver(completions, api, args->event, std::move(finish));
