@@ -73,6 +73,12 @@ class PjrtCompiler final : public Compiler {
     *code.mutable_metadata() = result.metadata;
     code.mutable_metadata()->clear_program_text();
     code.mutable_metadata()->clear_cost();
+    // The caller reads what it asked for; `code` says where they are.
+    for (const size_t i : UnpinnedResults(spelled, options)) {
+      if (static_cast<int>(i) >= result.metadata.outputs_size()) break;
+      v1::ValueSpec& output = *result.metadata.mutable_outputs(static_cast<int>(i));
+      if (!output.memory_kind().empty()) output.set_memory_kind("unpinned_host");
+    }
     if (!code.SerializeToString(&result.code)) {
       return Error(absl::StatusCode::kResourceExhausted, "{} bytes of code do not fit a message",
                    code.native().size());

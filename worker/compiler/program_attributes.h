@@ -32,7 +32,8 @@ struct Axes {
 // What a function's argument or result is declared as.
 struct Declared {
   Axes axes = Axes::Whole();
-  uint64_t sharding = 0;  // an attribute
+  uint64_t sharding = 0;    // an attribute
+  std::string memory_kind;  // empty: the default
 };
 
 struct Mesh {

@@ -24,6 +24,7 @@ using mlir::Declared;
 using mlir::Mesh;
 
 constexpr std::string_view kPlacement = "annotate_device_placement";
+constexpr std::string_view kUnpinned = "unpinned_host";
 // Of a function's properties: the arguments' attributes, the type, the results' attributes, name,
 // visibility.
 constexpr size_t kArguments = 0, kResults = 2, kName = 3;
@@ -99,6 +100,17 @@ class Rewriter {
       if (walk > 0 && Same(before)) break;
     }
     return changed_ > 0 ? module_.Write(out_) : std::string();
+  }
+
+  // The program's results that shall be in that kind of memory. After Rewrite.
+  std::set<size_t> ResultsIn(std::string_view memory_kind) const {
+    std::set<size_t> out;
+    const auto main = functions_.find("main");
+    if (main == functions_.end()) return out;
+    for (size_t i = 0; i < main->second.wanted.size(); ++i) {
+      if (main->second.wanted[i].memory_kind == memory_kind) out.insert(i);
+    }
+    return out;
   }
 
  private:
@@ -563,15 +575,21 @@ absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::Comp
                                              const std::map<size_t, size_t>& replicated) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
   if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
-  // As a result's, XLA says "pinned_host" for both kinds of host memory: that stays refused.
-  const bool placed =
-      one_memory && module->HasString(kPlacement) && !module->HasString("unpinned_host");
+  const bool placed = one_memory && module->HasString(kPlacement);
   Rewriter rewriter(*module, options, placed, replicated);
   const bool unreduced = rewriter.AnyUnreduced();
   if (!unreduced && !placed && replicated.empty()) return program;
   absl::StatusOr<std::string> changed = rewriter.Rewrite();
   if (!changed.ok() && unreduced) return changed.status();
   return !changed.ok() || changed->empty() ? program : *std::move(changed);
+}
+
+std::set<size_t> UnpinnedResults(const std::string& program, const v1::CompileOptions& options) {
+  absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
+  if (!module.ok() || !module->HasString(kUnpinned)) return {};
+  Rewriter rewriter(*module, options, false, {});
+  (void)rewriter.Rewrite();
+  return rewriter.ResultsIn(kUnpinned);
 }
 
 }  // namespace fairway

@@ -16,6 +16,7 @@
 #define FAIRWAY_WORKER_COMPILER_REWRITE_H_
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -29,6 +30,10 @@ namespace fairway {
 absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::CompileOptions& options,
                                              bool one_memory,
                                              const std::map<size_t, size_t>& replicated = {});
+
+// The results of `program` that shall be in "unpinned_host" memory. XLA knows one kind of host
+// memory, and calls it "pinned_host".
+std::set<size_t> UnpinnedResults(const std::string& program, const v1::CompileOptions& options);
 
 }  // namespace fairway
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/mlir_bytecode.h"
 #include "worker/compiler/pjrt_compiler.h"
 #include "worker/executor/runtime/pjrt/client.h"
@@ -89,6 +90,27 @@ constexpr char kPlaced[] =
     "My5weQBqYXgucmVzdWx0X2luZm8AbWhsby5tZW1vcnlfa2luZABwaW5uZWRfaG9zdAByZXN1bHRbMF0Ac2R5LnNoYXJk"
     "aW5nAHJlc3VsdFsxXQBkZXZpY2UAbWFpbgBwdWJsaWMAX3hsYV9idWZmZXJfcGxhY2VtZW50AABhbm5vdGF0ZV9kZXZp"
     "Y2VfcGxhY2VtZW50AAgtCQUrAQU7BQtJTU9dXxFlZ2lBa0FBQQ==";
+
+// jax.export of jit(lambda x: (x * 2, x + 1, x - 1)): its argument in unpinned_host, its results in
+// unpinned_host, device and pinned_host.
+constexpr char kPlacedThrice[] =
+    "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABKwcBBQkVAQMPAwMTBREXGx8jJysvMwPBmREBVwcPDwsLCw8LDw8PIwsPCwsLEw"
+    "sTCwsLDwsLCxsLDw8bCw8PGwsPDxsTExMDBxcPEwU9CwsLCwsPCwsLCwsLCw8bCxcjCyMLIwsLCx8fExMTAQULDwUNEw8H"
+    "HxMHAj4EHx0zBR01NwUbBR0FHxEDBQUhHTk7HUFDHUlLAwcZGx0NHw0FIxEBAAUlBScFKQMDJScFKwMDKSsFLQEBCQ8dMQ"
+    "EFLwUxBTMtBwcNBakFNRU9BR0JPy0HBwsrMQU3FUUFHQlHLQcHCzU7BTkVTQUdCU8tBwcLP0UDAwuTAwMLlQMDC5cNLQNb"
+    "AQUBAQsBAQEDAR07HT0dPx1BHw0BHUMLAx1FHUcFAx1JHUsDA3kNBV9jYVcjCwMHf4OHDQdlgV9jYVcdTQ0HZYVfc2FXHU"
+    "8NB2WJX3VhVx1RHVMdVR8HCQAAgD8fBwkAAABADQNpYw0DaXMNA2l1AQkBAgIpAxEJKQEJCREDBQcFBQUpAwEPHQT7BQFR"
+    "ARcBBwTpAwEJA0EBIwMLUAEFBwTLAxkzAwsvAAlCAQcDBwlCAwkDBwVGEQsDBQMFDQYRAwUFAQcFRhMLAwUDAw8GEwMFBQ"
+    "ELBUYVCwMFAwMRBhUDBQUBDwdHA1ENAwUDCQdHA1MNAwUDDQdHA1UNAwUDERMEAwcTFRcGAwEFAQDmCFcPCxUVFRkPNQMt"
+    "IR0bIyUlJRMdBQsfGSUpORczExEVGQ8ZERkfKQsPCwkRYnVpbHRpbgBzZHkAdmhsbwBtb2R1bGUAbWVzaABicm9hZGNhc3"
+    "RfaW5fZGltX3YxAGN1c3RvbV9jYWxsX3YxAGNvbnN0YW50X3YxAGZ1bmNfdjEAbXVsdGlwbHlfdjEAYWRkX3YxAHN1YnRy"
+    "YWN0X3YxAHJldHVybl92MQA8c3RkaW4+ADxsYW1iZGE+AG1obG8uZnJvbnRlbmRfYXR0cmlidXRlcwBlbXB0eV9tZXNoAG"
+    "pheC51c2VzX3NoYXBlX3BvbHltb3JwaGlzbQBtaGxvLm51bV9wYXJ0aXRpb25zAG1obG8ubnVtX3JlcGxpY2FzAGppdF9f"
+    "bGFtYmRhAHN0YWJsZWhsby5tZXNoAGF4ZXMAeABqaXQoPGxhbWJkYT4pADxtb2R1bGU+AGppdCg8bGFtYmRhPikvbXVsAG"
+    "ppdCg8bGFtYmRhPikvYWRkAGppdCg8bGFtYmRhPikvc3ViAG1obG8ubWVtb3J5X2tpbmQAc2R5LnNoYXJkaW5nAHVucGlu"
+    "bmVkX2hvc3QAamF4LnJlc3VsdF9pbmZvAF94bGFfYnVmZmVyX3BsYWNlbWVudAAAYW5ub3RhdGVfZGV2aWNlX3BsYWNlbW"
+    "VudABkZXZpY2UAcGlubmVkX2hvc3QAcmVzdWx0WzBdAHJlc3VsdFsxXQByZXN1bHRbMl0AbWFpbgBwdWJsaWMACDkPBUMB"
+    "BVkPC3d7fYuNA48DkQNnEWttb11xXV1d";
 
 // jax.export of jit(lambda x: (x[:10], x[:8])), x of 16 floats on a mesh of four devices.
 constexpr char kSlices[] =
@@ -230,6 +252,20 @@ TEST(PlacementTest, PlacementsArePassedThroughWhereThereIsOneMemory) {
             Artifact(kPlaced));
 }
 
+TEST(PlacementTest, BothKindsOfHostMemoryComeBackAsTheyWereAskedFor) {
+  auto compiler = MakePjrtCompiler(test::ConfigOfTests(4));
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const auto result = (*compiler)->Compile(Artifact(kPlacedThrice), test::OneDevice());
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->metadata.outputs_size(), 3);
+  EXPECT_EQ(result->metadata.outputs(0).memory_kind(), "unpinned_host");
+  EXPECT_EQ(result->metadata.outputs(1).memory_kind(), "");
+  EXPECT_EQ(result->metadata.outputs(2).memory_kind(), "pinned_host");
+  v1::PjrtCode code;  // what the runtime goes by is where the plugin puts them
+  ASSERT_TRUE(code.ParseFromString(result->code));
+  EXPECT_EQ(code.metadata().outputs(0).memory_kind(), "pinned_host");
+}
+
 TEST(UnreducedTest, OtherProgramsStayAsTheyAre) {
   for (const std::string& program : {test::Add("4xf32"), std::string("ML\xefR"), std::string()}) {
     EXPECT_EQ(RewriteForPlugin(program, test::OneDevice(), true).value(), program);
@@ -244,7 +280,7 @@ TEST(UnreducedTest, WhatCannotBeServedIsRefusedWithTheReason) {
 }
 
 TEST(UnreducedTest, BrokenProgramsAreNeverTheEnd) {
-  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside, kPlaced}) {
+  for (const char* text : {kWhole, kIdentity, kSliced, kSlicedInside, kPlaced, kPlacedThrice}) {
     const std::string bytes = Artifact(text);
     for (size_t at = 0; at < bytes.size(); ++at) {
       (void)RewriteForPlugin(bytes.substr(0, at), On({0, 1}), true);

@@ -47,8 +47,6 @@ for kind in KINDS:
     np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(jax.device_put(result, HERE)), X * 2 + 1)
     compiled = jax.jit(lambda v: v * 2, in_shardings=there).lower(X)
     assert compiled.compile().input_shardings[0][0].memory_kind == kind
-    if kind == "unpinned_host":  # not as a result: docs/jax-compatibility.md
-        continue
     # Results in a memory that the arguments are not in.
     placed = jax.jit(lambda v: (v * 2, v + 1), out_shardings=(there, HERE))
     for array in (X, arrays[1], jax.device_put(X, HERE)):
