@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/pjrt_compiler.h"
 
+#include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -361,6 +362,30 @@ TEST_F(PjrtCompilerTest, ANewerArtifactIsRefusedWithBothVersions) {
   EXPECT_NE(Text(refused.status()).find("StableHLO 9.8.7, this plugin reads 0.9.0 to 1."),
             std::string::npos)
       << refused.status();
+}
+
+// Programs of a newer version compile as long as they have nothing new: what is wrong with one is
+// not its version. jax.export of jit(lambda x: ffi_call("nonsense")(x)) by jaxlib 0.10.2.
+TEST_F(PjrtCompilerTest, ANewerArtifactThatIsReadIsRefusedForItsOwnFault) {
+  constexpr char kCallsNonsense[] =
+      "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABGQUBBQkBAwsDBw8TFwNzUQ8BMQcPCw8jCw8LCwsPCxMLDwsPDwsbCxsPCwMh"
+      "CwsPDwsPEwsLCwsLCwsLLwEFCw8DCxMXBxMHAiYCHxEDBQUNHSkrAwcLDQ8DEQMFDxEBAAURBRMFFR0XAQUXAwMbMQUZ"
+      "HR8hBRsVIwcdJScFHS0FBwkpswUfLQUHCwX9HS8HBSENAQMBAwNPAwMxIwcDAz0NAz9BHSMdJR0nHSkLAx0rHS0FAR8L"
+      "EQAAAAAAAAAAAQkBAgIpAxEJEQMFAwUJKQMFDRMEUQUBUQEJAQcEPwMBBQNQAQMHBCsDBQsDCxUABUcdGQUDBQMBBwQt"
+      "AwMGAwEFAQB2BC8TAw8LDyEdExMvKQUZJSk5ERUfEQ8LEWJ1aWx0aW4AdmhsbwBtb2R1bGUAZnVuY192MQBjdXN0b21f"
+      "Y2FsbF92MQByZXR1cm5fdjEAPHN0ZGluPgBqYXgudXNlc19zaGFwZV9wb2x5bW9ycGhpc20AbWhsby5udW1fcGFydGl0"
+      "aW9ucwBtaGxvLm51bV9yZXBsaWNhcwBqaXRfX2xhbWJkYQB4AG1obG8uYmFja2VuZF9jb25maWcAaml0KDxsYW1iZGE+"
+      "KS9mZmlfY2FsbAA8bGFtYmRhPgA8bW9kdWxlPgBqaXQoPGxhbWJkYT4pAGpheC5yZXN1bHRfaW5mbwByZXN1bHQAbWFp"
+      "bgBwdWJsaWMAAG5vbnNlbnNlAAgnBwUnAQs3OTtDRRFHSUszTTUzNQ==";
+  std::string artifact;
+  ASSERT_TRUE(absl::Base64Unescape(kCallsNonsense, &artifact));
+  EXPECT_EQ(ArtifactVersion(artifact), "1.15.0");
+  const absl::Status refused = compiler_->Compile(artifact, test::OneDevice()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(refused), testing::StartsWith("No FFI handler registered for nonsense"));
+  artifact.resize(artifact.size() / 2);
+  EXPECT_THAT(Text(compiler_->Compile(artifact, test::OneDevice()).status()),
+              testing::StartsWith("the program was serialized for StableHLO 1.15.0, this plugin"));
 }
 
 }  // namespace
