@@ -75,6 +75,9 @@ absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices
 
 }  // namespace
 
+KnownProgram::KnownProgram(std::shared_ptr<const std::string> bytes)
+    : bytes(std::move(bytes)), sha256(Digest(*this->bytes)) {}
+
 struct CompileService::Waiter {
   IslandId island;
   std::vector<DeviceId> devices;
@@ -134,8 +137,8 @@ absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   return Error(absl::StatusCode::kNotFound, "there is no island {}", island);
 }
 
-void CompileService::Compile(const std::string& program, v1::CompileOptions options,
-                             IslandId island, const std::vector<DeviceId>& devices, Done done) {
+void CompileService::Compile(KnownProgram program, v1::CompileOptions options, IslandId island,
+                             const std::vector<DeviceId>& devices, Done done) {
   if (options.num_replicas() != 1)
     return done(Error(absl::StatusCode::kUnimplemented,
                       "a program of {} replicas is not served; use partitions (jit with a "
@@ -144,12 +147,12 @@ void CompileService::Compile(const std::string& program, v1::CompileOptions opti
   CompileFor(program, Normalized(std::move(options)), {island, devices, std::move(done)});
 }
 
-void CompileService::CompileFor(const std::string& program, const v1::CompileOptions& options,
+void CompileService::CompileFor(const KnownProgram& program, const v1::CompileOptions& options,
                                 Waiter waiter) {
   const IslandId island = waiter.island;
   const absl::StatusOr<std::string> platform = PlatformOf(island);
   if (!platform.ok()) return waiter.done(platform.status());
-  const std::string key = Digest(program) + Digest(options.SerializeAsString()) + *platform;
+  const std::string key = program.sha256 + Digest(options.SerializeAsString()) + *platform;
   std::shared_ptr<Entry>& entry = entries_[key];
   if (entry != nullptr) {
     ++cache_hits_;
@@ -164,13 +167,13 @@ void CompileService::CompileFor(const std::string& program, const v1::CompileOpt
   entry->waiting.push_back(std::move(waiter));
   ++compilations_;
   backend_->Compile(
-      island, program, options,
+      island, program.bytes, options,
       [this, key, program, options, alive = alive_](absl::StatusOr<CompiledCode> result) {
         if (*alive) Compiled(key, program, options, std::move(result));
       });
 }
 
-void CompileService::Compiled(const std::string& key, const std::string& program,
+void CompileService::Compiled(const std::string& key, const KnownProgram& program,
                               const v1::CompileOptions& options,
                               absl::StatusOr<CompiledCode> result) {
   const auto it = entries_.find(key);
@@ -213,7 +216,7 @@ void CompileService::Trim() {
   }
 }
 
-void CompileService::Answer(Entry& entry, const std::string& program,
+void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
   if (entry.metadata->names_devices()) {
     const std::vector<int32_t> ordinals = Ordinals(waiter.devices);

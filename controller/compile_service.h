@@ -29,8 +29,18 @@ class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
   // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected.
-  virtual void Compile(IslandId island, std::string program, v1::CompileOptions options,
+  virtual void Compile(IslandId island, std::shared_ptr<const std::string> program,
+                       v1::CompileOptions options,
                        std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
+};
+
+// A program and what it is known by. Programs with constants may have hundreds of MiB: they are
+// shared, not copied.
+struct KnownProgram {
+  // Takes a millisecond per MiB.
+  explicit KnownProgram(std::shared_ptr<const std::string> bytes);
+  std::shared_ptr<const std::string> bytes;
+  std::string sha256;  // raw
 };
 
 // Whether a compiler option (compiler_options of jax.jit) names a file or a folder, which would be
@@ -62,7 +72,7 @@ class CompileService {
   // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is
   // to run, in the order of the device assignment; portable: the one device meant. `done` runs in
   // this call when the answer is cached.
-  void Compile(const std::string& program, v1::CompileOptions options, IslandId island,
+  void Compile(KnownProgram program, v1::CompileOptions options, IslandId island,
                const std::vector<DeviceId>& devices, Done done);
 
   // The code of `id` for other devices of an island of the same platform, defined in the cluster;
@@ -86,15 +96,15 @@ class CompileService {
   // last. NOT_FOUND: there is no such island.
   absl::StatusOr<std::string> PlatformOf(IslandId island) const;
   // As Compile; `options.devices` are those that the code may name.
-  void CompileFor(const std::string& program, const v1::CompileOptions& options, Waiter waiter);
+  void CompileFor(const KnownProgram& program, const v1::CompileOptions& options, Waiter waiter);
   // With the code of `entry`, made of `program` and `options`; compiles again if it names other
   // devices than the waiter's.
-  void Answer(Entry& entry, const std::string& program, const v1::CompileOptions& options,
+  void Answer(Entry& entry, const KnownProgram& program, const v1::CompileOptions& options,
               Waiter waiter);
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
-  void Compiled(const std::string& key, const std::string& program,
+  void Compiled(const std::string& key, const KnownProgram& program,
                 const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
   void Trim();
 

@@ -19,6 +19,10 @@ v1::CompileOptions Options(int partitions) {
   return options;
 }
 
+KnownProgram Known(std::string program) {
+  return KnownProgram(std::make_shared<const std::string>(std::move(program)));
+}
+
 class CompileServiceTest : public testing::Test {
  protected:
   CompileServiceTest() {
@@ -31,7 +35,7 @@ class CompileServiceTest : public testing::Test {
     std::vector<DeviceId> devices;
     for (int i = first; i < first + count; ++i) devices.push_back(devices_[i].device);
     cluster_.compiler().Compile(
-        program, options, devices_[first].island_id, devices,
+        Known(program), options, devices_[first].island_id, devices,
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   }
   TestCluster cluster_;
@@ -92,7 +96,7 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
     std::vector<DeviceId> devices;
     for (const int place : places) devices.push_back(devices_[place].device);
     cluster_.compiler().Compile(
-        "p", Options(2), devices_[places[0]].island_id, devices,
+        Known("p"), Options(2), devices_[places[0]].island_id, devices,
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   };
   compile({0, 1});
@@ -169,17 +173,17 @@ TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {
 TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
   Cluster& cluster = cluster_.cluster();
   struct Backend : CompileBackend {
-    void Compile(IslandId, std::string program, v1::CompileOptions,
+    void Compile(IslandId, std::shared_ptr<const std::string> program, v1::CompileOptions,
                  std::function<void(absl::StatusOr<CompiledCode>)> done) override {
       CompiledCode code = TestCode(1, 1, 1);
-      code.code = std::string(1000, program[0]);
+      code.code = std::string(1000, (*program)[0]);
       done(std::move(code));
     }
   } backend;
   CompileService service(&cluster, &backend, 3500);  // three of them
   const auto compile = [&](const std::string& program) {
     ExecutableId out;
-    service.Compile(program, Options(1), devices_[0].island_id, {devices_[0].device},
+    service.Compile(Known(program), Options(1), devices_[0].island_id, {devices_[0].device},
                     [&](absl::StatusOr<CompiledProgram> result) { out = result.value().id; });
     return out;
   };
@@ -232,7 +236,7 @@ TEST_F(CompileServiceTest, ReplicasAreRefused) {
   v1::CompileOptions options = Options(1);
   options.set_num_replicas(2);
   cluster_.compiler().Compile(
-      "p", options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
+      Known("p"), options, devices_[0].island_id, {devices_[0].device, devices_[1].device},
       [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   EXPECT_EQ(results_.at(0).status().code(), absl::StatusCode::kUnimplemented);
 }

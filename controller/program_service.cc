@@ -154,8 +154,8 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding, int32_t co
                              int32_t place) {
   const Computation& code = binding->program.computations[computation];
   compiler_->Compile(
-      *code.code, OptionsFor(code, binding->devices[place].size()), binding->islands[place],
-      binding->devices[place],
+      KnownProgram(code.code), OptionsFor(code, binding->devices[place].size()),
+      binding->islands[place], binding->devices[place],
       [this, alive = alive_, binding, computation, place](absl::StatusOr<CompiledProgram> done) {
         if (!*alive) return;
         absl::Status status = done.status();

@@ -139,9 +139,10 @@ void Controller::OnReport(ExecutorId executor, Incarnation incarnation, Report r
   cluster_.OnReport(executor, incarnation, std::move(report));
 }
 
-void Controller::Compile(IslandId, std::string program, v1::CompileOptions options,
+void Controller::Compile(IslandId, std::shared_ptr<const std::string> program,
+                         v1::CompileOptions options,
                          std::function<void(absl::StatusOr<CompiledCode>)> done) {
-  absl::StatusOr<CompileResult> made = compiler_->Compile(program, options);
+  absl::StatusOr<CompileResult> made = compiler_->Compile(*program, options);
   absl::StatusOr<CompiledCode> code = CompiledCode();
   if (made.ok()) {
     code = CompiledCode{made->code, made->checksum, made->metadata};

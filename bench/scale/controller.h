@@ -61,7 +61,8 @@ class Controller final : public ClusterActions,
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
 
   // CompileBackend
-  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+               v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
   // NativeShell

@@ -195,7 +195,8 @@ void ControllerShell::OnFetched(SessionId session, uint64_t token, absl::StatusO
 
 // ---- CompileBackend ----
 
-void ControllerShell::Compile(IslandId island, std::string program, v1::CompileOptions options,
+void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,
+                              v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
   for (const IslandStatus& status : cluster_->Islands()) {
     if (status.id == island)

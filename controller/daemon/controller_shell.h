@@ -78,7 +78,8 @@ class ControllerShell final : public ClusterActions,
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
 
   // CompileBackend
-  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+               v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
  private:

@@ -22,6 +22,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kFloats = 64 << 10;  // of an array too large for inline uploads and results
 
+const auto kProgram = std::make_shared<const std::string>("program");
+
 std::shared_ptr<Blob> Pattern(int64_t bytes) {
   auto blob = Blob::Make(static_cast<size_t>(bytes));
   for (int64_t i = 0; i < bytes; ++i) blob->data()[i] = static_cast<char>(i * 7);
@@ -361,8 +363,8 @@ TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  shell_->Compile(shell_->cluster().Islands()[0].id, "program", {}, done);
-  shell_->Compile(IslandId(99), "program", {}, done);
+  shell_->Compile(shell_->cluster().Islands()[0].id, kProgram, {}, done);
+  shell_->Compile(IslandId(99), kProgram, {}, done);
   ASSERT_TRUE(Until([&] { return results.size() == 2; }));
   EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(results[1].code(), absl::StatusCode::kNotFound);

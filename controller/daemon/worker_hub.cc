@@ -497,7 +497,8 @@ void WorkerHub::Flush(Executor& executor) {
   executor.batch_bytes = 0;
 }
 
-void WorkerHub::Compile(const std::string& island, std::string program, v1::CompileOptions options,
+void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::string> program,
+                        v1::CompileOptions options,
                         std::function<void(absl::StatusOr<CompiledCode>)> done) {
   std::map<std::string, int> load;
   for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
@@ -519,7 +520,7 @@ void WorkerHub::Compile(const std::string& island, std::string program, v1::Comp
   auto* const request = message.mutable_compile_request();
   const uint64_t id = next_compilation_++;
   request->set_id(id);
-  request->set_program(std::move(program));
+  request->set_program(*program);
   *request->mutable_options() = std::move(options);
   compilations_[id] = {best, std::move(done)};
   Reply(*peers_[supervisors_[best]->peer], message);

@@ -69,8 +69,8 @@ class WorkerHub {
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
   // back. UNAVAILABLE: none is connected, or it went away.
-  void Compile(const std::string& island, std::string program, v1::CompileOptions options,
-               std::function<void(absl::StatusOr<CompiledCode>)> done);
+  void Compile(const std::string& island, std::shared_ptr<const std::string> program,
+               v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
 
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);

@@ -25,6 +25,8 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
+const auto kProgram = std::make_shared<const std::string>("program");
+
 // The far end of one link.
 struct FarEnd {
   std::unique_ptr<Link> link;
@@ -459,8 +461,8 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(std::move(result));
   };
-  hub_->Compile("island0", "program", {}, done);
-  hub_->Compile("island0", "program", {}, done);
+  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", kProgram, {}, done);
   Settle();
   ASSERT_THAT(a->received, SizeIs(1));
   ASSERT_THAT(b->received, SizeIs(1));
@@ -490,13 +492,13 @@ TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  hub_->Compile("island0", "program", {}, done);
+  hub_->Compile("island0", kProgram, {}, done);
   Settle();
   supervisor->link.reset();
   Settle();
   ASSERT_THAT(results, SizeIs(1));
   EXPECT_THAT(Text(results[0]), HasSubstr("worker w0 went away while it compiled"));
-  hub_->Compile("island0", "program", {}, done);
+  hub_->Compile("island0", kProgram, {}, done);
   Settle();
   ASSERT_THAT(results, SizeIs(2));
   EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
@@ -511,7 +513,7 @@ TEST_F(WorkerHubTest, AWorkerWhoseExecutorWasRefusedCompilesNothing) {
   const auto executor = ConnectExecutor("w0", 11);
   stray->received.clear();
   supervisor->received.clear();
-  hub_->Compile("island0", "program", {}, [](const absl::StatusOr<CompiledCode>&) {});
+  hub_->Compile("island0", kProgram, {}, [](const absl::StatusOr<CompiledCode>&) {});
   Settle();
   EXPECT_THAT(stray->received, IsEmpty());
   ASSERT_THAT(supervisor->received, SizeIs(1));
@@ -525,7 +527,7 @@ TEST_F(WorkerHubTest, AWorkerCompilesWhileItsExecutorIsStartedAnewAndASuccessorO
   supervisor->received.clear();
   std::vector<absl::Status> results;
   const auto compile = [&] {
-    hub_->Compile("island0", "program", {}, [&](const absl::StatusOr<CompiledCode>& result) {
+    hub_->Compile("island0", kProgram, {}, [&](const absl::StatusOr<CompiledCode>& result) {
       results.push_back(result.status());
     });
     Settle();

@@ -75,7 +75,7 @@ bool IfrtSession::MayRead() const {
   return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
 }
 
-void IfrtSession::Handle(const Request& request) {
+void IfrtSession::Handle(Request& request) {
   Call call{request.request_metadata().op_id(), true,
             UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
   const auto with = [&](auto fill) {  // `fill` may use `call`
@@ -160,7 +160,7 @@ void IfrtSession::Handle(const Request& request) {
           std::move(call),
           request.loaded_executable_fetch_execute_result_request().result_status_handle(), true);
     case Request::kCompileRequest:
-      return Compile(std::move(call), request.compile_request());
+      return Compile(std::move(call), *request.mutable_compile_request());
     case Request::kLoadedExecutableMetadataRequest:
       return with([&](Response& r) {
         return Metadata(request.loaded_executable_metadata_request().loaded_executable_handle(), r);

@@ -57,7 +57,8 @@ class IfrtSession {
   IfrtSession(const IfrtSession&) = delete;
   IfrtSession& operator=(const IfrtSession&) = delete;
 
-  void Handle(const Request& request);
+  // What is large in `request` is taken out of it.
+  void Handle(Request& request);
 
   // From now on `status` is the answer to every request, and to those that wait for one, except
   // for programs that are being compiled.
@@ -153,7 +154,7 @@ class IfrtSession {
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
 
   // session_executables.cc
-  void Compile(Call call, const xla::ifrt::proxy::CompileRequest& request);
+  void Compile(Call call, xla::ifrt::proxy::CompileRequest& request);
   absl::Status FillCompiled(const CompiledProgram& program, const std::vector<int32_t>& devices,
                             bool portable, Response& response);
   absl::Status Metadata(uint64_t handle, Response& response);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests about compiled programs.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "controller/ifrt/compile_request.h"
@@ -11,6 +12,11 @@
 #include "wire/ifrt_values.h"
 
 namespace fairway {
+namespace {
+
+constexpr size_t kHashedAtOnce = size_t{1} << 20;  // larger programs by another thread
+
+}  // namespace
 
 absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindLoaded(uint64_t handle) {
   const auto it = loaded_.find(handle);
@@ -27,7 +33,7 @@ absl::StatusOr<IfrtSession::Loaded*> IfrtSession::FindComputation(uint64_t handl
   return loaded;
 }
 
-void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& request) {
+void IfrtSession::Compile(Call call, xla::ifrt::proxy::CompileRequest& request) {
   if (IsPluginProgram(request)) return BindDataflow(std::move(call), request);
   const auto fail = [&](const absl::Status& status) {
     Answer(std::move(call), status, std::make_unique<Response>());
@@ -39,17 +45,28 @@ void IfrtSession::Compile(Call call, const xla::ifrt::proxy::CompileRequest& req
   if (!island.ok()) return fail(island.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : parsed->devices) physical.push_back(devices()[device].device);
-  compiler_->Compile(request.program().data(), parsed->options, *island, physical,
-                     [this, alive = alive_, call = std::move(call), devices = parsed->devices,
-                      portable = parsed->options.portable(),
-                      pending = compiling_.Add(request.program().data().size())](
-                         absl::StatusOr<CompiledProgram> program) {
+  auto bytes =
+      std::make_shared<const std::string>(std::move(*request.mutable_program()->mutable_data()));
+  const size_t size = bytes->size();
+  auto done = [this, alive = alive_, call = std::move(call), devices = parsed->devices,
+               portable = parsed->options.portable(),
+               pending = compiling_.Add(size)](absl::StatusOr<CompiledProgram> program) {
+    if (!*alive) return;
+    auto response = std::make_unique<Response>();
+    absl::Status status = program.status();
+    if (status.ok()) status = FillCompiled(*program, devices, portable, *response);
+    Answer(call, status, std::move(response));
+  };
+  if (size <= kHashedAtOnce) {
+    return compiler_->Compile(KnownProgram(std::move(bytes)), parsed->options, *island, physical,
+                              std::move(done));
+  }
+  auto program = std::make_shared<std::optional<KnownProgram>>();
+  shell_->RunOffLoop([bytes = std::move(bytes), program] { program->emplace(bytes); },
+                     [this, alive = alive_, program, options = parsed->options, island = *island,
+                      physical = std::move(physical), done = std::move(done)] {
                        if (!*alive) return;
-                       auto response = std::make_unique<Response>();
-                       absl::Status status = program.status();
-                       if (status.ok())
-                         status = FillCompiled(*program, devices, portable, *response);
-                       Answer(call, status, std::move(response));
+                       compiler_->Compile(**program, options, island, physical, done);
                      });
 }
 

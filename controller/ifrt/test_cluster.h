@@ -62,7 +62,8 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
 
   // CompileBackend
-  void Compile(IslandId island, std::string program, v1::CompileOptions options,
+  void Compile(IslandId island, std::shared_ptr<const std::string> program,
+               v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
  private:

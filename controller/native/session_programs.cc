@@ -75,7 +75,8 @@ void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
   std::vector<DeviceId> physical;
   for (const int32_t device : checked->devices) physical.push_back(devices()[device].device);
   compiler_->Compile(
-      checked->program, checked->options, *island, physical,
+      KnownProgram(std::make_shared<const std::string>(std::move(checked->program))),
+      checked->options, *island, physical,
       [this, alive = alive_, id, handle = compile.executable(), devices = checked->devices,
        pending = compiling_.Add(compile.ByteSizeLong())](absl::StatusOr<CompiledProgram> program) {
         if (!*alive) return;
