@@ -288,6 +288,7 @@ TEST(UnreducedTest, BrokenProgramsAreNeverTheEnd) {
         std::string broken = bytes;
         broken[at] = static_cast<char>(broken[at] ^ flip);
         (void)RewriteForPlugin(broken, On({0, 1}), true);
+        (void)UnpinnedResults(broken, On({0, 1}));
       }
     }
   }
