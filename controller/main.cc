@@ -167,6 +167,9 @@ absl::Status Controller::Start() {
   hooks.loop = &loop_;
   hooks.disk = &disk_;
   hooks.snapshot = [this] { return shell_->Snapshot(); };
+  hooks.restart_executor = [this](const std::string& worker) {
+    return shell_->RestartExecutor(worker, "it was ended by `fairway restart`");
+  };
   hooks.shutdown = [this] {
     shell_->StopWorkers("the cluster is taken down");
     End("told to end the cluster", 0);

@@ -112,6 +112,19 @@ absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
   return state_->ToStatus(late ? grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "") : status);
 }
 
+absl::StatusOr<v1::RestartExecutorResponse> AdminClient::RestartExecutor(
+    const std::string& worker) {
+  FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
+  grpc::ClientContext context;
+  context.set_deadline(AnswerDeadline());
+  v1::RestartExecutorRequest request;
+  request.set_worker(worker);
+  v1::RestartExecutorResponse response;
+  FAIRWAY_RETURN_IF_ERROR(
+      state_->ToStatus(state_->stub->RestartExecutor(&context, request, &response)));
+  return response;
+}
+
 absl::StatusOr<v1::ShutdownResponse> AdminClient::Shutdown() {
   FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
   grpc::ClientContext context;

@@ -24,6 +24,7 @@ class AdminClient {
   // The same until the first line; `on_line` and the lines behind it may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
+  absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);
   absl::StatusOr<v1::ShutdownResponse> Shutdown();
 
  private:

@@ -26,6 +26,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr auto kDownTimeout = std::chrono::seconds(30);
+constexpr auto kRestartTimeout = std::chrono::seconds(60);
 
 void ControllerFlag(Config& config, std::string* controller) {
   *controller = "127.0.0.1:29000";
@@ -75,6 +76,42 @@ int RunDown(int argc, const char* const* argv) {
   }
   fmt::print("the cluster at {} is down\n", controller);
   return 0;
+}
+
+int RunRestart(int argc, const char* const* argv) {
+  std::string controller;
+  std::string worker;
+  Config config("fairway restart",
+                "Ends the executor of a worker and waits until its supervisor has started it anew. "
+                "What it held and computed is lost, for every session: the way out when a program "
+                "without end keeps its devices.");
+  ControllerFlag(config, &controller);
+  config.Positional("WORKER", &worker, "As `fairway status` names it");
+  if (const auto code = config.Parse(argc, argv)) return *code;
+  if (worker.empty()) {
+    fmt::print(stderr, "fairway restart: which worker? (`fairway status` lists them)\n");
+    return kExitUsage;
+  }
+  AdminClient admin(controller);
+  const auto ended = admin.RestartExecutor(worker);
+  if (!ended.ok()) return Fail("restart", ended.status());
+  const auto deadline = std::chrono::steady_clock::now() + kRestartTimeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto status = admin.GetStatus();
+    if (!status.ok()) return Fail("restart", status.status());
+    for (const v1::Executor& executor : status->executors()) {
+      if (executor.worker() != worker || !executor.up() ||
+          executor.incarnation() == ended->incarnation())
+        continue;
+      fmt::print("the executor of {} is up again\n", worker);
+      return 0;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return Fail("restart", Error(absl::StatusCode::kDeadlineExceeded,
+                               "the executor of {} was ended, and none is up after {} s: see "
+                               "`fairway status` and `fairway logs {}`",
+                               worker, kRestartTimeout.count(), worker));
 }
 
 int RunStatus(int argc, const char* const* argv) {

@@ -7,6 +7,8 @@
 namespace fairway {
 
 int RunDown(int argc, const char* const* argv);
+// Returns when the worker's next executor is up.
+int RunRestart(int argc, const char* const* argv);
 int RunStatus(int argc, const char* const* argv);
 int RunLogs(int argc, const char* const* argv);
 // Becomes the benchmark argv[1], a program beside this one; returns only when there is none.

@@ -21,6 +21,7 @@ constexpr std::string_view kHelp =
     "  run     run a dataflow program from a file: fairway run FILE\n"
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
+    "  restart end the executor of a worker, which comes back empty: fairway restart WORKER\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
     "fairway COMMAND --help lists the flags of a command. All but up and bench take --controller "
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   if (command == "down") return fairway::RunDown(argc - 1, argv + 1);
   if (command == "run") return fairway::RunProgram(argc - 1, argv + 1);
   if (command == "status") return fairway::RunStatus(argc - 1, argv + 1);
+  if (command == "restart") return fairway::RunRestart(argc - 1, argv + 1);
   if (command == "bench") return fairway::RunBench(argc - 1, argv + 1);
   if (command == "logs") return fairway::RunLogs(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
@@ -45,10 +47,11 @@ int main(int argc, char** argv) {
   if (command.empty()) {
     fmt::print(stderr, "{}", kHelp);
   } else {
-    fmt::print(stderr,
-               "fairway: unknown command '{}' (up, down, run, status, logs, bench; --help tells "
-               "more)\n",
-               command);
+    fmt::print(
+        stderr,
+        "fairway: unknown command '{}' (up, down, run, status, logs, restart, bench; --help tells "
+        "more)\n",
+        command);
   }
   return fairway::kExitUsage;
 }

@@ -103,6 +103,19 @@ class Implementation final : public AdminService, private v1::Admin::CallbackSer
     return stream;
   }
 
+  grpc::ServerUnaryReactor* RestartExecutor(grpc::CallbackServerContext* context,
+                                            const v1::RestartExecutorRequest* request,
+                                            v1::RestartExecutorResponse* response) override {
+    auto* const reactor = context->DefaultReactor();
+    hooks_.loop->Post("admin RestartExecutor",
+                      [this, reactor, response, worker = request->worker()] {
+                        const auto ended = hooks_.restart_executor(worker);
+                        if (ended.ok()) response->set_incarnation(ended->value);
+                        reactor->Finish(ToGrpc(ended.status()));
+                      });
+    return reactor;
+  }
+
   grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
                                      const v1::ShutdownRequest*,
                                      v1::ShutdownResponse* response) override {

@@ -22,8 +22,10 @@ struct AdminHooks {
   EventLoop* loop = nullptr;
   BlockingPool* disk = nullptr;                  // reads log files
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
-  std::function<void()> shutdown;                // called in the loop, after the answer was made
-  std::string log_dir;                           // empty: none
+  // Called in the loop; as WorkerHub's.
+  std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
+  std::function<void()> shutdown;  // called in the loop, after the answer was made
+  std::string log_dir;             // empty: none
 };
 
 class AdminService {

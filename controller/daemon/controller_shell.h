@@ -62,6 +62,11 @@ class ControllerShell final : public ClusterActions,
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
   // Tells all workers to stop.
+  // As WorkerHub's.
+  absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker,
+                                              const std::string& reason) {
+    return hub_->RestartExecutor(worker, reason);
+  }
   void StopWorkers(const std::string& reason) { hub_->StopWorkers(reason); }
 
   int link_port() const { return link_server_->port(); }

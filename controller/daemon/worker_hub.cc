@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
@@ -408,6 +409,39 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const st
   events_->OnExecutorLost(executor.id, cause);
 }
 
+void WorkerHub::EndExecutor(Peer& peer, const std::string& why) {
+  Executor& executor = *executors_[peer.executor];
+  if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
+    v1::FromController kill;
+    kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
+    kill.mutable_kill_executor()->set_reason(why);
+    Reply(*peers_[it->second->peer], kill);
+  }
+  FencePeer(peer, "declared lost: " + why);
+  DeclareLost(executor, why);
+}
+
+absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker,
+                                                       const std::string& reason) {
+  std::vector<std::string> known;
+  for (const auto& [id, executor] : executors_) {
+    known.push_back(executor->spec.worker);
+    if (executor->spec.worker != worker) continue;
+    const auto peer = std::ranges::find_if(peers_, [&](const auto& entry) {
+      return entry.second->role == Role::kExecutor && entry.second->executor == id;
+    });
+    if (executor->state != Executor::State::kUp || peer == peers_.end())
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "the executor of worker {} is down: its supervisor starts it anew by itself",
+                   worker);
+    const Incarnation ended = executor->spec.incarnation;
+    EndExecutor(*peer->second, reason);
+    return ended;
+  }
+  return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
+               worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+}
+
 void WorkerHub::Tick() {
   const auto now = now_();
   // If this process was stopped itself, all others look silent.
@@ -436,17 +470,8 @@ void WorkerHub::Tick() {
       SupervisorEnded(*peer);
       Finish(*peer);
     } else {
-      const std::string what = fmt::format("it was silent for {:.1f} s (--executor-deadline)",
-                                           Seconds(options_.deadline));
-      Executor& executor = *executors_[peer->executor];
-      if (const auto it = supervisors_.find(peer->worker); it != supervisors_.end()) {
-        v1::FromController kill;
-        kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
-        kill.mutable_kill_executor()->set_reason(what);
-        Reply(*peers_[it->second->peer], kill);
-      }
-      FencePeer(*peer, "declared lost: " + what);
-      DeclareLost(executor, what);
+      EndExecutor(*peer, fmt::format("it was silent for {:.1f} s (--executor-deadline)",
+                                     Seconds(options_.deadline)));
     }
   }
   for (const auto& [id, executor] : executors_) {

@@ -72,6 +72,10 @@ class WorkerHub {
   void Compile(const std::string& island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
 
+  // Ends the worker's executor, whose supervisor starts it anew, and declares it lost. NOT_FOUND:
+  // no executor of such a worker has registered. FAILED_PRECONDITION: it is down already.
+  absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker, const std::string& reason);
+
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
 
@@ -110,6 +114,8 @@ class WorkerHub {
   void Reply(Peer& peer, const v1::FromController& message);
   // Says why, then closes.
   void FencePeer(Peer& peer, const std::string& reason);
+  // Has the executor at `peer` killed by its supervisor and declares it lost.
+  void EndExecutor(Peer& peer, const std::string& why);
   // The peer's protocol is over; it is removed when control returns to the loop.
   void Finish(Peer& peer);
   void ExecutorLinkEnded(Peer& peer, const std::string& how);

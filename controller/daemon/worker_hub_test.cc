@@ -382,6 +382,24 @@ TEST_F(WorkerHubTest, ASilentExecutorIsLostAtItsDeadlineFencedAndKilled) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
+TEST_F(WorkerHubTest, AnExecutorIsEndedOnDemand) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  supervisor->received.clear();
+  executor->received.clear();
+  EXPECT_EQ(Text(hub_->RestartExecutor("w1", "asked").status()),
+            "no executor of a worker 'w1' has registered; of w0");
+  EXPECT_EQ(hub_->RestartExecutor("w0", "asked").value(), Incarnation(11));
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("asked"))));
+  Settle();
+  EXPECT_THAT(executor->Next().fence().reason(), HasSubstr("asked"));
+  EXPECT_EQ(supervisor->Next().kill_executor().incarnation(), 11);
+  EXPECT_EQ(hub_->RestartExecutor("w0", "asked").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ConnectExecutor("w0", 12);
+  EXPECT_EQ(hub_->RestartExecutor("w0", "asked").value(), Incarnation(12));
+}
+
 TEST_F(WorkerHubTest, HeartbeatsKeepAnExecutorAliveAndAreAcknowledged) {
   const auto executor = ConnectExecutor("w0", 11);
   executor->received.clear();

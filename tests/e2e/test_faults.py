@@ -74,6 +74,34 @@ def test_a_thousand_executions_are_accepted_while_the_executor_stands_still(new_
     assert script.end() == 0, script.text
 
 
+def test_a_program_without_end_whose_client_is_gone_is_ended_by_a_restart(new_cluster, start):
+    cluster = new_cluster()
+    script = start(
+        cluster, "-c",
+        "import jax\n"
+        "for_ever = jax.jit(lambda x: jax.lax.while_loop(lambda v: v * v < 2, lambda v: -v, x))\n"
+        "result = for_ever(1.0)\n"
+        "print('CALLED', flush=True)\n"
+        "result.block_until_ready()\n",
+    )
+    script.read_until("CALLED")
+    island = lambda: cluster.status()["islands"][0]
+    wait_for(lambda: island()["in_flight"] == 1, "the program to be launched")
+    script.process.kill()
+    wait_for(lambda: cluster.status()["counts"]["sessions"] == 0, "the session to end")
+    assert island()["in_flight"] == 1  # nobody's, and it keeps the device
+    before = {executor.flag("name"): executor.pid for executor in cluster.executors()}
+    done = cluster.cli("restart", "w0", "--controller", cluster.address)
+    assert done.stdout == "the executor of w0 is up again\n"
+    assert island()["in_flight"] == 0 and island()["up"]
+    after = {executor.flag("name"): executor.pid for executor in cluster.executors()}
+    assert before["w1"] == after["w1"] and before["w0"] != after["w0"]
+    cluster.python("-c", "import jax.numpy as jnp; assert float(jnp.ones(3).sum()) == 3")
+    refused = cluster.cli("restart", "w9", "--controller", cluster.address, check=False)
+    assert refused.returncode == 1
+    assert "no executor of a worker 'w9' has registered; of w0, w1" in refused.stderr
+
+
 def test_small_results_are_fetched_without_asking_the_executor(cluster, start):
     def fetches():
         return cluster.metrics().total("fairway_executor_fetches_total")
