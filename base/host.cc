@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include <absl/strings/ascii.h>
@@ -100,6 +101,15 @@ int64_t HostMemory(const std::string& groups, const std::string& root) {
       memory = LeastLimit(root + "/memory", path, "memory.limit_in_bytes", memory);
   }
   return memory;
+}
+
+MemoryMappings CountMemoryMappings() {
+  MemoryMappings out;
+  std::ifstream maps("/proc/self/maps");
+  out.used =
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n');
+  std::ifstream("/proc/sys/vm/max_map_count") >> out.most;
+  return out;
 }
 
 Incarnation RandomIncarnation() {

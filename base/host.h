@@ -34,6 +34,14 @@ void RaiseOpenFilesLimit();
 int64_t HostMemory(const std::string& groups = "/proc/self/cgroup",
                    const std::string& root = "/sys/fs/cgroup");
 
+// The memory mappings of this process, and how many the kernel gives one (vm.max_map_count). Takes
+// a millisecond per 2,000.
+struct MemoryMappings {
+  int64_t used = 0;
+  int64_t most = 0;
+};
+MemoryMappings CountMemoryMappings();
+
 // Random, from the operating system, and never 0.
 Incarnation RandomIncarnation();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/host.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -34,6 +35,20 @@ TEST(HostTest, ABadAddressIsNamedInTheError) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(Text(status), testing::StartsWith(fmt::format("'{}' is no address", text)));
   }
+}
+
+TEST(HostTest, MemoryMappingsAreCounted) {
+  const MemoryMappings before = CountMemoryMappings();
+  EXPECT_GT(before.used, 10);
+  EXPECT_GT(before.most, before.used);
+  // Neighbours that may do different things are not one mapping.
+  const long page = ::sysconf(_SC_PAGESIZE);
+  void* const address = ::mmap(nullptr, 64 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(address, MAP_FAILED);
+  for (int i = 0; i < 64; i += 2)
+    ::mprotect(static_cast<char*>(address) + i * page, page, PROT_READ);
+  EXPECT_GE(CountMemoryMappings().used, before.used + 60);
+  ::munmap(address, 64 * page);
 }
 
 class HostMemoryTest : public testing::Test {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <openssl/evp.h>
+#include <spdlog/spdlog.h>
 
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
@@ -214,6 +215,34 @@ void CompileService::Trim() {
     bytes_ -= it->second->bytes;
     entries_.erase(it);
   }
+}
+
+void CompileService::UnloadUnused(IslandId island) {
+  const std::set<ExecutableId> in_use = cluster_->ExecutablesInUse();
+  struct Unused {
+    uint64_t last_use;
+    Entry* entry;
+    std::vector<DeviceId> devices;
+  };
+  std::vector<Unused> unused;
+  for (const auto& [key, entry] : entries_) {
+    for (const auto& [devices, id] : entry->placed) {
+      const ExecutableSpec* const spec = cluster_->FindExecutable(id);
+      if (spec != nullptr && spec->island == island && !in_use.contains(id))
+        unused.push_back({entry->last_use, entry.get(), devices});
+    }
+  }
+  std::ranges::sort(unused, {}, &Unused::last_use);
+  unused.resize((unused.size() + 1) / 2);
+  for (const Unused& one : unused) {
+    const auto placed = one.entry->placed.find(one.devices);
+    cluster_->ForgetExecutable(placed->second);
+    entry_of_.erase(placed->second);
+    one.entry->placed.erase(placed);
+  }
+  if (!unused.empty())
+    spdlog::info("unloaded {} programs that no session holds from island {}", unused.size(),
+                 island);
 }
 
 void CompileService::Answer(Entry& entry, const KnownProgram& program,

@@ -82,6 +82,10 @@ class CompileService {
   absl::StatusOr<ExecutableId> Place(ExecutableId id, IslandId island,
                                      const std::vector<DeviceId>& devices);
 
+  // Unloads, of the code on `island` that no session has a handle for, the half that was asked for
+  // longest ago. It stays in the cache, and is loaded again when it is asked for.
+  void UnloadUnused(IslandId island);
+
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
   uint64_t cache_hits() const { return cache_hits_; }

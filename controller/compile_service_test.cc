@@ -209,6 +209,33 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
   EXPECT_FALSE(cluster.HasExecutable(a));
 }
 
+TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUncompiled) {
+  Cluster& cluster = cluster_.cluster();
+  for (const char* program : {"a", "b", "c", "d"}) {
+    Compile(program, 0, 1);
+    cluster_.AnswerCompile(TestCode(1, 1, 1));
+  }
+  Compile("a", 2, 1);  // on the other island
+  std::vector<ExecutableId> ids;
+  for (const auto& result : results_) ids.push_back(result.value().id);
+  ASSERT_TRUE(cluster.BindExecutable(session_, 0, ids[1], {0}).ok());
+  const auto there = [&] {
+    std::string out;
+    for (const ExecutableId id : ids) out += cluster.HasExecutable(id) ? '1' : '0';
+    return out;
+  };
+  EXPECT_EQ(there(), "11111");
+  cluster_.compiler().UnloadUnused(devices_[0].island_id);
+  EXPECT_EQ(there(), "11001") << "c and d are older than a, which was asked for again; b is held";
+  cluster_.compiler().UnloadUnused(devices_[0].island_id);
+  EXPECT_EQ(there(), "01001");
+  cluster_.compiler().UnloadUnused(devices_[0].island_id);
+  EXPECT_EQ(there(), "01001");
+  Compile("c", 0, 1);
+  EXPECT_TRUE(cluster.HasExecutable(results_.back().value().id));
+  EXPECT_EQ(cluster_.compiler().compilations(), 4u);
+}
+
 TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
   Compile("p", 0, 2);
   CompiledCode code = TestCode(1, 1, 2);

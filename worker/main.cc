@@ -50,6 +50,7 @@ struct Flags {
   std::string advertise_host;
   std::string log_level = "info";
   std::chrono::milliseconds drain_limit{10000};
+  int max_mappings = 0;
   std::chrono::milliseconds compile_limit{600000};
   std::chrono::milliseconds compile_cpu_limit{600000};
   int64_t compile_memory_limit = DefaultCompileMemory();
@@ -91,6 +92,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("advertise-host", &flags.advertise_host,
               "Host under which peers reach the data port");
   config.Flag("log-level", &flags.log_level, "trace, debug, info, warn or error");
+  config.Flag("max-mappings", &flags.max_mappings,
+              "Memory mappings of an executor above which code that no session holds is unloaded; "
+              "0: half of vm.max_map_count");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
   config.Flag("compile-limit", &flags.compile_limit,
               "Longest time from a request to compile to its answer");
@@ -139,6 +143,7 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
           "--advertise-host=" + flags.advertise_host,
           "--log-level=" + flags.log_level,
           fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
+          fmt::format("--max-mappings={}", flags.max_mappings),
           fmt::format("--compile-cpu-limit={}ms", flags.compile_cpu_limit.count()),
           fmt::format("--compile-memory-limit={}", flags.compile_memory_limit),
           fmt::format("--compile-programs={}", flags.compile_programs),
@@ -227,6 +232,7 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   config.data_bind = flags.data_bind;
   config.advertise_host = flags.advertise_host;
   config.life_fd = flags.life_fd;
+  config.max_mappings = flags.max_mappings;
   config.drain_limit = flags.drain_limit;
   RunExecutor(config, runtime->get());
 }

@@ -58,6 +58,7 @@ class Controller final : public ClusterActions,
   // WorkerHubEvents
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
+  void OnCrowded(ExecutorId) override {}
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
 
   // CompileBackend

@@ -133,6 +133,12 @@ void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& ca
   WatchIslands();
 }
 
+void ControllerShell::OnCrowded(ExecutorId executor) {
+  for (const ExecutorStatus& status : cluster_->Executors()) {
+    if (status.id == executor) compiler_->UnloadUnused(status.island);
+  }
+}
+
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
   cluster_->OnReport(executor, incarnation, std::move(report));
 }

@@ -96,6 +96,7 @@ class ControllerShell final : public ClusterActions,
   // WorkerHubEvents
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
+  void OnCrowded(ExecutorId executor) override;
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
 
   void Tick();

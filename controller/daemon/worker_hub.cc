@@ -323,6 +323,7 @@ void WorkerHub::OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat) {
     }
     before = std::max(before, pulled.bytes());
   }
+  if (heartbeat.crowded()) events_->OnCrowded(peer.executor);
 }
 
 void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {

@@ -33,6 +33,8 @@ class WorkerHubEvents {
   virtual absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) = 0;
   // DATA_LOSS: how it was lost, its host and process, and the last lines of its log.
   virtual void OnExecutorLost(ExecutorId executor, const absl::Status& cause) = 0;
+  // Loaded code takes too much of the executor: what no session holds should go.
+  virtual void OnCrowded(ExecutorId executor) = 0;
   virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
 };
 

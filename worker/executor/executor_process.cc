@@ -158,7 +158,7 @@ void ExecutorProcess::SendReport(const Report& report) {
   link_.Send(message);
 }
 
-void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) const {
+void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   if (session_ == nullptr) return;
   const ExecutorSession::Counters counters = session_->counters();
   for (const auto& [endpoint, bytes] : counters.pulled) {
@@ -173,6 +173,12 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) const {
   to.set_launches(counters.launches);
   to.set_buffers(counters.buffers);
   to.set_executables(counters.executables);
+  to.set_crowded(*crowded_);
+  // XLA's code for CPUs takes some five mappings for each kernel. As of the next heartbeat:
+  blocking_.Run([crowded = crowded_, most = config_.max_mappings] {
+    const MemoryMappings mappings = CountMemoryMappings();
+    *crowded = mappings.used > (most > 0 ? most : mappings.most / 2);
+  });
 }
 
 void ExecutorProcess::OnLinkEnd(const std::string& why) {

@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_PROCESS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,9 @@ struct ExecutorConfig {
   // registration goes out on it, 8 bytes each.
   int life_fd = -1;
   std::chrono::milliseconds drain_limit{10000};
+  // Memory mappings above which the controller is asked to unload unused code; 0: half of what the
+  // kernel gives a process.
+  int64_t max_mappings = 0;
 };
 
 // Registers at the controller, again and again, until the process is to end. Loop-confined; made
@@ -63,7 +67,7 @@ class ExecutorProcess {
   void OnLinkEnd(const std::string& why);
   void WaitForLaunches();
   void SendReport(const Report& report);
-  void FillHeartbeat(v1::Heartbeat& to) const;
+  void FillHeartbeat(v1::Heartbeat& to);
   void CheckDrained();
   std::string AdvertisedHost() const;
   std::string Absolute(const std::string& controller_endpoint) const;
@@ -80,6 +84,8 @@ class ExecutorProcess {
   bool draining_ = false;
   Clock::time_point drain_until_;
   std::optional<int> exit_code_;
+  // Loaded code has taken too many memory mappings; counted off the loop.
+  const std::shared_ptr<std::atomic<bool>> crowded_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 // The whole of the process but the runtime: signals (SIGTERM drains, SIGINT is the supervisor's

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/host.h"
 #include "fairway/v1/compiler.pb.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
 
@@ -91,6 +92,14 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   auto program = client.Load(parsed.native(), override_options);
   if (!program.ok()) {
+    const MemoryMappings mappings = CountMemoryMappings();
+    if (mappings.used > mappings.most / 10 * 9) {
+      return Error(absl::StatusCode::kResourceExhausted,
+                   "loading {}: the code that is loaded takes {} of the {} memory mappings that "
+                   "the kernel gives the executor. Let go of compiled functions "
+                   "(jax.clear_caches), or raise vm.max_map_count there. The plugin said: {}",
+                   loaded->name_, mappings.used, mappings.most, Text(program.status()));
+    }
     return InvalidArgument("loading {}: {}", loaded->name_, Text(program.status()));
   }
   loaded->program_ = *std::move(program);

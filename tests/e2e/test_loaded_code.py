@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled code that no session holds: it takes memory mappings of its executor, of which the kernel
+gives a process 65,530."""
+
+from cluster import wait_for
+
+FEW = 1000  # mappings; an executor has some 350 without programs
+
+PROGRAMS = """
+import jax, numpy as np
+x = jax.device_put(np.arange(64, dtype=np.float32))
+for c in range(5):
+    many = jax.jit(lambda x: [(x[k:] * (c + k)).sum() for k in range(40)])  # some 220 mappings
+    got = np.array(many(x))
+    np.testing.assert_allclose(got, [sum(range(k, 64)) * (c + k) for k in range(40)])
+"""
+
+
+def mappings(executor):
+    with open(f"/proc/{executor.pid}/maps") as lines:
+        return sum(1 for _ in lines)
+
+
+def test_code_of_ended_sessions_is_unloaded_and_comes_back_without_compiling(new_cluster):
+    cluster = new_cluster(1, 1, environment={"FAIRWAY_MAX_MAPPINGS": str(FEW)})
+    (executor,) = cluster.executors()
+    cluster.python("-c", PROGRAMS)
+    compilations = cluster.status()["counts"]["compilations"]
+    wait_for(lambda: mappings(executor) < FEW, f"{mappings(executor)} mappings to be below {FEW}")
+    cluster.python("-c", PROGRAMS)
+    assert cluster.status()["counts"]["compilations"] == compilations
+    assert [process.pid for process in cluster.executors()] == [executor.pid]
+    assert "unloaded" in cluster.cli("logs", "controller", "--controller", cluster.address).stdout
