@@ -57,6 +57,7 @@ constexpr Kernel kKernels[] = {
     Kernel{"tridiagonal_solve_perturbed_ffi", &TridiagonalPerturbed::Check,
            &TridiagonalPerturbed::Run},
     Kernel{"cpu_csr_sparse_dense_ffi", &CsrDense::Check, &CsrDense::Run},
+    Kernel{"dce_sink", &DceSink::Check, &DceSink::Run},
     Kernel{"fairway_own_part", &OwnPart::Check, &OwnPart::Run},
 };
 constexpr size_t kCount = std::size(kKernels);

@@ -55,6 +55,12 @@ struct CsrDense {
   static void Run(const Call& call);
 };
 
+// dce_sink.cc: x -> nothing. What it is given has to be computed (jax.lax.dce_sink).
+struct DceSink {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
 // own_part.cc: x -> x on the devices that the attributes name, zeros on the others. Attribute
 // "devices<k>" is a mask of the ordinals 64k to 64k+63. With "slices<d>", dimension d of x is cut
 // into so many, and device n keeps but slice number "slice<d>_<n>".

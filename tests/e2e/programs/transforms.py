@@ -63,6 +63,18 @@ assert int(out["n"]) == 7
 eager = jnp.arange(10).reshape(2, 5).T[1:3] + 1
 np.testing.assert_array_equal(eager, np.arange(10).reshape(2, 5).T[1:3] + 1)
 
+
+
+def kept(v):
+    jax.lax.dce_sink(v + 5, prevent_mlir_dce=True)  # computed, though nothing takes it
+    return v * 2
+
+
+for kind in "float32", "int32", "bool", "complex64", "float8_e5m2":
+    ones = jnp.ones(3).astype(kind)
+    np.testing.assert_array_equal(jax.jit(kept)(ones), ones * 2)
+assert "dce_sink" in jax.jit(kept).lower(1.0).compile().as_text()
+
 numbers, token = jax.jit(lambda v, t: (v + 1, t))(jnp.arange(3), jax.lax.create_token(None))
 numbers, token = jax.jit(lambda v, t: (v + 1, t))(numbers, token)
 np.testing.assert_array_equal(numbers, [2, 3, 4])
