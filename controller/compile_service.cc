@@ -240,9 +240,10 @@ void CompileService::UnloadUnused(IslandId island) {
     entry_of_.erase(placed->second);
     one.entry->placed.erase(placed);
   }
-  if (!unused.empty())
-    spdlog::info("unloaded {} programs that no session holds from island {}", unused.size(),
-                 island);
+  for (const IslandStatus& status : cluster_->Islands()) {
+    if (status.id == island && !unused.empty())
+      spdlog::info("{}: unloaded {} programs that no session holds", status.name, unused.size());
+  }
 }
 
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
