@@ -38,7 +38,7 @@ int64_t HostMemory(const std::string& groups = "/proc/self/cgroup",
 // a millisecond per 2,000.
 struct MemoryMappings {
   int64_t used = 0;
-  int64_t most = 0;
+  int64_t most = 0;  // 0: not known
 };
 MemoryMappings CountMemoryMappings();
 

@@ -196,9 +196,16 @@ void CompileService::Compiled(const std::string& key, const KnownProgram& progra
   Trim();
 }
 
+std::set<ExecutableId> CompileService::InUse() {
+  std::set<ExecutableId> out = cluster_->ExecutablesInUse();
+  std::erase_if(held_, [](const auto& entry) { return entry.second.expired(); });
+  for (const auto& [id, hold] : held_) out.insert(id);
+  return out;
+}
+
 void CompileService::Trim() {
   if (bytes_ <= cache_bytes_) return;
-  const std::set<ExecutableId> in_use = cluster_->ExecutablesInUse();
+  const std::set<ExecutableId> in_use = InUse();
   std::map<uint64_t, std::map<std::string, std::shared_ptr<Entry>>::iterator> unused;  // by age
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& entry = *it->second;
@@ -218,7 +225,7 @@ void CompileService::Trim() {
 }
 
 void CompileService::UnloadUnused(IslandId island) {
-  const std::set<ExecutableId> in_use = cluster_->ExecutablesInUse();
+  const std::set<ExecutableId> in_use = InUse();
   struct Unused {
     uint64_t last_use;
     Entry* entry;
@@ -258,7 +265,10 @@ void CompileService::Answer(Entry& entry, const KnownProgram& program,
   }
   const absl::StatusOr<ExecutableId> id = Define(entry, waiter.island, waiter.devices);
   if (!id.ok()) return waiter.done(id.status());
-  waiter.done(CompiledProgram{*id, entry.metadata});
+  std::weak_ptr<const void>& held = held_[*id];
+  std::shared_ptr<const void> hold = held.lock();
+  if (hold == nullptr) held = hold = std::make_shared<bool>();
+  waiter.done(CompiledProgram{*id, entry.metadata, std::move(hold)});
 }
 
 std::vector<int32_t> CompileService::Ordinals(const std::vector<DeviceId>& devices) const {

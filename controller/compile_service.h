@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,8 @@ absl::Status CheckRuns(const VirtualDevice& device, bool native);
 struct CompiledProgram {
   ExecutableId id;  // defined in the cluster, for the devices asked for
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
+  // While anybody has it the code counts as in use, bound to a session or not.
+  std::shared_ptr<const void> hold;
 };
 
 // Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices
@@ -111,12 +114,14 @@ class CompileService {
   void Compiled(const std::string& key, const KnownProgram& program,
                 const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
   void Trim();
+  std::set<ExecutableId> InUse();
 
   Cluster* const cluster_;
   CompileBackend* const backend_;
   const int64_t cache_bytes_;
   std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
   std::map<ExecutableId, std::shared_ptr<Entry>> entry_of_;
+  std::map<ExecutableId, std::weak_ptr<const void>> held_;
   std::shared_ptr<bool> alive_;  // answers that come after the service's end find it gone
   int64_t bytes_ = 0;
   uint64_t next_id_ = 1;

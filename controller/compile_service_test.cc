@@ -225,6 +225,7 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUnc
     return out;
   };
   EXPECT_EQ(there(), "11111");
+  results_.clear();  // each held its code
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
   EXPECT_EQ(there(), "11001") << "c and d are older than a, which was asked for again; b is held";
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
@@ -232,8 +233,13 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUnc
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
   EXPECT_EQ(there(), "01001");
   Compile("c", 0, 1);
-  EXPECT_TRUE(cluster.HasExecutable(results_.back().value().id));
   EXPECT_EQ(cluster_.compiler().compilations(), 4u);
+  const ExecutableId held = results_.back().value().id;
+  cluster_.compiler().UnloadUnused(devices_[0].island_id);
+  EXPECT_TRUE(cluster.HasExecutable(held)) << "its caller is still to bind it";
+  results_.clear();
+  cluster_.compiler().UnloadUnused(devices_[0].island_id);
+  EXPECT_FALSE(cluster.HasExecutable(held));
 }
 
 TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {

@@ -70,10 +70,11 @@ struct ProgramService::Binding {
   Program program;
   ProgramTypes types;
   ProgramBinding lowering;
-  std::vector<std::vector<int32_t>> slices;    // virtual devices
-  std::vector<std::vector<DeviceId>> devices;  // of each place
-  std::vector<IslandId> islands;               // of each place
-  size_t open = 0;                             // compilations
+  std::vector<std::vector<int32_t>> slices;        // virtual devices
+  std::vector<std::vector<DeviceId>> devices;      // of each place
+  std::vector<IslandId> islands;                   // of each place
+  size_t open = 0;                                 // compilations
+  std::vector<std::shared_ptr<const void>> holds;  // of its code, until it is bound
   absl::Status failure;
   bool sequential = false;
   Done done;
@@ -159,6 +160,7 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding, int32_t co
       [this, alive = alive_, binding, computation, place](absl::StatusOr<CompiledProgram> done) {
         if (!*alive) return;
         absl::Status status = done.status();
+        if (done.ok()) binding->holds.push_back(done->hold);
         if (done.ok()) status = Compiled(*binding, computation, place, *done);
         if (!status.ok() && binding->failure.ok()) {
           binding->failure =

@@ -81,10 +81,11 @@ int RunDown(int argc, const char* const* argv) {
 int RunRestart(int argc, const char* const* argv) {
   std::string controller;
   std::string worker;
-  Config config("fairway restart",
-                "Ends the executor of a worker and waits until its supervisor has started it anew. "
-                "What it held and computed is lost, for every session: the way out when a program "
-                "without end keeps its devices.");
+  Config config(
+      "fairway restart",
+      "Ends the executor of a worker, with the others of its island if there are any, and "
+      "waits until they have been started anew. What they held and computed is lost, for "
+      "every session: the way out when a program without end keeps its devices.");
   ControllerFlag(config, &controller);
   config.Positional("WORKER", &worker, "As `fairway status` names it");
   if (const auto code = config.Parse(argc, argv)) return *code;
@@ -100,11 +101,12 @@ int RunRestart(int argc, const char* const* argv) {
     const auto status = admin.GetStatus();
     if (!status.ok()) return Fail("restart", status.status());
     for (const v1::Executor& executor : status->executors()) {
-      if (executor.worker() != worker || !executor.up() ||
-          executor.incarnation() == ended->incarnation())
-        continue;
-      fmt::print("the executor of {} is up again\n", worker);
-      return 0;
+      if (executor.worker() != worker || executor.incarnation() == ended->incarnation()) continue;
+      for (const v1::Island& island : status->islands()) {
+        if (island.name() != executor.island() || !island.up()) continue;
+        fmt::print("{} is up again\n", island.name());
+        return 0;
+      }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -21,7 +21,7 @@ constexpr std::string_view kHelp =
     "  run     run a dataflow program from a file: fairway run FILE\n"
     "  status  show islands, executors, memory and counts; -o json for programs\n"
     "  logs    show the latest log lines: fairway logs [WORKER]\n"
-    "  restart end the executor of a worker, which comes back empty: fairway restart WORKER\n"
+    "  restart end an island's executors, which come back empty: fairway restart WORKER\n"
     "  bench   measure, without a cluster: fairway bench scale --hosts N --devices-per-host M\n"
     "\n"
     "fairway COMMAND --help lists the flags of a command. All but up and bench take --controller "

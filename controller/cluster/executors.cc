@@ -70,8 +70,8 @@ absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
   return Error(
       absl::StatusCode::kResourceExhausted,
       "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
-      "arrays, donate inputs, use smaller shards, or start workers with more "
-      "--device-memory",
+      "arrays, donate inputs, use smaller shards, or devices with more memory (--device-memory of "
+      "their workers, all of the host's by default)",
       node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
       shortage.limit, shortage.used, why);
 }

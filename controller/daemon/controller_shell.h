@@ -61,12 +61,12 @@ class ControllerShell final : public ClusterActions,
   void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
-  // Tells all workers to stop.
   // As WorkerHub's.
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker,
                                               const std::string& reason) {
     return hub_->RestartExecutor(worker, reason);
   }
+  // Tells all workers to stop.
   void StopWorkers(const std::string& reason) { hub_->StopWorkers(reason); }
 
   int link_port() const { return link_server_->port(); }

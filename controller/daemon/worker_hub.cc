@@ -428,17 +428,20 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
   for (const auto& [id, executor] : executors_) {
     known.push_back(executor->spec.worker);
     if (executor->spec.worker != worker) continue;
-    const auto peer = std::ranges::find_if(peers_, [&](const auto& entry) {
-      return entry.second->role == Role::kExecutor && entry.second->executor == id;
-    });
-    if (executor->state != Executor::State::kUp || peer == peers_.end())
+    if (executor->state != Executor::State::kUp)
       return Error(absl::StatusCode::kFailedPrecondition,
                    "the executor of worker {} is down: its supervisor starts it anew by itself",
                    worker);
     const Incarnation ended = executor->spec.incarnation;
-    EndExecutor(*peer->second, reason);
+    const std::string island = executor->spec.island;
+    // A gang that one of them will not end is waited for by the others.
+    for (const auto& [other_id, other] : executors_) {
+      if (other->spec.island == island && other->state == Executor::State::kUp)
+        EndExecutor(*peers_.at(other->peer), reason);
+    }
     return ended;
   }
+  std::ranges::sort(known);  // they register in any order
   return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
                worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }

@@ -74,8 +74,9 @@ class WorkerHub {
   void Compile(const std::string& island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
 
-  // Ends the worker's executor, whose supervisor starts it anew, and declares it lost. NOT_FOUND:
-  // no executor of such a worker has registered. FAILED_PRECONDITION: it is down already.
+  // Ends the worker's executor and the others of its island, whose supervisors start them anew, and
+  // declares them lost. The worker's incarnation that was ended. NOT_FOUND: no executor of such a
+  // worker has registered. FAILED_PRECONDITION: it is down already.
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker, const std::string& reason);
 
   // Tells all workers that the cluster ends.

@@ -92,7 +92,7 @@ def test_a_program_without_end_whose_client_is_gone_is_ended_by_a_restart(new_cl
     assert island()["in_flight"] == 1  # nobody's, and it keeps the device
     before = {executor.flag("name"): executor.pid for executor in cluster.executors()}
     done = cluster.cli("restart", "w0", "--controller", cluster.address)
-    assert done.stdout == "the executor of w0 is up again\n"
+    assert done.stdout == "island0 is up again\n"
     assert island()["in_flight"] == 0 and island()["up"]
     after = {executor.flag("name"): executor.pid for executor in cluster.executors()}
     assert before["w1"] == after["w1"] and before["w0"] != after["w0"]

@@ -31,3 +31,20 @@ def test_code_of_ended_sessions_is_unloaded_and_comes_back_without_compiling(new
     assert cluster.status()["counts"]["compilations"] == compilations
     assert [process.pid for process in cluster.executors()] == [executor.pid]
     assert "unloaded" in cluster.cli("logs", "controller", "--controller", cluster.address).stdout
+
+
+def test_code_of_a_program_that_is_being_bound_stays(new_cluster):
+    # Unloaded at each heartbeat, every half second; the second computation takes longer to compile.
+    cluster = new_cluster(2, 1, environment={"FAIRWAY_MAX_MAPPINGS": "1"})
+    cluster.python(
+        "-c",
+        "import fairway, jax, jax.numpy as jnp\n"
+        "(a,), (b,) = fairway.islands()\n"
+        "double = fairway.on(a, lambda x: x * 2)\n"
+        "many = fairway.on(b, lambda x: sum((x[k:] * (k + 0.5)).sum() for k in range(120)))\n"
+        "f = fairway.program(lambda x: (double(x), many(x)))\n"
+        "x = jnp.arange(200.0)\n"
+        "for _ in range(3):\n"
+        "    doubled, total = f(jax.device_put(x, a)), None\n"
+        "    assert doubled[0].tolist() == (x * 2).tolist()\n"
+    )

@@ -177,7 +177,8 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   // XLA's code for CPUs takes some five mappings for each kernel. As of the next heartbeat:
   blocking_.Run([crowded = crowded_, most = config_.max_mappings] {
     const MemoryMappings mappings = CountMemoryMappings();
-    *crowded = mappings.used > (most > 0 ? most : mappings.most / 2);
+    const int64_t limit = most > 0 ? most : mappings.most / 2;
+    *crowded = limit > 0 && mappings.used > limit;
   });
 }
 

@@ -91,7 +91,7 @@ void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
   loop_.Post("executor gone", [gone = std::shared_ptr<ExecutorChild>(std::move(executor_))] {});
   ever_registered_ = ever_registered_ || end.incarnation != 0;
   std::string cause = Cause(end);
-  if (!kill_reason_.empty()) cause += " by its supervisor: " + kill_reason_;
+  if (!kill_reason_.empty() && end.signal != 0) cause += " by its supervisor: " + kill_reason_;
   const bool hopeless = !ever_registered_ && end.signal == 0 &&
                         (end.exit_code == kExitNoPlugin || end.exit_code == kExitPortTaken ||
                          end.exit_code == kExitBadFlags);

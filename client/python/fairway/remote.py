@@ -83,7 +83,9 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
     missed = threading.local()
 
     def cache_miss(*args, **kwargs):
+        missed.failed = True
         bound = find(args, kwargs)
+        missed.failed = False
         if bound.executable is None:
             flat = jax.tree.leaves((args, kwargs))
             nodes = bound.graph.nodes
@@ -93,12 +95,16 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
         missed.value = True
         return None, bound.fast_path(), False
 
-    # Not `fun` itself: jaxlib wants it hashable.
-    fast = _jax.pjit(name, lambda *args, **kwargs: fun(*args, **kwargs), cache_miss, [], [],
-                     pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, _argument)
+    def new():
+        # Not `fun` itself: jaxlib wants it hashable.
+        return _jax.pjit(name, lambda *args, **kwargs: fun(*args, **kwargs), cache_miss, [], [],
+                         pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, _argument)
+
+    fast = new()
 
     def call(*args, **kwargs):
-        missed.value = False
+        nonlocal fast
+        missed.value = missed.failed = False
         try:
             result = fast(*args, **kwargs)
             if missed.value:
@@ -111,6 +117,9 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
         except ValueError:  # an argument of a known type that was donated, say
             check_arguments(name, args, kwargs)
             raise
+        finally:
+            if missed.failed:  # jaxlib's would ask each time from now on, and keep no answer
+                fast = new()
         if missed.value:
             raise RuntimeError(f"jaxlib's dispatcher does not run {name} for these arguments")
         return result

@@ -145,8 +145,27 @@ def a_node_that_fails_poisons_what_depends_on_it():
     raises(jax.errors.JaxRuntimeError, ["emory"], lambda: bad * 2)
 
 
+def a_first_call_that_fails_spoils_nothing():
+    island = fairway.islands()[0][0]
+    double = fairway.on(island, lambda x: x * 2)
+    calls = []
+
+    def flaky(x):
+        calls.append(x)
+        if len(calls) == 1:
+            raise ValueError("the first trace fails")
+        return double(x)
+
+    f = fairway.program(flaky)
+    x = jax.device_put(jnp.ones(4), island)
+    raises(ValueError, ["the first trace fails"], lambda: f(x))
+    for _ in range(3):
+        assert f(x).tolist() == [2] * 4
+    assert len(calls) == 2
+
+
 def main():
-    for case in (example_of_the_paper, gradients_and_microbatches, results_keep_their_weak_type,
+    for case in (example_of_the_paper, a_first_call_that_fails_spoils_nothing, gradients_and_microbatches, results_keep_their_weak_type,
                  donated_and_deleted_arguments, modes_of_jax_that_look_for_errors,
                  a_node_that_fails_poisons_what_depends_on_it):
         case()

@@ -93,7 +93,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   auto program = client.Load(parsed.native(), override_options);
   if (!program.ok()) {
     const MemoryMappings mappings = CountMemoryMappings();
-    if (mappings.used > mappings.most / 10 * 9) {
+    if (mappings.most > 0 && mappings.used > mappings.most / 10 * 9) {
       return Error(absl::StatusCode::kResourceExhausted,
                    "loading {}: the code that is loaded takes {} of the {} memory mappings that "
                    "the kernel gives the executor. Let go of compiled functions "
