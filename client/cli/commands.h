@@ -7,7 +7,7 @@
 namespace fairway {
 
 int RunDown(int argc, const char* const* argv);
-// Returns when the worker's next executor is up.
+// Returns when the worker's island is up again.
 int RunRestart(int argc, const char* const* argv);
 int RunStatus(int argc, const char* const* argv);
 int RunLogs(int argc, const char* const* argv);

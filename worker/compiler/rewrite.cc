@@ -70,12 +70,12 @@ class Rewriter {
  public:
   // `placed`: placements are passed through. `replicated`: results, by their ranks.
   Rewriter(mlir::Module& module, const v1::CompileOptions& options, bool placed,
-           const std::map<size_t, size_t>& replicated)
+           std::map<size_t, size_t> replicated)
       : module_(module),
         attributes_(module),
         options_(options),
         placed_(placed),
-        replicated_(replicated) {}
+        replicated_(std::move(replicated)) {}
 
   bool AnyUnreduced() const { return attributes_.AnyUnreduced(); }
 
@@ -547,7 +547,7 @@ class Rewriter {
   mlir::Attributes attributes_;
   const v1::CompileOptions& options_;
   const bool placed_;
-  const std::map<size_t, size_t>& replicated_;
+  const std::map<size_t, size_t> replicated_;
   absl::Status status_ = absl::OkStatus();
   std::string out_;
   struct Value {
