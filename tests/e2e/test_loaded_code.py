@@ -45,6 +45,8 @@ def test_code_of_a_program_that_is_being_bound_stays(new_cluster):
         "f = fairway.program(lambda x: (double(x), many(x)))\n"
         "x = jnp.arange(200.0)\n"
         "for _ in range(3):\n"
-        "    doubled, total = f(jax.device_put(x, a)), None\n"
-        "    assert doubled[0].tolist() == (x * 2).tolist()\n"
+        "    doubled, total = f(jax.device_put(x, a))\n"
+        "    assert doubled.tolist() == (x * 2).tolist()\n"
+        "    wanted = sum(sum(range(k, 200)) * (k + 0.5) for k in range(120))\n"
+        "    assert abs(float(total) / wanted - 1) < 1e-5, total\n"
     )

@@ -93,7 +93,10 @@ std::vector<Declared> Attributes::UnreducedOfSignature(uint64_t index) const {
     for (uint64_t count = pairs->Number(); count > 0 && pairs->ok(); --count) {
       const std::string name = VhloText(pairs->Number());
       const uint64_t value = pairs->Number();
-      if (name == "sdy.sharding") out.back().axes = Unreduced(value), out.back().sharding = value;
+      if (name == "sdy.sharding") {
+        out.back().axes = Unreduced(value);
+        out.back().sharding = value;
+      }
       if (name == "mhlo.memory_kind") out.back().memory_kind = VhloText(value);
     }
   }
