@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Bare Debian systems in folders, to try what a new user has: Python, and no compiler.
+#
+#   root.sh make SUITE DIR        makes DIR a Debian SUITE (bookworm, trixie) with python3-venv, by
+#                                 debootstrap; nothing when it is one already
+#   root.sh copy FROM DIR         a fresh copy of a made one, in seconds
+#   root.sh run DIR COMMAND...    runs COMMAND there as root, in a mount namespace of its own, with the
+#                                 host's /proc, /sys, /dev, network and registries' settings; what is
+#                                 given as FAIRWAY_ROOT_BIND=FOLDER is at the same path inside
+#
+# Root is needed. debootstrap, util-linux and coreutils are what it calls.
+set -euo pipefail
+
+die() { printf 'root.sh: %s\n' "$*" >&2; exit 1; }
+
+make_root() {
+  local suite=$1 dir=$2 log
+  if [ -f "$dir/.fairway-root" ]; then return; fi
+  case $suite in bookworm | trixie | forky | sid) ;; *) die "no Debian suite $suite" ;; esac
+  rm -rf "$dir.part"
+  mkdir -p "$dir.part"
+  log=$dir.log
+  debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$dir.part" \
+    >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "debootstrap $suite failed; all of it is in $log"; }
+  rm -rf "$dir.part"/var/cache/apt/archives/*.deb "$dir.part"/var/lib/apt/lists/*
+  touch "$dir.part/.fairway-root"
+  mv "$dir.part" "$dir"
+}
+
+run_in_root() {
+  local dir=$1
+  shift
+  [ -f "$dir/.fairway-root" ] || die "$dir was not made by this script"
+  # How the host reaches package registries holds inside, too.
+  cp /etc/resolv.conf /etc/hosts "$dir/etc/" 2>/dev/null || true
+  if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
+    mkdir -p "$dir/etc/ssl/certs"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$dir/etc/ssl/certs/ca-certificates.crt"
+  fi
+  [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$dir/etc/pip.conf"
+  exec unshare --mount --propagation private bash -euc '
+    dir=$1; shift
+    mount --rbind /proc "$dir/proc"
+    mount --rbind /sys "$dir/sys"
+    mount --rbind /dev "$dir/dev"
+    if [ -n "${FAIRWAY_ROOT_BIND-}" ]; then
+      mkdir -p "$dir$FAIRWAY_ROOT_BIND"
+      mount --rbind "$FAIRWAY_ROOT_BIND" "$dir$FAIRWAY_ROOT_BIND"
+    fi
+    exec chroot "$dir" /usr/bin/env PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"' root "$dir" "$@"
+}
+
+case ${1-} in
+  make) make_root "${2:?SUITE}" "${3:?DIR}" ;;
+  copy) rm -rf "${3:?DIR}" && mkdir -p "$(dirname "$3")" && cp -a "${2:?FROM}" "$3" ;;
+  run) shift; run_in_root "$@" ;;
+  *) die "see its first lines" ;;
+esac
