@@ -109,6 +109,7 @@ function(fairway_proto_library name)
   endforeach()
   add_library(${name} STATIC ${sources})
   target_compile_options(${name} PRIVATE -w)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # protoc's files define the same names
   if(FAIRWAY_SANITIZE STREQUAL "address")
     target_compile_options(${name} PRIVATE -fno-sanitize=all)  # protoc's own code; it takes a minute
   endif()

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <random>
 
 #include <fmt/ranges.h>
@@ -13,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/sequence_builder.h"
+#include "graph/specs_for_test.h"
 
 namespace fairway {
 namespace {
@@ -23,14 +23,6 @@ using ::testing::IsEmpty;
 using Op = Instruction::Op;
 using Texts = std::vector<std::string>;
 
-std::vector<int32_t> Positions(int devices) {
-  std::vector<int32_t> out(devices);
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
-ArraySpec Whole(int64_t size, int devices) {
-  return {DType::kF32, Shape{{size}}, Sharding::Replicated(Positions(devices))};
-}
 ArraySpec Split(int64_t size, int devices) {
   const auto tile_of = Positions(devices);
   return {DType::kF32, Shape{{size}},

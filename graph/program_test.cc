@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/program.h"
 
-#include <numeric>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "graph/specs_for_test.h"
 
 namespace fairway {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<int32_t> Positions(int devices) {
-  std::vector<int32_t> out(devices);
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
-
-ArraySpec Vector(int64_t size, int devices) {
-  return {DType::kF32, Shape{{size}}, Sharding::Replicated(Positions(devices))};
-}
 
 // x -> double on slice "a" -> next on slice "b", each f32[4]; the loop body is graph 1.
 class ProgramTest : public ::testing::Test {
@@ -31,15 +21,15 @@ class ProgramTest : public ::testing::Test {
       Computation next;
       next.name = devices == 2 ? "double" : "next";
       next.code = std::make_shared<const std::string>("code");
-      next.parameters = next.results = {Vector(4, devices)};
+      next.parameters = next.results = {Whole(4, devices)};
       program.computations.push_back(next);
     }
     program.graphs.resize(2);
-    Add(0, "x", ArgumentNode{{0, Vector(4, 2)}});
+    Add(0, "x", ArgumentNode{{0, Whole(4, 2)}});
     Add(0, "y", ComputeNode{0, 0, {{0, 0}}});
     Add(0, "z", ComputeNode{1, 1, {{1, 0}}});
     program.graphs[0].results = {{2, 0}};
-    Add(1, "c", ArgumentNode{{0, Vector(4, 2)}});
+    Add(1, "c", ArgumentNode{{0, Whole(4, 2)}});
     Add(1, "d", ComputeNode{0, 0, {{0, 0}}});
     program.graphs[1].results = {{1, 0}};
   }
@@ -60,16 +50,16 @@ class ProgramTest : public ::testing::Test {
 TEST_F(ProgramTest, TypesAreThoseOfTheComputations) {
   const auto types = CheckProgram(program);
   ASSERT_TRUE(types.ok()) << types.status();
-  EXPECT_EQ((*types)[0][1][0], (SliceSpec{0, Vector(4, 2)}));
-  EXPECT_EQ((*types)[0][2][0], (SliceSpec{1, Vector(4, 4)}));
+  EXPECT_EQ((*types)[0][1][0], (SliceSpec{0, Whole(4, 2)}));
+  EXPECT_EQ((*types)[0][2][0], (SliceSpec{1, Whole(4, 4)}));
 }
 
 TEST_F(ProgramTest, ItDoesNotGrowWithTheShards) {
   program.slices[0].devices = 4096;
   for (auto* values : {&program.computations[0].parameters, &program.computations[0].results})
-    *values = {Vector(4, 4096)};
+    *values = {Whole(4, 4096)};
   for (auto& graph : program.graphs)
-    std::get<ArgumentNode>(graph.nodes[0].op).type.array = Vector(4, 4096);
+    std::get<ArgumentNode>(graph.nodes[0].op).type.array = Whole(4, 4096);
   EXPECT_TRUE(CheckProgram(program).ok());
   EXPECT_EQ(program.graphs[0].nodes.size(), 3u);
 }
@@ -81,7 +71,7 @@ TEST_F(ProgramTest, WhatItsValuesNameHasABound) {
   program.graphs.assign(2, {});
   program.computations.resize(1);
   program.computations[0].parameters.clear();
-  program.computations[0].results = {Vector(4, kDevices)};
+  program.computations[0].results = {Whole(4, kDevices)};
   for (int n = 0; n < 5000; ++n) Add(0, "", ComputeNode{0, 0, {}});
   ExpectRefused("node 256 (train.py:7): with its outputs the program's values name more than");
 }
@@ -92,7 +82,7 @@ TEST_F(ProgramTest, AndSoHaveTheResultsOfBranches) {
   program.graphs.assign(2, {});
   program.computations.resize(1);
   program.computations[0].parameters.clear();
-  program.computations[0].results = {{DType::kS32, Shape{}, Vector(4, kDevices).sharding}};
+  program.computations[0].results = {{DType::kS32, Shape{}, Whole(4, kDevices).sharding}};
   Add(1, "k", ComputeNode{0, 0, {}});
   program.graphs[1].results.assign(1000, {0, 0});
   Add(0, "i", ComputeNode{0, 0, {}});
@@ -174,13 +164,13 @@ TEST_F(ProgramTest, Branches) {
 }
 
 TEST_F(ProgramTest, ConstantsHaveTheirBytes) {
-  Add(0, "k", ConstantNode{{0, Vector(4, 2)}, std::make_shared<const std::string>(16, '\0')});
+  Add(0, "k", ConstantNode{{0, Whole(4, 2)}, std::make_shared<const std::string>(16, '\0')});
   EXPECT_TRUE(CheckProgram(program).ok());
   std::get<ConstantNode>(program.graphs[0].nodes[3].op).bytes = nullptr;
   ExpectRefused("f32[4] takes 16 bytes, but 0 were given");
   const int64_t many = kMaxConstantBytes / 4 + 1;
   program.graphs[0].nodes[3].op =
-      ConstantNode{{0, Vector(many, 2)}, std::make_shared<const std::string>(many * 4, '\0')};
+      ConstantNode{{0, Whole(many, 2)}, std::make_shared<const std::string>(many * 4, '\0')};
   ExpectRefused("give large values as arguments");
 }
 

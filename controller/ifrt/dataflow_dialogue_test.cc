@@ -10,9 +10,6 @@ namespace {
 
 using DataflowDialogue = Dialogue;
 
-constexpr char kFirst[] = "1152921504606846976";   // the first handle that the server makes
-constexpr char kFuture[] = "2305843009213693952";  // and the first future
-
 constexpr char kType[] = "dtype: 11 dims: 8";  // f32[8]
 
 // f(x) = (b(a(x)), a(x)): a on slice 0 (device 0), b on slice 1 (device 2). Both are one code.

@@ -25,6 +25,9 @@
 
 namespace fairway {
 
+inline constexpr char kFirst[] = "1152921504606846976";   // the first handle that the server makes
+inline constexpr char kFuture[] = "2305843009213693952";  // and the first future
+
 class Dialogue : public testing::Test, public IfrtShell {
  protected:
   static constexpr uint64_t kId = 77;

@@ -12,8 +12,6 @@ using ::testing::StartsWith;
 using ExecutablesDialogue = Dialogue;
 
 constexpr char kEightFloats[] = "aaaabbbbccccddddeeeeffffgggghhhh";
-constexpr char kFirst[] = "1152921504606846976";   // the first handle that the server makes
-constexpr char kFuture[] = "2305843009213693952";  // and the first future
 
 std::string Execute(uint64_t executable, const std::string& rest) {
   return fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} {} }}",

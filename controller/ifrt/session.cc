@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "controller/ifrt/describe.h"
-#include "controller/ifrt/handles.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_values.h"
 

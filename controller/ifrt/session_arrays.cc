@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/ifrt/handles.h"
 #include "controller/ifrt/session.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_remap.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"

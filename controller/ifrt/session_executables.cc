@@ -6,8 +6,8 @@
 
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/describe.h"
-#include "controller/ifrt/handles.h"
 #include "controller/ifrt/session.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
 

@@ -11,10 +11,6 @@
 namespace fairway {
 namespace {
 
-std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
-  return {field.begin(), field.end()};
-}
-
 // Slices and devices as `devices` has them: in the order of the slices.
 void Describe(const std::vector<VirtualDevice>& devices, v1::Welcome* welcome) {
   for (const VirtualDevice& device : devices) {

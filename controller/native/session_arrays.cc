@@ -10,10 +10,6 @@
 namespace fairway {
 namespace {
 
-std::vector<uint64_t> ToVector(const google::protobuf::RepeatedField<uint64_t>& field) {
-  return {field.begin(), field.end()};
-}
-
 // To the core 0 means: make a handle.
 absl::Status CheckHandles(const std::vector<uint64_t>& handles) {
   if (std::find(handles.begin(), handles.end(), uint64_t{0}) == handles.end())

@@ -139,7 +139,7 @@ void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
 
 // On success the answer follows when it has ended.
 absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
-  const std::vector<uint64_t> out(call.results().begin(), call.results().end());
+  const std::vector<uint64_t> out = ToVector(call.results());
   // By its results, or by itself.
   const std::optional<uint64_t> token = id != 0 ? std::optional(next_token_++) : std::nullopt;
   if (token) watches_.emplace(*token, id);
@@ -157,7 +157,7 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     ExecuteOptions options;
     options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
     if (out.empty()) options.watch = token;
-    const std::vector<uint64_t> arguments(call.arguments().begin(), call.arguments().end());
+    const std::vector<uint64_t> arguments = ToVector(call.arguments());
     return known->second.program
                ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
                : cluster_->Execute(session_, call.executable(), arguments, options, out);

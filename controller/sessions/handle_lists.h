@@ -3,7 +3,11 @@
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
 
+#include <cstdint>
+#include <vector>
+
 #include <google/protobuf/message.h>
+#include <google/protobuf/repeated_field.h>
 
 #include "base/status.h"
 
@@ -15,6 +19,12 @@ inline constexpr int kMostHandles = 1 << 20;
 // INVALID_ARGUMENT if a list of handles (any list of uint64) in the request is longer. One that is
 // refused is not carried out at all: what should have been its results is not made either.
 absl::Status CheckHandleLists(const google::protobuf::Message& request);
+
+using HandleList = google::protobuf::RepeatedField<uint64_t>;
+
+inline std::vector<uint64_t> ToVector(const HandleList& handles) {
+  return {handles.begin(), handles.end()};
+}
 
 }  // namespace fairway
 
