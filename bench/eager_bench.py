@@ -270,11 +270,21 @@ def table(columns, cell):
 
 
 def tables(rows):
-    values = {entry["name"]: entry["value"] for entry in rows}
+    by_name = {entry["name"]: entry for entry in rows}
+    values = {name: entry["value"] for name, entry in by_name.items()}
 
     def of(calls, what, middle):
         found = [values[f"{call}, {what}"] for call in calls if f"{call}, {what}" in values]
         return middle(found) if found else None
+
+    def spreads(names):
+        """What of a call's median its spread is: the median of the calls, for each column."""
+        parts = []
+        for title, name in names.items():
+            found = [entry["spread"] / entry["value"] for call in eager_calls.CALLS
+                     if (entry := by_name.get(f"{call}, {name}"))]
+            parts += [f"{title} {100 * median(found):.0f} %"] if found else []
+        return f"Spread, of a call's median: {', '.join(parts)}."
 
     def time_or_ratio(calls, what):
         value = of(calls, what, median)
@@ -284,29 +294,24 @@ def tables(rows):
         both = [of(calls, f"{what[0]}: {what[1]} {way}", mean) for way in ("to", "from")]
         return "-" if None in both else " + ".join(f"{value:.{what[2]}f}" for value in both)
 
-    def crossed(calls, what):
-        value = of(calls, f"{what}: bytes between islands", mean)
-        return "-" if value is None else f"{value:.1f}"
-
     out = []
     for how, title in (("", "one device"), (", sharded", "sharded over two devices")):
         columns = {place: f"{place}{how}" for place in ("island 0", "island 1", "null", "JAX")}
         columns |= {f"{over} / {under}": f"{over}{how}: of {under}{how}'s"
                     for over, under in (("island 0", "JAX"), ("island 1", "JAX"),
                                         ("island 0", "null"), ("island 1", "null"))}
-        out += [f"us a call and ratios, {title}: medians of the calls of a group",
-                *table(columns, time_or_ratio), ""]
+        out += [f"Microseconds a call, and ratios, {title}; medians of the calls of a group:", "",
+                *table(columns, time_or_ratio), "", spreads(columns), ""]
+    ours = [place for place in COUNTED if not place.startswith("null")]  # null: the same or left out
     for what, digits in (("messages", 1), ("bytes", 0)):
-        out += [f"{what} a call to and from the door: means of the calls of a group",
-                *table({place: (place, what, digits) for place in COUNTED}, both_ways), ""]
-    out += ["bytes a call between islands: means of the calls of a group",
-            *table({place: place for place in COUNTED if COUNTED[place].island == 1}, crossed)]
-    for place in COUNTED:
+        out += [f"{what.capitalize()} a call, to and from the door; means of the calls of a group:",
+                "", *table({place: (place, what, digits) for place in ours}, both_ways), ""]
+    for place in ours:
         crossing = [f"`{call}` {value:.3g}" for call in eager_calls.CALLS
                     if (value := values.get(f"{call}, {place}: bytes between islands", 0)) > 0]
-        if crossing:
-            out += ["", f"bytes between islands, {place}: {'; '.join(crossing)}"]
-    return "\n".join([*out, ""])
+        if COUNTED[place].island == 1:
+            out += [f"Bytes a call between islands, {place}: {', '.join(crossing) or 'none'}.", ""]
+    return "\n".join(out)
 
 
 def run(quick):
