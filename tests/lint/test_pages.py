@@ -137,6 +137,12 @@ def test_the_readme_tells_what_works_in_eight_lines_and_the_status_page_in_short
     assert len(cells) > 100 and max(map(len, cells)) <= 140, max(cells, key=len)
 
 
+def test_the_wheel_of_the_readme_is_of_this_version():
+    """pip takes no pattern for a file's name with extras; so the name is written out."""
+    version = re.search(r'^version = "(.+)"', read("client", "python", "pyproject.toml"), re.M).group(1)
+    assert set(re.findall(r"fairway-([^-\s]+)-\S*\.whl", read("README.md"))) == {version}
+
+
 def test_every_benchmark_is_on_the_page_of_benchmarks():
     text = read("docs", "benchmarks.md")
     names = {path.name.partition("_bench.")[0] for path in (ROOT / "bench").glob("*_bench.*")}
