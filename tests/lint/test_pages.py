@@ -76,7 +76,7 @@ def wrong_with_dev(words):
 def wrong_with_fairway(words):
     """The same for the command line `fairway`."""
     verb = words[0]
-    if verb.startswith("-"):
+    if not re.fullmatch(r"[a-z]\w*", verb):  # a flag, or the text of an error: `fairway up: ...`
         return None
     if verb not in re.findall(r'command == "(\w+)"', read("client", "cli", "main.cc")):
         return f"no command {verb}"
@@ -94,6 +94,8 @@ def wrong_with_module(name):
     places = [f"client/python/{path}.py", f"client/python/{path}/__init__.py"]
     if name.startswith("fairway.examples."):
         places.append(f"examples/{name.rpartition('.')[2]}.py")
+    if name.rpartition(".")[2].isupper():  # a placeholder
+        return None
     return None if any((ROOT / place).exists() for place in places) else f"no module {name}"
 
 
@@ -154,5 +156,7 @@ def test_what_is_not_there_is_found():
     assert [wrong_with(words) for words in commands(text)] == [
         "no flag ['--island']", "no command tset", None, "no benchmark nonsense"]
     assert wrong_with("python -m fairway.examples.nonsense".split())
+    assert not wrong_with("python -m fairway.examples.NAME".split())
+    assert not wrong_with("fairway up: a port is taken".split())
     assert wrong_with("fairway pu".split()) and wrong_with("./dev test nonsense".split())
     assert headings("# One: two\n```\n# no\n```\n") == {"one-two"}
