@@ -37,7 +37,7 @@ from relay import Relay
 ROUNDS, COUNTED_ROUNDS = 9, 3
 TIMES = 10  # calls in a row
 ISLANDS, DEVICES = 2, 2
-HEARTBEATS = 1.0  # seconds in which every executor has told what it pulled
+MARK = 1 << 20  # bytes that are moved to island 1 behind a call
 
 
 class Place(typing.NamedTuple):
@@ -74,13 +74,16 @@ MOVING = ("copy_arrays", "reshard_arrays", "remap_arrays")
 def serve():
     """Each line of the input asks for a call, so many times in a row, at a place; answers seconds."""
     import jax
+    import numpy as np
 
     devices = jax.devices()
+    marker = jax.device_put(np.zeros(MARK, np.uint8), devices[0])
     namespaces = {}
     for island in range(ISLANDS):
         of_island = devices[island * DEVICES:(island + 1) * DEVICES]
         namespaces[island, False] = eager_calls.values(of_island[:1])
         namespaces[island, True] = eager_calls.values(of_island)
+    namespaces[1, False]["mark"] = lambda: jax.device_put(marker, devices[DEVICES])
     print("ready", flush=True)
     for line in sys.stdin:
         call, island, sharded, by_default, times = json.loads(line)
@@ -168,11 +171,9 @@ def told_executors(cluster):
             for way in ("to", "from")}
 
 
-def between_islands(cluster):
-    """Bytes since the start. Executors tell what they pulled with their heartbeats."""
-    return sum(value for name, labels, value in cluster.metrics().samples
-               if name == "fairway_transferred_bytes_total"
-               and labels["from_island"] != labels["to_island"])
+def moved_to_island_1(cluster):
+    """Bytes since the start, as far as known: executors tell what they pulled with heartbeats."""
+    return cluster.metrics().by("fairway_transferred_bytes_total", "to_island").get("island1", 0)
 
 
 def count(clients, relays, cluster, calls, refused, rounds, times):
@@ -197,19 +198,27 @@ def count(clients, relays, cluster, calls, refused, rounds, times):
 
 
 def count_between_islands(clients, cluster, calls, requests, times):
-    """{(call, place, what): [bytes a call]}; a call that asks for no copy moves none."""
-    samples = {}
-    time.sleep(HEARTBEATS)
+    """{(call, place, what): [bytes a call]}; a call that asks for no copy moves none.
+
+    Behind the calls so many bytes are moved that it can be seen when all has been told.
+    """
+    from cluster import wait_for
+
+    def all_told(before):
+        clients["counted"].seconds("mark()", Place("counted", 1), 1)
+        wait_for(lambda: moved_to_island_1(cluster) >= before + MARK, "what executors pulled")
+        return moved_to_island_1(cluster)
+
+    samples, before = {}, all_told(moved_to_island_1(cluster))
     for call in calls:
         for name, place in COUNTED.items():
             if place.island != 1 or (call, name) not in requests:
                 continue
             moved = 0
             if any(kind in requests[call, name] for kind in MOVING):
-                before = between_islands(cluster)
                 clients[place.backend].seconds(call, place, times)
-                time.sleep(HEARTBEATS)
-                moved = between_islands(cluster) - before
+                now = all_told(before)
+                moved, before = now - before - MARK, now
             samples[call, name, "bytes between islands"] = [moved / times]
     return samples
 
