@@ -6,8 +6,8 @@
 
 NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with
 run(quick, **options) -> (rows, bars, left_out); left_out, pairs of what was not measured and why, may
-be missing; options(parser), if there, adds its options. Quick: a few steps, to see that it works; its
-figures mean nothing.
+be missing; options(parser), if there, adds its options; tables(rows), if there, returns the text that
+is printed in place of the rows. Quick: a few steps, to see that it works; its figures mean nothing.
 The file: {bench, commit, machine, build_type, rows: [{name, value, unit, spread, against}],
 bars: [{name, value, bar, holds}], left_out: [{name, why}]}. `value` is a median, `spread` the median absolute deviation of
 the repetitions; `against` names the row that this one is to be compared with, or is null. `holds` is
@@ -94,10 +94,13 @@ def run(name, quick, **options):
     return rows, bars, left_out[0] if left_out else []
 
 
-def show(rows, bars, left_out):
-    width = max([len(row["name"]) for row in rows] + [len(bar["name"]) for bar in bars] + [4])
+def show(rows, bars, left_out, tables=None):
+    shown = [] if tables else rows
+    width = max(len(entry["name"]) for entry in [*shown, *bars, {"name": "name"}])
     values = {row["name"]: row["value"] for row in rows}
-    for row in rows:
+    if tables:
+        print(tables(rows))
+    for row in shown:
         against = ""
         if row["against"]:
             ratio = row["value"] / values[row["against"]]
@@ -132,7 +135,7 @@ def main():
         return 2
     options = {k: v for k, v in vars(args).items() if k not in ("name", "json", "quick")}
     rows, bars, left_out = run(args.name, args.quick, **options)
-    show(rows, bars, left_out)
+    show(rows, bars, left_out, getattr(module_of(args.name), "tables", None))
     if args.json:
         result = {
             "bench": args.name, "commit": commit(), "machine": machine(), "build_type": kind,

@@ -11,6 +11,7 @@ import pytest
 from cluster import ROOT, clean_environment
 
 sys.path.insert(0, str(ROOT / "bench"))
+from eager_calls import CALLS, GROUPS  # noqa: E402
 from measure import bar, paired  # noqa: E402
 
 
@@ -35,7 +36,8 @@ def check_form(name, result):
     assert names and len(set(names)) == len(names)
     for row in result["rows"]:
         assert set(row) == {"name", "value", "unit", "spread", "against"}
-        assert row["value"] > 0 or (row["value"] == 0 and row["unit"] in ("fetches", "bytes"))
+        assert row["value"] > 0 or (
+            row["value"] == 0 and row["unit"] in ("fetches", "bytes", "messages", "requests"))
         assert row["spread"] >= 0 and row["unit"]
         assert row["against"] is None or row["against"] in names
     for entry in result["bars"]:
@@ -48,7 +50,7 @@ def check_form(name, result):
     return names
 
 
-@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n not in ("jax", "dispatch")])
+@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n not in ("jax", "dispatch", "eager")])
 def test_a_benchmark_writes_the_one_form(name, tmp_path):
     check_form(name, result_of(name, tmp_path / "result.json"))
 
@@ -66,6 +68,42 @@ def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
     for what in ("async step, 1 device", "async step, gang of 8", "dispatch", "training step",
                  "fetching"):
         assert what in judged
+    against = {row["name"]: row["against"] for row in result["rows"]}
+    for case in ("training step, 1 device", "training step, island of 1 device",
+                 "training step, gang of 8"):  # where XLA's age decides
+        assert against[f"{case}, fairway"] == f"{case}, plugin"
+        bars = [bar for bar in result["bars"] if f"speed of the {case}," in bar["name"]]
+        assert [(bar["name"], bar["bar"]) for bar in bars] == [
+            (f"speed of the {case}, of the plugin's alone", ">= 0.98")]
+        assert f"speed of the {case}, fairway, of JAX's own backend" in names
+
+
+def test_calls_without_jit_are_timed_and_counted_on_both_islands(tmp_path):
+    result = result_of("eager", tmp_path / "result.json")
+    names = check_form("eager", result)
+    assert result["bars"] == []
+    values = {row["name"]: row["value"] for row in result["rows"]}
+    for how in ("", ", sharded"):
+        for who in ("island 0", "island 1", "null", "JAX"):
+            assert f"jit_add(x), {who}{how}" in names
+        for who in ("island 0", "island 1"):
+            assert values[f"jit_add(x), {who}{how}: loaded_executable_execute requests"] == 1
+            assert values[f"jit_add(x), {who}{how}: messages to"] >= 1
+            assert values[f"jit_add(x), {who}{how}: bytes from"] > 0
+            assert f"jit_add(x), {who}{how}: of JAX{how}'s" in names
+    # JAX puts the two indices on the default device, and copies them to both devices of the island.
+    crossed = "x[0, 0], island 1, sharded{}: bytes between islands"
+    assert values[crossed.format("")] == 16
+    assert values[crossed.format(", by default")] == 0
+    assert values["jit_add(x), island 1, sharded: bytes between islands"] == 0
+    # Its values are zeros, so it is asked for another result.
+    assert [entry["name"] for entry in result["left_out"]] == [
+        "v[mask], beside null", "v[mask], beside null, sharded"]
+
+
+def test_the_calls_without_jit_are_a_hundred():
+    assert len(CALLS) == sum(len(text.split("\n")) - 2 if "\n" in text else 1
+                             for text in GROUPS.values()) == 100
 
 
 def test_gangs_are_dispatched_beside_jax_and_the_floor_and_other_systems_are_named(tmp_path):
