@@ -2,6 +2,7 @@
 """The environments of other versions of jaxlib, and a cluster for their programs."""
 
 import pathlib
+import re
 import sys
 
 import pytest
@@ -12,15 +13,28 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "proto" / "ifrt")]
 
 from cluster import BIN, Cluster  # noqa: E402
 
-# Oldest first; the last is that of .venv, the project's own environment.
-VERSIONS = ["0.8.2", "0.9.2", "0.10.2"]
+REQUIREMENTS = {path.stem.partition("-")[2]: path for path in HERE.glob("requirements-*.txt")}
+# That of .venv, the project's own environment.
+OWN = re.search(r"^jaxlib==(\S+)", (ROOT / "client/python/requirements-dev.txt").read_text(), re.M)[1]
+# Oldest first.
+VERSIONS = sorted([*REQUIREMENTS, OWN], key=lambda v: [int(n) for n in v.split(".")])
 
 
 def environment(version):
     """The Python environment with that jaxlib; ./dev makes it."""
-    path = ROOT / (".venv" if version == VERSIONS[-1] else f".venv-{version}")
-    assert (path / "bin" / "python").exists(), f"{path} is missing; run ./dev test versions"
+    path = ROOT / (".venv" if version == OWN else f".venv-{version}")
+    assert (path / "pyvenv.cfg").exists(), f"{path} is missing; run ./dev test versions"
     return path
+
+
+def python_of(version):
+    """The command that runs Python with that jaxlib: inside a Debian root, if its requirements name one."""
+    python = [str(environment(version) / "bin" / "python")]
+    suite = version != OWN and re.search(r"^# Debian suite: (\w+)", REQUIREMENTS[version].read_text(), re.M)
+    if not suite:
+        return python
+    root = [str(ROOT / "tests" / "roots" / "root.sh"), "run", str(ROOT / ".deps" / "roots" / suite[1])]
+    return ["env", f"FAIRWAY_ROOT_BIND={ROOT}", *root, *python]
 
 
 def jaxlib_of(version):

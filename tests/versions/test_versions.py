@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from cluster import clean_environment, wait_for
-from conftest import VERSIONS, environment
+from conftest import VERSIONS, python_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MULTILINE)
@@ -17,7 +17,7 @@ CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MUL
 
 def run(version, *arguments, env):
     return subprocess.run(
-        [str(environment(version) / "bin" / "python"), *map(str, arguments)], env=env, text=True,
+        [*python_of(version), *map(str, arguments)], env=env, text=True,
         stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
     )
 
