@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/compiler/newer_types.h"
+#include "worker/compiler/older_forms.h"
 
 #include <array>
 #include <string_view>
@@ -15,14 +15,10 @@ constexpr std::array<std::string_view, 11> kNames = {
     "f8E5M2", "f8E4M3",   "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ",
     "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN",   "f8E8M0FNU"};
 
-}  // namespace
-
-std::string SpellNewerTypes(std::string program) {
-  absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
-  if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
-  const int builtin = module->Dialect("builtin");
+bool NameTypes(mlir::Module& module) {
+  const int builtin = module.Dialect("builtin");
   bool changed = false;
-  for (mlir::Entry& type : module->types()) {
+  for (mlir::Entry& type : module.types()) {
     if (type.dialect != builtin || !type.custom) continue;
     mlir::Cursor cursor(type.bytes);
     const uint64_t number = cursor.Number();
@@ -30,7 +26,28 @@ std::string SpellNewerTypes(std::string program) {
     type = {builtin, false, std::string(kNames[number - kFirst]) + '\0'};
     changed = true;
   }
-  return changed ? module->Write(module->ir()) : program;
+  return changed;
+}
+
+bool RenameOperations(mlir::Module& module) {
+  const int vhlo = module.Dialect("vhlo");
+  bool changed = false;
+  for (uint64_t i = 0; i < module.num_operations(); ++i) {
+    const mlir::OpName name = module.Name(i);
+    if (name.dialect != vhlo || name.name != "composite_v2") continue;
+    module.RenameOperation(i, "composite_v1");
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+std::string InOlderForms(std::string program) {
+  absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
+  if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
+  const bool types = NameTypes(*module), operations = RenameOperations(*module);
+  return types || operations ? module->Write(module->ir()) : program;
 }
 
 }  // namespace fairway

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small floats (8 bits and less) where a program names them as types of MLIR itself, which JAX does
-// at the border of a shard_map. The plugin's MLIR is older and has no number for them in bytecode
-// ("unknown attribute code: 24"), but reads their names.
-#ifndef FAIRWAY_WORKER_COMPILER_NEWER_TYPES_H_
-#define FAIRWAY_WORKER_COMPILER_NEWER_TYPES_H_
+// What newer releases of JAX write in a form that the plugin, which is older, cannot read, though
+// it knows another form that says the same:
+// - small floats (8 bits and less) as types of MLIR itself, at the border of a shard_map: the
+//   plugin's MLIR has no number for them in bytecode ("unknown attribute code: 24"), but reads
+//   names;
+// - vhlo.composite_v2 (StableHLO 1.16, JAX 0.11): what JAX makes of erf, acosh, top_k and their
+// like.
+//   It is composite_v1 that may have regions, and these have none.
+#ifndef FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
+#define FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
 
 #include <string>
 
 namespace fairway {
 
-// `program` with those types as text. What has none, and what is no MLIR bytecode, comes back as it
-// is.
-std::string SpellNewerTypes(std::string program);
+// `program` in the older forms. What has nothing of the above, and what is no MLIR bytecode, comes
+// back as it is.
+std::string InOlderForms(std::string program);
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_COMPILER_NEWER_TYPES_H_
+#endif  // FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
