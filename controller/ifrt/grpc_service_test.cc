@@ -158,7 +158,7 @@ TEST_F(GrpcServiceTest, VersionsAreNegotiated) {
   request.mutable_max_version()->set_ifrt_serdes_version_number(6);
   ASSERT_TRUE(stub_->GetVersion(&new_context, request, &response).ok());
   EXPECT_EQ(response.version().protocol_version(), 25);
-  EXPECT_EQ(response.version().ifrt_serdes_version_number(), 3);
+  EXPECT_EQ(response.version().ifrt_serdes_version_number(), 6);
 
   grpc::ClientContext old_context;
   request.mutable_min_version()->set_protocol_version(3);

@@ -12,7 +12,7 @@ inline constexpr int kMinProtocolVersion = 22;
 inline constexpr int kMaxProtocolVersion = 25;
 // How a client serializes programs and shardings.
 inline constexpr int kMinSerdesVersion = 0;
-inline constexpr int kMaxSerdesVersion = 3;
+inline constexpr int kMaxSerdesVersion = 6;
 
 // The highest protocol version and the highest serdes version that both sides know.
 // `min`, `max`: what the client knows. FAILED_PRECONDITION: the ranges do not meet; the text names
