@@ -212,7 +212,18 @@ absl::StatusOr<std::vector<std::vector<Cut>>> CutsOf(const xla::NamedShardingPro
   return cuts;
 }
 
+std::string ReductionName(xla::NamedShardingProto::ReductionOpProto op) {
+  return xla::NamedShardingProto::ReductionOpProto_IsValid(op)
+             ? xla::NamedShardingProto::ReductionOpProto_Name(op)
+             : fmt::format("number {}", static_cast<int>(op));
+}
+
 absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int num_devices) {
+  // What is unreduced is summed up here.
+  if (s.reduction_op() != xla::NamedShardingProto::SUM)
+    return Error(absl::StatusCode::kUnimplemented,
+                 "an unreduced sharding whose reduction is {} is not served, only SUM",
+                 ReductionName(s.reduction_op()));
   const xla::MeshProto& mesh = s.mesh();
   std::vector<int64_t> axes;
   for (const auto& axis : mesh.axes()) axes.push_back(axis.size());

@@ -150,6 +150,20 @@ TEST(OpShardingTest, HostileSizesAreRefusedBeforeTheyAreUsed) {
   }
 }
 
+TEST(OpShardingTest, AReductionOtherThanASumIsRefusedByName) {
+  const std::string text = "named_sharding { mesh { axes { size: 4 } } unreduced_axes { } ";
+  EXPECT_TRUE(TilesFromOpSharding(Op(text + "reduction_op: SUM }"), 4).ok());
+  for (const auto& [op, name] : {std::pair{"MAX", "MAX"}, {"MIN", "MIN"}, {"7", "number 7"}}) {
+    const absl::Status status =
+        TilesFromOpSharding(Op(text + "reduction_op: " + op + " }"), 4).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(Text(status),
+              fmt::format("an unreduced sharding whose reduction is {} is not served, "
+                          "only SUM",
+                          name));
+  }
+}
+
 TEST(OpShardingTest, AxesAreNamedAsOftenAsThereCanBeDimensions) {
   xla::OpSharding op = Op("named_sharding { mesh { axes { size: 4 } axes { size: 1 } } }");
   auto* dim = op.mutable_named_sharding()->add_dim_shardings();

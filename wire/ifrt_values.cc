@@ -6,10 +6,12 @@
 namespace fairway {
 
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto) {
-  const std::optional<DType> dtype = DTypeFromNumber(static_cast<int32_t>(proto.kind()));
-  if (!dtype.has_value())
-    return InvalidArgument("element type number {} is unknown", static_cast<int32_t>(proto.kind()));
-  return *dtype;
+  const auto number = static_cast<int32_t>(proto.kind());
+  if (const std::optional<DType> dtype = DTypeFromNumber(number)) return *dtype;
+  if (xla::ifrt::DTypeProto::Kind_IsValid(number) && number != 0)
+    return Error(absl::StatusCode::kUnimplemented, "arrays of element type {} are not served",
+                 xla::ifrt::DTypeProto::Kind_Name(proto.kind()).substr(sizeof("KIND_") - 1));
+  return InvalidArgument("element type number {} is unknown", number);
 }
 
 void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto) {

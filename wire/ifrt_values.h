@@ -22,7 +22,7 @@ namespace fairway {
 
 inline constexpr int kMaxRank = 64;
 
-// INVALID_ARGUMENT: no element type of ours.
+// UNIMPLEMENTED: one of IFRT's that is not ours, by its name. INVALID_ARGUMENT: an unknown number.
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto);
 void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto);
 

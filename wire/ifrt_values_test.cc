@@ -15,6 +15,9 @@ TEST(IfrtValuesTest, ElementTypesCrossByNumber) {
   EXPECT_EQ(DTypeFromProto(proto).value(), DType::kBF16);
   proto.set_kind(static_cast<xla::ifrt::DTypeProto::Kind>(13));
   EXPECT_EQ(DTypeFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+  proto.set_kind(xla::ifrt::DTypeProto::KIND_F6E2M3FN);  // of JAX 0.11
+  EXPECT_EQ(DTypeFromProto(proto).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Text(DTypeFromProto(proto).status()), "arrays of element type F6E2M3FN are not served");
 }
 
 TEST(IfrtValuesTest, PrimitiveTypesDifferFromElementTypesWhereXlaDoes) {

@@ -113,6 +113,9 @@ absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileReques
   xla::ifrt::XlaCompileOptionsProto wrapper;
   if (!wrapper.ParseFromString(request.compile_options().data()))
     return InvalidArgument("the compile options do not parse");
+  if (!wrapper.outputs_bundle_slice_sizes().empty())
+    return Error(kUnimplemented,
+                 "a program whose outputs are bundled (outputs_bundle_slice_sizes) is not served");
   const xla::CompileOptionsProto& options = wrapper.compile_options();
   const xla::ExecutableBuildOptionsProto& build = options.executable_build_options();
 

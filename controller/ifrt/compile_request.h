@@ -28,8 +28,8 @@ absl::StatusOr<v1::BoundProgram> ParseDataflow(const xla::ifrt::proxy::CompileRe
 
 // `num_devices`: of the session; bounds replicas and partitions.
 // UNIMPLEMENTED: a kind of program or options we do not serve, a compiler option that names files,
-// or host callbacks. INVALID_ARGUMENT:
-// the options do not parse or contradict each other.
+// bundled outputs, or host callbacks. INVALID_ARGUMENT: the options do not parse or contradict each
+// other.
 absl::StatusOr<ParsedCompile> ParseCompile(const xla::ifrt::proxy::CompileRequest& request,
                                            int num_devices);
 

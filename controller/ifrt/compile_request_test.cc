@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/ifrt/compile_request.h"
 
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +19,12 @@ xla::CompileOptionsProto OneDevice() {
   return options;
 }
 
-absl::StatusOr<ParsedCompile> Parse(const xla::CompileOptionsProto& options) {
+absl::StatusOr<ParsedCompile> Parse(const xla::CompileOptionsProto& options,
+                                    const std::vector<int>& bundles = {}) {
   xla::ifrt::XlaCompileOptionsProto wrapper;
+  wrapper.set_version_number(6);
   *wrapper.mutable_compile_options() = options;
+  wrapper.mutable_outputs_bundle_slice_sizes()->Assign(bundles.begin(), bundles.end());
   xla::ifrt::proxy::CompileRequest request;
   request.mutable_program()->set_type_name("xla::ifrt::XlaProgram");
   request.mutable_compile_options()->set_type_name("xla::ifrt::XlaCompileOptions");
@@ -59,6 +65,12 @@ TEST(CompileRequestTest, ACompilerOptionWithoutAValueIsInvalid) {
   xla::CompileOptionsProto options = OneDevice();
   (*options.mutable_env_option_overrides())["a"];
   EXPECT_EQ(Parse(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CompileRequestTest, BundledOutputsAreRefusedByName) {
+  const auto parsed = Parse(OneDevice(), {2, 1});
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("outputs_bundle_slice_sizes"));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // Golden dialogues: requests about compiled programs, futures, order and back-pressure.
 #include "controller/ifrt/dialogue.h"
 
-#include "controller/ifrt/version.h"
-
 namespace fairway {
 namespace {
 
@@ -369,24 +367,6 @@ TEST_F(ExecutablesDialogue, ReadingStopsWhileManyProgramsAreCompiled) {
   cluster_.AnswerCompile(absl::InvalidArgumentError("no such program"));
   door.Close(kId + 1);
   session_ = other;
-}
-
-TEST(VersionTest, TheClientsHighestVersionOrAClearRefusal) {
-  const auto version = [](int protocol, int serdes) {
-    xla::ifrt::proxy::IfrtProxyVersion out;
-    out.set_protocol_version(protocol);
-    out.set_ifrt_serdes_version_number(serdes);
-    return out;
-  };
-  EXPECT_EQ(ChooseVersion(version(16, 0), version(25, 3))->protocol_version(), 25);
-  EXPECT_EQ(ChooseVersion(version(15, 0), version(22, 0))->protocol_version(), 22);
-  for (const auto& max : {version(14, 0), version(26, 3), version(25, 4)}) {
-    const absl::Status status = ChooseVersion(version(3, 0), max).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Text(status), HasSubstr(fmt::format("versions 3 to {}", max.protocol_version())));
-    EXPECT_THAT(Text(status), HasSubstr("versions 22 to 25"));
-    EXPECT_THAT(Text(status), HasSubstr("pip install"));
-  }
 }
 
 }  // namespace

@@ -153,7 +153,15 @@ TEST_F(GrpcServiceTest, VersionsAreNegotiated) {
   EXPECT_EQ(response.version().protocol_version(), 25);
   EXPECT_EQ(response.version().ifrt_serdes_version_number(), 3);
 
+  grpc::ClientContext new_context;  // jaxlib 0.12.0.1
+  request.mutable_min_version()->set_ifrt_serdes_version_number(2);
+  request.mutable_max_version()->set_ifrt_serdes_version_number(6);
+  ASSERT_TRUE(stub_->GetVersion(&new_context, request, &response).ok());
+  EXPECT_EQ(response.version().protocol_version(), 25);
+  EXPECT_EQ(response.version().ifrt_serdes_version_number(), 6);
+
   grpc::ClientContext old_context;
+  request.mutable_min_version()->set_protocol_version(3);
   request.mutable_max_version()->set_protocol_version(14);
   const grpc::Status status = stub_->GetVersion(&old_context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);

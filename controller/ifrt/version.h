@@ -10,10 +10,13 @@ namespace fairway {
 
 inline constexpr int kMinProtocolVersion = 22;
 inline constexpr int kMaxProtocolVersion = 25;
-inline constexpr int kMaxSerdesVersion = 3;
+// How a client serializes programs and shardings.
+inline constexpr int kMinSerdesVersion = 0;
+inline constexpr int kMaxSerdesVersion = 6;
 
-// The client's highest version, if we serve it: choosing a lower one breaks clients.
-// FAILED_PRECONDITION: the text names both sides' versions and which jaxlib to install.
+// The highest protocol version and the highest serdes version that both sides know.
+// `min`, `max`: what the client knows. FAILED_PRECONDITION: the ranges do not meet; the text names
+// both and what to install. INVALID_ARGUMENT: a minimum is above its maximum.
 absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> ChooseVersion(
     const xla::ifrt::proxy::IfrtProxyVersion& min, const xla::ifrt::proxy::IfrtProxyVersion& max);
 

@@ -182,6 +182,13 @@ def enum_differences(name, jaxlib):
     return differences
 
 
+def known_differences(version):
+    """The lines of tests/versions/differences-VERSION.txt."""
+    path = HERE.parents[1] / "tests" / "versions" / f"differences-{version}.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line for line in lines if line and not line.startswith("#")}
+
+
 def differences(jaxlib):
     """All of them, one line each, sorted."""
     lines = [f"{name}: {text}" for name in ours()[0] for text in message_differences(name, jaxlib)]

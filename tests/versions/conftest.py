@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environments of other versions of jaxlib, and a cluster for their programs."""
 
+import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -12,15 +14,40 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "proto" / "ifrt")]
 
 from cluster import BIN, Cluster  # noqa: E402
 
-# Oldest first; the last is that of .venv, the project's own environment.
-VERSIONS = ["0.8.2", "0.9.2", "0.10.2"]
+REQUIREMENTS = {path.stem.partition("-")[2]: path for path in HERE.glob("requirements-*.txt")}
+# That of .venv, the project's own environment.
+OWN = re.search(r"^jaxlib==(\S+)", (ROOT / "client/python/requirements-dev.txt").read_text(), re.M)[1]
+# Oldest first.
+VERSIONS = sorted([*REQUIREMENTS, OWN], key=lambda v: [int(n) for n in v.split(".")])
+# A Debian suite with a newer Python: the newest jaxlib alone, there (./dev test --all).
+NEXT_SUITE = os.environ.get("NEXT_SUITE")
+if NEXT_SUITE:
+    VERSIONS = VERSIONS[-1:]
 
 
 def environment(version):
     """The Python environment with that jaxlib; ./dev makes it."""
-    path = ROOT / (".venv" if version == VERSIONS[-1] else f".venv-{version}")
-    assert (path / "bin" / "python").exists(), f"{path} is missing; run ./dev test versions"
+    path = ROOT / (".venv-next" if NEXT_SUITE else ".venv" if version == OWN else f".venv-{version}")
+    assert (path / "pyvenv.cfg").exists(), f"{path} is missing; run ./dev test versions"
     return path
+
+
+def suite_of(version):
+    """The Debian suite in whose root its Python runs; None: here."""
+    if NEXT_SUITE or version == OWN:
+        return NEXT_SUITE
+    named = re.search(r"^# Debian suite: (\w+)", REQUIREMENTS[version].read_text(), re.M)
+    return named and named[1]
+
+
+def python_of(version):
+    """The command that runs Python with that jaxlib."""
+    python = [str(environment(version) / "bin" / "python")]
+    suite = suite_of(version)
+    if suite is None:
+        return python
+    root = [str(ROOT / "tests" / "roots" / "root.sh"), "run", str(ROOT / ".deps" / "roots" / suite)]
+    return ["env", f"FAIRWAY_ROOT_BIND={ROOT}", *root, *python]
 
 
 def jaxlib_of(version):

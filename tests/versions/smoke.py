@@ -202,6 +202,65 @@ def random():
 
 
 @case
+def special_functions():
+    # What newer releases write as composites, and their like.
+    def all_of(v):
+        special = jax.scipy.special
+        return {
+            "erf": jax.lax.erf(v), "erfc": jax.lax.erfc(v), "erf_inv": jax.lax.erf_inv(v),
+            "gelu": jax.nn.gelu(v, approximate=False), "asin": jnp.arcsin(v), "acos": jnp.arccos(v),
+            "sinh": jnp.sinh(v), "cosh": jnp.cosh(v), "atanh": jnp.arctanh(v), "tan": jnp.tan(v),
+            "acosh": jnp.arccosh(v + 2), "asinh": jnp.arcsinh(v), "lgamma": jax.lax.lgamma(v),
+            "digamma": jax.lax.digamma(v), "bessel": jax.lax.bessel_i1e(v), "square": v * v,
+            "zeta": special.zeta(v + 3, 1), "polygamma": special.polygamma(1, v + 2),
+            "gradient": jax.grad(lambda u: jax.nn.gelu(u, approximate=False).sum())(v),
+            "top_k": jax.lax.top_k(v, 2), "sorted": jnp.sort(v), "next": jnp.nextafter(v, v + 1),
+        }
+
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        for kind, rtol in (np.float32, 2e-5), (np.float64, 1e-12):
+            x = np.array([-0.9, -0.25, 0.1, 0.6], kind)
+            here = jax.device_get(jax.jit(all_of)(x))
+            with jax.default_device(jax.devices("cpu")[0]):
+                local = jax.device_get(jax.jit(all_of)(x))
+            for name in local:
+                jax.tree.map(lambda a, b: np.testing.assert_allclose(
+                    a, b, rtol=rtol, atol=rtol / 10, err_msg=name), here[name], local[name])
+        for kind in (jnp.bfloat16, jnp.float16):
+            y = jax.jit(jax.lax.erf)(jnp.array([-0.5, 0.25], kind))
+            np.testing.assert_allclose(np.asarray(y, np.float32), [-0.5205, 0.27633], rtol=1e-2)
+
+
+@case
+def collectives():
+    (devices, _) = islands()
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+
+    def mapped(v):
+        total = jax.lax.psum(v, ("a", "b"))
+        largest = jax.lax.pmax(v, "b")
+        everything = jax.lax.all_gather(v, "a", tiled=True)
+        scattered = jax.lax.psum_scatter(everything, "b", tiled=True)
+        shifted = jax.lax.ppermute(v, "a", [(0, 1), (1, 0)])
+        swapped = jax.lax.all_to_all(everything, "b", 0, 0, tiled=True)
+        return total, largest, scattered, shifted, swapped
+
+    x = np.arange(16, dtype=np.float32)
+    each = P(("a", "b"))
+    out = jax.jit(jax.shard_map(
+        mapped, mesh=mesh, in_specs=each, out_specs=(P(), each, each, each, each), check_vma=False,
+    ))(jax.device_put(x, NamedSharding(mesh, each)))
+    parts = x.reshape(2, 2, 4)  # by a, by b
+    np.testing.assert_array_equal(out[0], parts.sum(axis=(0, 1)))
+    np.testing.assert_array_equal(out[1], np.repeat(parts.max(axis=1), 2, axis=0).ravel())
+    gathered = parts.transpose(1, 0, 2).reshape(2, 8)  # by b
+    np.testing.assert_array_equal(out[2], np.tile(gathered.sum(axis=0), 2))
+    np.testing.assert_array_equal(out[3], parts[::-1].ravel())
+    swapped = gathered.reshape(2, 2, 4).transpose(1, 0, 2).ravel()
+    np.testing.assert_array_equal(out[4], np.tile(swapped, 2))
+
+
+@case
 def shards_in_and_out():
     (devices, _) = islands()
     sharding = split_over(devices)

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from cluster import clean_environment, wait_for
-from conftest import VERSIONS, environment
+from cluster import PROGRAMS, clean_environment, wait_for
+from conftest import VERSIONS, python_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MULTILINE)
@@ -17,7 +17,7 @@ CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MUL
 
 def run(version, *arguments, env):
     return subprocess.run(
-        [str(environment(version) / "bin" / "python"), *map(str, arguments)], env=env, text=True,
+        [*python_of(version), *map(str, arguments)], env=env, text=True,
         stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
     )
 
@@ -47,6 +47,12 @@ def test_smoke(version, name, cluster):
     results, text = smoke(version, cluster)
     assert name in results, f"{name} did not end:\n{text[-6000:]}"
     assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+
+
+@pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts"])
+def test_a_program_of_the_project_s_own_jaxlib_runs_with_the_newest(name, cluster):
+    done = run(VERSIONS[-1], PROGRAMS / f"{name}.py", env=cluster.jax_environment())
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

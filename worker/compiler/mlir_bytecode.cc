@@ -159,20 +159,18 @@ absl::Status Module::ReadDialects(std::string_view data) {
     cursor.Bytes(cursor.Number());
   }
   dialect_entries_ = data.substr(begin, cursor.position() - begin);
-  old_operations_ = cursor.Number();
-  const size_t groups = cursor.position();
+  const uint64_t operations = cursor.Number();
   while (cursor.ok() && !cursor.at_end()) {
     const uint64_t dialect = cursor.Number();
     if (dialect >= old_dialects_) return Broken("operation's dialect");
     for (uint64_t i = cursor.Count(); i > 0 && cursor.ok(); --i) {
-      bool registered = false;
+      bool registered = true;
       const uint64_t name =
           version_ >= kNativeProperties ? cursor.NumberWithFlag(registered) : cursor.Number();
-      operations_.emplace_back(static_cast<int>(dialect), name);
+      operations_.push_back({static_cast<int>(dialect), name, registered});
     }
   }
-  operation_groups_ = data.substr(std::min(groups, data.size()));
-  if (!cursor.ok() || operations_.size() != old_operations_) return Broken("dialects");
+  if (!cursor.ok() || operations_.size() != operations) return Broken("dialects");
   return absl::OkStatus();
 }
 
@@ -211,7 +209,7 @@ std::string_view Module::Properties(uint64_t index) const {
 
 OpName Module::Name(uint64_t index) const {
   if (index >= operations_.size()) return {-1, {}};
-  return {operations_[index].first, String(operations_[index].second)};
+  return {operations_[index].dialect, String(operations_[index].name)};
 }
 
 std::string_view Module::DialectName(int dialect) const {
@@ -237,8 +235,12 @@ int Module::AddDialect(std::string_view name) {
 }
 
 uint64_t Module::AddOperation(int dialect, std::string_view name) {
-  operations_.emplace_back(dialect, AddString(name));
+  operations_.push_back({dialect, AddString(name), /*registered=*/true});
   return operations_.size() - 1;
+}
+
+void Module::RenameOperation(uint64_t index, std::string_view name) {
+  operations_[index].name = AddString(name);
 }
 
 uint64_t Module::AddAttribute(Entry entry) {
@@ -284,14 +286,17 @@ std::string Module::DialectSection() const {
     AppendWithFlag(out, dialects_[i], false);
   }
   AppendNumber(out, operations_.size());
-  out += operation_groups_;
-  for (size_t i = old_operations_; i < operations_.size(); ++i) {
-    AppendNumber(out, static_cast<uint64_t>(operations_[i].first));
-    AppendNumber(out, 1);
-    if (version_ >= kNativeProperties) {
-      AppendWithFlag(out, operations_[i].second, true);
-    } else {
-      AppendNumber(out, operations_[i].second);
+  for (size_t begin = 0, end = 0; begin < operations_.size(); begin = end) {
+    const int dialect = operations_[begin].dialect;
+    while (end < operations_.size() && operations_[end].dialect == dialect) ++end;
+    AppendNumber(out, static_cast<uint64_t>(dialect));
+    AppendNumber(out, end - begin);
+    for (size_t i = begin; i < end; ++i) {
+      if (version_ >= kNativeProperties) {
+        AppendWithFlag(out, operations_[i].name, operations_[i].registered);
+      } else {
+        AppendNumber(out, operations_[i].name);
+      }
     }
   }
   return out;

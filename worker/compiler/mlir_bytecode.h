@@ -81,6 +81,7 @@ class Module {
   std::string_view ir() const { return ir_; }
   std::string_view DialectName(int dialect) const;
   uint64_t num_attributes() const { return attributes_.size(); }
+  uint64_t num_operations() const { return operations_.size(); }
 
   // Each returns the index of what was added.
   uint64_t AddString(std::string_view text);
@@ -90,6 +91,8 @@ class Module {
   uint64_t AddType(Entry entry);
   uint64_t AddProperties(std::string bytes);
   std::vector<Entry>& types() { return types_; }
+  // `index` < num_operations(). It stays in its dialect.
+  void RenameOperation(uint64_t index, std::string_view name);
 
   // The module with what was added, and with `ir` for its operations.
   std::string Write(std::string_view ir) const;
@@ -99,6 +102,11 @@ class Module {
     uint8_t id = 0;
     uint64_t alignment = 1;
     std::string_view data;
+  };
+  struct Operation {
+    int dialect = 0;
+    uint64_t name = 0;
+    bool registered = false;
   };
   absl::Status ReadStrings(std::string_view data);
   absl::Status ReadDialects(std::string_view data);
@@ -114,9 +122,9 @@ class Module {
   std::string_view ir_;
   std::deque<std::string> strings_;  // views of them stay
   std::vector<uint64_t> dialects_;   // names
-  std::string_view dialect_entries_, operation_groups_;
-  uint64_t old_dialects_ = 0, old_operations_ = 0;
-  std::vector<std::pair<int, uint64_t>> operations_;  // dialect, name
+  std::string_view dialect_entries_;
+  uint64_t old_dialects_ = 0;
+  std::vector<Operation> operations_;
   std::vector<Entry> attributes_, types_;
   std::vector<std::string_view> properties_;
   std::deque<std::string> added_properties_;

@@ -10,7 +10,7 @@
 #include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
-#include "worker/compiler/newer_types.h"
+#include "worker/compiler/older_forms.h"
 #include "worker/compiler/result_cuts.h"
 #include "worker/compiler/rewrite.h"
 #include "worker/executor/runtime/pjrt/client.h"
@@ -58,7 +58,7 @@ class PjrtCompiler final : public Compiler {
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
     CompileResult result;
     v1::PjrtCode code;
-    const std::string spelled = SpellNewerTypes(program);
+    const std::string spelled = InOlderForms(program);
     auto compiled = CompileRewritten(spelled, options, {}, result.metadata, code);
     if (!compiled.ok()) return compiled.status();
     const auto cut = ResultsCutByPartsOfAxes(spelled, result.metadata);

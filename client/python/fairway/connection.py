@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from fairway import arguments
+from fairway import arguments, jax_versions
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
@@ -89,6 +89,7 @@ def prepare_process() -> None:
     # The wheel knows plain text or a cloud's own credentials; it reads this at the first session.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     arguments.install()
+    jax_versions.prepare()
 
 
 def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT) -> Any:
@@ -113,7 +114,8 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
         from jax.extend.backend import ifrt_proxy
     except ImportError:
         raise ControllerError(
-            "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib 0.8.2 to 0.10.2"
+            "this jaxlib has no IFRT proxy client; Fairway needs jax and jaxlib "
+            f"{jax_versions.OLDEST} or newer"
         ) from None
     prepare_process()
     options = ifrt_proxy.ClientConnectionOptions()

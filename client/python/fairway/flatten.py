@@ -15,6 +15,7 @@ import numpy as np
 from jax._src import core, source_info_util
 from jax._src.ad_checkpoint import remat_p
 from jax._src.state.types import RefEffect
+from jax.extend.core import ClosedJaxpr, Jaxpr  # one and the same from JAX 0.12 on
 from jax.sharding import Mesh, NamedSharding, Sharding
 
 
@@ -73,9 +74,9 @@ def devices_of(sharding: Any) -> tuple | None:
 def _subjaxprs(eqn: Any):
     for param in eqn.params.values():
         for item in param if isinstance(param, (tuple, list)) else (param,):
-            if isinstance(item, core.ClosedJaxpr):
+            if isinstance(item, ClosedJaxpr):
                 yield item.jaxpr
-            elif isinstance(item, core.Jaxpr):
+            elif isinstance(item, Jaxpr):
                 yield item
 
 
@@ -153,10 +154,11 @@ class Flattener:
         """What an equation with several places does, as a jaxpr of its own."""
         name = eqn.primitive.name
         if eqn.primitive is remat_p:  # nothing merges the nodes that compute again with the first
-            return core.ClosedJaxpr(eqn.params["jaxpr"], ())
+            inner = eqn.params["jaxpr"]
+            return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
         for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
             inner = eqn.params.get(key)
-            if name != "scan" and isinstance(inner, core.ClosedJaxpr) and len(
+            if name != "scan" and isinstance(inner, ClosedJaxpr) and len(
                     inner.jaxpr.invars) == len(eqn.invars) and name not in ("while", "cond"):
                 return inner
         if name == "scan":
