@@ -56,6 +56,23 @@ function(fairway_allocator name)
   target_link_libraries(${name} PRIVATE ${FAIRWAY_JEMALLOC})
 endfunction()
 
+# fairway_shipped(<target>): it is in the wheel (docs/design/0047-the-wheel.md). The programs are
+# installed by `cmake --install --component programs` only, and not by `cmake --install` alone.
+#
+# There it finds its libraries in lib/fairway of its own prefix: by DT_RPATH, which counts for what the
+# libraries need in turn, so that Debian's are shipped as they are, and which LD_LIBRARY_PATH does not
+# override. No build id: it would tell the folder of the build, by what is stripped afterwards.
+function(fairway_shipped name)
+  target_link_options(${name} PRIVATE LINKER:--disable-new-dtags LINKER:--build-id=none)
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/fairway")
+    install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT programs EXCLUDE_FROM_ALL)
+  else()
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/fairway")
+  endif()
+endfunction()
+
 # fairway_test(<name> SRCS ... DEPS ... [LABELS unit|sim|integration|...] [TIMEOUT s]
 #              [ENVIRONMENT NAME=value...])
 # Targets tests-<label> and tests-in-<top folder> build all tests of a kind or of a part.

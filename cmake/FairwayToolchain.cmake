@@ -33,6 +33,10 @@ find_program(FAIRWAY_CCACHE ccache)
 if(FAIRWAY_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${FAIRWAY_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${FAIRWAY_CCACHE})
+else()
+  # ccache writes paths relative to the checkout (CCACHE_BASEDIR, ./dev), and by that no path of the
+  # machine gets into an object. Without it, this does so.
+  add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=../..)
 endif()
 find_program(FAIRWAY_MOLD mold)
 if(FAIRWAY_MOLD)

@@ -5,3 +5,4 @@ target_link_libraries(fairway-worker PRIVATE
   fairway_compiler_native
   fairway_compiler_pjrt fairway_life)
 fairway_allocator(fairway-worker)
+fairway_shipped(fairway-worker)

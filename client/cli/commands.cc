@@ -131,6 +131,8 @@ int RunStatus(int argc, const char* const* argv) {
   const auto status = AdminClient(controller).GetStatus();
   if (!status.ok()) return Fail("status", status.status());
   fmt::print("{}", output == "json" ? StatusJson(*status) : StatusText(*status));
+  const std::string note = VersionNote(FAIRWAY_VERSION, status->version());
+  if (!note.empty()) fmt::print(stderr, "fairway status: {}\n", note);
   return 0;
 }
 

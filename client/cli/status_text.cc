@@ -133,6 +133,15 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   return out;
 }
 
+std::string VersionNote(std::string_view command, std::string_view controller) {
+  if (command == controller) return "";
+  return fmt::format(
+      "this command is version {}, the controller {}: use the `fairway` that started the cluster, "
+      "or "
+      "start the cluster again with this one",
+      command, controller);
+}
+
 std::string StatusJson(const v1::GetStatusResponse& status) {
   return ToJson(status).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -12,6 +12,9 @@ namespace fairway {
 // A few lines: controller, islands with their executors and memory, counts.
 std::string StatusText(const v1::GetStatusResponse& status);
 
+// What to say of a controller of another version than this command; "" when they agree.
+std::string VersionNote(std::string_view command, std::string_view controller);
+
 // One JSON object with the fields of the message under their names in admin.proto; 64-bit numbers
 // are numbers.
 std::string StatusJson(const v1::GetStatusResponse& status);

@@ -51,6 +51,12 @@ TEST(StatusTextTest, NamesIslandsExecutorsMemoryAndTheFirstLineOfTheLastError) {
   EXPECT_THAT(StatusText({}), HasSubstr("no worker has registered"));
 }
 
+TEST(StatusTextTest, AControllerOfAnotherVersionIsNamed) {
+  EXPECT_EQ(VersionNote("0.1.0", "0.1.0"), "");
+  EXPECT_THAT(VersionNote("0.1.0", "0.2.0"),
+              HasSubstr("this command is version 0.1.0, the controller 0.2.0: use "));
+}
+
 TEST(StatusTextTest, JsonHasAllFieldsAndNumbersAsNumbers) {
   const auto json = nlohmann::json::parse(StatusJson(Example()));
   EXPECT_EQ(json["islands"][0]["gangs_launched"], uint64_t{1} << 60);

@@ -37,8 +37,8 @@ std::string StateRoot() {
   return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
 }
 
-// The plugin of the repository's Python environment, beside the build that this program belongs to;
-// else the one that was there at build time. Empty: none.
+// The plugin of the repository's Python environment, beside the build that this program belongs to.
+// Empty: none. From a wheel, the command is started with FAIRWAY_PJRT_PLUGIN (fairway/command.py).
 std::string DefaultPlugin() {
   const std::string pattern =
       ProgramDirectory() +
@@ -49,7 +49,6 @@ std::string DefaultPlugin() {
     found = std::filesystem::canonical(result.gl_pathv[0]).string();
   }
   ::globfree(&result);
-  if (found.empty() && ::access(FAIRWAY_PJRT_PLUGIN, R_OK) == 0) found = FAIRWAY_PJRT_PLUGIN;
   return found;
 }
 
@@ -91,6 +90,12 @@ absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int por
 
 void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
   const std::string address = HostPort(flags.bind == "0.0.0.0" ? "127.0.0.1" : flags.bind, port);
+  if (flags.port == 0 && port != kDefaultPort) {
+    fmt::print(
+        "port {} is taken, by another cluster perhaps; this one is at {}: say so to the other "
+        "commands by --controller or FAIRWAY_CONTROLLER\n",
+        kDefaultPort, address);
+  }
   fmt::print("{}", launcher.Summary());
   // The other runtimes have no compiler for what JAX makes.
   fmt::print("\nFor {}, in your shell:\n{}  export FAIRWAY_CONTROLLER={}\n\n",
@@ -226,7 +231,7 @@ int RunUp(int argc, const char* const* argv) {
       "kernels only, in this host's memory) or sim (native programs, which take their declared "
       "time and compute nothing)");
   config.Flag("plugin", &flags.plugin,
-              "Path of the PJRT plugin; default: that of the project's Python environment");
+              "Path of the PJRT plugin; default: xla-cpu-pjrt of the Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   if (const auto code = config.Parse(argc, argv)) return *code;
   const auto usage = [](std::string_view text) {
@@ -253,7 +258,9 @@ int RunUp(int argc, const char* const* argv) {
   if (flags.runtime == "pjrt") {
     plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
     if (plugin.empty())
-      return usage("no PJRT plugin found: give --plugin PATH or set FAIRWAY_PJRT_PLUGIN");
+      return usage(
+          "no PJRT plugin found: `pip install xla-cpu-pjrt` brings the one for CPUs to the Python "
+          "environment of this command; or give --plugin PATH");
     if (::access(plugin.c_str(), R_OK) != 0)
       return usage(fmt::format("cannot read the plugin {}", plugin));
   }

@@ -15,6 +15,7 @@ from fairway import arguments, jax_versions
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
+LOCAL = f"127.0.0.1:{DEFAULT_PORT}"  # where `fairway up` listens, unless told otherwise
 PLATFORM = "fairway"
 
 _PROBE_SECONDS = 3.0
@@ -175,18 +176,22 @@ def client_of_backend_target() -> Any:
     return make_client(target, variable="JAX_BACKEND_TARGET")
 
 
-def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> None:
+def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> str:
     """Makes the devices of a cluster the default devices of JAX in this process.
 
     The same as starting it with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The session
     itself opens when JAX first needs its devices.
 
     Args:
-      address: "host:port" of a controller; None: the environment variable FAIRWAY_CONTROLLER.
+      address: "host:port" of a controller. None: the environment variable FAIRWAY_CONTROLLER, and
+        without that the local cluster, 127.0.0.1:29000, as for the command line.
       timeout: seconds to wait for the TCP connection to it, now and when the session opens.
 
+    Returns:
+      The address that was taken.
+
     Raises:
-      ControllerError: no address, or nothing listens there.
+      ControllerError: it is no address, or nothing listens there.
       TypeError: the address is no text.
       RuntimeError: JAX has already created its backends, which cannot be changed afterwards.
     """
@@ -201,11 +206,10 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> N
             f"fairway.connect came too late: JAX already uses its backends ({names}); call it "
             "before the first jax.devices() or jax.numpy operation"
         )
-    chosen = address or os.environ.get(ENVIRONMENT)
-    if not chosen:
-        raise ControllerError(f"fairway.connect needs 'host:port', or {ENVIRONMENT} in the environment")
+    chosen = address or os.environ.get(ENVIRONMENT) or LOCAL
     probe(*parse_address(chosen), timeout)
     _chosen.update(address=chosen, timeout=timeout)
     jax_plugin.initialize()
     platforms = [p for p in (jax.config.jax_platforms or "cpu").split(",") if p != PLATFORM]
     jax.config.update("jax_platforms", ",".join([PLATFORM, *platforms]))
+    return chosen

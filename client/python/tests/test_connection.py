@@ -187,9 +187,28 @@ def test_connect_refuses_what_is_no_text():
     assert last.startswith("TypeError: ('host', 1) is no address of a controller; expected a string")
 
 
-def test_connect_needs_an_address_from_somewhere():
-    done = run_python("import fairway; fairway.connect()")
-    assert "fairway.connect needs 'host:port'" in done.stderr.strip().splitlines()[-1]
+def test_connect_without_an_address_takes_the_environment_s_else_the_local_cluster(silent_server):
+    code = "import fairway; print(fairway.connect())"
+    done = run_python(code, FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}")
+    assert done.stdout == f"127.0.0.1:{silent_server}\n", done.stderr
+    # Whether somebody has a cluster there or not, that address is the one.
+    done = run_python(code)
+    last = (done.stdout or done.stderr).strip().splitlines()[-1]
+    assert last == connection.LOCAL or f"no Fairway controller at {connection.LOCAL}" in last
+
+
+def test_the_examples_connect_unless_jax_was_told_what_to_use(silent_server, closed_port):
+    code = "import fairway.examples, jax; print(jax.config.jax_platforms)"
+    done = run_python(code, FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}")
+    assert done.stdout == "fairway,cpu\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"fairway.examples: on the cluster at 127.0.0.1:{silent_server} (")
+    done = run_python(code, FAIRWAY_CONTROLLER=f"127.0.0.1:{closed_port}")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"fairway.examples: no Fairway controller at 127.0.0.1:{closed_port}")
+    done = run_python(code, JAX_PLATFORMS="cpu")
+    assert (done.stdout, done.stderr) == ("cpu\n", "")
 
 
 def test_connect_refuses_when_jax_already_has_its_backends(silent_server):

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples, to be run as modules: python -m fairway.examples.digits_pipeline
+
+They are the scripts of the folder examples/, unchanged; most know nothing of Fairway and run on what
+JAX offers. So that they need no variable here, importing this package calls `fairway.connect()`, where
+JAX_PLATFORMS does not say what JAX should use.
+"""
+
+import os
+import sys
+
+import fairway
+
+
+def _connect() -> None:
+    if os.environ.get("JAX_PLATFORMS"):
+        return
+    try:
+        address = fairway.connect()
+    except fairway.ControllerError as error:
+        sys.exit(f"fairway.examples: {error}")
+    print(f"fairway.examples: on the cluster at {address} (set JAX_PLATFORMS to choose another "
+          "backend)", file=sys.stderr, flush=True)
+
+
+_connect()
+# Some scripts import others of their folder by plain names.
+sys.path[:0] = [path for path in __path__ if path not in sys.path]
