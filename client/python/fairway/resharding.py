@@ -20,9 +20,9 @@ from typing import Any
 
 RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
 
-# Shards of one request, counting those that are read and those that are made. A tree of more goes
-# in several: the controller handles a request in one turn.
-_SHARDS_PER_REQUEST = 1 << 16
+# Pairs of a shard that is read and one that is made, of all arrays of one request: as many pieces
+# as the controller takes in one. A tree of more goes in several requests.
+_PAIRS_PER_REQUEST = 1 << 20
 
 
 def install(handlers: dict, array_type: type) -> None:
@@ -66,12 +66,14 @@ def _send(transfer: Any, xs: list, shardings: list, donate: bool = False) -> lis
     from jax._src.interpreters import pxla
 
     made: list = []
-    begin, shards = 0, 0
-    for end in range(1, len(xs) + 1):
-        shards += xs[end - 1].sharding.num_devices + shardings[end - 1].num_devices
-        if end == len(xs) or shards > _SHARDS_PER_REQUEST:
+    begin, pairs = 0, 0
+    for end, (x, sharding) in enumerate(zip(xs, shardings, strict=True)):
+        more = x.sharding.num_devices * sharding.num_devices
+        if pairs + more > _PAIRS_PER_REQUEST and end > begin:
             made += transfer(xs[begin:end], shardings[begin:end], donate)
-            begin, shards = end, 0
+            begin, pairs = end, 0
+        pairs += more
+    made += transfer(xs[begin:], shardings[begin:], donate)
     # jaxlib forgets that a type was weak.
     return [pxla.global_aval_to_result_handler(x.aval, sharding, True)(y) if x.weak_type else y
             for x, sharding, y in zip(xs, shardings, made, strict=True)]
