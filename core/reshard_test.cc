@@ -2,6 +2,7 @@
 #include "core/reshard.h"
 
 #include <cstring>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -36,6 +37,23 @@ Sharding RandomSharding(std::mt19937& random, int rank) {
   return Sharding::Tiled(Devices(static_cast<int64_t>(tile_of.size())), tiles, tile_of).value();
 }
 
+// Several devices on an executor.
+std::vector<Resharding::Place> RandomPlaces(std::mt19937& random, size_t count) {
+  std::vector<Resharding::Place> out;
+  for (size_t i = 0; i < count; ++i) {
+    const auto executor = static_cast<uint32_t>(1 + random() % 4);
+    out.push_back({ExecutorId(executor), DeviceId(executor * 100 + random() % 4)});
+  }
+  return out;
+}
+
+// Each on an executor of its own.
+std::vector<Resharding::Place> Apart(size_t count, uint32_t first) {
+  std::vector<Resharding::Place> out;
+  for (uint32_t i = first; out.size() < count; ++i) out.push_back({ExecutorId(i), DeviceId(i)});
+  return out;
+}
+
 // The part of `array` in a domain, by counting: element by element.
 std::string Cut(const std::string& array, int64_t element, const Shape& shape,
                 const IndexDomain& domain) {
@@ -54,9 +72,10 @@ std::string Cut(const std::string& array, int64_t element, const Shape& shape,
   return out;
 }
 
-TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsWithTheirPartOfTheArray) {
+TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsAndGoToAnExecutorOnce) {
   std::mt19937 random(1);
   const DType kinds[] = {DType::kU8, DType::kBF16, DType::kF32, DType::kC128};
+  int followers = 0;
   for (int round = 0; round < 2000; ++round) {
     Shape shape;
     for (int d = random() % 4; d > 0; --d) shape.dims.push_back(random() % 8);
@@ -67,17 +86,31 @@ TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsWithTheirPartOfTheArray) {
       array += static_cast<char>(random());
     const Sharding from = RandomSharding(random, shape.rank());
     const Sharding to = RandomSharding(random, shape.rank());
-    const auto plan = Resharding::Plan(dtype, shape, from, to);
+    const auto sources = RandomPlaces(random, from.num_shards());
+    const auto targets = RandomPlaces(random, to.num_shards());
+    auto plan = Resharding::Plan(dtype, shape, from, to, sources, targets);
     ASSERT_TRUE(plan.ok()) << plan.status();
+    std::vector<std::string> made;
+    std::map<ExecutorId, int64_t> came;                                    // from other executors
+    std::map<ExecutorId, std::map<std::vector<int64_t>, int64_t>> wanted;  // at most, by part
     for (int out = 0; out < to.num_shards(); ++out) {
-      const std::string want = Cut(array, element, shape, to.Domain(shape, out).value());
+      const IndexDomain domain = to.Domain(shape, out).value();
+      const std::string want = Cut(array, element, shape, domain);
       std::string got(want.size(), '?');
       int64_t filled = 0;
-      for (const ShardPiece& piece : plan->PiecesOf(out, [](int32_t) { return 0; })) {
+      for (const ShardPiece& piece : plan->PiecesOf(out)) {
         ASSERT_TRUE(CheckBox(piece.from).ok() && CheckBox(piece.to).ok());
         ASSERT_EQ(piece.from.extents, piece.to.extents);
+        followers += piece.made ? 1 : 0;
+        if (piece.made) {
+          ASSERT_LT(piece.source, out);
+          ASSERT_EQ(targets[piece.source].executor, targets[out].executor);
+        } else if (sources[piece.source].executor != targets[out].executor) {
+          came[targets[out].executor] += piece.from.bytes();
+        }
         const std::string source =
-            Cut(array, element, shape, from.Domain(shape, piece.source).value());
+            piece.made ? made[piece.source]
+                       : Cut(array, element, shape, from.Domain(shape, piece.source).value());
         ASSERT_EQ(piece.from.array_bytes(), static_cast<int64_t>(source.size()));
         ASSERT_EQ(piece.to.array_bytes(), static_cast<int64_t>(want.size()));
         // By way of the piece alone, as it travels.
@@ -88,29 +121,88 @@ TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsWithTheirPartOfTheArray) {
       }
       ASSERT_EQ(got, want) << "round " << round << " shard " << out;
       ASSERT_EQ(filled, static_cast<int64_t>(want.size()));  // nothing twice
+      made.push_back(got);
+      wanted[targets[out].executor][domain.origin] = filled;
+    }
+    for (const auto& [executor, bytes] : came) {
+      int64_t most = 0;
+      for (const auto& [origin, part] : wanted[executor]) most += part;
+      ASSERT_LE(bytes, most) << "round " << round;
     }
   }
+  EXPECT_GT(followers, 300);
 }
 
-TEST(ReshardingTest, TheCheapestReplicaIsTakenAndEqualOnesInTurn) {
-  const auto plan = Resharding::Plan(DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2}),
-                                     Sharding::Tiled({3, 4}, {2}, {0, 1}).value());
+TEST(ReshardingTest, TheNearestReplicaIsTakenAndOthersInTurn) {
+  const std::vector<Resharding::Place> sources = {
+      {ExecutorId(1), DeviceId(10)}, {ExecutorId(1), DeviceId(11)}, {ExecutorId(2), DeviceId(20)}};
+  const std::vector<Resharding::Place> targets = {
+      {ExecutorId(1), DeviceId(11)}, {ExecutorId(2), DeviceId(21)}, {ExecutorId(3), DeviceId(30)},
+      {ExecutorId(4), DeviceId(40)}, {ExecutorId(5), DeviceId(50)}, {ExecutorId(6), DeviceId(60)}};
+  auto plan = Resharding::Plan(DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2}),
+                               Sharding::Replicated({0, 1, 2, 3, 4, 5}), sources, targets);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->PiecesOf(1, [](int32_t s) { return s == 2 ? 0 : 1; })[0].source, 2);
-  EXPECT_EQ(plan->PiecesOf(0, [](int32_t) { return 0; })[0].source, 0);
-  EXPECT_EQ(plan->PiecesOf(1, [](int32_t) { return 0; })[0].source, 1);
+  std::vector<int32_t> taken;
+  for (int out = 0; out < 6; ++out) taken.push_back(plan->PiecesOf(out)[0].source);
+  EXPECT_THAT(taken, ::testing::ElementsAre(1, 2, 0, 1, 2, 0));
+}
+
+TEST(ReshardingTest, DevicesOfOneExecutorCopyWhatCameThereOnceAndReadWhatIsThere) {
+  const std::vector<Resharding::Place> sources = {{ExecutorId(1), DeviceId(1)},
+                                                  {ExecutorId(2), DeviceId(2)}};
+  std::vector<Resharding::Place> targets;
+  for (uint32_t i = 0; i < 3; ++i) targets.push_back({ExecutorId(1), DeviceId(1 + i * 10)});
+  const Sharding cut = Sharding::Tiled({0, 1}, {2}, {0, 1}).value();
+  const Sharding whole = Sharding::Replicated({0, 1, 2});
+  const auto read = [](Resharding& plan) {
+    std::vector<std::string> out;
+    for (int i = 0; i < 3; ++i) {
+      out.emplace_back();
+      for (const ShardPiece& piece : plan.PiecesOf(i))
+        out.back() += fmt::format("{}{} ", piece.made ? "made " : "", piece.source);
+    }
+    return out;
+  };
+  auto plan = Resharding::Plan(DType::kF32, Shape{{4}}, cut, whole, sources, targets);
+  EXPECT_THAT(read(*plan), ::testing::ElementsAre("0 1 ", "made 0 ", "made 0 "));
+  // All of it is there: nobody waits for another.
+  plan = Resharding::Plan(DType::kF32, Shape{{4}}, cut, whole, {targets[0], targets[1]}, targets);
+  EXPECT_THAT(read(*plan), ::testing::ElementsAre("0 1 ", "0 1 ", "0 1 "));
+}
+
+// Seconds are not looked at: what compares each of n with each of n has 4 billion boxes to make.
+TEST(ReshardingTest, AsManyShardsAsThereMayBeAreCutInNoTimeWhenTheirPiecesAreFew) {
+  constexpr int64_t kShards = 1 << 16;
+  const std::vector<int32_t> devices = Devices(kShards);
+  const std::vector<int64_t> tiles(devices.begin(), devices.end());
+  std::vector<int64_t> turned(tiles.rbegin(), tiles.rend());
+  const Sharding rows = Sharding::Tiled(devices, {kShards, 1}, tiles).value();
+  const Sharding cells = Sharding::Tiled(devices, {256, 256}, turned).value();
+  const Sharding copies = Sharding::Replicated(devices);
+  const Shape shape{{kShards, 256}};
+  for (const auto& [from, to] : {std::pair{rows, rows}, {copies, cells}, {copies, copies}}) {
+    auto plan =
+        Resharding::Plan(DType::kF32, shape, from, to, Apart(kShards, 1), Apart(kShards, 1 << 20));
+    ASSERT_TRUE(plan.ok());
+    for (int32_t out = 0; out < kShards; ++out) ASSERT_EQ(plan->PiecesOf(out).size(), 1U);
+  }
 }
 
 TEST(ReshardingTest, WhatCannotBeCutIsRefused) {
   const Sharding whole = Sharding::Replicated({0, 1});
   const auto text = [&](DType dtype, const Sharding& from, const Sharding& to) {
-    return std::string(Resharding::Plan(dtype, Shape{{4}}, from, to).status().message());
+    return std::string(Resharding::Plan(dtype, Shape{{4}}, from, to, Apart(from.num_shards(), 1),
+                                        Apart(to.num_shards(), 1))
+                           .status()
+                           .message());
   };
   EXPECT_THAT(text(DType::kToken, whole, whole), HasSubstr("token cannot be cut"));
   EXPECT_THAT(text(DType::kF32, Sharding::ConcreteEven({0, 1}, Shape{{2}}, false), whole),
               HasSubstr("the array's sharding: the sharding does not tell where"));
   EXPECT_THAT(text(DType::kF32, whole, Sharding::Opaque({0, 1})),
               HasSubstr("the sharding asked for: the sharding does not tell where"));
+  EXPECT_EQ(text(DType::kF32, Sharding::Tiled({0, 1}, {4}, {0, 3}).value(), whole),
+            "the array's shards have 2 of its 4 elements");
 }
 
 TEST(BoxTest, WhatReachesOutIsRefused) {

@@ -2,6 +2,7 @@
 // The array table: put, copy, assemble, disassemble, delete. Views are lists of shards, so most of
 // these move nothing.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -9,6 +10,17 @@
 #include "controller/cluster/placement.h"
 
 namespace fairway {
+namespace {
+
+// Shards of one array with equal numbers are the same; -1: not known of that one.
+int64_t PartOf(const Sharding& sharding, int32_t position) {
+  if (sharding.fully_replicated()) return 0;
+  const bool tells = sharding.kind() == Sharding::Kind::kTiled || sharding.per_device();
+  return tells ? sharding.tile_of()[position] : -1;
+}
+
+}  // namespace
+
 absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t out,
                                                 const ArraySpec& spec,
                                                 std::vector<int32_t> blob_of_shard) {
@@ -123,8 +135,10 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
   for (const IslandShards& part : parts) {
     Node* node = nullptr;
     Group* group = nullptr;
+    // What comes from elsewhere comes to an executor once; its other devices copy that.
+    std::map<std::pair<ExecutorId, int64_t>, ShardRef> came;
     for (const int32_t position : part.positions) {
-      const ShardRef from = source.shards[position];
+      ShardRef from = source.shards[position];
       const Group& from_group = *FindGroup(from.group);
       const VirtualDevice& device = session.devices[sharding.devices()[position]];
       const Place& place = from_group.places[from.shard];
@@ -142,13 +156,21 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
         made.push_back(node);
       }
       copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
-      group->places.push_back(
-          {ExecutorOf(device.device)->id, device.local_ordinal, device.device, place.bytes});
+      const ExecutorId executor = ExecutorOf(device.device)->id;
+      group->places.push_back({executor, device.local_ordinal, device.device, place.bytes});
       group->shapes.push_back(from_group.shape(from.shard));
-      node->sources.push_back(from);
       AddReservation(node->reservations, device.device, place.bytes, 0);
+      const int64_t number = PartOf(source.spec.sharding, position);
+      if (number >= 0 && place.executor != executor) {
+        const auto [first, fresh] =
+            came.emplace(std::pair{executor, number}, copy.shards[position]);
+        if (!fresh) from = first->second;
+      }
+      node->sources.push_back(from);
     }
-    if (node != nullptr) node->reads = GroupsOf(node->sources);
+    if (node == nullptr) continue;
+    node->reads = GroupsOf(node->sources);
+    std::erase(node->reads, group->id);
   }
   return copy;
 }
@@ -183,19 +205,18 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
     }
     copies.push_back(*std::move(copy));
   }
+  std::vector<ShardRef> moved;
   for (size_t a = 0; a < in.size(); ++a) {
+    for (size_t i = 0; i < copies[a].shards.size(); ++i) {
+      if (copies[a].shards[i] != sources[a]->shards[i]) moved.push_back(sources[a]->shards[i]);
+    }
     s.HoldView(copies[a]);
     session->arrays.emplace(handles[a], std::move(copies[a]));
   }
   for (Node* node : made) s.Enqueue(*node);
-  if (semantics == CopySemantics::kDonateInput) {
-    // What stays where it is now belongs to the copy as well; the source is deleted as soon as one
-    // of its shards is.
-    std::vector<ShardRef> moved;
-    for (const Node* node : made)
-      moved.insert(moved.end(), node->sources.begin(), node->sources.end());
-    s.MarkDeleted(moved);
-  }
+  // What stays where it is now belongs to the copy as well; the source is deleted as soon as one of
+  // its shards is.
+  if (semantics == CopySemantics::kDonateInput) s.MarkDeleted(moved);
   s.Settle();
   return handles;
 }

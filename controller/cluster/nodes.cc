@@ -78,13 +78,15 @@ void Cluster::State::Enqueue(Node& node) {
 
 bool Cluster::State::SourcesUp(const Node& node) const {
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
+    if (ref.group == node.outputs[0]) return true;  // made there itself
     return executors.at(groups.at(ref.group)->places[ref.shard].executor).up;
   });
 }
 
 bool Cluster::State::ReceivesFrom(const Node& node, ExecutorId executor) const {
   return std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
-    return groups.at(ref.group)->places[ref.shard].executor == executor;
+    return ref.group != node.outputs[0] &&
+           groups.at(ref.group)->places[ref.shard].executor == executor;
   });
 }
 

@@ -188,8 +188,7 @@ absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_
 }
 
 absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundProgram& program,
-                                                 int32_t argument, uint64_t handle,
-                                                 std::vector<Node*>& made) {
+                                                 int32_t argument, uint64_t handle, Making& made) {
   const std::string what = fmt::format("{}: argument {}", program.name, argument);
   const absl::StatusOr<Array*> found = FindArray(session.id, handle);
   if (!found.ok()) return Annotate(found.status(), what);
@@ -224,9 +223,9 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   ExecuteResult result;
   for (const int32_t value : plan.results) result.specs.push_back(program.values[value]);
   FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, plan.results.size()));
-  std::vector<Node*> made;
+  State::Making made;
   const auto refuse = [&](absl::Status error) {
-    for (Node* node : made) s.Forget(*node);
+    for (Node* node : made.nodes) s.Forget(*node);
     for (size_t o = 0; o < out.size(); ++o)
       session->arrays.emplace(out[o], Array{result.specs[o], {}, error});
     return error;
@@ -252,7 +251,7 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     if (ours[a] && values[a].error.ok()) donated.push_back(args[a]);
   }
   for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(values[a]);
-  for (Node* node : made) {
+  for (Node* node : made.nodes) {
     node->after_inputs = program.sequential;
     s.Enqueue(*node);
   }
@@ -308,12 +307,12 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
     const Array& from = values[transfer->input];
     Array& to = values[transfer->output];
     const ArraySpec& target = program.values[transfer->output];
-    std::vector<Node*> made;
+    Making made;
     absl::StatusOr<Array> moved = from.error.ok()
                                       ? Resharded(session, from, target, /*may_alias=*/true, made)
                                       : absl::StatusOr<Array>(from.error);
     if (!moved.ok()) {
-      for (Node* node : made) Forget(*node);
+      for (Node* node : made.nodes) Forget(*node);
       to = Array{target, {}, moved.status()};
       return NodeId();
     }
@@ -325,8 +324,8 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
       if (std::find(shared.begin(), shared.end(), ref.group) != shared.end())
         ours[transfer->output] = false;
     }
-    const NodeId last = made.empty() ? NodeId() : made.back()->id;
-    for (Node* node : made) {
+    const NodeId last = made.nodes.empty() ? NodeId() : made.nodes.back()->id;
+    for (Node* node : made.nodes) {
       node->after_inputs = program.sequential;
       Enqueue(*node);
     }

@@ -10,22 +10,17 @@
 namespace fairway {
 namespace {
 
-// Of one array. Each takes some 400 bytes here for as long as the node lives, twice as many while
+// Of one request. Each takes some 400 bytes here for as long as the node lives, twice as many while
 // it is sent, and 2 us of the loop: 1,024 devices may each take a part of each other's.
 constexpr size_t kMaxPieces = size_t{1} << 20;
-
-// Lower is nearer.
-int64_t Distance(const Place& from, const VirtualDevice& to, ExecutorId executor) {
-  if (from.device == to.device) return 0;
-  return from.executor == executor ? 1 : 2;
-}
+constexpr size_t kPieceBytes = 400;
 
 }  // namespace
 
 absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& source,
                                              const ArraySpec& target, const std::string& name,
                                              bool may_alias, const PiecesOf& pieces_of,
-                                             std::vector<Node*>& made) {
+                                             Making& made) {
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
                            SplitByIsland(session, target.sharding.devices()));
   FAIRWAY_ASSIGN_OR_RETURN(
@@ -38,6 +33,7 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
   }
   Array out{target, std::vector<ShardRef>(shapes.size()), absl::OkStatus()};
   size_t num_pieces = 0, num_shards = 0;
+  const size_t others = made.pieces;
   for (const IslandShards& part : parts) {
     Node* node = nullptr;
     Group* group = nullptr;
@@ -46,12 +42,18 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
       const std::vector<SourcePiece> pieces = pieces_of(position);
       num_pieces += pieces.size();
       ++num_shards;
-      if (num_pieces > kMaxPieces)
+      made.pieces += pieces.size();
+      if (made.pieces > kMaxPieces && others > 0)
+        return InvalidArgument(
+            "{}: it and the arrays before it in the same request are made of more than {} pieces; "
+            "reshard fewer arrays at once",
+            name, kMaxPieces);
+      if (made.pieces > kMaxPieces)
         return InvalidArgument(
             "{}: {} of its {} shards are made of {} pieces of the array's {} shards, and at most "
             "{} are allowed; reshard it onto one device or a few first, and from there",
             name, num_shards, shapes.size(), num_pieces, source.shards.size(), kMaxPieces);
-      if (may_alias && pieces.size() == 1 && pieces[0].piece.from.whole() &&
+      if (may_alias && pieces.size() == 1 && !pieces[0].made && pieces[0].piece.from.whole() &&
           pieces[0].piece.to.whole() && target.dtype == source.spec.dtype) {
         const ShardRef from = source.shards[pieces[0].source];
         const Group& holder = *FindGroup(from.group);
@@ -67,7 +69,7 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
         node->remade = true;
         node->outputs = {group->id};
         group->producer = node->id;
-        made.push_back(node);
+        made.nodes.push_back(node);
       }
       const auto shard = static_cast<int32_t>(group->places.size());
       const int64_t bytes = *ByteSize(target.dtype, shapes[position]);
@@ -77,19 +79,24 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
       group->shapes.push_back(shapes[position]);
       AddReservation(node->reservations, device.device, bytes, 0);
       for (const SourcePiece& piece : pieces) {
-        node->sources.push_back(source.shards[piece.source]);
+        node->sources.push_back(piece.made ? out.shards[piece.source]
+                                           : source.shards[piece.source]);
         node->pieces.push_back({shard, piece.piece.from, piece.piece.to});
       }
     }
+    if (node == nullptr) continue;
     // Only what it is made of: it may end well before another group is known to have failed.
-    if (node != nullptr) node->reads = GroupsOf(node->sources);
+    node->reads = GroupsOf(node->sources);
+    std::erase(node->reads, group->id);
+    node->record_bytes = kPieceBytes * node->pieces.size();
+    session.record_bytes += node->record_bytes;
   }
   return out;
 }
 
 absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& source,
                                                 const ArraySpec& target, bool may_alias,
-                                                std::vector<Node*>& made) {
+                                                Making& made) {
   const std::string type = ToString(source.spec.dtype, source.spec.shape);
   const Sharding& old = source.spec.sharding;
   const auto moved = old.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
@@ -103,25 +110,32 @@ absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& s
           const Box whole = Box::Whole(BytesPerElement(target.dtype),
                                        FindGroup(from.group)->shape(from.shard).dims);
           std::vector<SourcePiece> pieces;
-          if (whole.bytes() > 0) pieces.push_back({position, {0, whole, whole}});
+          if (whole.bytes() > 0) pieces.push_back({position, false, {0, whole, whole}});
           return pieces;
         },
         made);
   }
-  const absl::StatusOr<Resharding> plan =
-      Resharding::Plan(target.dtype, target.shape, old, target.sharding);
+  std::vector<Resharding::Place> sources, targets;
+  for (const ShardRef& ref : source.shards) {
+    const Place& place = FindGroup(ref.group)->places[ref.shard];
+    sources.push_back({place.executor, place.device});
+  }
+  for (const int32_t id : target.sharding.devices()) {
+    if (id < 0 || static_cast<size_t>(id) >= session.devices.size()) break;  // told by Remake
+    const DeviceId device = session.devices[id].device;
+    targets.push_back({ExecutorOf(device)->id, device});
+  }
+  targets.resize(target.sharding.devices().size());
+  absl::StatusOr<Resharding> plan =
+      Resharding::Plan(target.dtype, target.shape, old, target.sharding, sources, targets);
   if (!plan.ok()) return Annotate(plan.status(), "reshard of " + type);
   return Remake(
       session, source, target, "reshard of " + type, may_alias,
       [&](int32_t position) {
-        const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
-        const ExecutorId executor = ExecutorOf(device.device)->id;
         std::vector<SourcePiece> out;
-        for (ShardPiece& piece : plan->PiecesOf(position, [&](int32_t shard) {
-               const ShardRef ref = source.shards[shard];
-               return Distance(FindGroup(ref.group)->places[ref.shard], device, executor);
-             }))
-          out.push_back({piece.source, {0, std::move(piece.from), std::move(piece.to)}});
+        for (ShardPiece& piece : plan->PiecesOf(position))
+          out.push_back(
+              {piece.source, piece.made, {0, std::move(piece.from), std::move(piece.to)}});
         return out;
       },
       made);
@@ -129,7 +143,7 @@ absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& s
 
 absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& source,
                                                 const ArraySpec& target, bool may_alias,
-                                                std::vector<Node*>& made) {
+                                                Making& made) {
   const std::string name =
       fmt::format("bitcast of {} to {}", ToString(source.spec.dtype, source.spec.shape),
                   ToString(target.dtype, target.shape));
@@ -156,7 +170,7 @@ absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& s
         const int64_t bytes = FindGroup(from.group)->places[from.shard].bytes;
         const Box whole = Box::Whole(1, {bytes});
         std::vector<SourcePiece> pieces;
-        if (bytes > 0) pieces.push_back({position, {0, whole, whole}});
+        if (bytes > 0) pieces.push_back({position, false, {0, whole, whole}});
         return pieces;
       },
       made);
@@ -174,7 +188,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
     FAIRWAY_RETURN_IF_ERROR(CheckUsable(*sources.back(), handle));
   }
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles, NewHandles(*session, out, in.size()));
-  std::vector<Node*> made;
+  Making made;
   std::vector<Array> arrays;
   for (size_t a = 0; a < in.size(); ++a) {
     if (!sources[a]->error.ok()) {
@@ -185,7 +199,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
                                                semantics != CopySemantics::kAlwaysCopy, made);
     if (!array.ok()) {
       // All of them or none. Nothing was told to anybody yet.
-      for (Node* node : made) Forget(*node);
+      for (Node* node : made.nodes) Forget(*node);
       return array.status();
     }
     arrays.push_back(*std::move(array));
@@ -194,7 +208,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
     HoldView(arrays[a]);
     session->arrays.emplace(handles[a], std::move(arrays[a]));
   }
-  for (Node* node : made) Enqueue(*node);
+  for (Node* node : made.nodes) Enqueue(*node);
   if (semantics == CopySemantics::kDonateInput) {
     for (Array* source : sources) {
       source->deleted = source->deleted || source->shards.empty();
@@ -207,8 +221,10 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
 
 void Cluster::State::Forget(Node& node) {
   for (const GroupId id : node.outputs) groups.erase(id);
-  if (const auto it = sessions.find(node.session); it != sessions.end())
+  if (const auto it = sessions.find(node.session); it != sessions.end()) {
+    it->second.record_bytes -= node.record_bytes;
     it->second.nodes.erase(node.id);
+  }
   nodes.erase(node.id);
 }
 

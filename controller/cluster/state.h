@@ -157,10 +157,10 @@ struct Node {
   // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
-  uint64_t watch = 0;  // of the call that made it
+  uint64_t watch = 0;       // of the call that made it
+  size_t record_bytes = 0;  // what the record itself holds, about: of launches and reshards
 
   // kLaunch
-  size_t record_bytes = 0;  // what the record itself holds, about
   const ExecutableSpec* executable = nullptr;
   CodeLayout* layout = nullptr;               // of it
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
@@ -473,6 +473,12 @@ struct Cluster::State {
                           const std::vector<int32_t>& donatable,
                           const std::vector<ArraySpec>& outputs, const absl::Status& poison);
 
+  // What resharding the arrays of one request has made so far.
+  struct Making {
+    std::vector<Node*> nodes;
+    size_t pieces = 0;
+  };
+
   // ---- programs (programs.cc)
   static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids
   absl::StatusOr<std::unique_ptr<BoundProgram>> MakeProgram(Session& session,
@@ -482,7 +488,7 @@ struct Cluster::State {
                                               const std::vector<ArraySpec>& values) const;
   // An argument as the program takes it: itself, or resharded.
   absl::StatusOr<Array> ArgumentOf(Session& session, const BoundProgram& program, int32_t argument,
-                                   uint64_t handle, std::vector<Node*>& made);
+                                   uint64_t handle, Making& made);
   // An array that is an error from the start, as one with failed shards on the devices of `spec`;
   // its view is held.
   Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
@@ -499,18 +505,19 @@ struct Cluster::State {
   // needs besides. `pieces_of`: for one position of the target's devices.
   struct SourcePiece {
     int32_t source = 0;  // position in the source's devices
+    bool made = false;   // in the target's, of an earlier one in the same executor
     Piece piece;         // `out` is not looked at
   };
   using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
   absl::StatusOr<Array> Remake(Session& session, const Array& source, const ArraySpec& target,
                                const std::string& name, bool may_alias, const PiecesOf& pieces_of,
-                               std::vector<Node*>& made);
+                               Making& made);
   absl::StatusOr<Array> Resharded(Session& session, const Array& source, const ArraySpec& target,
-                                  bool may_alias, std::vector<Node*>& made);
+                                  bool may_alias, Making& made);
   absl::StatusOr<Array> Bitcasted(Session& session, const Array& source, const ArraySpec& target,
-                                  bool may_alias, std::vector<Node*>& made);
+                                  bool may_alias, Making& made);
   using Remaking = absl::StatusOr<Array> (State::*)(Session&, const Array&, const ArraySpec&, bool,
-                                                    std::vector<Node*>&);
+                                                    Making&);
   absl::StatusOr<std::vector<uint64_t>> RemakeAll(SessionId session,
                                                   const std::vector<uint64_t>& in,
                                                   const std::vector<ArraySpec>& targets,

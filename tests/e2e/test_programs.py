@@ -9,7 +9,7 @@ from cluster import PROGRAMS, cpu_environment, run_python
 ON_BOTH = [
     "transforms", "sharding", "collectives", "between_islands", "donation", "random_numbers",
     "fetching", "arguments", "unreduced", "dtypes", "layouts", "memory_kinds",
-    "decompositions", "nans",
+    "decompositions", "nans", "device_put",
 ]
 
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/reshard.h"
 #include "graph/lowering.h"
 #include "tests/sim/code.h"
 #include "tests/sim/model.h"
@@ -136,6 +137,7 @@ class Client {
   bool Explains(const Request::Item& item, const absl::Status& status) const;
   bool Explains(const ModelGroup& group, const absl::Status& status) const;
   uint64_t BitsOf(DeviceId device) const;
+  Resharding::Place PlaceOf(DeviceId device) const;
   DeviceId DeviceOf(int32_t id) const;
   const VirtualDevice& Virtual(int32_t id) const;
   bool Expect(const absl::Status& got, std::string_view want, std::string_view what);

@@ -187,6 +187,7 @@ void Client::DoCopy() {
     std::map<int32_t, std::shared_ptr<ModelGroup>> made;
     std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;
     std::vector<ModelShard> moved;
+    std::map<std::pair<uint64_t, int64_t>, uint64_t> came;  // by executor and part: the value
     const std::string to_kind = sharding.memory_kind() == "host" ? "host" : "";
     for (size_t i = 0; i < source.shards.size(); ++i) {
       const ModelShard from = source.shards[i];
@@ -200,16 +201,31 @@ void Client::DoCopy() {
       auto& group = made[device.slice_index];
       if (group == nullptr) group = std::make_shared<ModelGroup>();
       copy.shards.push_back({group, static_cast<int32_t>(group->values.size())});
-      group->values.push_back(from.value());
+      const int64_t part = old.fully_replicated()                 ? 0
+                           : old.kind() == Sharding::Kind::kTiled ? old.tile_of()[i]
+                                                                  : -1;
+      bool again = false;  // it came to that executor for another device
+      uint64_t value = from.value();
+      if (part >= 0 && BitsOf(from.device()) != BitsOf(device.device)) {
+        const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, value);
+        again = !fresh;
+        value = first->second;
+      }
+      group->values.push_back(value);
       group->devices.push_back(device.device);
       group->kinds.push_back(to_kind);
       group->shapes.push_back(from.group->shapes[from.index]);
       group->deleted.push_back(false);
       group->places |= BitsOf(device.device);
-      group->machines |= group->places | from.group->machines;
+      group->machines |= group->places;
+      moved.push_back(from);
+      if (again) {
+        world_.Count("copy copies what came");
+        continue;
+      }
+      group->machines |= from.group->machines;
       group->surely_failed = group->surely_failed || from.group->surely_failed;
       reads[device.slice_index].push_back(from.group);
-      moved.push_back(from);
     }
     for (auto& [slice, group] : made) group->failures = Inherit(reads[slice]);
     if (semantics == CopySemantics::kDonateInput) {

@@ -86,6 +86,11 @@ void Client::DoRemap() {
   world_.controller->Settle();
 }
 
+Resharding::Place Client::PlaceOf(DeviceId device) const {
+  const Machine* machine = world_.controller->MachineOf(device);
+  return {ExecutorId(static_cast<uint32_t>(world_.IndexOf(machine) + 1)), device};
+}
+
 // Another cut over other devices, uneven ones included.
 void Client::DoReshard() {
   Random& r = world_.random;
@@ -112,18 +117,24 @@ void Client::DoReshard() {
   ModelArray array{spec, {}, source.error};
   if (source.error.empty()) {
     std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;  // by island
-    const Resharding plan =
-        Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding).value();
+    std::vector<Resharding::Place> from_places, to_places;
+    for (const ModelShard& shard : source.shards) from_places.push_back(PlaceOf(shard.device()));
+    for (const int32_t device : devices) to_places.push_back(PlaceOf(Virtual(device).device));
+    Resharding plan = Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding,
+                                       from_places, to_places)
+                          .value();
     std::map<int32_t, std::shared_ptr<ModelGroup>> groups;
     for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
       const VirtualDevice& device = Virtual(devices[i]);
       Pieces values;
       ModelShard same;
       std::vector<std::shared_ptr<ModelGroup>> used;
-      for (const ShardPiece& piece : plan.PiecesOf(i, [&](int32_t shard) {
-             const DeviceId from = source.shards[shard].device();
-             return from == device.device ? 0 : BitsOf(from) == BitsOf(device.device) ? 1 : 2;
-           })) {
+      for (const ShardPiece& piece : plan.PiecesOf(i)) {
+        if (piece.made) {
+          world_.Count("reshard copies what came");
+          values[piece.to.origin] = array.shards[piece.source].value();
+          continue;
+        }
         const ModelShard& from = source.shards[piece.source];
         values[piece.to.origin] = BoxedValue(from.value(), piece.from);
         used.push_back(from.group);

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "worker/compiler/checksum.h"
+#include "worker/executor/cut_out.h"
 
 namespace fairway {
 namespace {
@@ -18,19 +19,6 @@ constexpr int64_t kPlaceInLoop = 256 << 10;
 constexpr int64_t kDropInLoop = 1 << 20;
 
 std::vector<int> Ints(const std::vector<int32_t>& in) { return {in.begin(), in.end()}; }
-
-// The box of these bytes alone.
-absl::StatusOr<HostView> CutOut(const Box& box, const HostView& view) {
-  if (box.array_bytes() != static_cast<int64_t>(view.bytes.size()))
-    return Error(absl::StatusCode::kInternal, "a box of {} bytes in a shard of {}",
-                 box.array_bytes(), view.bytes.size());
-  auto blob = Blob::Make(static_cast<size_t>(box.bytes()));
-  if (blob == nullptr)
-    return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes of a shard",
-                 box.bytes());
-  CopyBox(box, view.bytes.data(), box.Alone(), blob->data());
-  return HostView{blob->view(), blob};
-}
 
 template <typename Answerer, typename Served>
 void Answer(const absl::StatusOr<HostView>& view, Answerer& answer, Served& served) {
@@ -375,8 +363,11 @@ ExecutorSession::Arrival ExecutorSession::ArrivalOf(const PrepareReceive& node,
 
 void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
   const ShardSource& source = node.sources[position];
-  if (!node.pieces.empty() && source.kind != ShardSource::Kind::kInline)
-    return StartPiece(node, position);
+  // What comes in one piece needs not be put together.
+  const bool alone = source.kind == ShardSource::Kind::kInline ||
+                     (source.kind == ShardSource::Kind::kPeer && !node.pieces.empty() &&
+                      node.pieces[position].to.whole());
+  if (!node.pieces.empty() && !alone) return StartPiece(node, position);
   Arrival arrival = ArrivalOf(node, position);
   buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
   const auto fail = [&](absl::Status why) {

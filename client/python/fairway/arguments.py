@@ -7,6 +7,7 @@ something in front:
   client refuses, are made contiguous;
 - arrays of one client that are to go to devices of another, such as from an island to
   `jax.devices("cpu")`, which the client also refuses, are fetched and put there.
+Arrays that are to be cut anew are a page of their own, resharding.py.
 
 A JAX without this registry is left alone; then these two cases fail with jaxlib's own text.
 """
@@ -17,16 +18,24 @@ from typing import Any
 
 import numpy as np
 
+from fairway import resharding
+
 _MARK = "_fairway_handler"
 
 
 def install() -> None:
-    """Puts both in place, once. Called when a process opens its first session."""
+    """Puts all in place, once. Called when a process opens its first session."""
     try:
         from jax._src.array import ArrayImpl
         from jax._src.interpreters import pxla
 
         handlers = pxla.shard_arg_handlers
+        if hasattr(handlers[ArrayImpl], _MARK):
+            return
+        try:
+            resharding.install(handlers, ArrayImpl)
+        except (ImportError, AttributeError):
+            pass
         wanted = {kind: _contiguous for kind in handlers if _is_plain_array(kind)}
         for kind, make in {**wanted, ArrayImpl: _between_clients}.items():
             if not hasattr(handlers[kind], _MARK):

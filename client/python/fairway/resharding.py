@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves arrays from one cut to another between executors, where JAX would fetch and upload.
+
+JAX moves an array to another sharding of the same cut by one request (CopyArrays). To another cut
+it takes the array apart, and most often fetches it into the client's memory and uploads it again.
+jaxlib's proxy client has a request for exactly this, ReshardArrays, which nothing in JAX sends.
+Here it is sent for all arrays of one call together, by `device_put` and by `jit` for arguments that
+lie elsewhere. JAX keeps what it does by itself:
+- the same cut on other devices or in another memory, which copies and donates already;
+- what has no place in the array (unreduced over an axis) or a layout of its own;
+- everything inside a trace.
+
+As on JAX's CPU backend, an array that is donated to another cut stays usable.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
+
+# Pairs of a shard that is read and one that is made, of all arrays of one request: as many pieces
+# as the controller takes in one. A tree of more goes in several requests.
+_PAIRS_PER_REQUEST = 1 << 20
+
+
+def install(handlers: dict, array_type: type) -> None:
+    """Puts it in front of JAX's handler of arrays, and of what reorders devices.
+
+    Raises:
+      ImportError, AttributeError: this jaxlib or JAX has no such place; then nothing is changed.
+    """
+    from jax._src import dispatch
+    from jax._src.op_shardings import are_hlo_shardings_equal
+    from jaxlib._pathways import _transfer_to_shardings as transfer
+
+    reorder = dispatch._different_device_order_reshard
+    equal = functools.lru_cache(4096)(functools.partial(_same_cut, are_hlo_shardings_equal))
+    handlers[array_type] = _handler(handlers[array_type], transfer, equal)
+    dispatch._different_device_order_reshard = _reordered(reorder, transfer)
+
+
+def _same_cut(equal: Any, source: Any, target: Any, rank: int) -> bool:
+    """Whether JAX's own way is one copy, or nothing but JAX's own way is known."""
+    if any(getattr(getattr(s, "spec", None), "unreduced", None) for s in (source, target)):
+        return True
+    try:
+        return source.num_devices == target.num_devices and equal(
+            source._to_xla_hlo_sharding(rank), target._to_xla_hlo_sharding(rank))
+    except NotImplementedError:  # neither tiles nor copies of the whole
+        return True
+
+
+def _ours(sharding: Any) -> bool:
+    return next(iter(sharding.device_set)).client.runtime_type in RUNTIMES
+
+
+def _is_moved(equal: Any, x: Any, sharding: Any, layout: Any) -> bool:
+    source = x.sharding
+    return (layout is None and not equal(source, sharding, x.ndim) and _ours(source) and
+            _ours(sharding))
+
+
+def _send(transfer: Any, xs: list, shardings: list, donate: bool = False) -> list:
+    from jax._src.interpreters import pxla
+
+    made: list = []
+    begin, pairs = 0, 0
+    for end, (x, sharding) in enumerate(zip(xs, shardings, strict=True)):
+        more = x.sharding.num_devices * sharding.num_devices
+        if pairs + more > _PAIRS_PER_REQUEST and end > begin:
+            made += transfer(xs[begin:end], shardings[begin:end], donate)
+            begin, pairs = end, 0
+        pairs += more
+    made += transfer(xs[begin:], shardings[begin:], donate)
+    # jaxlib forgets that a type was weak.
+    return [pxla.global_aval_to_result_handler(x.aval, sharding, True)(y) if x.weak_type else y
+            for x, sharding, y in zip(xs, shardings, made, strict=True)]
+
+
+def _handler(inner: Any, transfer: Any, equal: Any) -> Any:
+    def handler(xs, shardings, layouts, copy_semantics):
+        moved = [i for i, (x, *to) in enumerate(zip(xs, shardings, layouts, strict=True))
+                 if not x.is_deleted() and _is_moved(equal, x, *to)]
+        if not moved:
+            return inner(xs, shardings, layouts, copy_semantics)
+        results: list[Any] = [None] * len(xs)
+        stay = [i for i in range(len(xs)) if i not in set(moved)]
+        if stay:
+            columns = (xs, shardings, layouts, copy_semantics)
+            for i, y in zip(stay, inner(*([c[i] for i in stay] for c in columns)), strict=True):
+                results[i] = y
+        made = _send(transfer, [xs[i] for i in moved], [shardings[i] for i in moved])
+        for i, y in zip(moved, made, strict=True):
+            results[i] = y
+        return results
+
+    return handler
+
+
+def _reordered(inner: Any, transfer: Any) -> Any:
+    """The same devices in another order: JAX compiles a computation for that, which no jit over
+    several islands can be."""
+
+    def reorder(x, sharding, copy, *rest):
+        if not _ours(x.sharding) or x.is_deleted():
+            return inner(x, sharding, copy, *rest)
+        return _send(transfer, [x], [sharding], copy.name == "DONATE_INPUT")[0]
+
+    return reorder

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden dialogues of the controller's core: resharding and copying to several devices of an
+// executor, and what a request may cost.
+#include <numeric>
+
+#include "controller/cluster/cluster_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(ClusterTest, AReshardToSeveralDevicesOfAnExecutorPullsOnceAndCopiesThere) {
+  Start();
+  PutReady(1, 0);
+  const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2, 3})};
+  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  // On the array's own executor each device reads it where it is.
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("e1 <- receive n2 g2 from [local 1:0 [0]+[4] to 0:[0], local 1:0 [0]+[4] "
+                          "to 1:[0]]",
+                          "e1 <- send t3 [#0=1:0[0]+[4]]",
+                          "e2 <- receive n3 g3 from [wa:1#0 [0]+[4] to 0:[0], local 3:0 [0]+[4] to "
+                          "1:[0]]"));
+  End(a, 2);
+  End(b, 3);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3"));
+  cluster.Watch(session, 9, {2});
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 9: OK"));
+}
+
+TEST_F(ClusterTest, AReshardThatFailsWhereItComesToFailsForTheDevicesThatCopyItToo) {
+  Start();
+  PutReady(1, 0);
+  const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
+  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  actions.Take();
+  cluster.Watch(session, 9, {2});
+  End(b, 2, absl::InternalError("boom"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t2",
+                                          HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]"),
+                                          "e2 <- free [2]"));
+}
+
+TEST_F(ClusterTest, ACopyOfReplicasPullsOnceForEachExecutorAndDonatesAllOfThem) {
+  Start();
+  PutReady(1, 2);
+  const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
+  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  End(b, 2);
+  actions.Take();
+  ASSERT_TRUE(cluster
+                  .Copy(session, {2}, std::vector<int32_t>{0, 1}, std::nullopt,
+                        CopySemantics::kDonateInput, {3})
+                  .ok());
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- send t3 [#0=2:0]",
+                                          "e1 <- receive n3 g3 from [wb:1#0, local 3:0]"));
+  EXPECT_TRUE(cluster.IsDeleted(session, 2).value());
+  End(a, 3);
+  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- end send t3", "e2 <- free [2]"));
+}
+
+TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
+  Start();
+  PutReady(1, 0);
+  const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
+  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, 800U);  // of two pieces
+  End(b, 2);
+  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, 0U);
+}
+
+// Each of n shards from each of n, several times.
+TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
+  constexpr int kDevices = 800;
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", kDevices)).ok());
+  session = cluster.OpenSession("t").value();
+  std::vector<int32_t> all(kDevices);
+  std::iota(all.begin(), all.end(), 0);
+  const auto spec = [](Sharding sharding) {
+    return ArraySpec{DType::kF32, Shape{{kDevices}}, std::move(sharding)};
+  };
+  const Sharding cut = Sharding::Tiled(all, {kDevices}, {all.begin(), all.end()}).value();
+  ASSERT_TRUE(cluster.Put(session, 1, spec(cut), all).ok());
+  const ArraySpec copies = spec(Sharding::Replicated(all));
+  const size_t before = cluster.SessionBacklog(session).record_bytes;
+  EXPECT_EQ(
+      Describe(
+          cluster.Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {2, 3})
+              .status()),
+      "INVALID_ARGUMENT: reshard of f32[800]: it and the arrays before it in the same request "
+      "are made of more than 1048576 pieces; reshard fewer arrays at once");
+  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before);
+  EXPECT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before + kDevices * kDevices * 400);
+}
+
+}  // namespace
+}  // namespace fairway
