@@ -304,6 +304,25 @@ def traced_program():
         value, gradient = program(jnp.arange(4.0))
         assert (float(value), gradient.tolist()) == (56, [0, 8, 16, 24])
     assert gradient.devices() == {left[0]} and value.devices() == set(right[:2])
+    # What newer releases write in newer forms, and a loop and a checkpoint over two places.
+    mesh = Mesh(np.array(right[:2]), ("x",))
+    largest = lambda v: jax.lax.top_k(jax.nn.gelu(v, approximate=False), 2)[0]
+    gelu = fairway.on(left[0], largest)
+    add = fairway.on(mesh, jax.shard_map(
+        lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=P("x"), out_specs=P()))
+
+    def several(once):
+        def run(v):
+            step = jax.checkpoint(lambda c: once(c).sum() * v)
+            last, sums = jax.lax.scan(lambda c, u: (step(c), c.sum() * u), v, jnp.arange(1.0, 3))
+            return last.sum() + sums.sum()
+
+        return jax.value_and_grad(run)
+
+    x = jnp.array([1.0, 2.0])
+    placed = fairway.program(several(lambda c: jax.device_put(add(gelu(c)), left[0])))(x)
+    for a, b in zip(placed, jax.jit(several(largest))(x)):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
 @case

@@ -55,6 +55,16 @@ def test_a_program_of_the_project_s_own_jaxlib_runs_with_the_newest(name, cluste
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 
 
+def test_arrays_of_floats_of_six_bits_are_refused_by_name(cluster):
+    code = "import jax, ml_dtypes, numpy as np\nx = np.ones(3).astype(ml_dtypes.float6_e2m3fn)\n"
+    code += "try: np.asarray(jax.device_put(x))\nexcept jax.errors.JaxRuntimeError as error: print(error)\n"
+    code += "print(float(jax.numpy.ones(3).sum()))"
+    done = run(VERSIONS[-1], "-c", code, env=cluster.jax_environment())
+    assert done.stdout.splitlines() == [
+        "UNIMPLEMENTED: arrays of element type F6E2M3FN are not served", "3.0",
+    ], done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_connect_from_code_and_the_plain_proxy_platform(version, cluster):
     code = f"import fairway; fairway.connect('{cluster.address}'); import jax; "

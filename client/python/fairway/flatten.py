@@ -186,10 +186,18 @@ def _check_effects(op: Op) -> None:
         f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: {advice}")
 
 
+def _scan_counts(params: dict) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many behind them are carried."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].update(params["jaxpr"].in_avals).unpack()  # from JAX 0.11 on
+    return len(list(consts)), len(list(carry))
+
+
 def _unrolled(params: dict):
     """The function of a scan, step by step."""
     body = core.jaxpr_as_fun(params["jaxpr"])
-    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    num_consts, num_carry = _scan_counts(params)
 
     def run(*flat):
         consts, carry = flat[:num_consts], flat[num_consts:num_consts + num_carry]
