@@ -267,7 +267,8 @@ def test_a_full_disk_is_one_line_and_the_next_try_works(wheel, plain):
     assert full.code != 0
     assert "No space left on device" in one_line(full.err)
     assert plain.run("fairway --version", activate="small/venv").code != 0
-    assert plain.run("find small -name '*fairway*'").out == ""
+    # pip leaves the files that it had written; to it nothing is installed, and there is no command.
+    assert "fairway" not in plain.run("pip list", activate="small/venv").out
     again = plain.run(
         f"mount -o remount,size=300m small && pip install -q --no-deps {wheel.name} && fairway --version",
         activate="small/venv")
@@ -275,6 +276,8 @@ def test_a_full_disk_is_one_line_and_the_next_try_works(wheel, plain):
     told = plain.run("fairway up", activate="small/venv")  # for want of the extra "cpu"
     assert told.code == 2
     assert "no PJRT plugin found: `pip install xla-cpu-pjrt`" in one_line(told.err)
+    assert plain.run("pip uninstall -y fairway", activate="small/venv").code == 0
+    assert plain.run("find small -name '*fairway*'").out == ""
     assert plain.run("umount small").code == 0
 
 
