@@ -18,6 +18,12 @@ MOVES = ("another cut", "copies", "another island", "another island and cut",
          "copies on another island")
 DETOURS = ("another cut", "copies on another island")
 ROUNDS = 7
+SIZES = "64,256"  # MiB
+
+
+def options(parser):
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--sizes", default=SIZES, help="MiB, with commas between; default %(default)s")
 
 
 def counters(cluster):
@@ -66,11 +72,11 @@ def measure(size, rounds, samples):
         theirs.close()
 
 
-def run(quick):
+def run(quick, rounds=ROUNDS, sizes=SIZES):
     sys.path.insert(0, str(HERE.parent / "tests" / "e2e"))
     samples = {}
-    for size in (1 << 20,) if quick else (64 << 20, 256 << 20):
-        measure(size, 2 if quick else ROUNDS, samples)
+    for size in ("1",) if quick else sizes.split(","):
+        measure(int(size) << 20, 2 if quick else rounds, samples)
     rows = []
     for (mib, name, what), values in samples.items():
         unit = "bytes" if what in ("through the controller", "between executors") else "s"

@@ -38,7 +38,10 @@ def mover(name):
 
 
 for name in NAMES:
-    np.testing.assert_array_equal(np.asarray(mover(name)()), VALUE)
+    moved = mover(name)().block_until_ready()
+    if SIZE <= 1 << 20:
+        np.testing.assert_array_equal(np.asarray(moved), VALUE)
+    del moved
 print("ready", ",".join(NAMES), flush=True)
 for line in sys.stdin:
     move = mover(line.strip())

@@ -9,6 +9,8 @@ lie elsewhere. JAX keeps what it does by itself:
 - the same cut on other devices or in another memory, which copies and donates already;
 - what has no place in the array (unreduced over an axis) or a layout of its own;
 - everything inside a trace.
+jaxlib 0.8.2 refuses to send the request: there a program (fairway.program) moves what lies on one
+island to one island, and the rest goes as JAX does it by itself.
 
 As on JAX's CPU backend, an array that is donated to another cut stays usable.
 """
@@ -33,10 +35,17 @@ def install(handlers: dict, array_type: type) -> None:
     """
     from jax._src import dispatch
     from jax._src.op_shardings import are_hlo_shardings_equal
+    from jaxlib import version
     from jaxlib._pathways import _transfer_to_shardings as transfer
 
     reorder = dispatch._different_device_order_reshard
     equal = functools.lru_cache(4096)(functools.partial(_same_cut, are_hlo_shardings_equal))
+    if version.__version_info__ < (0, 8, 3):  # it has the function, and refuses to send the request
+        only_one = functools.lru_cache(4096)(
+            lambda *to: equal(*to) or not all(_on_one_island(s) for s in to[:2]))
+        handlers[array_type] = _handler(handlers[array_type], _by_program, only_one)
+        dispatch._different_device_order_reshard = _reordered_apart(reorder, handlers, array_type)
+        return
     handlers[array_type] = _handler(handlers[array_type], transfer, equal)
     dispatch._different_device_order_reshard = _reordered(reorder, transfer)
 
@@ -52,6 +61,10 @@ def _same_cut(equal: Any, source: Any, target: Any, rank: int) -> bool:
         return True
 
 
+def _on_one_island(sharding: Any) -> bool:
+    return len({getattr(d, "slice_index", 0) for d in sharding.device_set}) == 1
+
+
 def _ours(sharding: Any) -> bool:
     return next(iter(sharding.device_set)).client.runtime_type in RUNTIMES
 
@@ -60,6 +73,27 @@ def _is_moved(equal: Any, x: Any, sharding: Any, layout: Any) -> bool:
     source = x.sharding
     return (layout is None and not equal(source, sharding, x.ndim) and _ours(source) and
             _ours(sharding))
+
+
+def _by_program(xs: list, shardings: list, donate: bool) -> list:
+    """Does what the request would, where jaxlib refuses to send it; nothing is donated."""
+    from jax._src.interpreters import pxla
+
+    # What is committed to no device would be brought to the target first, which ends here again.
+    placed = [x if x.committed else pxla.global_aval_to_result_handler(x.aval, x.sharding, True)(x)
+              for x in xs]
+    return list(_program(tuple(shardings))(*placed))
+
+
+@functools.lru_cache(256)
+def _program(shardings: tuple) -> Any:
+    """A program that moves each of its arguments, which lie somewhere, to one of these."""
+    import jax
+
+    from fairway._program import program
+
+    return program(lambda *xs: [jax.device_put(x, s) for x, s in zip(xs, shardings, strict=True)],
+                   name="reshard")
 
 
 def _send(transfer: Any, xs: list, shardings: list, donate: bool = False) -> list:
@@ -107,5 +141,16 @@ def _reordered(inner: Any, transfer: Any) -> Any:
         if not _ours(x.sharding) or x.is_deleted():
             return inner(x, sharding, copy, *rest)
         return _send(transfer, [x], [sharding], copy.name == "DONATE_INPUT")[0]
+
+    return reorder
+
+
+def _reordered_apart(inner: Any, handlers: dict, array_type: type) -> Any:
+    """Over several islands it is moved like any other."""
+
+    def reorder(x, sharding, copy, *rest):
+        if not _ours(x.sharding) or x.is_deleted() or _on_one_island(sharding):
+            return inner(x, sharding, copy, *rest)
+        return handlers[array_type]([x], [sharding], [None], [copy])[0]
 
     return reorder
