@@ -30,7 +30,7 @@ _ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
 _TELL_SECONDS = 1.0
 
 _clients: list[weakref.ref] = []
-_sessions = []
+_sessions: list[_Session] = []
 _prepared = False
 _told = threading.Event()
 
@@ -80,7 +80,7 @@ def name_xla_flags() -> None:
             "the cluster; options of one program: jax.jit(f, compiler_options={...})")
 
 
-def watch(options: Any, where: str) -> threading.Event | None:
+def watch(options: Any, where: str) -> _Session:
     """Has the end of a session that comes from outside told, in one line.
 
     Args:
@@ -103,7 +103,7 @@ class _Session:
 
     def __init__(self, where: str):
         self.where = where
-        self.peer = int(where.rpartition(":")[2])
+        self.peers = _addresses(where)
         _sessions.append(self)
         self.client: weakref.ref | None = None
 
@@ -122,12 +122,21 @@ class _Session:
         _told.set()
 
 
+def _addresses(where: str) -> set[tuple[str, int]]:
+    host, _, port = where.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {(address[0], address[1]) for *_, address in found}
+
+
 def latest() -> str | None:
     """The address of the controller of the latest session of this process."""
     return _sessions[-1].where if _sessions else None
 
 
-def keep(session: Any, client: Any) -> None:
+def keep(session: _Session, client: Any) -> None:
     """Remembers the client that was made with the options of `watch`."""
     session.client = weakref.ref(client)
     _clients.append(session.client)
@@ -165,18 +174,30 @@ def _in_child() -> None:
     What it sent would come out of the parent's connection, between the parent's messages, and
     destroying one waits for threads that are not there. So neither can happen.
     """
-    _keep(*_backends(), *(e for c in _proxies() for e in (c, *c.live_executables())))
-    peers = {session.peer for session in _sessions}
+    _keep(*_backends())
+    for client in _proxies():
+        _keep(client, *client.live_executables(), *client.live_arrays())
+    peers = {peer for session in _sessions for peer in session.peers}
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for name in os.listdir("/proc/self/fd"):
-        try:
-            with socket.socket(fileno=os.dup(int(name))) as inherited:
-                if inherited.getpeername()[1] in peers:
-                    os.dup2(null, int(name), inheritable=False)
-        except OSError:  # no socket, not connected
-            pass
+        if _peer(name) in peers:
+            os.dup2(null, int(name), inheritable=False)
     os.close(null)
     _refuse_use()
+
+
+def _peer(descriptor: str) -> tuple[str, int] | None:
+    """Where a descriptor of this process is connected by TCP, if it is."""
+    try:
+        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+            return None
+        with socket.socket(fileno=os.dup(int(descriptor))) as copy:
+            if copy.family not in (socket.AF_INET, socket.AF_INET6):
+                return None
+            host, port, *_ = copy.getpeername()
+            return host.removeprefix("::ffff:"), port  # as IPv6 writes IPv4
+    except OSError:  # gone, or not connected
+        return None
 
 
 def _refuse_use() -> None:
