@@ -42,8 +42,11 @@ struct AdminClient::State {
                    controller);
     }
     if (code == absl::StatusCode::kUnavailable) {
-      return Error(code, "no controller answers at {} (is it running? see --controller)",
-                   controller);
+      return Error(
+          code,
+          "no controller answers at {} (start a cluster by `fairway up`, or name a running "
+          "one by --controller or FAIRWAY_CONTROLLER)",
+          controller);
     }
     if (code == absl::StatusCode::kDeadlineExceeded) {
       return Error(code,

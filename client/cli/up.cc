@@ -77,8 +77,8 @@ absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int por
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Error(absl::StatusCode::kAlreadyExists,
                  "--port={}: a cluster of another `fairway up` has this port, with its logs in {}; "
-                 "end it by `fairway down`, or choose another --port",
-                 port, directory);
+                 "end it by `fairway down --controller HOST:{}`",
+                 port, directory, port);
   }
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (entry.path().extension() == ".log" && entry.path().stem() != "up") {
@@ -146,8 +146,10 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     }
     launcher.StopAll();
     if (absl::IsAborted(status) || status.ok()) return 0;
-    fmt::print(stderr, "fairway up: {}\n", Text(status));
-    return absl::IsAlreadyExists(status) ? kExitPortInUse : kExitFailed;
+    const bool port_in_use = absl::IsAlreadyExists(status);
+    fmt::print(stderr, "fairway up: {}{}\n", Text(status),
+               port_in_use ? "; end what has it, or choose another one (0: any that is free)" : "");
+    return port_in_use ? kExitPortInUse : kExitFailed;
   }
 }
 

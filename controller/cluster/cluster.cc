@@ -103,6 +103,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
         device.platform_version = executor->spec.platform_version;
         device.device_kind = executor->spec.device_kind;
         device.memory_kinds = executor->spec.memory_kinds;
+        device.memory_bytes = executor->spec.device_memory;
         device.device = DeviceId(executor->first_device.value + ordinal);
         device.island_id = islands[slice]->id;
         session.devices.push_back(std::move(device));

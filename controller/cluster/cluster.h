@@ -53,6 +53,7 @@ struct VirtualDevice {
   std::string platform_version;
   std::string device_kind;
   std::vector<std::string> memory_kinds;  // the first is the default
+  int64_t memory_bytes = 0;               // what admission gives out of it
   DeviceId device;                        // never shown to clients
   IslandId island_id;
 };

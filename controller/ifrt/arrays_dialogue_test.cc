@@ -21,7 +21,11 @@ TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
       HasSubstr("all_devices { id: 2 local_hardware_id: 2 device_kind: \"cpu\" debug_string: "
                 "\"cpu:2\" to_string: \"CpuDevice(id=2, island=ib)\" "
                 "default_memory_id: 4 memory_ids: 4 memory_ids: 5 local_device_id: 2 attributes { "
-                "attributes { key: \"island\" value { string_value: \"ib\" } } attributes { key: "
+                "attributes { key: \"controller_version\" value { string_value: \""));
+  EXPECT_THAT(
+      line,
+      HasSubstr("attributes { key: \"island\" value { string_value: \"ib\" } } attributes { key: "
+                "\"memory_bytes\" value { int64_value: 0 } } attributes { key: "
                 "\"slice_index\" value { int64_value: 1 } } } platform_name: \"cpu\" }"));
   EXPECT_THAT(
       line,

@@ -79,7 +79,11 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     d->set_device_kind(device.device_kind);
     d->set_debug_string(fmt::format("{}:{}", device.platform_name, device.id));  // str()
     d->set_to_string(Name(device, several_islands));                             // repr()
-    AttributesToProto({{"slice_index", int64_t{device.slice_index}}, {"island", device.island}},
+    // jaxlib shows the attributes of devices only, so the controller's version is one of these.
+    AttributesToProto({{"slice_index", int64_t{device.slice_index}},
+                       {"island", device.island},
+                       {"memory_bytes", device.memory_bytes},
+                       {"controller_version", std::string(FAIRWAY_VERSION)}},
                       d->mutable_attributes());
     response->add_primary_device_ids(device.id);
     response->add_addressable_device_ids(device.id);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/native/session.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
 
 namespace fairway {

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "controller/native/session.h"
+#include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
 
 namespace fairway {

@@ -173,6 +173,7 @@ def test_nobody_there_is_one_clear_line():
         done = run("fairway", command, f"--controller=127.0.0.1:{port}")
         assert done.returncode == 1
         assert f"no controller answers at 127.0.0.1:{port}" in one_line(done.stderr)
+        assert "start a cluster by `fairway up`" in done.stderr
 
 
 def test_status_shows_islands_executors_and_memory(cluster):
@@ -334,9 +335,11 @@ def test_a_port_in_use_is_named_with_its_flag():
         done = run("fairway", "up", f"--port={port}")
         assert done.returncode == 5
         assert f"--port={port}" in one_line(done.stderr)
+        assert "end what has it, or choose another one" in done.stderr
         done = run("fairway", "up", "--detach", f"--port={port}")
         assert done.returncode == 5
         assert f"--port={port}" in one_line(done.stderr)
+        assert "end what has it, or choose another one" in done.stderr
 
 
 def test_two_clusters_with_ports_of_their_own_choosing(tmp_path):

@@ -5,15 +5,18 @@ With the package installed, JAX knows a platform named "fairway":
 
   JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=host:port python train.py
 
-`connect` does the same from code, `islands` says which devices share an island. `program` makes one
+`connect` does the same from code, `islands` says which devices share an island,
+`info` prints what is connected. `program` makes one
 message of what a function does on several slices; `on` places a function.
 """
 
 from fairway.connection import ControllerError, connect
 from fairway.devices import islands
+from fairway.info import info
 from fairway.placement import on
 
-__all__ = ["ControllerError", "Program", "ProgramError", "connect", "islands", "on", "program"]
+__all__ = ["ControllerError", "Program", "ProgramError", "connect", "info", "islands", "on",
+           "program"]
 __version__ = "0.1.0"
 
 

@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from fairway import arguments, jax_versions
+from fairway import arguments, jax_versions, terminal
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
@@ -91,6 +91,7 @@ def prepare_process() -> None:
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     arguments.install()
     jax_versions.prepare()
+    terminal.prepare()
 
 
 def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT) -> Any:
@@ -122,13 +123,16 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    session = terminal.watch(options, where)
     try:
-        return ifrt_proxy.get_client(f"grpc://{where}", options)
+        client = ifrt_proxy.get_client(f"grpc://{where}", options)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise ControllerError(
             f"{where} accepts connections but opened no Fairway session: {reason}"
         ) from None
+    terminal.keep(session, client)
+    return client
 
 
 def client_of_environment() -> Any:

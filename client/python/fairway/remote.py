@@ -17,6 +17,7 @@ from jax._src import api_util, core, tree_util
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax
 
+from fairway import progress
 from fairway.encoding import encode
 from fairway.graph import Graph
 
@@ -69,9 +70,11 @@ def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
     if client is None or getattr(client, "runtime_type", None) not in RUNTIMES:
         return Bound(graph, out_tree, None)
     programs = _jax.ifrt_programs
-    executable = client.compile_ifrt_program(
-        programs.make_plugin_program(_HEADER + encode(graph, sequential)),
-        programs.make_plugin_compile_options())
+    devices = {device for node in graph.nodes for type_ in node.types for device in type_.devices}
+    with progress.announced(graph.name, devices):
+        executable = client.compile_ifrt_program(
+            programs.make_plugin_program(_HEADER + encode(graph, sequential)),
+            programs.make_plugin_compile_options())
     return Bound(graph, out_tree, executable)
 
 

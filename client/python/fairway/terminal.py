@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What jaxlib's proxy client writes to a user's terminal, and how a process with a session ends.
+
+Left alone the client logs its plain-text connection, the connection's end with a C++ stack trace,
+and what it could not send any more: requests as text, at every later use. Exceptions say all of
+that, and the one thing that none of them says, which controller went away and when, is a notice.
+
+At exit the client must not be taken apart. Its destructor does not wait for its own threads: a
+buffer whose deletion is under way makes it crash (seen as SIGABRT and SIGSEGV over a slow
+connection), and the interpreter destroys it after the last handler of atexit. So the process keeps
+it to the end; the connection closes with the process, by which the controller frees everything.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+from fairway import notices, progress
+
+_FATAL = 3  # absl's level: what is below is not logged
+_ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
+_TELL_SECONDS = 1.0
+
+_clients: list[weakref.ref] = []
+_sessions: list[_Session] = []
+_prepared = False
+_told = threading.Event()
+
+
+def prepare() -> None:
+    """Makes this process quiet. Called before a session is opened; again: no effect."""
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    hide_client_log()
+    name_xla_flags()
+    progress.install()
+    atexit.register(_at_exit)  # after JAX's own, so it runs before them
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def hide_client_log() -> None:
+    """Lets jaxlib log only what ends the process, unless the user chose another level.
+
+    Errors are hidden too: the client logs as errors what it also raises, and at exit what it could
+    not clean up. TF_CPP_MIN_LOG_LEVEL=0 or 2 in the environment, and JAX's jax_logging_level, are
+    left as they are; 1 is what JAX itself puts there.
+    """
+    import jax
+
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") != "1":
+        return
+    if (getattr(jax.config, "jax_logging_level", None) or "NOTSET") != "NOTSET":
+        return
+    try:
+        from jaxlib import utils
+
+        utils.absl_set_min_log_level(_FATAL)
+    except (ImportError, AttributeError):  # another jaxlib: then it is only less quiet
+        pass
+
+
+def name_xla_flags() -> None:
+    """Says that XLA_FLAGS do not reach the cluster, if any but those for the local CPU are set."""
+    flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if f]
+    lost = [f for f in flags if not f.startswith("--xla_force_host_platform_device_count")]
+    if lost:
+        notices.say(
+            "xla_flags",
+            f"XLA_FLAGS ({' '.join(lost)[:200]}) act on this process's local CPU devices, not on "
+            "the cluster; options of one program: jax.jit(f, compiler_options={...})")
+
+
+def watch(options: Any, where: str) -> _Session:
+    """Has the end of a session that comes from outside told, in one line.
+
+    Args:
+      options: jaxlib's ClientConnectionOptions, before they are used.
+      where: the controller's address, for the line.
+
+    Returns:
+      What `keep` takes.
+    """
+    session = _Session(where)
+    try:
+        options.on_disconnect = session.ended
+    except AttributeError:
+        pass
+    return session
+
+
+class _Session:
+    """Knows where a client is connected. Its client keeps it alive."""
+
+    def __init__(self, where: str):
+        self.where = where
+        self.peers = _addresses(where)
+        _sessions.append(self)
+        self.client: weakref.ref | None = None
+
+    def ended(self, status: str) -> None:
+        """Called by a thread of jaxlib's, once: the session has ended, for whatever reason."""
+        at = time.strftime("%H:%M:%S")
+        # A client that goes away ends its session itself; nobody misses that.
+        if self.client is None or self.client() is None or sys.is_finalizing():
+            return
+        reason = status.partition(": ")[2]
+        reason = "" if reason in ("", "CANCELLED") else f" ({reason})"
+        notices.write(
+            f"the controller at {self.where} ended this session at {at}{reason}; its arrays are "
+            f"gone. See `fairway status --controller {self.where}`, then start this program "
+            "(or notebook kernel) again")
+        _told.set()
+
+
+def _addresses(where: str) -> set[tuple[str, int]]:
+    host, _, port = where.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {(address[0], address[1]) for *_, address in found}
+
+
+def latest() -> str | None:
+    """The address of the controller of the latest session of this process."""
+    return _sessions[-1].where if _sessions else None
+
+
+def keep(session: _Session, client: Any) -> None:
+    """Remembers the client that was made with the options of `watch`."""
+    session.client = weakref.ref(client)
+    _clients.append(session.client)
+
+
+def _proxies() -> list[Any]:
+    """The proxy clients of this process: ours, and those that others have registered."""
+    found = [ref() for ref in _clients]
+    found += [c for c in _backends() if str(getattr(c, "runtime_type", "")).startswith("proxy/")]
+    return [c for c in found if c is not None]
+
+
+def _backends() -> list[Any]:
+    from jax._src import xla_bridge
+
+    return list(getattr(xla_bridge, "_backends", {}).values())
+
+
+def _keep(*things: Any) -> None:
+    """Nothing of it is destroyed while the process lives, not even by the interpreter's end."""
+    for thing in things:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def _at_exit() -> None:
+    # A program that ends by the error of an ended session should not outrun the line about it.
+    if str(getattr(sys, "last_value", None)).startswith(_ENDED) and not notices.quiet():
+        _told.wait(_TELL_SECONDS)
+    _keep(*_proxies())
+
+
+def _in_child() -> None:
+    """In a child made by fork, which has a copy of each client without its threads.
+
+    What it sent would come out of the parent's connection, between the parent's messages, and
+    destroying one waits for threads that are not there. So neither can happen.
+    """
+    _keep(*_backends())
+    for client in _proxies():
+        _keep(client, *client.live_executables(), *client.live_arrays())
+    peers = {peer for session in _sessions for peer in session.peers}
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for name in os.listdir("/proc/self/fd"):
+        if _peer(name) in peers:
+            os.dup2(null, int(name), inheritable=False)
+    os.close(null)
+    _refuse_use()
+
+
+def _peer(descriptor: str) -> tuple[str, int] | None:
+    """Where a descriptor of this process is connected by TCP, if it is."""
+    try:
+        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+            return None
+        with socket.socket(fileno=os.dup(int(descriptor))) as copy:
+            if copy.family not in (socket.AF_INET, socket.AF_INET6):
+                return None
+            host, port, *_ = copy.getpeername()
+            return host.removeprefix("::ffff:"), port  # as IPv6 writes IPv4
+    except OSError:  # gone, or not connected
+        return None
+
+
+def _refuse_use() -> None:
+    """Where JAX's Python code would wait for those threads, it raises."""
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(
+            "this process was forked from one that has a session with a Fairway controller, which "
+            "it cannot use; start it with multiprocessing.get_context('spawn')")
+
+    try:
+        from jax._src import array, compiler, pjit
+        from jax._src.interpreters import pxla
+        from jax._src.lib import _jax
+
+        array.ArrayImpl._value = property(refuse)
+        array.ArrayImpl.block_until_ready = refuse
+        pxla.ExecuteReplicated.__call__ = pxla.shard_args = refuse
+        compiler.compile_or_get_cached = refuse
+        pjit._cpp_pjit_cache_fun_only.clear()
+        pjit._cpp_pjit_cache_explicit_attributes.clear()
+        _jax.PjitFunctionCache.clear_all()
+    except (ImportError, AttributeError):
+        pass

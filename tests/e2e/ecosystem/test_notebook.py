@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In a notebook's kernel: interrupts, restarts, and where lines go."""
+
+import queue
+import time
+
+import pytest
+
+from cluster import Cluster, wait_for
+
+pytest.importorskip("jupyter_client", reason="it is in .venv-ecosystem: ./dev test ecosystem")
+
+from jupyter_client.manager import KernelManager  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(islands=2, devices=2) as cluster:
+        yield cluster
+
+
+class Notebook:
+    """Cells, run one after the other in a real kernel."""
+
+    def __init__(self, environment):
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env=environment)
+        self._connect()
+
+    def _connect(self):
+        self._client = self.manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=120)
+
+    def restart(self):
+        self._client.stop_channels()
+        self.manager.restart_kernel(now=False)
+        self._connect()
+
+    def close(self):
+        self._client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def start(self, code):
+        return self._client.execute(code)
+
+    def finish(self, cell, seconds=180):
+        """Waits for the end of a cell. Returns (what it printed on both streams, error or None)."""
+        printed, error, deadline = "", None, time.monotonic() + seconds
+        while True:
+            try:
+                message = self._client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the cell did not end; it printed:\n{printed}") from None
+            if message["parent_header"].get("msg_id") != cell:
+                continue
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind == "stream":
+                printed += content["text"]
+            elif kind == "error":
+                error = content["ename"]
+            elif kind == "status" and content["execution_state"] == "idle":
+                return printed, error
+
+    def run(self, code):
+        return self.finish(self.start(code))
+
+
+@pytest.fixture
+def notebook(cluster):
+    notebook = Notebook(cluster.jax_environment() | {"XLA_FLAGS": "--xla_cpu_use_thunk_runtime=true"})
+    yield notebook
+    notebook.close()
+
+
+START = """
+import jax, jax.numpy as jnp
+@jax.jit
+def slow(x, n):
+    return jax.lax.fori_loop(0, n, lambda i, x: jnp.tanh(x @ x) * 0.5, x)
+w = jnp.ones((256, 256))
+kept = jax.device_put(jnp.ones(1 << 20), jax.devices()[2])
+kept.block_until_ready()
+print('ready')
+"""
+
+
+def test_a_kernel_is_interrupted_restarted_and_told_in_its_cells(cluster, notebook):
+    printed, error = notebook.run(START)
+    # The package's own line is in the cell, jaxlib's log is nowhere.
+    assert error is None and printed.endswith("ready\n"), printed
+    assert printed.startswith("fairway: XLA_FLAGS ") and printed.count("\n") == 2, printed
+
+    cell = notebook.start("slow(w, 6000).block_until_ready()")
+    wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") >= 1, "the work to begin")
+    notebook.manager.interrupt_kernel()
+    assert notebook.finish(cell, 30) == ("", "KeyboardInterrupt")
+    assert notebook.run("print(float(slow(w, 2)[0, 0]) < 1, kept.shape)") == (
+        "True (1048576,)\n", None)
+
+    printed, error = notebook.run("import fairway; fairway.info()")
+    assert error is None and printed.startswith("controller   "), printed
+
+    assert cluster.metrics().total("fairway_arrays") >= 2
+    notebook.restart()
+    wait_for(lambda: cluster.metrics().total("fairway_sessions") == 0, "the session to be gone")
+    wait_for(lambda: cluster.metrics().total("fairway_arrays") == 0
+             and cluster.metrics().total("fairway_device_memory_used_bytes") == 0,
+             "the session's arrays to be gone")
+    assert notebook.run("'kept' in globals()") == ("", None)
+    assert notebook.run(START.replace("kept", "again"))[1] is None
