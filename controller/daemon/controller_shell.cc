@@ -75,14 +75,18 @@ absl::Status ControllerShell::Listen() {
   return absl::OkStatus();
 }
 
+int64_t ControllerShell::NowMs() const {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
+}
+
 void ControllerShell::Tick() {
   const auto interval =
       std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
   loop_.PostAfter(interval, "controller tick", [this, alive = alive_] {
     if (!*alive) return;
     hub_->Tick();
-    const auto now = Clock::now();
-    cluster_->Tick(std::chrono::duration_cast<milliseconds>(now - started_).count());
+    cluster_->Tick(NowMs());
+    if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
     WatchIslands();
     Tick();
   });
@@ -130,6 +134,8 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->ExecutorLost(executor, cause);
+  if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
+  std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();
 }
 
@@ -157,6 +163,7 @@ void ControllerShell::OfferUpload(TransferId transfer, std::vector<BytesRef> blo
 void ControllerShell::WithdrawUpload(TransferId transfer) { uploads_.erase(transfer); }
 
 void ControllerShell::Serve(PullRequest request, DataPlane::Answer answer) {
+  if (IsCallback(request.transfer)) return ServeResult(request, std::move(answer));
   const auto it = uploads_.find(request.transfer);
   if (it == uploads_.end() || request.index < 0 ||
       static_cast<size_t>(request.index) >= it->second.size() ||
@@ -222,7 +229,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.host = host_;
   out.controller_pid = ::getpid();
   out.launcher_pid = options_.launcher_pid;
-  out.uptime_ms = std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
+  out.uptime_ms = NowMs();
   out.http_address = http_address_;
   out.link_address = HostPort(options_.bind, link_server_->port());
   out.log_dir = options_.log_dir;

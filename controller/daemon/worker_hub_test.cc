@@ -24,7 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-
 const auto kProgram = std::make_shared<const std::string>("program");
 
 // The far end of one link.
@@ -64,6 +63,8 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     lost_.emplace_back(executor.value, Text(cause));
   }
   void OnCrowded(ExecutorId executor) override { crowded_.push_back(executor.value); }
+  void OnCallback(ExecutorId, CallbackCall) override {}
+  void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override {
     reports_.emplace_back(executor.value, incarnation.value);
   }
@@ -75,8 +76,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
       loop_.Run();
     }
   }
-  void Advance(milliseconds time) {
-    // In steps, as a running controller would.
+  void Advance(milliseconds time) {  // in steps, as a running controller would
     for (milliseconds step(100); time.count() > 0; time -= step) {
       now_ += std::min(step, time);
       hub_->Tick();

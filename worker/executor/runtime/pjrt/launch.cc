@@ -15,6 +15,7 @@
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/relayout.h"
 #include "worker/executor/runtime/pjrt/slots.h"
+#include "worker/ffi/host_calls.h"
 
 namespace fairway {
 namespace {
@@ -88,11 +89,12 @@ bool OtherOrder(const Attempt& attempt, size_t d, size_t a) {
 }
 
 // An argument that is to be copied for this program may still be computed by one before it on the
-// same device.
-void AwaitOtherOrders(const Attempt& attempt) {
+// same device. And no function of a client is called with what comes of a failed call, of which the
+// plugin does not know.
+void AwaitArguments(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
-      if (!OtherOrder(attempt, d, a)) continue;
+      if (!attempt.executable.calls_back() && !OtherOrder(attempt, d, a)) continue;
       auto ended = std::make_shared<std::promise<void>>();
       attempt.input(d, a).outcome()->OnDone([ended](const absl::Status&) { ended->set_value(); });
       ended->get_future().wait();
@@ -217,7 +219,7 @@ void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
 // it blocks for ever.
 void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const PJRT_Api* api,
                   const Attempt& attempt, size_t d, PJRT_Event* event,
-                  std::shared_ptr<Outcome> outcome) {
+                  std::shared_ptr<ffi::CallingLaunch> calling, std::shared_ptr<Outcome> outcome) {
   std::vector<std::shared_ptr<Outcome>> origins;
   for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
     origins.push_back(attempt.input(d, a).outcome());
@@ -229,14 +231,19 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const P
   for (size_t r = 0; r < attempt.relaid.size(); ++r) {
     if (attempt.relaid[r].d == d) taken.push_back(attempt.copies[r]);
   }
-  pjrt::HandOver(completions, api, event,
-                 [completions, origins = std::move(origins), taken = std::move(taken),
-                  outcome = std::move(outcome)](absl::Status status) mutable {
-                   taken.clear();
-                   if (status.ok()) return outcome->Set(std::move(status));
-                   SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
-                                 std::move(status));
-                 });
+  pjrt::HandOver(
+      completions, api, event,
+      [completions, origins = std::move(origins), taken = std::move(taken),
+       calling = std::move(calling), outcome = std::move(outcome)](absl::Status status) mutable {
+        taken.clear();
+        if (calling != nullptr && !calling->failure().ok()) {
+          return outcome->Set(calling->failure());
+        }
+        // Of a failed call the plugin does not know.
+        if (status.ok() && !ffi::AnyCallHasFailed()) return outcome->Set(std::move(status));
+        SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
+                      std::move(status));
+      });
 }
 
 // Calls `done` when all devices have ended.
@@ -288,7 +295,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   if (!may_wait && info_.gang_inputs == ArrivalRule::kReady)
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
-  AwaitOtherOrders(attempt);
+  AwaitArguments(attempt);
 
   LaunchResult result;
   if (absl::Status failed = may_wait ? KnownFailure(attempt) : absl::OkStatus(); !failed.ok()) {
@@ -305,6 +312,11 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   const int slot = gang ? -1 : request.devices[0];
   slots_->Take(slot);
   TakeDonated(attempt);
+  std::shared_ptr<ffi::CallingLaunch> calling;
+  if (executable.calls_back()) {
+    calling = ffi::BeginCalling(pjrt::LaunchIdForPjrt(request.launch_id), request.launch_id,
+                                request.host_calls, !gang);
+  }
   auto started = Execute(*client_, attempt);
   if (!started.ok()) {
     slots_->Give(slot);
@@ -312,12 +324,15 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
       auto& pin = attempt.pins[d][a];
       if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
     }
+    if (calling != nullptr && !calling->failure().ok()) return calling->failure();
     return Annotate(std::move(started).status(), executable.name());
   }
 
   auto end = std::make_shared<GangEnd>(
-      devices, [slots = slots_, slot, done = std::move(done)](absl::Status status) mutable {
+      devices,
+      [slots = slots_, slot, calling, done = std::move(done)](absl::Status status) mutable {
         slots->Give(slot);
+        if (status.ok() && calling != nullptr) status = calling->failure();
         std::move(done)(std::move(status));
       });
   std::vector<std::shared_ptr<Outcome>> outcomes;
@@ -332,7 +347,8 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
     if (started->events[d] == nullptr) {
       outcomes[d]->Set(started->failure);
     } else {
-      FollowDevice(completions_, client_->api(), attempt, d, started->events[d], outcomes[d]);
+      FollowDevice(completions_, client_->api(), attempt, d, started->events[d], calling,
+                   outcomes[d]);
     }
   }
   return result;
