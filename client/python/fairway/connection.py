@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from fairway import arguments
+from fairway import arguments, callbacks
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
@@ -118,14 +118,17 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     prepare_process()
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
+    channel = callbacks.channel_for(options)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        return ifrt_proxy.get_client(f"grpc://{where}", options)
+        client = ifrt_proxy.get_client(f"grpc://{where}", options)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise ControllerError(
             f"{where} accepts connections but opened no Fairway session: {reason}"
         ) from None
+    callbacks.serve(client, where, channel)
+    return client
 
 
 def client_of_environment() -> Any:

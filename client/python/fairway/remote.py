@@ -17,10 +17,10 @@ from jax._src import api_util, core, tree_util
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax
 
+from fairway.callbacks import RUNTIMES
 from fairway.encoding import encode
 from fairway.graph import Graph
 
-RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
 _HEADER = b"fairway.v1.BoundProgram "
 
 
