@@ -36,7 +36,8 @@ class _Encoder:
     def run(self) -> bytes:
         nodes = [self._node(i, node) for i, node in enumerate(self._graph.nodes)]
         graph = b"".join(wire.message(1, n) for n in nodes)
-        graph += b"".join(wire.message(2, _ref(r)) for r in self._graph.results)
+        results = self._graph.results + self._graph.done
+        graph += b"".join(wire.message(2, _ref(r)) for r in results)
         slices = [wire.text(1, f"devices {[d.id for d in devices]}") + wire.number(2, len(devices))
                   for devices in self._slices]
         program = wire.text(1, self._graph.name)
@@ -73,21 +74,18 @@ class _Encoder:
         out = wire.text(1, computation.name) + wire.blob(2, self._stablehlo(computation, what))
         out += wire.number(4, bool(jax.config.jax_use_shardy_partitioner))
         out += wire.number(5, len(computation.outputs[0].devices))
-        out += b"".join(wire.message(6, _array_type(t, what)) for t in computation.inputs)
-        out += b"".join(wire.message(7, _array_type(t, what)) for t in computation.outputs)
+        out += b"".join(wire.message(6, _array_type(t, what))
+                        for t in computation.tokens + computation.inputs)
+        out += b"".join(wire.message(7, _array_type(t, what))
+                        for t in computation.tokens + computation.outputs)
         self._code.append(out)
         return self._computations.setdefault(id(computation), len(self._code) - 1)
 
     def _stablehlo(self, computation: Computation, what: str) -> bytes:
-        advice = ("no controller calls Python (jax.debug.print, jax.pure_callback): leave it out, "
-                  "or run the program on JAX's own devices")
         try:
-            code = computation.stablehlo()
+            return computation.stablehlo()
         except NotImplementedError as error:
-            raise ProgramError(f"{what}: {error}; {advice}") from None
-        if not computation.outputs:
-            raise ProgramError(f"{what} runs for its effect only; {advice}")
-        return code
+            raise ProgramError(f"{what}: {error}") from None
 
 
 def _array_type(t: Type, what: str) -> bytes:
