@@ -125,40 +125,46 @@ class Session:
         return results
 
 
-def channel_for(options: Any) -> bytes | None:
-    """Gives the options of a session the secret that its stream will show. None: they take none."""
-    channel = os.urandom(16)
+@functools.cache
+def install() -> None:
+    """Puts this in front of jaxlib's maker of clients and of JAX's compiler, once."""
+    global _island
     try:
+        import jax
+        from jax._src import compiler, traceback_util
+        from jax.extend.backend import ifrt_proxy
+
+        _island = jax.make_user_context(None)
+        compiler.backend_compile_and_load = _compile_for(compiler.backend_compile_and_load)
+        ifrt_proxy.get_client = _serve_clients(ifrt_proxy.get_client)
+        traceback_util.register_exclusion(__file__)  # errors name the line of the user
+    except (ImportError, AttributeError):
+        pass
+
+
+def _serve_clients(inner: Callable) -> Callable:
+    @functools.wraps(inner)
+    def get_client(address, options, *rest):
+        channel = os.urandom(16)  # the secret of the session that its stream will show
         given = options.initialization_data or {}
         options.initialization_data = {**given, INITIALIZATION_KEY: channel}
-    except (AttributeError, TypeError):
-        return None
-    return channel
+        client = inner(address, options, *rest)
+        if client.runtime_type in RUNTIMES:
+            serve(client, address.removeprefix("grpc://"), channel)
+        return client
+
+    return get_client
 
 
-def serve(client: Any, target: str, channel: bytes | None) -> None:
+def serve(client: Any, target: str, channel: bytes) -> None:
     """From now on, callbacks that are compiled for `client` are served."""
-    if channel is None or not install():
-        return
     session = Session(target, channel)
     session.islands = {d.id: getattr(d, "slice_index", 0) for d in client.devices()}
     _sessions[client] = session
     weakref.finalize(client, session.stream.close).atexit = False
 
 
-@functools.cache
-def install() -> bool:
-    """Puts `for_controller` in front of JAX's compiler, once; whether it is there."""
-    global _island
-    try:
-        import jax
-        from jax._src import compiler
-
-        _island = jax.make_user_context(None)
-        inner = compiler.backend_compile_and_load
-    except (ImportError, AttributeError):
-        return False
-
+def _compile_for(inner: Callable) -> Callable:
     @functools.wraps(inner)
     def compile_and_load(backend, module, executable_devices, options, host_callbacks, *rest):
         if getattr(backend, "runtime_type", None) in RUNTIMES:
@@ -167,8 +173,7 @@ def install() -> bool:
                 module, host_callbacks = for_controller(backend, module, host_callbacks)
         return inner(backend, module, executable_devices, options, host_callbacks, *rest)
 
-    compiler.backend_compile_and_load = compile_and_load
-    return True
+    return compile_and_load
 
 
 def refuse_held(devices: Iterable) -> None:

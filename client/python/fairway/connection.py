@@ -89,6 +89,7 @@ def prepare_process() -> None:
     # The wheel knows plain text or a cloud's own credentials; it reads this at the first session.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     arguments.install()
+    callbacks.install()
 
 
 def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = ENVIRONMENT) -> Any:
@@ -118,17 +119,14 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     prepare_process()
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = int(_SESSION_SECONDS)
-    channel = callbacks.channel_for(options)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        client = ifrt_proxy.get_client(f"grpc://{where}", options)
+        return ifrt_proxy.get_client(f"grpc://{where}", options)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise ControllerError(
             f"{where} accepts connections but opened no Fairway session: {reason}"
         ) from None
-    callbacks.serve(client, where, channel)
-    return client
 
 
 def client_of_environment() -> Any:

@@ -42,6 +42,11 @@ class FakeClient:
         return self._devices
 
 
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    callbacks.install()
+
+
 @pytest.fixture
 def controller():
     with Controller() as controller:
