@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from fairway import callback_messages as messages
 _METHOD = "/fairway.v1.Callbacks/Serve"
 _OPEN_SECONDS = 20.0
 _TRIES = 5  # to open a stream again that had served, after 0.1 s, 0.2 s, ...
+_LASTED = 10.0  # seconds after which the end of a stream is a new case
 _THREADS = 256
 _CANCELLED, _INTERNAL = 1, 13
 
@@ -90,9 +92,14 @@ class Stream:
         self._pool = Pool()
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self.serving = False  # whether calls are
+        self._serving = False
         self._call: Any = None
         self._process = os.getpid()
+
+    @property
+    def serving_here(self) -> bool:
+        """Whether calls are served, by this process: not by one that it was forked from."""
+        return self._serving and self._process == os.getpid()
 
     def ensure_open(self) -> None:
         """Returns when calls are served.
@@ -100,10 +107,10 @@ class Stream:
         Raises:
           StreamError: they cannot be.
         """
+        if self._process != os.getpid():
+            raise StreamError("a forked process cannot serve callbacks; start it by spawning")
         with self._lock:
-            if self._process != os.getpid():
-                raise StreamError("a forked process cannot serve callbacks; start it by spawning")
-            if self.serving or self._ended.is_set():
+            if self._serving or self._ended.is_set():
                 return
             _import_grpc()
             tried: queue.SimpleQueue = queue.SimpleQueue()
@@ -112,7 +119,7 @@ class Stream:
             problem = tried.get()
             if problem is not None:
                 raise StreamError(problem)
-            self.serving = True
+            self._serving = True
 
     def close(self) -> None:
         """Ends it; calls under way go on, and their results are dropped."""
@@ -129,10 +136,10 @@ class Stream:
         tried.put(problem)  # nobody reads it if it had opened
         left = _TRIES
         while left and problem is None and not self._ended.wait(0.1 * 2 ** (_TRIES - left)):
-            left -= 1
-            if self._one_stream(lambda: None) is None:
-                left = _TRIES
-        self.serving = False
+            began = time.monotonic()
+            self._one_stream(lambda: None)
+            left = _TRIES if time.monotonic() - began > _LASTED else left - 1
+        self._serving = False
 
     def _one_stream(self, when_open: Callable[[], None]) -> str | None:
         """Serves one stream until its end; returns why it did not open, or None: it did."""
@@ -159,7 +166,8 @@ class Stream:
                     elif message is not None:
                         self._take(message, coming, outgoing)
                 return None if opened else "it ended the stream"
-            except (grpc.RpcError, ValueError) as error:  # ValueError: no message of the protocol
+            # No message of the protocol; one that is too large; the connection.
+            except (ValueError, OverflowError, MemoryError, grpc.RpcError) as error:
                 return None if opened else self._why(error)
             finally:
                 late.cancel()

@@ -242,7 +242,9 @@ def _calls(module: Any) -> list[tuple[Any, str, int]]:
 def _refuse_partitioned(module: Any, op: Any) -> None:
     from jax._src.lib.mlir import ir
 
-    partitions = ir.IntegerAttr(module.operation.attributes["mhlo.num_partitions"]).value
+    attributes = module.operation.attributes
+    partitions = "mhlo.num_partitions" in attributes and ir.IntegerAttr(
+        attributes["mhlo.num_partitions"]).value
     if partitions > 1 and ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
         raise NotImplementedError(
             "callbacks with partitioned=True are not served over several devices: call it in a "
@@ -265,7 +267,7 @@ def _open(session: Session) -> None:
 
 def _end(session: weakref.ref) -> None:
     """At exit: what JAX waits for has its callbacks, then the stream ends."""
-    if (found := session()) is None or not found.stream.serving:
+    if (found := session()) is None or not found.stream.serving_here:
         return
     try:
         from jax._src import dispatch
