@@ -21,6 +21,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "controller/admin/admin_service.h"
+#include "controller/callbacks/grpc_service.h"
 #include "controller/daemon/controller_shell.h"
 #include "controller/daemon/grpc_server.h"
 #include "controller/daemon/http_server.h"
@@ -47,6 +48,7 @@ struct Flags {
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{10000};
   std::chrono::milliseconds island_timeout{60000};
+  std::chrono::milliseconds callback_limit{60000};
   int64_t transit_memory = int64_t{4} << 30;
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
@@ -70,6 +72,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
+  config.Flag("callback-limit", &flags->callback_limit,
+              "Time that a function of a client may take when a program on devices calls it; 0: any");
   config.BytesFlag("transit-memory", &flags->transit_memory,
                    "Host memory for bytes on their way to and from clients; beyond it they go to "
                    "unlinked files");
@@ -132,6 +136,7 @@ class Controller {
   BlockingPool disk_;
   std::unique_ptr<ControllerShell> shell_;
   std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<CallbackGrpcService> callbacks_;
   std::unique_ptr<IfrtDoor> door_;
   std::unique_ptr<IfrtGrpcService> ifrt_;
   std::unique_ptr<NativeDoor> native_door_;
@@ -177,9 +182,16 @@ absl::Status Controller::Start() {
   hooks.log_dir = flags_.log_dir;
   admin_ = MakeAdminService(std::move(hooks));
 
+  callbacks_ = std::make_unique<CallbackGrpcService>(
+      &loop_, CallbackLimits{.call_ms = flags_.callback_limit.count()},
+      [this](ExecutorId executor, const CallbackAnswer& answer) {
+        shell_->AnswerCallback(executor, answer);
+      });
+  shell_->set_callbacks(&callbacks_->router());
   door_ = std::make_unique<IfrtDoor>(
       &shell_->cluster(), &shell_->compiler(),
       IfrtSessionOptions{.caps = {}, .blocks = BlockPool::Make(0, spool)});
+  door_->set_callbacks(&callbacks_->router());
   ifrt_ = std::make_unique<IfrtGrpcService>(&loop_, door_.get(), IfrtGrpcOptions{spool});
   native_door_ = std::make_unique<NativeDoor>(
       &shell_->cluster(), &shell_->compiler(),
@@ -203,7 +215,8 @@ absl::Status Controller::Start() {
       GrpcServer::Start(flags_.bind, flags_.port,
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },
                          [this](grpc::ServerBuilder* builder) { ifrt_->Register(builder); },
-                         [this](grpc::ServerBuilder* builder) { native_->Register(builder); }});
+                         [this](grpc::ServerBuilder* builder) { native_->Register(builder); },
+                         [this](grpc::ServerBuilder* builder) { callbacks_->Register(builder); }});
   if (!grpc.ok()) return Annotate(grpc.status(), fmt::format("--port={}", flags_.port));
   grpc_ = *std::move(grpc);
   grpc_->SetServing(false);
@@ -265,6 +278,7 @@ void Controller::End(std::string_view why, int exit_code) {
   spdlog::info("ending: {}", why);
   ender_ = std::thread([this] {
     grpc_->SetServing(false);
+    callbacks_->Shutdown(std::chrono::milliseconds(0));
     ifrt_->Shutdown(kShutdownGrace);
     native_->Shutdown(kShutdownGrace);
     grpc_->Shutdown(kShutdownGrace);

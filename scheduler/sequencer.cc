@@ -107,4 +107,11 @@ std::vector<Grant> Sequencer::Step() {
   return grants;
 }
 
+std::vector<NodeId> Sequencer::Running() const {
+  std::vector<NodeId> out;
+  out.reserve(running_.size());
+  for (const auto& [node, budget] : running_) out.push_back(node);
+  return out;
+}
+
 }  // namespace fairway

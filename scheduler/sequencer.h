@@ -55,6 +55,9 @@ class Sequencer {
   // must be sent.
   std::vector<Grant> Step();
 
+  // Granted and not finished.
+  std::vector<NodeId> Running() const;
+
   size_t prepared() const { return waiting_.size(); }
   size_t in_flight() const { return running_.size(); }
   uint64_t gangs_granted() const { return gangs_granted_; }

@@ -11,13 +11,14 @@
 #include "base/status.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
+#include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
 
 namespace fairway {
 
 // Version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 4;
+inline constexpr uint32_t kLinkProtocol = 5;
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;
@@ -35,6 +36,12 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);
 absl::StatusOr<Report> ReportFromProto(const v1::Report& in);
+
+void ToProto(const CallbackCall& call, v1::LinkCallback* out);
+absl::StatusOr<CallbackCall> CallbackFromProto(const v1::LinkCallback& in);
+void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out);
+// Sizes are not looked at: who asked knows them.
+absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in);
 
 // One control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);

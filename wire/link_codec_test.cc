@@ -405,6 +405,65 @@ TEST(Frames, PackAndUnpack) {
   EXPECT_FALSE(UnpackFrame(frame, &back).ok());
 }
 
+CallbackCall SomeCall() {
+  return {7,
+          LaunchId(uint64_t{1} << 40),
+          uint64_t{1} << 62,
+          3,
+          {{DType::kF32, Shape{{2}}, Blob::Copy("12345678")}, {DType::kPred, Shape{{0}}, Blob::Make(0)}},
+          {{DType::kF64, Shape{{2, 3}}, nullptr}}};
+}
+
+TEST(Callbacks, ACallAndItsAnswerCross) {
+  const CallbackCall call = SomeCall();
+  v1::LinkCallback proto;
+  ToProto(call, &proto);
+  const auto back = CallbackFromProto(proto);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->call, call.call);
+  EXPECT_EQ(back->launch, call.launch);
+  EXPECT_EQ(back->function, call.function);
+  EXPECT_EQ(back->device, call.device);
+  ASSERT_EQ(back->arguments.size(), 2u);
+  EXPECT_EQ(back->arguments[0].bytes->view(), "12345678");
+  EXPECT_EQ(back->arguments[1].shape, Shape{{0}});
+  ASSERT_EQ(back->results.size(), 1u);
+  EXPECT_EQ(back->results[0].dtype, DType::kF64);
+  EXPECT_EQ(back->results[0].shape, (Shape{{2, 3}}));
+
+  v1::LinkCallbackAnswer answer;
+  ToProto(CallbackAnswer{7, absl::OkStatus(), {Blob::Copy("abc"), Blob::Make(0)}}, &answer);
+  const auto came = CallbackAnswerFromProto(answer);
+  ASSERT_TRUE(came.ok()) << came.status();
+  EXPECT_TRUE(came->status.ok());
+  EXPECT_EQ(came->results.at(0)->view(), "abc");
+  EXPECT_EQ(came->results.at(1)->size(), 0u);
+  ToProto(CallbackAnswer{8, absl::AbortedError("ValueError: \xff"), {}}, &answer);
+  EXPECT_EQ(CallbackAnswerFromProto(answer)->status, absl::AbortedError("ValueError: \xff"));
+}
+
+TEST(Callbacks, WhatContradictsItselfIsRefused) {
+  v1::LinkCallback proto;
+  ToProto(SomeCall(), &proto);
+  const auto refused = [&](auto spoil) {
+    v1::LinkCallback bad = proto;
+    spoil(bad);
+    return CallbackFromProto(bad).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_FALSE(refused([](auto&) {}));
+  EXPECT_TRUE(refused([](auto& p) { p.mutable_arguments(0)->set_dtype(4444); }));
+  EXPECT_TRUE(refused([](auto& p) { p.mutable_arguments(0)->set_data("1234567"); }));
+  EXPECT_TRUE(refused([](auto& p) { p.mutable_arguments(0)->set_dims(0, -1); }));
+  EXPECT_TRUE(refused([](auto& p) { p.mutable_results(0)->set_dims(0, int64_t{1} << 62); }));
+  EXPECT_TRUE(refused([](auto& p) { p.mutable_results(0)->set_dtype(17); }));  // a token
+  EXPECT_TRUE(refused([](auto& p) {
+    for (int i = 0; i < 65; ++i) p.mutable_results(0)->add_dims(1);
+  }));
+  EXPECT_TRUE(refused([](auto& p) {
+    for (int i = 0; i <= kMaxCallbackArrays; ++i) *p.add_results() = p.results(0);
+  }));
+}
+
 // Damaged messages end in a status, whatever they hold.
 TEST(BadCommands, DamagedBytesNeverCrash) {
   google::protobuf::SetLogHandler(nullptr);

@@ -60,6 +60,8 @@ class Controller final : public ClusterActions,
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override;
   void OnCrowded(ExecutorId) override {}
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
+  void OnCallback(ExecutorId, CallbackCall) override {}
+  void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
 
   // CompileBackend
   void Compile(IslandId island, std::shared_ptr<const std::string> program,

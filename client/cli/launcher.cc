@@ -120,6 +120,7 @@ absl::Status Launcher::StartController() {
       options_.programs + "/fairway-controller", "--bind=" + options_.bind,
       fmt::format("--port={}", options_.port),   fmt::format("--http-port={}", http_port_),
       fmt::format("--link-port={}", link_port_), fmt::format("--data-port={}", data_port_),
+      fmt::format("--callback-limit={}ms", options_.callback_limit.count()),
       "--log-dir=" + options_.state_directory,   fmt::format("--life-fd={}", kLifeFd),
       fmt::format("--notify-fd={}", kNotifyFd)};
   spec.log_file = LogOf("controller");

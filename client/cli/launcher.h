@@ -31,6 +31,7 @@ struct LauncherOptions {
   int port = 0;               // of the controller's gRPC server
   int http_port = 0;          // 0: any free one
   int64_t device_memory = 0;  // bytes per device; 0: what the runtime says
+  std::chrono::milliseconds callback_limit{60000};
   std::chrono::milliseconds ready_timeout{60000};
 };
 

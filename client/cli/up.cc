@@ -60,6 +60,7 @@ struct UpFlags {
   int port = 0;
   int http_port = 0;
   int64_t device_memory = 0;
+  std::chrono::milliseconds callback_limit{60000};
   bool detach = false;
   std::string bind = "127.0.0.1";
   std::string runtime = "pjrt";
@@ -127,6 +128,7 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
       options.http_port = FreePort(flags.bind, kDefaultHttpPort).value_or(0);
     }
     options.device_memory = flags.device_memory;
+    options.callback_limit = flags.callback_limit;
     const auto lock = TakeStateDirectory(options.state_directory, *port);
     absl::Status status = lock.status();
     const std::string directory = options.state_directory;
@@ -217,6 +219,8 @@ int RunUp(int argc, const char* const* argv) {
       "device-memory", &flags.device_memory,
       "Memory of each device, e.g. 512MiB; 0: all of the host's for each, but with --runtime "
       "sim no limit");
+  config.Flag("callback-limit", &flags.callback_limit,
+              "Time that a Python function may take when a program on devices calls it; 0: any");
   config.Flag("detach", &flags.detach,
               "Return once the cluster is ready; it goes on in the background");
   config.Flag("bind", &flags.bind, "Address that the controller listens on");

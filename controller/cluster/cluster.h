@@ -23,6 +23,7 @@
 #include "core/device.h"
 #include "core/remap.h"
 #include "core/sharding.h"
+#include "graph/callback.h"
 #include "graph/lowering.h"
 #include "graph/plan.h"
 
@@ -373,6 +374,11 @@ class Cluster {
   // had ended fails once nothing has been freed for options.admission_grace_ms (rule B2): frees may
   // be on their way.
   void Tick(int64_t now_ms);
+
+  // Whose launch it is that an executor runs, and its device as that session sees it. NOT_FOUND:
+  // nothing of that id is launched there.
+  absl::StatusOr<CallbackCaller> CallerOf(ExecutorId executor, LaunchId launch,
+                                          int32_t ordinal) const;
 
   // ---- Looking
   // ------------------------------------------------------------------------------------------------

@@ -23,6 +23,37 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   return backlog;
 }
 
+absl::StatusOr<CallbackCaller> Cluster::CallerOf(ExecutorId executor_id, LaunchId launch,
+                                                 int32_t ordinal) const {
+  const State& s = *state_;
+  const auto executor = s.executors.find(executor_id);
+  const auto none = [&] {
+    return Error(absl::StatusCode::kNotFound, "no launch {} is under way there", launch);
+  };
+  if (executor == s.executors.end() || ordinal < 0 ||
+      ordinal >= executor->second.spec.num_devices)
+    return none();
+  // Few are launched at once, and calls of clients take longer.
+  for (const NodeId id : s.islands.at(executor->second.island).sequencer.Running()) {
+    const auto found = s.nodes.find(id);
+    if (found == s.nodes.end()) continue;
+    const Node& node = *found->second;
+    const uint64_t first = node.launch_id.value;
+    if (node.kind != NodeKind::kLaunch || launch.value < first ||
+        launch.value - first >= static_cast<uint64_t>(node.executable->max_steps))
+      continue;
+    CallbackCaller caller{node.session, node.name, -1};
+    const DeviceId device(executor->second.first_device.value + static_cast<uint32_t>(ordinal));
+    const auto session = s.sessions.find(node.session);
+    if (session == s.sessions.end()) return caller;
+    for (const VirtualDevice& seen : session->second.devices) {
+      if (seen.device == device) caller.device = seen.id;
+    }
+    return caller;
+  }
+  return none();
+}
+
 ClusterCounts Cluster::counts() const {
   const State& s = *state_;
   ClusterCounts counts;

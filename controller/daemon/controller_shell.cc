@@ -75,14 +75,18 @@ absl::Status ControllerShell::Listen() {
   return absl::OkStatus();
 }
 
+int64_t ControllerShell::NowMs() const {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
+}
+
 void ControllerShell::Tick() {
   const auto interval =
       std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
   loop_.PostAfter(interval, "controller tick", [this, alive = alive_] {
     if (!*alive) return;
     hub_->Tick();
-    const auto now = Clock::now();
-    cluster_->Tick(std::chrono::duration_cast<milliseconds>(now - started_).count());
+    cluster_->Tick(NowMs());
+    if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
     WatchIslands();
     Tick();
   });
@@ -130,6 +134,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->ExecutorLost(executor, cause);
+  if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   WatchIslands();
 }
 
@@ -141,6 +146,17 @@ void ControllerShell::OnCrowded(ExecutorId executor) {
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
   cluster_->OnReport(executor, incarnation, std::move(report));
+}
+
+void ControllerShell::OnCallback(ExecutorId executor, CallbackCall call) {
+  if (callbacks_ == nullptr)
+    return hub_->Answer(executor, {call.call, absl::UnimplementedError("no callbacks here"), {}});
+  auto caller = cluster_->CallerOf(executor, call.launch, call.device);
+  callbacks_->Called(NowMs(), executor, std::move(call), std::move(caller));
+}
+
+void ControllerShell::OnCallbackGivenUp(ExecutorId executor, uint64_t call) {
+  if (callbacks_ != nullptr) callbacks_->GivenUp(executor, call);
 }
 
 // ---- ClusterActions ----
@@ -222,7 +238,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.host = host_;
   out.controller_pid = ::getpid();
   out.launcher_pid = options_.launcher_pid;
-  out.uptime_ms = std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
+  out.uptime_ms = NowMs();
   out.http_address = http_address_;
   out.link_address = HostPort(options_.bind, link_server_->port());
   out.log_dir = options_.log_dir;

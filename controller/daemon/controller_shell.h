@@ -16,6 +16,7 @@
 
 #include "async/event_loop.h"
 #include "base/status.h"
+#include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
 #include "controller/compile_service.h"
 #include "controller/daemon/snapshot.h"
@@ -59,6 +60,11 @@ class ControllerShell final : public ClusterActions,
   void set_answers(Answers answers) { answers_ = std::move(answers); }
   // `changed` is called with the number of islands that are up, whenever it has changed.
   void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
+  // Where calls of running programs go; nullptr: they fail. Is told the time.
+  void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
+  void AnswerCallback(ExecutorId executor, const CallbackAnswer& answer) {
+    hub_->Answer(executor, answer);
+  }
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
   // As WorkerHub's.
@@ -99,6 +105,10 @@ class ControllerShell final : public ClusterActions,
   void OnCrowded(ExecutorId executor) override;
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override;
 
+  void OnCallback(ExecutorId executor, CallbackCall call) override;
+  void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
+
+  int64_t NowMs() const;
   void Tick();
   void WatchIslands();
   void Serve(PullRequest request, DataPlane::Answer answer);
@@ -119,6 +129,7 @@ class ControllerShell final : public ClusterActions,
   std::unique_ptr<LinkServer> link_server_;
   Answers answers_;
   std::function<void(size_t)> on_islands_;
+  CallbackRouter* callbacks_ = nullptr;
 
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::map<IslandId, Clock::time_point> down_since_;

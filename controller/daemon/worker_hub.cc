@@ -2,14 +2,12 @@
 #include "controller/daemon/worker_hub.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
-#include <nlohmann/json.hpp>
 
-#include "base/utf8.h"
+#include "controller/daemon/executor_log.h"
 #include "transport/frame.h"
 #include "wire/link_codec.h"
 
@@ -20,35 +18,6 @@ using std::chrono::milliseconds;
 
 constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
 constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
-constexpr size_t kMaxLogLines = 8;             // of a dead executor, in the error that clients get
-
-// The text of a log line: of our own ones, without time and origin. Empty: not worth showing. A
-// line is any bytes that a library wrote, cut at some length; the text goes into protobuf's
-// strings.
-std::string LineText(const std::string& line) {
-  if (line.starts_with("WARNING: All log messages before absl::InitializeLog")) return {};
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("msg") || !json["msg"].is_string())
-    return ValidUtf8(line);
-  // Libraries that number their levels also write JSON.
-  const auto level = json.find("level");
-  return fmt::format(
-      "{}: {}",
-      level != json.end() && level->is_string() ? level->get<std::string>() : std::string("info"),
-      json["msg"].get<std::string>());
-}
-
-// The end of the log of an executor that did not end well, to follow the cause in a message.
-std::string LogText(const v1::ExecutorDied& died) {
-  if (died.signal() == 0 && died.exit_code() == 0) return {};
-  std::deque<std::string> lines;
-  for (const std::string& line : died.last_lines()) {
-    if (std::string text = LineText(line); !text.empty()) lines.push_back(std::move(text));
-    if (lines.size() > kMaxLogLines) lines.pop_front();
-  }
-  if (lines.empty()) return {};
-  return fmt::format("; the last lines of its log:\n  {}", fmt::join(lines, "\n  "));
-}
 
 double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
 
@@ -165,6 +134,13 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       ++received_.messages;
       received_.bytes += kFrameHeaderBytes + frame.payload.size();
       return OnReport(peer, message.report());
+    case Kind::kCallback:
+      if (executor) return OnCallback(peer, message.callback());
+      break;
+    case Kind::kCallbackGivenUp:
+      if (executor)
+        return events_->OnCallbackGivenUp(peer.executor, message.callback_given_up().call());
+      break;
     case Kind::kExecutorDied:
       if (!executor) return OnExecutorDied(peer, message.executor_died());
       break;
@@ -334,6 +310,20 @@ void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {
     return ExecutorLinkEnded(peer, fmt::format("it sent a bad report ({})", Text(report.status())));
   }
   events_->OnReport(peer.executor, Incarnation(message.incarnation()), *std::move(report));
+}
+
+void WorkerHub::OnCallback(Peer& peer, const v1::LinkCallback& message) {
+  auto call = CallbackFromProto(message);
+  if (!call.ok()) return Answer(peer.executor, {message.call(), call.status(), {}});
+  events_->OnCallback(peer.executor, *std::move(call));
+}
+
+void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
+  const auto it = executors_.find(id);
+  if (it == executors_.end() || it->second->state != Executor::State::kUp) return;
+  v1::FromController message;
+  ToProto(answer, message.mutable_callback_answer());
+  Reply(*peers_.at(it->second->peer), message);
 }
 
 void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {

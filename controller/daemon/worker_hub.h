@@ -20,6 +20,7 @@
 #include "controller/daemon/link_traffic.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
+#include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
 
@@ -36,6 +37,10 @@ class WorkerHubEvents {
   // Loaded code takes too much of the executor: what no session holds should go.
   virtual void OnCrowded(ExecutorId executor) = 0;
   virtual void OnReport(ExecutorId executor, Incarnation incarnation, Report report) = 0;
+  // A running program calls a function of its client: WorkerHub::Answer is to come, also for a call
+  // that is given up meanwhile.
+  virtual void OnCallback(ExecutorId executor, CallbackCall call) = 0;
+  virtual void OnCallbackGivenUp(ExecutorId executor, uint64_t call) = 0;
 };
 
 struct WorkerHubOptions {
@@ -68,6 +73,9 @@ class WorkerHub {
   // launch and frees, which give it nothing to begin, at the next Tick at the latest. Dropped when
   // it is not connected: its loss is then on its way to OnExecutorLost.
   void Send(ExecutorId executor, Command command);
+
+  // The end of a callback, at once. Dropped when the executor is not connected.
+  void Answer(ExecutorId executor, const CallbackAnswer& answer);
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
   // back. UNAVAILABLE: none is connected, or it went away.
@@ -110,6 +118,7 @@ class WorkerHub {
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
+  void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
   void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response);
 

@@ -64,6 +64,8 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     lost_.emplace_back(executor.value, Text(cause));
   }
   void OnCrowded(ExecutorId executor) override { crowded_.push_back(executor.value); }
+  void OnCallback(ExecutorId, CallbackCall) override {}
+  void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override {
     reports_.emplace_back(executor.value, incarnation.value);
   }
@@ -75,8 +77,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
       loop_.Run();
     }
   }
-  void Advance(milliseconds time) {
-    // In steps, as a running controller would.
+  void Advance(milliseconds time) {  // in steps, as a running controller would
     for (milliseconds step(100); time.count() > 0; time -= step) {
       now_ += std::min(step, time);
       hub_->Tick();

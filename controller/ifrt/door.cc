@@ -11,7 +11,7 @@ IfrtDoor::IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOption
 IfrtDoor::~IfrtDoor() = default;
 
 absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tenant,
-                                            IfrtShell* shell) {
+                                            IfrtShell* shell, const std::string& channel) {
   if (sessions_.contains(id))
     return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
   FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->OpenSession(tenant));
@@ -19,6 +19,7 @@ absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tena
   IfrtSession* raw = made.get();
   sessions_.emplace(id, std::move(made));
   by_session_.emplace(session, raw);
+  if (callbacks_ != nullptr && !channel.empty()) callbacks_->SessionOpened(session, channel);
   return raw;
 }
 
@@ -29,6 +30,7 @@ void IfrtDoor::Close(uint64_t id) {
   by_session_.erase(session);
   sessions_.erase(it);
   cluster_->CloseSession(session);
+  if (callbacks_ != nullptr) callbacks_->SessionClosed(session);
 }
 
 IfrtSession* IfrtDoor::Find(uint64_t id) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
 #include "controller/compile_service.h"
 #include "controller/ifrt/session.h"
@@ -22,9 +23,13 @@ class IfrtDoor {
   IfrtDoor(const IfrtDoor&) = delete;
   IfrtDoor& operator=(const IfrtDoor&) = delete;
 
-  // `id`: random, made by the shell. UNAVAILABLE: no island is up. ALREADY_EXISTS: that id is
-  // taken.
-  absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell);
+  // Who is told of sessions and of the channels where their callbacks are served; may be nullptr.
+  void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
+
+  // `id`: random, made by the shell. `channel`: empty if it has none. UNAVAILABLE: no island is up.
+  // ALREADY_EXISTS: that id is taken.
+  absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell,
+                                    const std::string& channel = {});
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(uint64_t id);
   // nullptr: there is no such session.
@@ -40,6 +45,7 @@ class IfrtDoor {
   Cluster* const cluster_;
   CompileService* const compiler_;
   const IfrtSessionOptions options_;
+  CallbackRouter* callbacks_ = nullptr;
   std::map<uint64_t, std::unique_ptr<IfrtSession>> sessions_;  // by the client's number
   std::map<SessionId, IfrtSession*> by_session_;
 };

@@ -45,6 +45,14 @@ std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, co
   return proto;
 }
 
+// An attribute that is a string.
+std::string TextOf(const std::map<std::string, AttributeValue>& attributes, const char* name,
+                   std::string_view otherwise) {
+  const auto it = attributes.find(name);
+  const auto* text = it == attributes.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return text != nullptr ? *text : std::string(otherwise);
+}
+
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
 grpc::Status NoSuchSession() { return {grpc::StatusCode::NOT_FOUND, "there is no such session"}; }
@@ -146,15 +154,11 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
       if (getrandom(&id, sizeof(id), 0) != sizeof(id)) id = 0;
     }
     const auto metadata = FromMetadata<proxy::GrpcIfrtSessionMetadata>(*context, kSessionKey);
-    std::string tenant = "default";
-    if (metadata.has_value()) {
-      const auto data = AttributesFromProto(metadata->initialization_data());
-      if (const auto it = data.find("tenant"); it != data.end()) {
-        if (const auto* text = std::get_if<std::string>(&it->second)) tenant = ValidUtf8(*text);
-      }
-    }
+    std::map<std::string, AttributeValue> data;
+    if (metadata.has_value()) data = AttributesFromProto(metadata->initialization_data());
     auto stream = std::make_shared<IfrtStream>(
-        id, std::move(tenant), door_,
+        id, ValidUtf8(TextOf(data, "tenant", "default")), TextOf(data, kChannelAttribute, ""),
+        door_,
         IfrtStream::Context{loop_, pool_, [streams = streams_, id] { streams->Remove(id); },
                             "IfrtRequest"});
     const bool open = streams_->Add(id, HostOf(context->peer()), stream);

@@ -29,8 +29,13 @@ class IfrtStream final
                            xla::ifrt::proxy::IfrtResponse>,
       public IfrtShell {
  public:
-  IfrtStream(uint64_t id, std::string tenant, IfrtDoor* door, Context context)
-      : SessionStream(std::move(context)), id_(id), tenant_(std::move(tenant)), door_(door) {}
+  // `channel`: where its callbacks are served; empty: nowhere.
+  IfrtStream(uint64_t id, std::string tenant, std::string channel, IfrtDoor* door, Context context)
+      : SessionStream(std::move(context)),
+        id_(id),
+        tenant_(std::move(tenant)),
+        channel_(std::move(channel)),
+        door_(door) {}
 
   // IfrtShell; in the loop.
   void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
@@ -55,13 +60,16 @@ class IfrtStream final
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<Request> message) override;
-  absl::Status OpenSession() override { return door_->Open(id_, tenant_, this).status(); }
+  absl::Status OpenSession() override {
+    return door_->Open(id_, tenant_, this, channel_).status();
+  }
   Going HandleAll(std::vector<std::unique_ptr<Request>> items) override;
   void FailSession(const absl::Status& status) override;
   void CloseSession() override { door_->Close(id_); }
 
   const uint64_t id_;
   const std::string tenant_;
+  const std::string channel_;
   IfrtDoor* const door_;
   std::deque<std::unique_ptr<Request>> unhandled_;  // in the loop: while too much is unread
   std::deque<std::unique_ptr<Response>> outbox_;    // guarded by SessionStream's lock

@@ -319,14 +319,24 @@ bool Brief(const hlo::HloModule& module, double flops) {
          ElementsMade(module).value_or(kBriefElements) < kBriefElements;
 }
 
-bool NamesDevices(const hlo::HloModule& module) {
+namespace {
+
+bool HasCustomCall(const hlo::HloModule& module, std::string_view target) {
   for (const hlo::HloComputation& computation : module.computations()) {
     for (const hlo::HloInstruction& instruction : computation.instructions()) {
-      if (instruction.custom_call_target() == "fairway_own_part") return true;
+      if (instruction.custom_call_target() == target) return true;
     }
   }
   return false;
 }
+
+}  // namespace
+
+bool NamesDevices(const hlo::HloModule& module) {
+  return HasCustomCall(module, "fairway_own_part");
+}
+
+bool CallsBack(const hlo::HloModule& module) { return HasCustomCall(module, "fairway_callback"); }
 
 absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata) {

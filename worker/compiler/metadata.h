@@ -27,6 +27,8 @@ bool Separable(const hlo::HloModule& module);
 // have, and XLA's CPU client runs it on the thread that asks for it. `flops`: of XLA's cost
 // analysis, which counts the body of a loop once.
 bool Brief(const hlo::HloModule& module, double flops);
+// Whether it calls functions of its client while it runs.
+bool CallsBack(const hlo::HloModule& module);
 
 // Whether the code tells its devices apart by their ordinals (fairway_own_part, worker/ffi), so
 // that it would be wrong on others.

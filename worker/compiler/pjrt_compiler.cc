@@ -158,6 +158,7 @@ class PjrtCompiler final : public Compiler {
         DescribeSignature(module, options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));
     code.set_separable(Separable(module.hlo_module()));
+    code.set_calls_back(CallsBack(module.hlo_module()));
     metadata.set_names_devices(!options.portable() && NamesDevices(module.hlo_module()));
     metadata.set_num_devices(
         static_cast<int32_t>(options.num_replicas() * options.num_partitions()));

@@ -273,12 +273,13 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
 }
 
 void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
-  for (Report::Inlined& shard : end.inlined) {
-    // What the client gave up meanwhile need not travel.
-    if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
-  }
   if (const auto* prepared = std::get_if<PrepareLaunch>(&node.command)) {
     if (absl::Status failed = FailedInput(*prepared); !failed.ok()) end.status = std::move(failed);
+  }
+  for (Report::Inlined& shard : end.inlined) {
+    // What the client gave up meanwhile need not travel, nor what was made of a failed input.
+    if (end.status.ok() && shards_.contains(shard.shard))
+      report_.inlined.push_back(std::move(shard));
   }
   Finish(id, end.status);
 }

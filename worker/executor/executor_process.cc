@@ -70,6 +70,8 @@ absl::Status ExecutorProcess::Register() {
       ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_, config_.island_workers},
                             incarnation, config_.data_bind, AdvertisedHost(),
                             [this](Report report) { SendReport(report); }));
+  client_calls_ = MakeClientCalls();
+  launches_.set_host_calls(client_calls_);
   if (config_.life_fd >= 0) {
     // The supervisor reports deaths by it. A socket with room for many; it does not block.
     [[maybe_unused]] const auto written =
@@ -120,6 +122,8 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
       return OnCommands(*message.mutable_commands());
     case v1::FromController::kRegistered:
       return OnRegistered(message.registered());
+    case v1::FromController::kCallbackAnswer:
+      return OnCallbackAnswer(message.callback_answer());
     case v1::FromController::kFence:
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
@@ -147,8 +151,39 @@ void ExecutorProcess::OnCommands(v1::Commands& commands) {
   for (v1::Command& proto : *commands.mutable_commands()) {
     auto command = CommandFromProto(proto);
     if (!command.ok()) return link_.End(Text(command.status()));
+    if (const auto* abandon = std::get_if<AbandonLaunch>(&*command))
+      client_calls_->Abandon(abandon->first, abandon->last, abandon->cause);
     session_->OnCommand(*std::move(command));
   }
+}
+
+std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls() {
+  // On the link of this registration; a later one knows nothing of these calls.
+  const auto post = [this, connection = link_.connection()](v1::ToController message) {
+    loop_.Post("callback", [this, connection, message = std::move(message)] {
+      if (link_.connection() == connection) link_.Send(message);
+    });
+  };
+  return std::make_shared<ClientCalls>(ClientCalls::Handler{
+      .send =
+          [post](const CallbackCall& call) {
+            v1::ToController message;
+            ToProto(call, message.mutable_callback());
+            post(std::move(message));
+          },
+      .give_up =
+          [post](uint64_t call) {
+            v1::ToController message;
+            message.mutable_callback_given_up()->set_call(call);
+            post(std::move(message));
+          }});
+}
+
+void ExecutorProcess::OnCallbackAnswer(const v1::LinkCallbackAnswer& answer) {
+  if (client_calls_ == nullptr) return;
+  auto decoded = CallbackAnswerFromProto(answer);
+  if (!decoded.ok()) decoded = CallbackAnswer{answer.call(), decoded.status(), {}};
+  client_calls_->Answered(*std::move(decoded));
 }
 
 void ExecutorProcess::SendReport(const Report& report) {
@@ -184,6 +219,8 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
 
 void ExecutorProcess::OnLinkEnd(const std::string& why) {
   if (!draining_) spdlog::warn("registration ends: {}", why);
+  if (client_calls_ != nullptr)
+    client_calls_->Close(absl::UnavailableError("the executor lost its controller: " + why));
   if (session_ != nullptr) {
     highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
     session_->Drain();

@@ -15,6 +15,7 @@
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/controller_link.h"
+#include "worker/executor/client_calls.h"
 #include "worker/executor/executor_session.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
@@ -67,6 +68,9 @@ class ExecutorProcess {
   void OnLinkEnd(const std::string& why);
   void WaitForLaunches();
   void SendReport(const Report& report);
+  // Calls of clients' functions, of a new registration.
+  std::shared_ptr<ClientCalls> MakeClientCalls();
+  void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
   void FillHeartbeat(v1::Heartbeat& to);
   void CheckDrained();
   std::string AdvertisedHost() const;
@@ -79,6 +83,7 @@ class ExecutorProcess {
   LaunchQueues launches_;
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;
+  std::shared_ptr<ClientCalls> client_calls_;  // of session_
   bool registered_ = false;
   uint64_t highest_launch_id_ = 0;
   bool draining_ = false;

@@ -48,6 +48,7 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
   request.devices = std::move(job.devices);
   request.non_donatable = std::move(job.non_donatable);
   request.launch_id = job.launch_id;
+  request.host_calls = std::move(job.host_calls);
   request.inputs.reserve(inputs.size());
   for (const auto& row : inputs) {
     auto& to = request.inputs.emplace_back();
@@ -102,6 +103,7 @@ void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
     under_way->fetch_sub(1, std::memory_order_acq_rel);
     std::move(done)(std::move(status));
   };
+  job.host_calls = host_calls_;
   if (here) return RunLaunch(*runtime_, std::move(job));
   queue.thread.Run([runtime = runtime_, job = std::move(job)]() mutable {
     RunLaunch(*runtime, std::move(job));

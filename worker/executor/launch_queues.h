@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -37,6 +38,7 @@ struct LaunchJob {
   std::vector<std::vector<Input>> inputs;  // [device][argument]
   std::vector<int> non_donatable;
   uint64_t launch_id = 0;
+  std::shared_ptr<ffi::HostCalls> host_calls;  // filled in when it is given
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
   // Called once, on any thread and perhaps within the call that gives the job, when the execution
   // has ended: `outputs` are computed, or the error.
@@ -53,6 +55,8 @@ class LaunchQueues {
   // Gangs are launched one after another in the order of these calls.
   void LaunchGang(LaunchJob job);
   void LaunchSingle(LaunchJob job);
+  // Who carries the calls that jobs given from now on make of functions of their clients.
+  void set_host_calls(std::shared_ptr<ffi::HostCalls> calls) { host_calls_ = std::move(calls); }
 
  private:
   struct Queue {
@@ -64,6 +68,7 @@ class LaunchQueues {
   void Launch(Queue& queue, LaunchJob job);
 
   Runtime* const runtime_;
+  std::shared_ptr<ffi::HostCalls> host_calls_;
   Queue gangs_{"fairway-gangs"};
   std::vector<std::unique_ptr<Queue>> singles_;
 };

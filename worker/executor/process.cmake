@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 fairway_library(fairway_life LAYER 5 SRCS ../life.cc DEPS fairway_base LIBS Threads::Threads)
 fairway_library(fairway_executor LAYER 5
-  SRCS buffer_table.cc executor_process.cc executor_session.cc gang_exchanges.cc launch_queues.cc report_batches.cc
+  SRCS buffer_table.cc client_calls.cc executor_process.cc executor_session.cc gang_exchanges.cc launch_queues.cc report_batches.cc
        run_executor.cc
-  DEPS fairway_executor_core fairway_life fairway_runtime fairway_checksum fairway_controller_link)
+  DEPS fairway_executor_core fairway_life fairway_runtime fairway_ffi fairway_checksum fairway_controller_link)
 fairway_test(executor_session_test SRCS executor_session_test.cc
   DEPS fairway_executor fairway_runtime_fake)
 fairway_test(launch_queues_test SRCS launch_queues_test.cc
   DEPS fairway_executor fairway_runtime_fake)
 fairway_test(gang_exchanges_test SRCS gang_exchanges_test.cc
   DEPS fairway_executor fairway_runtime_host)
+fairway_test(client_calls_test SRCS client_calls_test.cc DEPS fairway_executor)

@@ -39,6 +39,7 @@ struct Call {
   std::span<const Value> rets;
   std::span<const Attribute> attributes;
   int64_t device = -1;  // the executor's ordinal of the device that runs it; -1: unknown
+  int64_t run = 0;      // the plugin's number of the launch; 0: unknown
 };
 
 template <typename T>

@@ -8,6 +8,7 @@
 #include <absl/container/inlined_vector.h>
 
 #include "base/log.h"
+#include "worker/ffi/host_calls.h"
 #include "worker/ffi/kernels.h"
 #include "worker/ffi/lapack.h"
 #include "xla/ffi/api/c_api.h"
@@ -59,32 +60,20 @@ constexpr Kernel kKernels[] = {
     Kernel{"cpu_csr_sparse_dense_ffi", &CsrDense::Check, &CsrDense::Run},
     Kernel{"dce_sink", &DceSink::Check, &DceSink::Run},
     Kernel{"fairway_own_part", &OwnPart::Check, &OwnPart::Run},
+    Kernel{kCallbackTarget, &Callback::Check, &Callback::Run},
 };
 constexpr size_t kCount = std::size(kKernels);
 
-// Of the element types that the kernels take. The numbers are those of xla.PrimitiveType, which for
-// these types are also our own (core/dtype.h).
+// The numbers are those of xla.PrimitiveType.
 DType FromFfi(XLA_FFI_DataType type) {
-  switch (type) {
-    case XLA_FFI_DataType_PRED:
-    case XLA_FFI_DataType_S8:
-    case XLA_FFI_DataType_S16:
-    case XLA_FFI_DataType_S32:
-    case XLA_FFI_DataType_S64:
-    case XLA_FFI_DataType_U8:
-    case XLA_FFI_DataType_U16:
-    case XLA_FFI_DataType_U32:
-    case XLA_FFI_DataType_U64:
-    case XLA_FFI_DataType_F16:
-    case XLA_FFI_DataType_F32:
-    case XLA_FFI_DataType_F64:
-    case XLA_FFI_DataType_BF16:
-    case XLA_FFI_DataType_C64:
-    case XLA_FFI_DataType_C128:
-      return static_cast<DType>(type);
-    default:
-      return DType::kInvalid;
-  }
+  return DTypeFromPrimitiveType(static_cast<int32_t>(type)).value_or(DType::kInvalid);
+}
+
+void Destroy(const XLA_FFI_CallFrame& frame, XLA_FFI_Error* error) {
+  XLA_FFI_Error_Destroy_Args destroy = {};
+  destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+  destroy.error = error;
+  frame.api->XLA_FFI_Error_Destroy(&destroy);
 }
 
 int64_t Device(const XLA_FFI_CallFrame& frame) {
@@ -93,13 +82,31 @@ int64_t Device(const XLA_FFI_CallFrame& frame) {
   args.struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE;
   args.ctx = frame.ctx;
   if (XLA_FFI_Error* error = frame.api->XLA_FFI_DeviceOrdinal_Get(&args)) {
-    XLA_FFI_Error_Destroy_Args destroy = {};
-    destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
-    destroy.error = error;
-    frame.api->XLA_FFI_Error_Destroy(&destroy);
+    Destroy(frame, error);
     return -1;
   }
   return args.device_ordinal;
+}
+
+int64_t Run(const XLA_FFI_CallFrame& frame) {
+  if (frame.api == nullptr || frame.ctx == nullptr) return 0;
+  XLA_FFI_RunId_Get_Args args = {};
+  args.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE;
+  args.ctx = frame.ctx;
+  if (XLA_FFI_Error* error = frame.api->XLA_FFI_RunId_Get(&args)) {
+    Destroy(frame, error);
+    return 0;
+  }
+  return args.run_id;
+}
+
+// Ends the program of a launch on one device.
+XLA_FFI_Error* Stop(const XLA_FFI_CallFrame& frame) {
+  XLA_FFI_Error_Create_Args args = {};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = "an earlier callback of the program failed";
+  args.errc = XLA_FFI_Error_Code_ABORTED;
+  return frame.api->XLA_FFI_Error_Create(&args);
 }
 
 Value FromFfi(const void* buffer) {
@@ -143,7 +150,8 @@ void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
   const Call call{{args.data(), args.size()},
                   {rets.data(), rets.size()},
                   {attributes.data(), attributes.size()},
-                  Device(frame)};
+                  Device(frame),
+                  Run(frame)};
   absl::Status status = kernel.check(call);
   if (status.ok()) {
     try {
@@ -170,6 +178,10 @@ XLA_FFI_Error* Handle(XLA_FFI_CallFrame* frame) {
     return nullptr;
   }
   if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE) Dispatch(kKernels[kIndex], *frame);
+  if constexpr (kKernels[kIndex].name == kCallbackTarget) {
+    const auto launch = FindCallingLaunch(Run(*frame));
+    if (launch != nullptr && launch->stop()) return Stop(*frame);
+  }
   return nullptr;
 }
 

@@ -17,7 +17,7 @@ struct CustomCall {
   // attributes, not at data. INVALID_ARGUMENT, without the name.
   absl::Status (*check)(const Call& call);
   void (*run)(const Call& call);
-  // For XLA: an XLA_FFI_Handler*. Never gives an error: an error of one member of a gang ends the
+  // For XLA: an XLA_FFI_Handler*. Never gives an error to a gang: an error of one member ends the
   // process. A call that `check` refuses gets NaN (-1 for integers) as its results.
   void* handler;
 };

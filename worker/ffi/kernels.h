@@ -69,6 +69,13 @@ struct OwnPart {
   static void Run(const Call& call);
 };
 
+// callback.cc: anything -> anything, by the client's function number "function" (host_calls.h).
+// Tokens on both sides are passed over.
+struct Callback {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
 }  // namespace fairway::ffi
 
 #endif  // FAIRWAY_WORKER_FFI_KERNELS_H_

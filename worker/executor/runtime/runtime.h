@@ -22,6 +22,10 @@
 
 namespace fairway {
 
+namespace ffi {
+class HostCalls;  // worker/ffi/host_calls.h
+}
+
 struct RuntimeInfo {
   std::string name;                       // "pjrt", "host", "sim" or "fake"
   std::string platform_name;              // "cpu", "cuda": decides JAX's lowering rules
@@ -72,6 +76,9 @@ struct LaunchRequest {
   std::vector<int> non_donatable;
   // Place in the island's order, >= 1. The pjrt runtime passes 1 + (launch_id mod (2^31 - 1)).
   uint64_t launch_id = 0;
+  // Who calls the functions of its client that the program asks for; nullptr: such calls fail. The
+  // execution fails with the error of the first call that did.
+  std::shared_ptr<ffi::HostCalls> host_calls;
 };
 
 struct LaunchResult {

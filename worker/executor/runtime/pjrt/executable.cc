@@ -58,8 +58,10 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   std::shared_ptr<Executable> loaded(new Executable());
   loaded->name_ = parsed.metadata().name();
-  loaded->separable_ = parsed.separable();
-  loaded->brief_ = parsed.brief();
+  // Nothing waits within a thread that others need for what a client takes its time for.
+  loaded->calls_back_ = parsed.calls_back();
+  loaded->separable_ = parsed.separable() && !loaded->calls_back_;
+  loaded->brief_ = parsed.brief() && !loaded->calls_back_;
   v1::CompileOptions options = parsed.options();
   const bool replace = !devices.empty() && !options.portable();
   if (replace && parsed.metadata().names_devices() &&

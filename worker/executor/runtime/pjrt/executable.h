@@ -46,6 +46,7 @@ class Executable final : public LoadedExecutable {
   const std::vector<Output>& outputs() const { return outputs_; }
   bool separable() const override { return separable_; }
   bool brief() const override { return brief_; }
+  bool calls_back() const { return calls_back_; }
 
  private:
   Executable() = default;
@@ -57,6 +58,7 @@ class Executable final : public LoadedExecutable {
   std::vector<Output> outputs_;
   bool separable_ = false;
   bool brief_ = false;
+  bool calls_back_ = false;
 };
 
 }  // namespace fairway::pjrt

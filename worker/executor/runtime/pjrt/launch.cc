@@ -15,6 +15,7 @@
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/relayout.h"
 #include "worker/executor/runtime/pjrt/slots.h"
+#include "worker/ffi/host_calls.h"
 
 namespace fairway {
 namespace {
@@ -217,7 +218,7 @@ void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
 // it blocks for ever.
 void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const PJRT_Api* api,
                   const Attempt& attempt, size_t d, PJRT_Event* event,
-                  std::shared_ptr<Outcome> outcome) {
+                  std::shared_ptr<ffi::CallingLaunch> calling, std::shared_ptr<Outcome> outcome) {
   std::vector<std::shared_ptr<Outcome>> origins;
   for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
     origins.push_back(attempt.input(d, a).outcome());
@@ -231,8 +232,12 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const P
   }
   pjrt::HandOver(completions, api, event,
                  [completions, origins = std::move(origins), taken = std::move(taken),
+                  calling = std::move(calling),
                   outcome = std::move(outcome)](absl::Status status) mutable {
                    taken.clear();
+                   if (calling != nullptr && !calling->failure().ok()) {
+                     return outcome->Set(calling->failure());
+                   }
                    if (status.ok()) return outcome->Set(std::move(status));
                    SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
                                  std::move(status));
@@ -305,6 +310,11 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   const int slot = gang ? -1 : request.devices[0];
   slots_->Take(slot);
   TakeDonated(attempt);
+  std::shared_ptr<ffi::CallingLaunch> calling;
+  if (executable.calls_back()) {
+    calling = ffi::BeginCalling(pjrt::LaunchIdForPjrt(request.launch_id), request.launch_id,
+                                request.host_calls, !gang);
+  }
   auto started = Execute(*client_, attempt);
   if (!started.ok()) {
     slots_->Give(slot);
@@ -312,12 +322,15 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
       auto& pin = attempt.pins[d][a];
       if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
     }
+    if (calling != nullptr && !calling->failure().ok()) return calling->failure();
     return Annotate(std::move(started).status(), executable.name());
   }
 
   auto end = std::make_shared<GangEnd>(
-      devices, [slots = slots_, slot, done = std::move(done)](absl::Status status) mutable {
+      devices,
+      [slots = slots_, slot, calling, done = std::move(done)](absl::Status status) mutable {
         slots->Give(slot);
+        if (status.ok() && calling != nullptr) status = calling->failure();
         std::move(done)(std::move(status));
       });
   std::vector<std::shared_ptr<Outcome>> outcomes;
@@ -332,7 +345,8 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
     if (started->events[d] == nullptr) {
       outcomes[d]->Set(started->failure);
     } else {
-      FollowDevice(completions_, client_->api(), attempt, d, started->events[d], outcomes[d]);
+      FollowDevice(completions_, client_->api(), attempt, d, started->events[d], calling,
+                   outcomes[d]);
     }
   }
   return result;

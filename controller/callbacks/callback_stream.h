@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One Serve stream: between gRPC's callbacks and the router in the loop. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
+#define FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "controller/callbacks/router.h"
+#include "controller/sessions/stream.h"
+#include "fairway/v1/callbacks.pb.h"
+
+namespace fairway {
+
+// Thread-safe.
+class CallbackStream final
+    : public grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
+      public SessionStream<v1::CallbackClientMessage, std::unique_ptr<v1::CallbackClientMessage>,
+                           v1::CallbackServerMessage> {
+ public:
+  using In = v1::CallbackClientMessage;
+  using Out = v1::CallbackServerMessage;
+
+  CallbackStream(uint64_t id, CallbackRouter* router, Context context)
+      : SessionStream(std::move(context)), id_(id), router_(router) {}
+
+  // In the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
+  absl::Status Call(uint64_t number, const CallbackCall& call, const CallbackCaller& caller);
+  void Cancel(uint64_t number, const std::string& reason);
+
+  // gRPC's callbacks.
+  void OnReadDone(bool ok) override { ReadDone(ok); }
+  void OnWriteDone(bool ok) override { WriteDone(ok); }
+  void OnCancel() override { Cancelled(); }
+  void OnDone() override { TransportDone(); }
+
+ private:
+  struct Unsent {
+    std::unique_ptr<Out> message;
+    size_t bytes = 0;
+  };
+
+  // SessionStream
+  void StartReading(In* into) override { StartRead(into); }
+  void StartWriting(const Out* message) override { StartWrite(message); }
+  void FinishStream(const absl::Status& status) override;
+  Outgoing Next() override;
+  void DropUnsent() override { outbox_.clear(); }
+  absl::StatusOr<Decoded> Decode(std::unique_ptr<In> message) override;
+  absl::Status OpenSession() override { return absl::OkStatus(); }
+  Going HandleAll(std::vector<std::unique_ptr<In>> items) override;
+  void FailSession(const absl::Status& status) override { CloseWith(status); }
+  void CloseSession() override;
+
+  // In the loop.
+  absl::Status Handle(const In& message);
+  absl::Status OnReturn(const v1::CallbackReturn& message);
+  void CloseWith(const absl::Status& status);
+  void Queue(std::unique_ptr<Out> message);
+
+  const uint64_t id_;
+  CallbackRouter* const router_;
+  bool open_ = false;    // in the loop: Open came
+  bool closed_ = false;  // in the loop
+  std::deque<Unsent> outbox_;  // guarded by SessionStream's lock
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_

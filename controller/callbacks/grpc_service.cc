@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/callbacks/grpc_service.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "controller/callbacks/callback_stream.h"
+#include "controller/sessions/open_streams.h"
+#include "fairway/v1/callbacks.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
+
+// The streams, by number. Thread-safe.
+class StreamTable {
+ public:
+  void Add(uint64_t id, const std::shared_ptr<CallbackStream>& stream) {
+    const std::lock_guard lock(mu_);
+    streams_[id] = stream;
+  }
+  void Remove(uint64_t id) {
+    const std::lock_guard lock(mu_);
+    streams_.erase(id);
+  }
+  std::shared_ptr<CallbackStream> Find(uint64_t id) {
+    const std::lock_guard lock(mu_);
+    const auto it = streams_.find(id);
+    return it == streams_.end() ? nullptr : it->second.lock();
+  }
+
+ private:
+  std::mutex mu_;
+  std::map<uint64_t, std::weak_ptr<CallbackStream>> streams_;
+};
+
+}  // namespace
+
+class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
+                                        public CallbackActions {
+ public:
+  Impl(EventLoop* loop, CallbackLimits limits,
+       std::function<void(ExecutorId, CallbackAnswer)> answer)
+      : loop_(loop), answer_(std::move(answer)), router_(limits, this) {}
+
+  grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>* Serve(
+      grpc::CallbackServerContext* context) override {
+    const uint64_t id = next_stream_++;
+    auto stream = std::make_shared<CallbackStream>(
+        id, &router_,
+        CallbackStream::Context{loop_, pool_,
+                                [streams = streams_, table = table_, id] {
+                                  streams->Remove(id);
+                                  table->Remove(id);
+                                },
+                                "fairway.v1.CallbackClientMessage"});
+    table_->Add(id, stream);
+    if (streams_->Add(id, context->peer(), stream)) {
+      stream->Start();
+    } else {
+      stream->Refuse(ShuttingDown());
+    }
+    return stream.get();
+  }
+
+  // CallbackActions
+  void Answer(ExecutorId executor, CallbackAnswer answer) override {
+    answer_(executor, std::move(answer));
+  }
+  absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
+                        const CallbackCaller& caller) override {
+    const auto to = table_->Find(stream);
+    if (to == nullptr)
+      return absl::UnavailableError("the client's stream for callbacks has just ended");
+    return to->Call(number, call, caller);
+  }
+  void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) override {
+    if (const auto to = table_->Find(stream)) to->Cancel(number, reason);
+  }
+
+  CallbackRouter& router() { return router_; }
+  void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }
+  size_t num_streams() const { return streams_->size(); }
+
+ private:
+  EventLoop* const loop_;
+  const std::function<void(ExecutorId, CallbackAnswer)> answer_;
+  CallbackRouter router_;
+  const std::shared_ptr<BlockingPool> pool_ = std::make_shared<BlockingPool>("callbacks", 1);
+  const std::shared_ptr<OpenStreams> streams_ = std::make_shared<OpenStreams>();
+  const std::shared_ptr<StreamTable> table_ = std::make_shared<StreamTable>();
+  std::atomic<uint64_t> next_stream_{1};
+};
+
+CallbackGrpcService::CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
+                                         std::function<void(ExecutorId, CallbackAnswer)> answer)
+    : impl_(std::make_unique<Impl>(loop, limits, std::move(answer))) {}
+CallbackGrpcService::~CallbackGrpcService() = default;
+
+CallbackRouter& CallbackGrpcService::router() { return impl_->router(); }
+void CallbackGrpcService::Register(grpc::ServerBuilder* builder) {
+  builder->RegisterService(impl_.get());
+}
+void CallbackGrpcService::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
+size_t CallbackGrpcService::num_streams() const { return impl_->num_streams(); }
+
+}  // namespace fairway

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC shell of fairway.v1.Callbacks: gRPC's threads gather and send messages; everything else
+// is posted to the event loop, where the router decides.
+#ifndef FAIRWAY_CONTROLLER_CALLBACKS_GRPC_SERVICE_H_
+#define FAIRWAY_CONTROLLER_CALLBACKS_GRPC_SERVICE_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "async/event_loop.h"
+#include "controller/callbacks/router.h"
+
+namespace grpc {
+class ServerBuilder;
+}
+
+namespace fairway {
+
+// Thread-safe but for `router` and what it calls, which are for the loop. `loop` must outlive it;
+// the server must be shut down before it is destroyed.
+class CallbackGrpcService {
+ public:
+  // `answer` gives an executor the end of its call.
+  CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
+                      std::function<void(ExecutorId, CallbackAnswer)> answer);
+  ~CallbackGrpcService();
+  CallbackGrpcService(const CallbackGrpcService&) = delete;
+  CallbackGrpcService& operator=(const CallbackGrpcService&) = delete;
+
+  CallbackRouter& router();
+  void Register(grpc::ServerBuilder* builder);
+  // Ends all streams and refuses new ones. Blocks; not in the loop, which must run.
+  void Shutdown(std::chrono::milliseconds grace);
+  size_t num_streams() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CALLBACKS_GRPC_SERVICE_H_

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service over real gRPC on loopback; executors are played by the test.
+#include "controller/callbacks/grpc_service.h"
+
+#include <deque>
+#include <future>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "fairway/v1/callbacks.grpc.pb.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kChannel = "0123456789abcdef";
+constexpr SessionId kSession(1);
+constexpr ExecutorId kExecutor(5);
+
+class CallbackGrpcTest : public testing::Test {
+ protected:
+  CallbackGrpcTest() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    service_.Register(&builder);
+    server_ = builder.BuildAndStart();
+    loop_thread_ = std::thread([this] { loop_.Run(); });
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = v1::Callbacks::NewStub(
+        grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", port_),
+                                  grpc::InsecureChannelCredentials(), arguments));
+    InLoop([&] { service_.router().SessionOpened(kSession, kChannel); });
+  }
+  ~CallbackGrpcTest() override {
+    service_.Shutdown(std::chrono::seconds(0));
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    loop_.Stop();
+    loop_thread_.join();
+  }
+  void InLoop(const std::function<void()>& work) {
+    std::promise<void> done;
+    loop_.Post("test", [&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  // A client's stream.
+  struct Stream {
+    grpc::ClientContext context;
+    std::unique_ptr<
+        grpc::ClientReaderWriter<v1::CallbackClientMessage, v1::CallbackServerMessage>>
+        stream;
+
+    void Say(const std::string& text) {
+      v1::CallbackClientMessage message;
+      EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+      EXPECT_TRUE(stream->Write(message));
+    }
+    v1::CallbackServerMessage Hear() {
+      v1::CallbackServerMessage message;
+      EXPECT_TRUE(stream->Read(&message));
+      return message;
+    }
+    grpc::Status End() {
+      v1::CallbackServerMessage message;
+      while (stream->Read(&message)) {
+      }
+      return stream->Finish();
+    }
+  };
+  std::unique_ptr<Stream> Connect() {
+    auto out = std::make_unique<Stream>();
+    out->stream = stub_->Serve(&out->context);
+    return out;
+  }
+  std::unique_ptr<Stream> Open() {
+    auto out = Connect();
+    out->Say("open { channel: '" + kChannel + "' }");
+    EXPECT_EQ(out->Hear().opened().limit_ms(), 5000);
+    return out;
+  }
+  // The program asks for s32[] of s32[2] = {1, 2}.
+  void Called(uint64_t call) {
+    const int32_t values[] = {1, 2};
+    InLoop([&] {
+      service_.router().Called(
+          100, kExecutor,
+          {call, LaunchId(9), 7, 0,
+           {{DType::kS32, Shape{{2}}, Blob::Copy({reinterpret_cast<const char*>(values), 8})}},
+           {{DType::kS32, Shape{}, nullptr}}},
+          CallbackCaller{kSession, "jit_f", 3});
+    });
+  }
+  CallbackAnswer NextAnswer() {
+    std::unique_lock lock(mu_);
+    EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(60), [&] { return !answers_.empty(); }));
+    if (answers_.empty()) return {};
+    CallbackAnswer answer = std::move(answers_.front());
+    answers_.pop_front();
+    return answer;
+  }
+
+  std::mutex mu_;
+  std::condition_variable came_;
+  std::deque<CallbackAnswer> answers_;
+  EventLoop loop_;
+  CallbackGrpcService service_{&loop_, CallbackLimits{.call_ms = 5000},
+                               [this](ExecutorId executor, CallbackAnswer answer) {
+                                 EXPECT_EQ(executor, kExecutor);
+                                 const std::lock_guard lock(mu_);
+                                 answers_.push_back(std::move(answer));
+                                 came_.notify_all();
+                               }};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Callbacks::Stub> stub_;
+  std::thread loop_thread_;
+};
+
+TEST_F(CallbackGrpcTest, ACallAndItsAnswerAsTheyCrossTheWire) {
+  auto client = Open();
+  Called(41);
+  v1::CallbackServerMessage expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(call { call: 1 function: 7 device: 3 program: "jit_f"
+                arguments { dtype: 4 dims: 2 size: 8 data: "\001\000\000\000\002\000\000\000" }
+                results { dtype: 4 size: 4 } })",
+      &expected));
+  EXPECT_EQ(client->Hear().DebugString(), expected.DebugString());
+  client->Say(R"(return { call: 1 results { dtype: 4 size: 4 data: "\003\000\000\000" } })");
+  const CallbackAnswer answer = NextAnswer();
+  EXPECT_EQ(answer.call, 41u);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.results[0]->view(), std::string_view("\3\0\0\0", 4));
+}
+
+TEST_F(CallbackGrpcTest, AnErrorComesWithItsTextAndBadBytesInItAreReplaced) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  client->Say(R"(return { call: 1 code: 10 text: "Traceback\n  ValueError: \377" })");
+  const CallbackAnswer answer = NextAnswer();
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(Text(answer.status), HasSubstr("Traceback\n  ValueError: "));
+  EXPECT_EQ(Text(answer.status).find('\377'), std::string::npos);
+}
+
+TEST_F(CallbackGrpcTest, ResultsThatAreNoneFailTheCallAndNotTheStream) {
+  auto client = Open();
+  for (const char* bad : {"dtype: 4444 data: '1234'", "dtype: 4 dims: -1 data: '1234'",
+                          "dtype: 4 data: '123'", "dtype: 4 dims: 1 data: '1234'"}) {
+    Called(41);
+    const uint64_t number = client->Hear().call().call();
+    client->Say(fmt::format("return {{ call: {} results {{ {} }} }}", number, bad));
+    EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST_F(CallbackGrpcTest, AClientThatGoesFailsItsCallsAndMayComeBack) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  client->context.TryCancel();
+  client->End();
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kUnavailable);
+  client = Open();
+  Called(42);
+  EXPECT_EQ(client->Hear().call().call(), 1u);
+}
+
+TEST_F(CallbackGrpcTest, ACallThatNobodyWaitsForIsCancelled) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  InLoop([&] { service_.router().Tick(5100); });
+  EXPECT_THAT(client->Hear().cancel().reason(), HasSubstr("--callback-limit"));
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(CallbackGrpcTest, StreamsThatBreakTheProtocolEnd) {
+  const auto code = [&](const std::vector<std::string>& messages) {
+    auto client = Connect();
+    for (const std::string& message : messages) client->Say(message);
+    return client->End().error_code();
+  };
+  const std::string open = "open { channel: 'fedcba9876543210' }";
+  EXPECT_EQ(code({"return { call: 1 }"}), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code({"open { channel: 'short' }"}), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code({open, open}), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code({open, "return { call: 1 }"}), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code({open, ""}), grpc::StatusCode::INVALID_ARGUMENT);
+  auto client = Open();
+  EXPECT_EQ(code({"open { channel: '" + kChannel + "' }"}), grpc::StatusCode::ALREADY_EXISTS);
+  Called(41);
+  EXPECT_EQ(client->Hear().call().call(), 1u) << "the first stream is unharmed";
+}
+
+TEST_F(CallbackGrpcTest, AtTheEndOfTheControllerStreamsEndAndNewOnesAreRefused) {
+  auto client = Open();
+  service_.Shutdown(std::chrono::seconds(0));
+  EXPECT_EQ(client->End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Connect()->End().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which client's stream a call of a running program goes to, and how it ends
+// (docs/design/0046-callbacks.md).
+#ifndef FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
+#define FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "graph/callback.h"
+
+namespace fairway {
+
+inline constexpr size_t kChannelBytes = 16;
+inline constexpr char kChannelAttribute[] = "fairway_callbacks";  // of a session's initialization
+
+struct CallbackLimits {
+  int64_t call_ms = 60000;  // 0: a call may take as long as it wants
+  // Under way at once. Beyond it a call fails.
+  size_t session_calls = 4096;
+  int64_t session_bytes = int64_t{64} << 20;  // of arguments and results
+  int64_t total_bytes = int64_t{256} << 20;
+  size_t streams = 4096;
+};
+
+// What the router asks of its shell. Calls must not re-enter the router.
+class CallbackActions {
+ public:
+  virtual ~CallbackActions() = default;
+  virtual void Answer(ExecutorId executor, CallbackAnswer answer) = 0;
+  // `number`: of the call on that stream. An error: it cannot be sent.
+  virtual absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
+                                const CallbackCaller& caller) = 0;
+  virtual void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) = 0;
+};
+
+// A pure state machine: events in, actions out; no thread, socket or clock. Loop-confined.
+//
+// A call ends once: with the client's answer, at the limit, or with the session, the stream or the
+// executor. Its executor gets exactly one answer, unless that is gone itself.
+class CallbackRouter {
+ public:
+  CallbackRouter(CallbackLimits limits, CallbackActions* actions)
+      : limits_(limits), actions_(actions) {}
+
+  // ---- Sessions. One that was never opened here has no channel.
+  void SessionOpened(SessionId session, std::string channel);
+  void SessionClosed(SessionId session);
+
+  // ---- Streams of clients; `stream` is the shell's number.
+  // INVALID_ARGUMENT: no channel. ALREADY_EXISTS: another stream serves it. RESOURCE_EXHAUSTED: too
+  // many streams.
+  absl::Status StreamOpened(uint64_t stream, const std::string& channel);
+  void StreamClosed(uint64_t stream);
+  // Results are of the types that came. Ignored: the answer to a call that has ended.
+  // INVALID_ARGUMENT: there never was such a call; the stream is to be ended.
+  absl::Status Returned(uint64_t stream, uint64_t number, absl::Status status,
+                        std::vector<CallbackArray> results);
+
+  // ---- Executors. `caller`: an error says why there is none.
+  void Called(int64_t now_ms, ExecutorId executor, CallbackCall call,
+              absl::StatusOr<CallbackCaller> caller);
+  // The executor waits no longer.
+  void GivenUp(ExecutorId executor, uint64_t call);
+  void ExecutorLost(ExecutorId executor);
+
+  // Ends what has taken too long; call it a few times a second.
+  void Tick(int64_t now_ms);
+
+  const CallbackLimits& limits() const { return limits_; }
+  size_t num_calls() const { return calls_.size(); }
+  int64_t num_bytes() const { return bytes_; }
+
+ private:
+  struct Session {
+    std::string channel;
+  };
+  struct Stream {
+    std::string channel;
+    uint64_t calls = 0;                  // so far
+    std::map<uint64_t, uint64_t> waits;  // number of the stream -> key of calls_
+  };
+  struct Call {
+    ExecutorId executor;
+    uint64_t call = 0;  // of the executor
+    SessionId session;
+    uint64_t stream = 0;
+    uint64_t number = 0;
+    int64_t due_ms = 0;  // 0: never
+    int64_t bytes = 0;
+    std::string program;
+    std::vector<CallbackArray> results;  // wanted
+  };
+  struct Load {
+    size_t calls = 0;
+    int64_t bytes = 0;
+  };
+
+  absl::StatusOr<uint64_t> StreamFor(const CallbackCaller& caller) const;
+  absl::Status Room(SessionId session, int64_t bytes) const;
+  static absl::Status CheckResults(const std::vector<CallbackArray>& wanted,
+                                   const std::vector<CallbackArray>& came);
+  // Takes it out of all tables.
+  Call Take(uint64_t key);
+  // Ends it without an answer of the client's, who is told unless it is gone.
+  void End(uint64_t key, const absl::Status& status, bool tell_client);
+  template <typename Which>
+  std::vector<uint64_t> Those(Which which) const;
+
+  const CallbackLimits limits_;
+  CallbackActions* const actions_;
+  std::map<SessionId, Session> sessions_;
+  std::map<uint64_t, Stream> streams_;
+  std::map<std::string, uint64_t> serving_;  // channel -> stream
+  uint64_t next_key_ = 1;
+  std::map<uint64_t, Call> calls_;
+  std::map<std::pair<ExecutorId, uint64_t>, uint64_t> by_executor_;  // its call -> key
+  std::map<SessionId, Load> loads_;
+  std::set<std::pair<int64_t, uint64_t>> due_;  // (time, key)
+  int64_t bytes_ = 0;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_

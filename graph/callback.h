@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a program that runs calls a function of the client that launched it, as executors and the
+// controller say it to each other (docs/design/0046-callbacks.md). Plain values.
+#ifndef FAIRWAY_GRAPH_CALLBACK_H_
+#define FAIRWAY_GRAPH_CALLBACK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace fairway {
+
+// Dense, major to minor.
+struct CallbackArray {
+  DType dtype = DType::kInvalid;
+  Shape shape;
+  std::shared_ptr<const Blob> bytes;  // nullptr: wanted, or yet to be pulled
+};
+
+struct CallbackCall {
+  uint64_t call = 0;  // of the executor's registration
+  LaunchId launch;    // that makes it
+  uint64_t function = 0;
+  int32_t device = 0;  // the executor's ordinal
+  std::vector<CallbackArray> arguments;
+  std::vector<CallbackArray> results;  // wanted
+};
+
+// Who made it: the launch's session, its program, and the device as that session sees it.
+struct CallbackCaller {
+  SessionId session;
+  std::string program;
+  int32_t device = 0;
+};
+
+struct CallbackAnswer {
+  uint64_t call = 0;
+  absl::Status status;
+  std::vector<std::shared_ptr<const Blob>> results;  // when it is OK
+};
+
+// Arguments and results of a call up to this size together cross the executor's link.
+inline constexpr int64_t kInlineCallbackBytes = 64 << 10;
+inline constexpr int kMaxCallbackArrays = 4096;
+
+// Of all arrays together; nothing: there is no such size.
+inline absl::StatusOr<int64_t> CallbackBytes(const std::vector<CallbackArray>& arrays) {
+  int64_t total = 0;
+  for (const CallbackArray& array : arrays) {
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(array.dtype, array.shape));
+    total += bytes;
+  }
+  return total;
+}
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_GRAPH_CALLBACK_H_

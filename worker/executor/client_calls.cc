@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/client_calls.h"
+
+#include <cstring>
+#include <utility>
+
+namespace fairway {
+namespace {
+
+CallbackArray ArrayOf(const ffi::Value& value) {
+  return {value.dtype, Shape{{value.dims.begin(), value.dims.end()}}, nullptr};
+}
+
+// Without tokens, which only order calls.
+absl::StatusOr<CallbackCall> CallOf(const ffi::Call& call) {
+  CallbackCall out;
+  out.function = static_cast<uint64_t>(ffi::AttributeOr(call, "function", 0));
+  out.device = static_cast<int32_t>(call.device);
+  for (const ffi::Value& value : call.rets) {
+    if (value.dtype != DType::kToken) out.results.push_back(ArrayOf(value));
+  }
+  for (const ffi::Value& value : call.args) {
+    if (value.dtype != DType::kToken) out.arguments.push_back(ArrayOf(value));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t given, CallbackBytes(out.arguments));
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t wanted, CallbackBytes(out.results));
+  if (given + wanted > kInlineCallbackBytes) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "a callback with {} bytes of arguments and {} of results: together they may have "
+                 "at most {}. Call it with less, such as a slice or a sum",
+                 given, wanted, kInlineCallbackBytes);
+  }
+  size_t next = 0;
+  for (const ffi::Value& value : call.args) {
+    if (value.dtype == DType::kToken) continue;
+    CallbackArray& to = out.arguments[next++];
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(to.dtype, to.shape));
+    to.bytes = Blob::Copy({value.as<char>(), static_cast<size_t>(size)});
+    if (to.bytes == nullptr)
+      return absl::ResourceExhaustedError("no host memory for the arguments of a callback");
+  }
+  return out;
+}
+
+absl::Status CopyResults(const CallbackCall& asked, const CallbackAnswer& answer,
+                         const ffi::Call& call) {
+  if (answer.results.size() != asked.results.size())
+    return Error(absl::StatusCode::kInternal, "{} results came of a callback, {} were wanted",
+                 answer.results.size(), asked.results.size());
+  size_t next = 0;
+  for (const ffi::Value& value : call.rets) {
+    if (value.dtype == DType::kToken) continue;
+    const CallbackArray& wanted = asked.results[next];
+    const Blob& came = *answer.results[next++];
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(wanted.dtype, wanted.shape));
+    if (static_cast<int64_t>(came.size()) != size)
+      return Error(absl::StatusCode::kInternal, "{} bytes came for a result {} of a callback",
+                   came.size(), ToString(wanted.dtype, wanted.shape));
+    if (size > 0) std::memcpy(value.data, came.data(), came.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ClientCalls::Run(uint64_t launch_id, const ffi::Call& call) {
+  FAIRWAY_ASSIGN_OR_RETURN(CallbackCall asked, CallOf(call));
+  asked.launch = LaunchId(launch_id);
+  std::unique_lock lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  asked.call = next_call_++;
+  Waiting& waiting = waiting_[asked.call];
+  waiting.launch = asked.launch;
+  CallbackCall sent = asked;
+  handler_.send(std::move(sent));
+  waiting.ended.wait(lock, [&] { return waiting.answer.has_value(); });
+  const CallbackAnswer answer = *std::move(waiting.answer);
+  waiting_.erase(asked.call);
+  lock.unlock();
+  FAIRWAY_RETURN_IF_ERROR(answer.status);
+  return CopyResults(asked, answer, call);
+}
+
+void ClientCalls::Answered(CallbackAnswer answer) {
+  const std::lock_guard lock(mutex_);
+  const auto it = waiting_.find(answer.call);
+  if (it == waiting_.end() || it->second.answer.has_value()) return;
+  it->second.answer = std::move(answer);
+  it->second.ended.notify_one();
+}
+
+void ClientCalls::Abandon(LaunchId first, LaunchId last, const absl::Status& cause) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, waiting] : waiting_) {
+    if (waiting.launch < first || waiting.launch > last || waiting.answer.has_value()) continue;
+    waiting.answer = CallbackAnswer{id, cause, {}};
+    waiting.ended.notify_one();
+    handler_.give_up(id);
+  }
+}
+
+void ClientCalls::Close(const absl::Status& cause) {
+  const std::lock_guard lock(mutex_);
+  if (closed_.ok()) closed_ = cause;
+  for (auto& [id, waiting] : waiting_) {
+    if (waiting.answer.has_value()) continue;
+    waiting.answer = CallbackAnswer{id, cause, {}};
+    waiting.ended.notify_one();
+  }
+}
+
+size_t ClientCalls::num_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
+}  // namespace fairway

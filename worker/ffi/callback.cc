@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "worker/ffi/host_calls.h"
+#include "worker/ffi/kernels.h"
+
+namespace fairway::ffi {
+namespace {
+
+struct Launches {
+  std::mutex mutex;
+  std::map<int64_t, std::weak_ptr<CallingLaunch>> by_run;
+};
+
+// Of the process, as the plugin's client is. Never destroyed: threads of the plugin may outlive
+// main.
+Launches& AllLaunches() {
+  static auto* const launches = new Launches();
+  return *launches;
+}
+
+absl::Status CheckValue(std::string_view kind, size_t index, const Value& value) {
+  if (value.dtype == DType::kToken) return absl::OkStatus();
+  if (PackedBits(value.dtype) == 0 && BytesPerElement(value.dtype) > 0) return absl::OkStatus();
+  return InvalidArgument("{} {} of a callback is of {}, which cannot be passed to a function",
+                         kind, index, Name(value.dtype));
+}
+
+void FillWithZeros(const Call& call) {
+  for (const Value& value : call.rets) {
+    int64_t bytes = BytesPerElement(value.dtype);
+    for (const int64_t extent : value.dims) bytes *= extent;
+    if (bytes > 0) std::memset(value.data, 0, static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace
+
+CallingLaunch::CallingLaunch(int64_t run, uint64_t launch_id, std::shared_ptr<HostCalls> calls,
+                             bool alone)
+    : run_(run), launch_id_(launch_id), calls_(std::move(calls)), alone_(alone) {}
+
+CallingLaunch::~CallingLaunch() {
+  Launches& all = AllLaunches();
+  const std::lock_guard lock(all.mutex);
+  const auto it = all.by_run.find(run_);
+  if (it != all.by_run.end() && it->second.expired()) all.by_run.erase(it);
+}
+
+std::shared_ptr<CallingLaunch> BeginCalling(int64_t run, uint64_t launch_id,
+                                            std::shared_ptr<HostCalls> calls, bool alone) {
+  auto launch = std::make_shared<CallingLaunch>(run, launch_id, std::move(calls), alone);
+  Launches& all = AllLaunches();
+  const std::lock_guard lock(all.mutex);
+  all.by_run[run] = launch;
+  return launch;
+}
+
+std::shared_ptr<CallingLaunch> FindCallingLaunch(int64_t run) {
+  Launches& all = AllLaunches();
+  const std::lock_guard lock(all.mutex);
+  const auto it = all.by_run.find(run);
+  return it == all.by_run.end() ? nullptr : it->second.lock();
+}
+
+void CallingLaunch::Run(const Call& call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) {
+      called_again_ = true;
+      return FillWithZeros(call);
+    }
+  }
+  absl::Status status = calls_ != nullptr
+                            ? calls_->Run(launch_id_, call)
+                            : absl::UnimplementedError("this runtime calls no functions of clients");
+  if (status.ok()) return;
+  FillWithZeros(call);
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = std::move(status);
+}
+
+absl::Status CallingLaunch::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool CallingLaunch::stop() const {
+  const std::lock_guard lock(mutex_);
+  return alone_ && called_again_;
+}
+
+absl::Status Callback::Check(const Call& call) {
+  if (AttributeOr(call, "function", -1) < 0) {
+    return InvalidArgument("attribute \"function\" is missing or no number of a function");
+  }
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    FAIRWAY_RETURN_IF_ERROR(CheckValue("operand", i, call.args[i]));
+  }
+  for (size_t i = 0; i < call.rets.size(); ++i) {
+    FAIRWAY_RETURN_IF_ERROR(CheckValue("result", i, call.rets[i]));
+  }
+  return absl::OkStatus();
+}
+
+void Callback::Run(const Call& call) {
+  const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
+  if (launch != nullptr) return launch->Run(call);
+  FillWithZeros(call);
+  spdlog::error("a callback came of launch {}, which is not known to make any", call.run);
+}
+
+}  // namespace fairway::ffi
