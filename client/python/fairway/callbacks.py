@@ -3,8 +3,8 @@
 
 JAX lowers a callback to a custom call with the index of the function in a list that it gives to the
 backend; jaxlib's proxy client takes no such list. So what JAX compiles for a client of ours is changed
-on its way: the custom call gets a target that workers know and a number of this process, and the
-function stays here, where a stream of the session calls it (docs/design/0046-callbacks.md).
+on its way: the custom call gets a number of this process instead of the index, and the function stays
+here, where a stream of the session calls it (docs/design/0046-callbacks.md).
 
 A JAX that does these things otherwise is left alone; then jaxlib refuses callbacks with its own text.
 """
@@ -28,9 +28,10 @@ import numpy as np
 RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
 INITIALIZATION_KEY = "fairway_callbacks"
 
-_TARGET = "fairway_callback"
+# JAX's own name, which XLA knows: of others it forgets that one device is to call them.
+_TARGET = "xla_ffi_python_cpu_callback"
 _PARTITIONED = "xla_ffi_partitioned_python_cpu_callback"
-_TARGETS = ("xla_ffi_python_cpu_callback", _PARTITIONED)
+_TARGETS = (_TARGET, _PARTITIONED)
 _KEPT = 256  # functions of programs that are gone, which calls under way may still need
 _KEPT_SECONDS = 600.0
 
@@ -113,12 +114,12 @@ class Session:
         try:
             with _island(island):
                 results = function(*([None] if with_token else []), *call.arguments)
+                results = [np.asarray(x) for x in (results[1:] if with_token else results)]
         except BaseException as error:  # the program fails with it, as on JAX's CPU backend
             text = "".join(traceback.format_exception(error)).rstrip("\n")
             raise CallError(f"CpuCallback error calling callback: {text}") from None
         finally:
             _calling.island = None
-        results = [np.asarray(x) for x in (results[1:] if with_token else results)]
         found = [(x.shape, x.dtype) for x in results]
         if found != call.wanted:
             raise CallError(f"a callback of {call.program} returned {found}; expected {call.wanted}")

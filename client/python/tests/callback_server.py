@@ -93,7 +93,7 @@ class Controller:
             pass
 
     def end_stream(self):
-        assert self.opened.wait(30)
+        assert self.opened.wait(120)
         self.opened.clear()
         self._outgoing.put(None)
 
@@ -115,7 +115,7 @@ class Controller:
                 self.send(chunk=PB["CallbackChunk"](call=self._number, data=data[at:at + chunk]))
         return self._number
 
-    def returns(self, seconds=30):
+    def returns(self, seconds=120):
         """The next Return with all of its chunks: (call, code, text, [(dims, bytes)])."""
         found = getattr(self._returns.get(timeout=seconds), "return")
         wanted = sum(a.size - len(a.data) for a in found.results)
