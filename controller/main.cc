@@ -72,8 +72,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
-  config.Flag("callback-limit", &flags->callback_limit,
-              "Time that a function of a client may take when a program on devices calls it; 0: any");
+  config.Flag(
+      "callback-limit", &flags->callback_limit,
+      "Time that a function of a client may take when a program on devices calls it; 0: any");
   config.BytesFlag("transit-memory", &flags->transit_memory,
                    "Host memory for bytes on their way to and from clients; beyond it they go to "
                    "unlinked files");
@@ -184,9 +185,14 @@ absl::Status Controller::Start() {
 
   callbacks_ = std::make_unique<CallbackGrpcService>(
       &loop_, CallbackLimits{.call_ms = flags_.callback_limit.count()},
-      [this](ExecutorId executor, const CallbackAnswer& answer) {
-        shell_->AnswerCallback(executor, answer);
-      });
+      CallbackGrpcService::Executors{.answer =
+                                         [this](ExecutorId executor, CallbackAnswer answer) {
+                                           shell_->AnswerCallback(executor, std::move(answer));
+                                         },
+                                     .fetch_arguments =
+                                         [this](ExecutorId executor, const CallbackCall& call) {
+                                           shell_->FetchArguments(executor, call);
+                                         }});
   shell_->set_callbacks(&callbacks_->router());
   door_ = std::make_unique<IfrtDoor>(
       &shell_->cluster(), &shell_->compiler(),

@@ -21,7 +21,7 @@ namespace fairway {
 struct CallbackArray {
   DType dtype = DType::kInvalid;
   Shape shape;
-  std::shared_ptr<const Blob> bytes;  // nullptr: wanted, or yet to be pulled
+  std::shared_ptr<const Blob> bytes;  // nullptr: wanted, or to be pulled
 };
 
 struct CallbackCall {
@@ -29,6 +29,8 @@ struct CallbackCall {
   LaunchId launch;    // that makes it
   uint64_t function = 0;
   int32_t device = 0;  // the executor's ordinal
+  // Those without bytes are pulled from the executor's data port: transfer CallbackTransfer(call),
+  // with the number of the argument as index.
   std::vector<CallbackArray> arguments;
   std::vector<CallbackArray> results;  // wanted
 };
@@ -44,11 +46,24 @@ struct CallbackAnswer {
   uint64_t call = 0;
   absl::Status status;
   std::vector<std::shared_ptr<const Blob>> results;  // when it is OK
+  // Set: the results are not here, but are pulled from the controller's data port, each by its
+  // number.
+  TransferId transfer;
 };
 
-// Arguments and results of a call up to this size together cross the executor's link.
+// Arguments of up to this size together cross the executor's link, and so do results. Larger ones
+// are pulled.
 inline constexpr int64_t kInlineCallbackBytes = 64 << 10;
+// Of arguments and results of one call, each.
+inline constexpr int64_t kMaxCallbackBytes = int64_t{256} << 20;
 inline constexpr int kMaxCallbackArrays = 4096;
+
+// Transfers that no plan knows.
+inline constexpr uint64_t kCallbackTransfers = uint64_t{1} << 63;
+inline TransferId CallbackTransfer(uint64_t number) {
+  return TransferId(kCallbackTransfers | number);
+}
+inline bool IsCallback(TransferId transfer) { return (transfer.value & kCallbackTransfers) != 0; }
 
 // Of all arrays together; nothing: there is no such size.
 inline absl::StatusOr<int64_t> CallbackBytes(const std::vector<CallbackArray>& arrays) {

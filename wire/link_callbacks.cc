@@ -37,6 +37,8 @@ absl::StatusOr<CallbackArray> ArrayFromProto(const v1::LinkCallbackArray& in) {
 }  // namespace
 
 void ToProto(const CallbackCall& call, v1::LinkCallback* out) {
+  for (const CallbackArray& array : call.arguments)
+    if (array.bytes == nullptr) out->set_pulled(true);
   out->set_call(call.call);
   out->set_launch_id(call.launch.value);
   out->set_function(call.function);
@@ -52,7 +54,15 @@ absl::StatusOr<CallbackCall> CallbackFromProto(const v1::LinkCallback& in) {
   CallbackCall out{in.call(), LaunchId(in.launch_id()), in.function(), in.device(), {}, {}};
   for (const v1::LinkCallbackArray& proto : in.arguments()) {
     FAIRWAY_ASSIGN_OR_RETURN(CallbackArray array, ArrayFromProto(proto));
-    if (static_cast<int64_t>(proto.data().size()) != *ByteSize(array.dtype, array.shape))
+    const int64_t size = *ByteSize(array.dtype, array.shape);
+    if (in.pulled()) {
+      if (!proto.data().empty())
+        return InvalidArgument("an argument of a callback with bytes that is to be pulled");
+      if (size == 0) array.bytes = Blob::Make(0);
+      out.arguments.push_back(std::move(array));
+      continue;
+    }
+    if (static_cast<int64_t>(proto.data().size()) != size)
       return InvalidArgument("{} bytes for an argument {} of a callback", proto.data().size(),
                              ToString(array.dtype, array.shape));
     FAIRWAY_ASSIGN_OR_RETURN(array.bytes, BlobOf(proto.data()));
@@ -68,13 +78,16 @@ void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out) {
   out->set_call(answer.call);
   *out->mutable_status() = ToProto(answer.status);
   for (const auto& bytes : answer.results) out->add_results(bytes->data(), bytes->size());
+  out->set_transfer(answer.transfer.value);
 }
 
 absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in) {
   if (in.results_size() > kMaxCallbackArrays || in.status().message().size() > 2 * kMaxErrorText)
     return InvalidArgument("an answer to a callback with {} results and {} bytes of text",
                            in.results_size(), in.status().message().size());
-  CallbackAnswer out{in.call(), StatusFromProto(in.status()), {}};
+  if (in.transfer() != 0 && !IsCallback(TransferId(in.transfer())))
+    return InvalidArgument("the results of a callback in transfer {}", in.transfer());
+  CallbackAnswer out{in.call(), StatusFromProto(in.status()), {}, TransferId(in.transfer())};
   for (const std::string& bytes : in.results()) {
     FAIRWAY_ASSIGN_OR_RETURN(out.results.emplace_back(), BlobOf(bytes));
   }

@@ -410,7 +410,8 @@ CallbackCall SomeCall() {
           LaunchId(uint64_t{1} << 40),
           uint64_t{1} << 62,
           3,
-          {{DType::kF32, Shape{{2}}, Blob::Copy("12345678")}, {DType::kPred, Shape{{0}}, Blob::Make(0)}},
+          {{DType::kF32, Shape{{2}}, Blob::Copy("12345678")},
+           {DType::kPred, Shape{{0}}, Blob::Make(0)}},
           {{DType::kF64, Shape{{2, 3}}, nullptr}}};
 }
 
@@ -432,14 +433,34 @@ TEST(Callbacks, ACallAndItsAnswerCross) {
   EXPECT_EQ(back->results[0].shape, (Shape{{2, 3}}));
 
   v1::LinkCallbackAnswer answer;
-  ToProto(CallbackAnswer{7, absl::OkStatus(), {Blob::Copy("abc"), Blob::Make(0)}}, &answer);
+  ToProto(CallbackAnswer{7, absl::OkStatus(), {Blob::Copy("abc"), Blob::Make(0)}, {}}, &answer);
   const auto came = CallbackAnswerFromProto(answer);
   ASSERT_TRUE(came.ok()) << came.status();
   EXPECT_TRUE(came->status.ok());
   EXPECT_EQ(came->results.at(0)->view(), "abc");
   EXPECT_EQ(came->results.at(1)->size(), 0u);
-  ToProto(CallbackAnswer{8, absl::AbortedError("ValueError: \xff"), {}}, &answer);
+  ToProto(CallbackAnswer{8, absl::AbortedError("ValueError: \xff"), {}, {}}, &answer);
   EXPECT_EQ(CallbackAnswerFromProto(answer)->status, absl::AbortedError("ValueError: \xff"));
+}
+
+TEST(Callbacks, ArgumentsAndResultsThatArePulledAreNotInTheMessages) {
+  CallbackCall call = SomeCall();
+  for (CallbackArray& argument : call.arguments) argument.bytes = nullptr;
+  v1::LinkCallback proto;
+  ToProto(call, &proto);
+  EXPECT_TRUE(proto.pulled());
+  const auto back = CallbackFromProto(proto);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->arguments[0].bytes, nullptr);
+  EXPECT_NE(back->arguments[1].bytes, nullptr) << "it has none to pull";
+  proto.mutable_arguments(0)->set_data("12345678");
+  EXPECT_FALSE(CallbackFromProto(proto).ok());
+
+  v1::LinkCallbackAnswer answer;
+  ToProto(CallbackAnswer{7, absl::OkStatus(), {}, CallbackTransfer(9)}, &answer);
+  EXPECT_EQ(CallbackAnswerFromProto(answer)->transfer, CallbackTransfer(9));
+  answer.set_transfer(9);  // a plan's
+  EXPECT_FALSE(CallbackAnswerFromProto(answer).ok());
 }
 
 TEST(Callbacks, WhatContradictsItselfIsRefused) {

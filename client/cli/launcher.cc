@@ -116,13 +116,16 @@ std::string Launcher::LogOf(const std::string& name) const {
 absl::Status Launcher::StartController() {
   FAIRWAY_ASSIGN_OR_RETURN(auto notices, MakePipe());
   ChildSpec spec;
-  spec.command = {
-      options_.programs + "/fairway-controller", "--bind=" + options_.bind,
-      fmt::format("--port={}", options_.port),   fmt::format("--http-port={}", http_port_),
-      fmt::format("--link-port={}", link_port_), fmt::format("--data-port={}", data_port_),
-      fmt::format("--callback-limit={}ms", options_.callback_limit.count()),
-      "--log-dir=" + options_.state_directory,   fmt::format("--life-fd={}", kLifeFd),
-      fmt::format("--notify-fd={}", kNotifyFd)};
+  spec.command = {options_.programs + "/fairway-controller",
+                  "--bind=" + options_.bind,
+                  fmt::format("--port={}", options_.port),
+                  fmt::format("--http-port={}", http_port_),
+                  fmt::format("--link-port={}", link_port_),
+                  fmt::format("--data-port={}", data_port_),
+                  fmt::format("--callback-limit={}ms", options_.callback_limit.count()),
+                  "--log-dir=" + options_.state_directory,
+                  fmt::format("--life-fd={}", kLifeFd),
+                  fmt::format("--notify-fd={}", kNotifyFd)};
   spec.log_file = LogOf("controller");
   spec.inherited = {{life_read_.get(), kLifeFd}, {notices.second.get(), kNotifyFd}};
   FAIRWAY_ASSIGN_OR_RETURN(controller_.pid, StartChild(spec));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/callbacks/callback_stream.h"
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -11,21 +13,25 @@ namespace {
 
 constexpr size_t kMessageOverhead = 512;
 constexpr int kMaxRank = 64;
+constexpr size_t kChunkBytes = size_t{1} << 20;
 
-void Put(const CallbackArray& array, v1::CallbackArray* out) {
+void Put(const CallbackArray& array, bool with_bytes, v1::CallbackArray* out) {
   out->set_dtype(static_cast<int32_t>(array.dtype));
   out->mutable_dims()->Assign(array.shape.dims.begin(), array.shape.dims.end());
   out->set_size(ByteSize(array.dtype, array.shape).value_or(0));
-  if (array.bytes != nullptr) out->set_data(array.bytes->data(), array.bytes->size());
+  if (array.bytes != nullptr && with_bytes) out->set_data(array.bytes->data(), array.bytes->size());
 }
 
 absl::StatusOr<CallbackArray> ArrayFromProto(const v1::CallbackArray& in) {
   const std::optional<DType> dtype = DTypeFromNumber(in.dtype());
   if (!dtype.has_value())
     return InvalidArgument("an array of element type {}, which is none", in.dtype());
-  if (in.dims_size() > kMaxRank) return InvalidArgument("an array of {} dimensions", in.dims_size());
-  CallbackArray out{*dtype, Shape{{in.dims().begin(), in.dims().end()}}, Blob::Copy(in.data())};
-  FAIRWAY_RETURN_IF_ERROR(ByteSize(out.dtype, out.shape).status());
+  if (in.dims_size() > kMaxRank)
+    return InvalidArgument("an array of {} dimensions", in.dims_size());
+  CallbackArray out{*dtype, Shape{{in.dims().begin(), in.dims().end()}}, nullptr};
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(out.dtype, out.shape));
+  if (size > 0 && in.size() == size && in.data().empty()) return out;  // in chunks
+  out.bytes = Blob::Copy(in.data());
   if (out.bytes == nullptr)
     return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes",
                  in.data().size());
@@ -66,8 +72,7 @@ absl::Status CallbackStream::Handle(const In& message) {
     return absl::OkStatus();
   }
   if (message.has_return_()) return OnReturn(message.return_());
-  if (message.has_chunk())
-    return InvalidArgument("bytes of results in chunks, which this controller does not take");
+  if (message.has_chunk()) return OnChunk(message.chunk());
   return InvalidArgument("a message without content");
 }
 
@@ -75,11 +80,11 @@ absl::Status CallbackStream::OnReturn(const v1::CallbackReturn& message) {
   std::vector<CallbackArray> results;
   absl::Status status;
   if (message.code() != 0) {
-    const bool known =
-        message.code() > 0 && message.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-    status = Error(known ? static_cast<absl::StatusCode>(message.code())
-                         : absl::StatusCode::kUnknown,
-                   "{}", ValidUtf8(message.text()));
+    const bool known = message.code() > 0 &&
+                       message.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+    status =
+        Error(known ? static_cast<absl::StatusCode>(message.code()) : absl::StatusCode::kUnknown,
+              "{}", ValidUtf8(message.text()));
   }
   for (int i = 0; i < message.results_size() && status.ok(); ++i) {
     absl::StatusOr<CallbackArray> array = ArrayFromProto(message.results(i));
@@ -89,7 +94,74 @@ absl::Status CallbackStream::OnReturn(const v1::CallbackReturn& message) {
       status = Annotate(array.status(), fmt::format("result {} of the function", i));
     }
   }
-  return router_->Returned(id_, message.call(), std::move(status), std::move(results));
+  Returning returning{std::move(results), {}, 0, 0};
+  if (status.ok()) status = Expect(message.call(), returning);
+  if (!status.ok()) return router_->Returned(id_, message.call(), std::move(status), {});
+  const bool all = std::all_of(returning.filled.begin(), returning.filled.end(),
+                               [](const auto& blob) { return blob == nullptr; });
+  if (all)
+    return router_->Returned(id_, message.call(), absl::OkStatus(), std::move(returning.results));
+  returning_[message.call()] = std::move(returning);
+  return absl::OkStatus();
+}
+
+absl::Status CallbackStream::Expect(uint64_t call, Returning& returning) const {
+  const std::vector<CallbackArray>* wanted = router_->Wanted(id_, call);
+  returning.filled.resize(returning.results.size());
+  for (size_t i = 0; i < returning.results.size(); ++i) {
+    CallbackArray& result = returning.results[i];
+    if (result.bytes != nullptr) continue;
+    if (wanted == nullptr) return absl::CancelledError("the call has ended");
+    // What is not wanted is not kept; the router says what is wrong.
+    const bool fits = i < wanted->size() && wanted->at(i).dtype == result.dtype &&
+                      wanted->at(i).shape == result.shape;
+    if (!fits)
+      return InvalidArgument(
+          "the function returned {} as result {}, which the program does not "
+          "expect",
+          ToString(result.dtype, result.shape), i);
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(result.dtype, result.shape));
+    returning.filled[i] = Blob::Make(static_cast<size_t>(size));
+    if (returning.filled[i] == nullptr)
+      return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallbackStream::OnChunk(const v1::CallbackChunk& message) {
+  const auto it = returning_.find(message.call());
+  if (it == returning_.end()) return absl::OkStatus();  // of a call that has failed
+  Returning& returning = it->second;
+  std::string_view data = message.data();
+  while (!data.empty()) {
+    while (returning.at < returning.filled.size() && returning.filled[returning.at] == nullptr)
+      ++returning.at;
+    if (returning.at == returning.filled.size())
+      return InvalidArgument("more bytes of call {} than its results have", message.call());
+    Blob& to = *returning.filled[returning.at];
+    const size_t bytes = std::min(data.size(), to.size() - returning.offset);
+    std::memcpy(to.data() + returning.offset, data.data(), bytes);
+    data.remove_prefix(bytes);
+    returning.offset += bytes;
+    if (returning.offset < to.size()) break;
+    returning.results[returning.at].bytes = std::move(returning.filled[returning.at]);
+    returning.offset = 0;
+  }
+  return FinishIfAllCame(message.call());
+}
+
+absl::Status CallbackStream::FinishIfAllCame(uint64_t call) {
+  const auto it = returning_.find(call);
+  if (router_->Wanted(id_, call) == nullptr) {
+    returning_.erase(it);
+    return absl::OkStatus();
+  }
+  for (const auto& blob : it->second.filled) {
+    if (blob != nullptr) return absl::OkStatus();
+  }
+  std::vector<CallbackArray> results = std::move(it->second.results);
+  returning_.erase(it);
+  return router_->Returned(id_, call, absl::OkStatus(), std::move(results));
 }
 
 void CallbackStream::CloseWith(const absl::Status& status) {
@@ -99,13 +171,14 @@ void CallbackStream::CloseWith(const absl::Status& status) {
 
 void CallbackStream::CloseSession() {
   if (std::exchange(closed_, true)) return;
+  returning_.clear();
   router_->StreamClosed(id_);
 }
 
 void CallbackStream::Queue(std::unique_ptr<Out> message) {
   SessionStream::Send([&] {
     const size_t bytes = message->ByteSizeLong() + kMessageOverhead;
-    outbox_.push_back({std::move(message), bytes});
+    outbox_.push_back({std::move(message), 0, nullptr, 0, bytes});
     return bytes;
   });
 }
@@ -120,13 +193,23 @@ absl::Status CallbackStream::Call(uint64_t number, const CallbackCall& call,
   to.set_function(call.function);
   to.set_device(caller.device);
   to.set_program(ValidUtf8(caller.program));
-  for (const CallbackArray& array : call.arguments) Put(array, to.add_arguments());
-  for (const CallbackArray& array : call.results) Put(array, to.add_results());
+  const bool few = CallbackBytes(call.arguments).value_or(0) <= kInlineCallbackBytes;
+  for (const CallbackArray& array : call.arguments) Put(array, few, to.add_arguments());
+  for (const CallbackArray& array : call.results) Put(array, false, to.add_results());
   Queue(std::move(message));
+  for (size_t i = 0; i < call.arguments.size() && !few; ++i) {
+    const std::shared_ptr<const Blob>& bytes = call.arguments[i].bytes;
+    if (bytes->size() == 0) continue;
+    SessionStream::Send([&] {
+      outbox_.push_back({nullptr, number, bytes, 0, 0});
+      return bytes->size();
+    });
+  }
   return absl::OkStatus();
 }
 
 void CallbackStream::Cancel(uint64_t number, const std::string& reason) {
+  returning_.erase(number);
   auto message = std::make_unique<Out>();
   message->mutable_cancel()->set_call(number);
   message->mutable_cancel()->set_reason(reason);
@@ -135,9 +218,19 @@ void CallbackStream::Cancel(uint64_t number, const std::string& reason) {
 
 CallbackStream::Outgoing CallbackStream::Next() {
   if (outbox_.empty()) return {};
-  Unsent next = std::move(outbox_.front());
-  outbox_.pop_front();
-  return {std::move(next.message), next.bytes};
+  Unsent& next = outbox_.front();
+  if (next.message != nullptr) {
+    Outgoing out{std::move(next.message), next.bytes};
+    outbox_.pop_front();
+    return out;
+  }
+  auto message = std::make_unique<Out>();
+  const std::string_view piece = next.chunks->view().substr(next.next, kChunkBytes);
+  message->mutable_chunk()->set_call(next.call);
+  message->mutable_chunk()->set_data(piece.data(), piece.size());
+  next.next += piece.size();
+  if (next.next == next.chunks->size()) outbox_.pop_front();
+  return {std::move(message), piece.size()};
 }
 
 }  // namespace fairway

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,8 +42,18 @@ class CallbackStream final
 
  private:
   struct Unsent {
-    std::unique_ptr<Out> message;
-    size_t bytes = 0;
+    std::unique_ptr<Out> message;  // or
+    uint64_t call = 0;             // the call whose bytes these are, in chunks
+    std::shared_ptr<const Blob> chunks;
+    size_t next = 0;   // of those bytes
+    size_t bytes = 0;  // of the message
+  };
+  // A Return whose bytes are still coming.
+  struct Returning {
+    std::vector<CallbackArray> results;
+    std::vector<std::shared_ptr<Blob>> filled;  // by result; nullptr: it came with the Return
+    size_t at = 0;                              // the result that the next byte is for
+    size_t offset = 0;
   };
 
   // SessionStream
@@ -60,14 +71,19 @@ class CallbackStream final
   // In the loop.
   absl::Status Handle(const In& message);
   absl::Status OnReturn(const v1::CallbackReturn& message);
+  absl::Status OnChunk(const v1::CallbackChunk& message);
+  // Room for the results of which no bytes came. INVALID_ARGUMENT: others than the program expects.
+  absl::Status Expect(uint64_t call, Returning& returning) const;
+  absl::Status FinishIfAllCame(uint64_t call);
   void CloseWith(const absl::Status& status);
   void Queue(std::unique_ptr<Out> message);
 
   const uint64_t id_;
   CallbackRouter* const router_;
-  bool open_ = false;    // in the loop: Open came
-  bool closed_ = false;  // in the loop
-  std::deque<Unsent> outbox_;  // guarded by SessionStream's lock
+  bool open_ = false;                        // in the loop: Open came
+  bool closed_ = false;                      // in the loop
+  std::map<uint64_t, Returning> returning_;  // in the loop, by call
+  std::deque<Unsent> outbox_;                // guarded by SessionStream's lock
 };
 
 }  // namespace fairway

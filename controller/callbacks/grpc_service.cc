@@ -44,9 +44,8 @@ class StreamTable {
 class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
                                         public CallbackActions {
  public:
-  Impl(EventLoop* loop, CallbackLimits limits,
-       std::function<void(ExecutorId, CallbackAnswer)> answer)
-      : loop_(loop), answer_(std::move(answer)), router_(limits, this) {}
+  Impl(EventLoop* loop, CallbackLimits limits, Executors executors)
+      : loop_(loop), executors_(std::move(executors)), router_(limits, this) {}
 
   grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>* Serve(
       grpc::CallbackServerContext* context) override {
@@ -70,7 +69,10 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
 
   // CallbackActions
   void Answer(ExecutorId executor, CallbackAnswer answer) override {
-    answer_(executor, std::move(answer));
+    executors_.answer(executor, std::move(answer));
+  }
+  void FetchArguments(ExecutorId executor, const CallbackCall& call) override {
+    executors_.fetch_arguments(executor, call);
   }
   absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
                         const CallbackCaller& caller) override {
@@ -89,7 +91,7 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
 
  private:
   EventLoop* const loop_;
-  const std::function<void(ExecutorId, CallbackAnswer)> answer_;
+  const Executors executors_;
   CallbackRouter router_;
   const std::shared_ptr<BlockingPool> pool_ = std::make_shared<BlockingPool>("callbacks", 1);
   const std::shared_ptr<OpenStreams> streams_ = std::make_shared<OpenStreams>();
@@ -98,8 +100,8 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
 };
 
 CallbackGrpcService::CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
-                                         std::function<void(ExecutorId, CallbackAnswer)> answer)
-    : impl_(std::make_unique<Impl>(loop, limits, std::move(answer))) {}
+                                         Executors executors)
+    : impl_(std::make_unique<Impl>(loop, limits, std::move(executors))) {}
 CallbackGrpcService::~CallbackGrpcService() = default;
 
 CallbackRouter& CallbackGrpcService::router() { return impl_->router(); }

@@ -22,9 +22,12 @@ namespace fairway {
 // the server must be shut down before it is destroyed.
 class CallbackGrpcService {
  public:
-  // `answer` gives an executor the end of its call.
-  CallbackGrpcService(EventLoop* loop, CallbackLimits limits,
-                      std::function<void(ExecutorId, CallbackAnswer)> answer);
+  // As of CallbackActions.
+  struct Executors {
+    std::function<void(ExecutorId, CallbackAnswer)> answer;
+    std::function<void(ExecutorId, const CallbackCall&)> fetch_arguments;
+  };
+  CallbackGrpcService(EventLoop* loop, CallbackLimits limits, Executors executors);
   ~CallbackGrpcService();
   CallbackGrpcService(const CallbackGrpcService&) = delete;
   CallbackGrpcService& operator=(const CallbackGrpcService&) = delete;

@@ -32,9 +32,8 @@ class CallbackGrpcTest : public testing::Test {
     loop_thread_ = std::thread([this] { loop_.Run(); });
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = v1::Callbacks::NewStub(
-        grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", port_),
-                                  grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::Callbacks::NewStub(grpc::CreateCustomChannel(
+        fmt::format("127.0.0.1:{}", port_), grpc::InsecureChannelCredentials(), arguments));
     InLoop([&] { service_.router().SessionOpened(kSession, kChannel); });
   }
   ~CallbackGrpcTest() override {
@@ -55,8 +54,7 @@ class CallbackGrpcTest : public testing::Test {
   // A client's stream.
   struct Stream {
     grpc::ClientContext context;
-    std::unique_ptr<
-        grpc::ClientReaderWriter<v1::CallbackClientMessage, v1::CallbackServerMessage>>
+    std::unique_ptr<grpc::ClientReaderWriter<v1::CallbackClientMessage, v1::CallbackServerMessage>>
         stream;
 
     void Say(const std::string& text) {
@@ -93,7 +91,10 @@ class CallbackGrpcTest : public testing::Test {
     InLoop([&] {
       service_.router().Called(
           100, kExecutor,
-          {call, LaunchId(9), 7, 0,
+          {call,
+           LaunchId(9),
+           7,
+           0,
            {{DType::kS32, Shape{{2}}, Blob::Copy({reinterpret_cast<const char*>(values), 8})}},
            {{DType::kS32, Shape{}, nullptr}}},
           CallbackCaller{kSession, "jit_f", 3});
@@ -112,13 +113,18 @@ class CallbackGrpcTest : public testing::Test {
   std::condition_variable came_;
   std::deque<CallbackAnswer> answers_;
   EventLoop loop_;
-  CallbackGrpcService service_{&loop_, CallbackLimits{.call_ms = 5000},
-                               [this](ExecutorId executor, CallbackAnswer answer) {
-                                 EXPECT_EQ(executor, kExecutor);
-                                 const std::lock_guard lock(mu_);
-                                 answers_.push_back(std::move(answer));
-                                 came_.notify_all();
-                               }};
+  CallbackGrpcService service_{
+      &loop_,
+      CallbackLimits{.call_ms = 5000},
+      {.answer =
+           [this](ExecutorId executor, CallbackAnswer answer) {
+             EXPECT_EQ(executor, kExecutor);
+             const std::lock_guard lock(mu_);
+             answers_.push_back(std::move(answer));
+             came_.notify_all();
+           },
+       .fetch_arguments = [](ExecutorId,
+                             const CallbackCall&) { ADD_FAILURE() << "all bytes are here"; }}};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Callbacks::Stub> stub_;
@@ -140,6 +146,74 @@ TEST_F(CallbackGrpcTest, ACallAndItsAnswerAsTheyCrossTheWire) {
   EXPECT_EQ(answer.call, 41u);
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.results[0]->view(), std::string_view("\3\0\0\0", 4));
+}
+
+TEST_F(CallbackGrpcTest, LargeArraysCrossInChunksInBothDirections) {
+  constexpr int64_t kInts = (int64_t{5} << 20) / 8;  // 2.5 MiB
+  auto client = Open();
+  std::string bytes(kInts * 4, 'x');
+  for (size_t i = 0; i < bytes.size(); i += 1000) bytes[i] = static_cast<char>(i / 1000);
+  const CallbackArray large{DType::kS32, Shape{{kInts}}, Blob::Copy(bytes)};
+  const CallbackArray small{DType::kS32, Shape{}, Blob::Copy("1234")};
+  InLoop([&] {
+    service_.router().Called(100, kExecutor,
+                             {41, LaunchId(9), 7, 0, {small, large}, {large, small, large}},
+                             CallbackCaller{kSession, "jit_f", 3});
+  });
+  const v1::CallbackServerMessage call = client->Hear();
+  EXPECT_EQ(call.call().arguments(1).size(), kInts * 4);
+  EXPECT_TRUE(call.call().arguments(1).data().empty());
+  std::string came;
+  while (came.size() < bytes.size() + 4) {
+    const v1::CallbackServerMessage message = client->Hear();
+    ASSERT_TRUE(message.has_chunk());
+    EXPECT_EQ(message.chunk().call(), 1u);
+    EXPECT_LE(message.chunk().data().size(), size_t{1} << 20);
+    came += message.chunk().data();
+  }
+  EXPECT_TRUE(came == "1234" + bytes);
+  // The small one comes with the Return; chunks know no borders of arrays.
+  client->Say(fmt::format(R"(return {{ call: 1 results {{ dtype: 4 dims: {0} size: {1} }}
+                                       results {{ dtype: 4 size: 4 data: "5678" }}
+                                       results {{ dtype: 4 dims: {0} size: {1} }} }})",
+                          kInts, kInts * 4));
+  const std::string all = bytes + bytes;
+  for (size_t at = 0; at < all.size(); at += 1000000) {
+    v1::CallbackClientMessage chunk;
+    chunk.mutable_chunk()->set_call(1);
+    chunk.mutable_chunk()->set_data(all.substr(at, 1000000));
+    ASSERT_TRUE(client->stream->Write(chunk));
+  }
+  const CallbackAnswer answer = NextAnswer();
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  ASSERT_EQ(answer.results.size(), 3u);
+  EXPECT_TRUE(answer.results[0]->view() == bytes);
+  EXPECT_EQ(answer.results[1]->view(), "5678");
+  EXPECT_TRUE(answer.results[2]->view() == bytes);
+}
+
+TEST_F(CallbackGrpcTest, NoRoomIsMadeForLargeResultsThatNobodyWants) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  client->Say("return { call: 1 results { dtype: 4 dims: 1000000000000 size: 4000000000000 } }");
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kInvalidArgument);
+  // Its chunks are dropped, and so are those of calls that never were.
+  client->Say("chunk { call: 1 data: 'abcd' }");
+  client->Say("chunk { call: 77 data: 'abcd' }");
+  Called(42);
+  EXPECT_EQ(client->Hear().call().call(), 2u);
+}
+
+TEST_F(CallbackGrpcTest, MoreBytesThanTheResultsHaveEndTheStream) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  client->Say("return { call: 1 results { dtype: 4 size: 4 } }");
+  client->Say("chunk { call: 1 data: '12' }");
+  client->Say("chunk { call: 1 data: '345' }");
+  EXPECT_EQ(client->End().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(CallbackGrpcTest, AnErrorComesWithItsTextAndBadBytesInItAreReplaced) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/callbacks/router.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fairway {
@@ -36,7 +37,7 @@ absl::Status CallbackRouter::StreamOpened(uint64_t stream, const std::string& ch
   if (streams_.size() >= limits_.streams)
     return Error(absl::StatusCode::kResourceExhausted, "{} streams for callbacks are open",
                  streams_.size());
-  streams_[stream] = {channel, 0, {}};
+  streams_[stream].channel = channel;
   serving_[channel] = stream;
   return absl::OkStatus();
 }
@@ -60,16 +61,25 @@ absl::Status CallbackRouter::Returned(uint64_t stream, uint64_t number, absl::St
   if (at == streams_.end()) return absl::OkStatus();
   if (number == 0 || number > at->second.calls)
     return InvalidArgument("the answer to call {}, which was never made", number);
+  ++at->second.answers;
+  at->second.silent = false;
   const auto wait = at->second.waits.find(number);
   if (wait == at->second.waits.end()) return absl::OkStatus();
   const Call call = Take(wait->second);
-  if (status.ok()) status = CheckResults(call.results, results);
-  CallbackAnswer answer{call.call, Bounded(std::move(status)), {}};
+  if (status.ok()) status = CheckResults(call.asked.results, results);
+  CallbackAnswer answer{call.call, Bounded(std::move(status)), {}, {}};
   if (answer.status.ok()) {
     for (CallbackArray& result : results) answer.results.push_back(std::move(result.bytes));
   }
   actions_->Answer(call.executor, std::move(answer));
   return absl::OkStatus();
+}
+
+const std::vector<CallbackArray>* CallbackRouter::Wanted(uint64_t stream, uint64_t number) const {
+  const auto at = streams_.find(stream);
+  if (at == streams_.end()) return nullptr;
+  const auto wait = at->second.waits.find(number);
+  return wait == at->second.waits.end() ? nullptr : &calls_.at(wait->second).asked.results;
 }
 
 absl::Status CallbackRouter::CheckResults(const std::vector<CallbackArray>& wanted,
@@ -105,6 +115,8 @@ absl::StatusOr<uint64_t> CallbackRouter::StreamFor(const CallbackCaller& caller)
     return InvalidArgument("\"{}\" of the session has {} bytes, expected {}", kChannelAttribute,
                            session->second.channel.size(), kChannelBytes);
   const auto stream = serving_.find(session->second.channel);
+  if (stream != serving_.end() && streams_.at(stream->second).silent)
+    return Annotate(TooLate(), "an earlier call");
   if (stream != serving_.end()) return stream->second;
   return Error(absl::StatusCode::kUnavailable,
                "it calls a function of its client, whose stream for callbacks is not open: the "
@@ -133,7 +145,7 @@ absl::Status CallbackRouter::Room(SessionId session, int64_t bytes) const {
 void CallbackRouter::Called(int64_t now_ms, ExecutorId executor, CallbackCall call,
                             absl::StatusOr<CallbackCaller> caller) {
   const auto refuse = [&](absl::Status why) {
-    actions_->Answer(executor, {call.call, std::move(why), {}});
+    actions_->Answer(executor, {call.call, std::move(why), {}, {}});
   };
   if (!caller.ok()) return refuse(caller.status());
   if (by_executor_.contains({executor, call.call}))
@@ -146,9 +158,6 @@ void CallbackRouter::Called(int64_t now_ms, ExecutorId executor, CallbackCall ca
   if (absl::Status room = Room(caller->session, bytes); !room.ok()) return refuse(std::move(room));
 
   const uint64_t key = next_key_++;
-  Stream& to = streams_.at(*stream);
-  const uint64_t number = ++to.calls;
-  to.waits.emplace(number, key);
   const int64_t due = limits_.call_ms > 0 ? now_ms + limits_.call_ms : 0;
   if (due > 0) due_.emplace(due, key);
   by_executor_.emplace(std::pair(executor, call.call), key);
@@ -156,17 +165,45 @@ void CallbackRouter::Called(int64_t now_ms, ExecutorId executor, CallbackCall ca
   ++load.calls;
   load.bytes += bytes;
   bytes_ += bytes;
-  calls_.emplace(key, Call{executor, call.call, caller->session, *stream, number, due, bytes,
-                           caller->program, call.results});
-  const absl::Status sent = actions_->SendCall(*stream, number, call, *caller);
-  if (sent.ok()) return;
-  Take(key);
-  refuse(sent);
+  const auto made = calls_.emplace(key, Call{executor, call.call, caller->session, *stream, 0, 0,
+                                             due, bytes, *std::move(caller), std::move(call)});
+  const CallbackCall& asked = made.first->second.asked;
+  const bool all_here = std::all_of(asked.arguments.begin(), asked.arguments.end(),
+                                    [](const CallbackArray& a) { return a.bytes != nullptr; });
+  if (all_here) return Send(key);
+  actions_->FetchArguments(executor, asked);
+}
+
+void CallbackRouter::Send(uint64_t key) {
+  Call& call = calls_.at(key);
+  Stream& to = streams_.at(call.stream);
+  call.number = ++to.calls;
+  call.answers = to.answers;
+  to.waits.emplace(call.number, key);
+  const absl::Status sent = actions_->SendCall(call.stream, call.number, call.asked, call.caller);
+  call.asked.arguments.clear();
+  if (!sent.ok()) End(key, sent, false);
+}
+
+void CallbackRouter::ArgumentsCame(ExecutorId executor, uint64_t number,
+                                   absl::StatusOr<std::vector<std::shared_ptr<const Blob>>> bytes) {
+  const auto it = by_executor_.find({executor, number});
+  if (it == by_executor_.end()) return;
+  const uint64_t key = it->second;
+  std::vector<CallbackArray>& arguments = calls_.at(key).asked.arguments;
+  if (bytes.ok() && bytes->size() != arguments.size())
+    bytes = Error(absl::StatusCode::kInternal, "{} arguments of {} came", bytes->size(),
+                  arguments.size());
+  if (!bytes.ok()) return End(key, bytes.status(), false);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].bytes == nullptr) arguments[i].bytes = std::move(bytes->at(i));
+  }
+  Send(key);
 }
 
 CallbackRouter::Call CallbackRouter::Take(uint64_t key) {
   Call call = std::move(calls_.extract(key).mapped());
-  streams_.at(call.stream).waits.erase(call.number);
+  if (call.number != 0) streams_.at(call.stream).waits.erase(call.number);
   by_executor_.erase({call.executor, call.call});
   due_.erase({call.due_ms, key});
   const auto load = loads_.find(call.session);
@@ -178,8 +215,8 @@ CallbackRouter::Call CallbackRouter::Take(uint64_t key) {
 
 void CallbackRouter::End(uint64_t key, const absl::Status& status, bool tell_client) {
   const Call call = Take(key);
-  if (tell_client) actions_->SendCancel(call.stream, call.number, Text(status));
-  actions_->Answer(call.executor, {call.call, status, {}});
+  if (tell_client && call.number != 0) actions_->SendCancel(call.stream, call.number, Text(status));
+  actions_->Answer(call.executor, {call.call, status, {}, {}});
 }
 
 template <typename Which>
@@ -195,23 +232,29 @@ void CallbackRouter::GivenUp(ExecutorId executor, uint64_t number) {
   const auto it = by_executor_.find({executor, number});
   if (it == by_executor_.end()) return;
   const Call call = Take(it->second);
-  actions_->SendCancel(call.stream, call.number, "its launch was given up");
+  if (call.number != 0) actions_->SendCancel(call.stream, call.number, "its launch was given up");
 }
 
 void CallbackRouter::ExecutorLost(ExecutorId executor) {
   for (const uint64_t key : Those([&](const Call& call) { return call.executor == executor; })) {
     const Call call = Take(key);
-    actions_->SendCancel(call.stream, call.number, "its executor was lost");
+    if (call.number != 0) actions_->SendCancel(call.stream, call.number, "its executor was lost");
   }
+}
+
+absl::Status CallbackRouter::TooLate() const {
+  return Error(absl::StatusCode::kDeadlineExceeded,
+               "the client's function did not return within {} s (--callback-limit)",
+               static_cast<double>(limits_.call_ms) / 1000);
 }
 
 void CallbackRouter::Tick(int64_t now_ms) {
   while (!due_.empty() && due_.begin()->first <= now_ms) {
-    End(due_.begin()->second,
-        Error(absl::StatusCode::kDeadlineExceeded,
-              "the client's function did not return within {} s (--callback-limit)",
-              static_cast<double>(limits_.call_ms) / 1000),
-        true);
+    const uint64_t key = due_.begin()->second;
+    const Call& call = calls_.at(key);
+    Stream& stream = streams_.at(call.stream);
+    if (call.number != 0 && call.answers == stream.answers) stream.silent = true;
+    End(key, TooLate(), true);
   }
 }
 

@@ -26,8 +26,8 @@ struct CallbackLimits {
   int64_t call_ms = 60000;  // 0: a call may take as long as it wants
   // Under way at once. Beyond it a call fails.
   size_t session_calls = 4096;
-  int64_t session_bytes = int64_t{64} << 20;  // of arguments and results
-  int64_t total_bytes = int64_t{256} << 20;
+  int64_t session_bytes = 2 * kMaxCallbackBytes;  // of arguments and results
+  int64_t total_bytes = 4 * kMaxCallbackBytes;
   size_t streams = 4096;
 };
 
@@ -36,6 +36,9 @@ class CallbackActions {
  public:
   virtual ~CallbackActions() = default;
   virtual void Answer(ExecutorId executor, CallbackAnswer answer) = 0;
+  // The arguments of this call have no bytes: CallbackRouter::ArgumentsCame is to come, unless the
+  // executor is lost.
+  virtual void FetchArguments(ExecutorId executor, const CallbackCall& call) = 0;
   // `number`: of the call on that stream. An error: it cannot be sent.
   virtual absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
                                 const CallbackCaller& caller) = 0;
@@ -43,6 +46,10 @@ class CallbackActions {
 };
 
 // A pure state machine: events in, actions out; no thread, socket or clock. Loop-confined.
+//
+// A client that let the limit pass and has answered nothing since the call was sent is silent: its
+// calls fail at once until it answers something, so that a stopped client with much work queued
+// holds devices for the limit, and not for each launch anew.
 //
 // A call ends once: with the client's answer, at the limit, or with the session, the stream or the
 // executor. Its executor gets exactly one answer, unless that is gone itself.
@@ -64,10 +71,16 @@ class CallbackRouter {
   // INVALID_ARGUMENT: there never was such a call; the stream is to be ended.
   absl::Status Returned(uint64_t stream, uint64_t number, absl::Status status,
                         std::vector<CallbackArray> results);
+  // What a call of that stream wants; nullptr: it has ended, or never was. Valid until the next
+  // event.
+  const std::vector<CallbackArray>* Wanted(uint64_t stream, uint64_t number) const;
 
   // ---- Executors. `caller`: an error says why there is none.
   void Called(int64_t now_ms, ExecutorId executor, CallbackCall call,
               absl::StatusOr<CallbackCaller> caller);
+  // In the order of the arguments. Ignored when the call has ended.
+  void ArgumentsCame(ExecutorId executor, uint64_t call,
+                     absl::StatusOr<std::vector<std::shared_ptr<const Blob>>> bytes);
   // The executor waits no longer.
   void GivenUp(ExecutorId executor, uint64_t call);
   void ExecutorLost(ExecutorId executor);
@@ -85,7 +98,9 @@ class CallbackRouter {
   };
   struct Stream {
     std::string channel;
-    uint64_t calls = 0;                  // so far
+    uint64_t calls = 0;    // so far
+    uint64_t answers = 0;  // so far, also those that nobody waited for
+    bool silent = false;
     std::map<uint64_t, uint64_t> waits;  // number of the stream -> key of calls_
   };
   struct Call {
@@ -93,11 +108,12 @@ class CallbackRouter {
     uint64_t call = 0;  // of the executor
     SessionId session;
     uint64_t stream = 0;
-    uint64_t number = 0;
-    int64_t due_ms = 0;  // 0: never
+    uint64_t number = 0;   // on the stream; 0: not sent yet
+    uint64_t answers = 0;  // of the stream when it was sent
+    int64_t due_ms = 0;    // 0: never
     int64_t bytes = 0;
-    std::string program;
-    std::vector<CallbackArray> results;  // wanted
+    CallbackCaller caller;
+    CallbackCall asked;  // its arguments are empty once it was sent
   };
   struct Load {
     size_t calls = 0;
@@ -105,9 +121,11 @@ class CallbackRouter {
   };
 
   absl::StatusOr<uint64_t> StreamFor(const CallbackCaller& caller) const;
+  absl::Status TooLate() const;
   absl::Status Room(SessionId session, int64_t bytes) const;
   static absl::Status CheckResults(const std::vector<CallbackArray>& wanted,
                                    const std::vector<CallbackArray>& came);
+  void Send(uint64_t key);
   // Takes it out of all tables.
   Call Take(uint64_t key);
   // Ends it without an answer of the client's, who is told unless it is gone.

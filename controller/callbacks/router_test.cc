@@ -34,10 +34,14 @@ class CallbackRouterTest : public ::testing::Test, public CallbackActions {
                                answer.results.size()));
     text_ = Text(answer.status);
   }
+  void FetchArguments(ExecutorId executor, const CallbackCall& call) override {
+    log_.push_back(fmt::format("fetch {}/{}", executor.value, call.call));
+  }
   absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
                         const CallbackCaller& caller) override {
     log_.push_back(fmt::format("call {}/{} f{} {} on {}", stream, number, call.function,
                                caller.program, caller.device));
+    for (const CallbackArray& argument : call.arguments) EXPECT_NE(argument.bytes, nullptr);
     return send_;
   }
   void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) override {
@@ -55,11 +59,8 @@ class CallbackRouterTest : public ::testing::Test, public CallbackActions {
   }
   std::vector<std::string> Log() { return std::exchange(log_, {}); }
 
-  CallbackLimits limits_{.call_ms = 1000,
-                         .session_calls = 3,
-                         .session_bytes = 20,
-                         .total_bytes = 32,
-                         .streams = 2};
+  CallbackLimits limits_{
+      .call_ms = 1000, .session_calls = 3, .session_bytes = 20, .total_bytes = 32, .streams = 2};
   CallbackRouter router_{limits_, this};
   std::vector<std::string> log_;
   std::string text_;
@@ -104,7 +105,8 @@ TEST_F(CallbackRouterTest, ResultsThatTheProgramDoesNotExpectFailTheCall) {
   const std::vector<std::pair<std::vector<CallbackArray>, std::string>> bad = {
       {{}, "returned 0 arrays, the program expects 1"},
       {{Float(1), Float(2)}, "returned 2 arrays"},
-      {{{DType::kS32, Shape{}, Blob::Make(4)}}, "returned s32[] as result 0, the program expects f32[]"},
+      {{{DType::kS32, Shape{}, Blob::Make(4)}},
+       "returned s32[] as result 0, the program expects f32[]"},
       {{{DType::kF32, Shape{{2}}, Blob::Make(8)}}, "returned f32[2] as result 0"},
       {{{DType::kF32, Shape{}, Blob::Make(3)}}, "returned 3 bytes as result 0"},
       {{{DType::kF32, Shape{}, nullptr}}, "returned 0 bytes as result 0"},
@@ -121,8 +123,7 @@ TEST_F(CallbackRouterTest, ResultsThatTheProgramDoesNotExpectFailTheCall) {
 TEST_F(CallbackRouterTest, ALongErrorIsCut) {
   Open();
   Called(1);
-  EXPECT_TRUE(
-      router_.Returned(kStream, 1, absl::AbortedError(std::string(1 << 20, 'x')), {}).ok());
+  EXPECT_TRUE(router_.Returned(kStream, 1, absl::AbortedError(std::string(1 << 20, 'x')), {}).ok());
   EXPECT_LT(text_.size(), 70000u);
 }
 
@@ -144,6 +145,27 @@ TEST_F(CallbackRouterTest, WhatTakesTooLongEndsAtTheLimitAndItsLateAnswerIsDropp
   EXPECT_EQ(router_.num_bytes(), 0);
 }
 
+TEST_F(CallbackRouterTest, ASilentClientIsNotWaitedForAgainUntilItAnswers) {
+  Open();
+  Called(1);
+  router_.Tick(now_ + 1000);
+  Log();
+  Called(2);
+  EXPECT_THAT(Log(), ElementsAre("answer 5/2 DEADLINE_EXCEEDED 0"));
+  EXPECT_THAT(text_, HasSubstr("an earlier call: the client's function did not return"));
+  EXPECT_TRUE(router_.Returned(kStream, 1, absl::OkStatus(), {Float(1)}).ok());
+  Called(3);
+  EXPECT_THAT(Log(), ElementsAre("call 10/2 f7 jit_f on 2"));
+  // One that answers others is slow, not silent.
+  now_ += 10;
+  Called(4);
+  EXPECT_TRUE(router_.Returned(kStream, 3, absl::OkStatus(), {Float(1)}).ok());
+  router_.Tick(now_ + 990);
+  EXPECT_THAT(Log().back(), "answer 5/3 DEADLINE_EXCEEDED 0");
+  Called(5);
+  EXPECT_THAT(Log(), ElementsAre("call 10/4 f7 jit_f on 2"));
+}
+
 TEST_F(CallbackRouterTest, WithoutALimitACallMayTakeAnyTime) {
   CallbackRouter router({.call_ms = 0}, this);
   router.SessionOpened(kSession, kChannel);
@@ -161,8 +183,7 @@ TEST_F(CallbackRouterTest, TheEndOfASessionOrAStreamEndsItsCallsAlone) {
   Called(2, kFar, kNeighbour);
   Log();
   router_.SessionClosed(kSession);
-  EXPECT_THAT(Log(),
-              ElementsAre(HasSubstr("cancel 10/1 the session"), "answer 5/1 CANCELLED 0"));
+  EXPECT_THAT(Log(), ElementsAre(HasSubstr("cancel 10/1 the session"), "answer 5/1 CANCELLED 0"));
   router_.StreamClosed(kOtherStream);
   EXPECT_THAT(Log(), ElementsAre("answer 6/2 UNAVAILABLE 0"));
   // A later stream of the channel serves later calls.
@@ -176,16 +197,18 @@ TEST_F(CallbackRouterTest, TheEndOfASessionOrAStreamEndsItsCallsAlone) {
 
 TEST_F(CallbackRouterTest, AnExecutorThatGivesUpOrIsLostGetsNoAnswer) {
   Open();
+  router_.SessionOpened(kNeighbour, kOther);
+  ASSERT_TRUE(router_.StreamOpened(kOtherStream, kOther).ok());
   Called(1);
   Called(2);
-  Called(1, kFar);
+  Called(1, kFar, kNeighbour);
   Log();
   router_.GivenUp(kExecutor, 1);
   EXPECT_THAT(Log(), ElementsAre(HasSubstr("cancel 10/1 ")));
   router_.GivenUp(kExecutor, 1);
   router_.ExecutorLost(kExecutor);
   EXPECT_THAT(Log(), ElementsAre(HasSubstr("cancel 10/2 ")));
-  EXPECT_TRUE(router_.Returned(kStream, 3, absl::OkStatus(), {Float(1)}).ok());
+  EXPECT_TRUE(router_.Returned(kOtherStream, 1, absl::OkStatus(), {Float(1)}).ok());
   EXPECT_THAT(Log(), ElementsAre("answer 6/1 OK 1"));
 }
 
@@ -211,6 +234,38 @@ TEST_F(CallbackRouterTest, WhatIsUnderWayIsBoundedPerSessionAndInAll) {
   EXPECT_EQ(router_.num_bytes(), 32);
   router_.SessionClosed(kSession);
   EXPECT_EQ(router_.num_bytes(), 16);
+}
+
+TEST_F(CallbackRouterTest, ACallWhoseArgumentsArePulledIsSentWhenTheyAreThere) {
+  Open();
+  const auto called = [&](uint64_t call) {
+    router_.Called(now_, kExecutor,
+                   {call, LaunchId(3), 7, 0, {{DType::kF32, Shape{}, nullptr}}, {}},
+                   CallbackCaller{kSession, "jit_f", 2});
+  };
+  called(1);
+  EXPECT_THAT(Log(), ElementsAre("fetch 5/1"));
+  Called(2);  // is not held up
+  EXPECT_THAT(Log(), ElementsAre("call 10/1 f7 jit_f on 2"));
+  router_.ArgumentsCame(kExecutor, 1, std::vector<std::shared_ptr<const Blob>>{Blob::Make(4)});
+  EXPECT_THAT(Log(), ElementsAre("call 10/2 f7 jit_f on 2"));
+  ASSERT_NE(router_.Wanted(kStream, 1), nullptr);
+  EXPECT_EQ(router_.Wanted(kStream, 1)->size(), 1u);
+  EXPECT_EQ(router_.Wanted(kStream, 3), nullptr);
+  EXPECT_TRUE(router_.Returned(kStream, 2, absl::OkStatus(), {}).ok());
+  EXPECT_THAT(Log(), ElementsAre("answer 5/1 OK 0"));
+  // What ends before they are there was never sent, and their failure is the call's.
+  called(3);
+  router_.GivenUp(kExecutor, 3);
+  router_.ArgumentsCame(kExecutor, 3, std::vector<std::shared_ptr<const Blob>>{Blob::Make(4)});
+  called(4);
+  router_.ArgumentsCame(kExecutor, 4, absl::UnavailableError("gone"));
+  called(5);
+  router_.Tick(now_ + 1000);
+  EXPECT_THAT(Log(), ElementsAre("fetch 5/3", "fetch 5/4", "answer 5/4 UNAVAILABLE 0", "fetch 5/5",
+                                 HasSubstr("cancel 10/1"), "answer 5/2 DEADLINE_EXCEEDED 0",
+                                 "answer 5/5 DEADLINE_EXCEEDED 0"));
+  EXPECT_EQ(router_.num_bytes(), 0);
 }
 
 TEST_F(CallbackRouterTest, StreamsAreBoundedAndOneServesAChannel) {

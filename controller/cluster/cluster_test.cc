@@ -44,6 +44,34 @@ TEST_F(ClusterTest, AComputationIsInstalledPreparedLaunchedAndItsSmallResultCome
   EXPECT_EQ(cluster.counts().groups, 0u);
 }
 
+TEST_F(ClusterTest, TheCallerOfACallbackIsTheSessionWhoseLaunchRuns) {
+  Start();
+  const SessionId other = cluster.OpenSession("u").value();
+  PutReady(1, 3);
+  const uint64_t f = Define(1, {3}, {F32({4})}, {F32({})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  const auto code = [&](ExecutorId executor, uint64_t launch, int32_t ordinal) {
+    return cluster.CallerOf(executor, LaunchId(launch), ordinal).status().code();
+  };
+  EXPECT_EQ(code(b, 1, 1), absl::StatusCode::kNotFound) << "it is not launched yet";
+  Installed(b, 1);
+  const auto caller = cluster.CallerOf(b, LaunchId(1), 1);
+  ASSERT_TRUE(caller.ok()) << caller.status();
+  EXPECT_EQ(caller->session, session);
+  EXPECT_NE(caller->session, other);
+  EXPECT_EQ(caller->program, "f1");
+  EXPECT_EQ(caller->device, 3);
+  EXPECT_EQ(code(b, 2, 1), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(b, 1, 2), absl::StatusCode::kNotFound) << "no such device";
+  EXPECT_EQ(code(b, 1, -1), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(a, 1, 1), absl::StatusCode::kNotFound) << "of another island";
+  EXPECT_EQ(code(ExecutorId(99), 1, 1), absl::StatusCode::kNotFound);
+  cluster.CloseSession(session);
+  EXPECT_EQ(cluster.CallerOf(b, LaunchId(1), 1)->session, session) << "it runs to its end";
+  End(b, 2);
+  EXPECT_EQ(code(b, 1, 1), absl::StatusCode::kNotFound);
+}
+
 TEST_F(ClusterTest, AComputationIsLaunchedBehindTheOneThatMakesItsInput) {
   Start();
   PutReady(1, 0);

@@ -30,8 +30,7 @@ absl::StatusOr<CallbackCaller> Cluster::CallerOf(ExecutorId executor_id, LaunchI
   const auto none = [&] {
     return Error(absl::StatusCode::kNotFound, "no launch {} is under way there", launch);
   };
-  if (executor == s.executors.end() || ordinal < 0 ||
-      ordinal >= executor->second.spec.num_devices)
+  if (executor == s.executors.end() || ordinal < 0 || ordinal >= executor->second.spec.num_devices)
     return none();
   // Few are launched at once, and calls of clients take longer.
   for (const NodeId id : s.islands.at(executor->second.island).sequencer.Running()) {

@@ -135,6 +135,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->ExecutorLost(executor, cause);
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
+  std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();
 }
 
@@ -146,17 +147,6 @@ void ControllerShell::OnCrowded(ExecutorId executor) {
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
   cluster_->OnReport(executor, incarnation, std::move(report));
-}
-
-void ControllerShell::OnCallback(ExecutorId executor, CallbackCall call) {
-  if (callbacks_ == nullptr)
-    return hub_->Answer(executor, {call.call, absl::UnimplementedError("no callbacks here"), {}});
-  auto caller = cluster_->CallerOf(executor, call.launch, call.device);
-  callbacks_->Called(NowMs(), executor, std::move(call), std::move(caller));
-}
-
-void ControllerShell::OnCallbackGivenUp(ExecutorId executor, uint64_t call) {
-  if (callbacks_ != nullptr) callbacks_->GivenUp(executor, call);
 }
 
 // ---- ClusterActions ----
@@ -173,6 +163,7 @@ void ControllerShell::OfferUpload(TransferId transfer, std::vector<BytesRef> blo
 void ControllerShell::WithdrawUpload(TransferId transfer) { uploads_.erase(transfer); }
 
 void ControllerShell::Serve(PullRequest request, DataPlane::Answer answer) {
+  if (IsCallback(request.transfer)) return ServeResult(request, std::move(answer));
   const auto it = uploads_.find(request.transfer);
   if (it == uploads_.end() || request.index < 0 ||
       static_cast<size_t>(request.index) >= it->second.size() ||

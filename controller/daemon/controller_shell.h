@@ -62,9 +62,9 @@ class ControllerShell final : public ClusterActions,
   void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
   // Where calls of running programs go; nullptr: they fail. Is told the time.
   void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
-  void AnswerCallback(ExecutorId executor, const CallbackAnswer& answer) {
-    hub_->Answer(executor, answer);
-  }
+  // As of CallbackActions. Results that are too large for the link are served on the data port.
+  void AnswerCallback(ExecutorId executor, CallbackAnswer answer);
+  void FetchArguments(ExecutorId executor, const CallbackCall& call);
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
   // As WorkerHub's.
@@ -107,6 +107,7 @@ class ControllerShell final : public ClusterActions,
 
   void OnCallback(ExecutorId executor, CallbackCall call) override;
   void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
+  void ServeResult(PullRequest request, DataPlane::Answer answer);
 
   int64_t NowMs() const;
   void Tick();
@@ -130,6 +131,14 @@ class ControllerShell final : public ClusterActions,
   Answers answers_;
   std::function<void(size_t)> on_islands_;
   CallbackRouter* callbacks_ = nullptr;
+  // Results of callbacks that executors are to pull, each once.
+  struct OfferedResults {
+    ExecutorId executor;
+    uint64_t call = 0;
+    std::vector<BytesRef> results;
+  };
+  std::map<TransferId, OfferedResults> results_;
+  uint64_t next_results_ = 1;
 
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::map<IslandId, Clock::time_point> down_since_;

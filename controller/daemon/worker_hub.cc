@@ -314,7 +314,7 @@ void WorkerHub::OnReport(Peer& peer, const v1::Report& message) {
 
 void WorkerHub::OnCallback(Peer& peer, const v1::LinkCallback& message) {
   auto call = CallbackFromProto(message);
-  if (!call.ok()) return Answer(peer.executor, {message.call(), call.status(), {}});
+  if (!call.ok()) return Answer(peer.executor, {message.call(), call.status(), {}, {}});
   events_->OnCallback(peer.executor, *std::move(call));
 }
 

@@ -24,7 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-
 const auto kProgram = std::make_shared<const std::string>("program");
 
 // The far end of one link.

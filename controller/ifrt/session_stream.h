@@ -60,9 +60,7 @@ class IfrtStream final
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<Request> message) override;
-  absl::Status OpenSession() override {
-    return door_->Open(id_, tenant_, this, channel_).status();
-  }
+  absl::Status OpenSession() override { return door_->Open(id_, tenant_, this, channel_).status(); }
   Going HandleAll(std::vector<std::unique_ptr<Request>> items) override;
   void FailSession(const absl::Status& status) override;
   void CloseSession() override { door_->Close(id_); }

@@ -51,6 +51,9 @@ void OnToController(std::string_view bytes) {
   } else if (message.has_report()) {
     RoundTrip(*message.mutable_report(), ReportFromProto,
               [](const Report& report, v1::Report* out) { ToProto(report, Incarnation(1), out); });
+  } else if (message.has_callback()) {
+    RoundTrip(*message.mutable_callback(), CallbackFromProto,
+              [](const CallbackCall& call, v1::LinkCallback* out) { ToProto(call, out); });
   } else if (message.has_compile_response()) {
     (void)StatusFromProto(message.compile_response().status());
   }
@@ -59,6 +62,10 @@ void OnToController(std::string_view bytes) {
 void OnFromController(std::string_view bytes) {
   v1::FromController message;
   if (!UnpackFrame(FrameWith(bytes), &message).ok()) return;
+  if (message.has_callback_answer())
+    RoundTrip(
+        *message.mutable_callback_answer(), CallbackAnswerFromProto,
+        [](const CallbackAnswer& answer, v1::LinkCallbackAnswer* out) { ToProto(answer, out); });
   for (v1::Command& command : *message.mutable_commands()->mutable_commands()) {
     RoundTrip(command, CommandFromProto,
               [](const Command& value, v1::Command* out) { ToProto(value, out); });

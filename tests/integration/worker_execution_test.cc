@@ -212,6 +212,102 @@ TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
   EXPECT_EQ(executor.heartbeat.device_bytes(1), 0);
 }
 
+// f32[n] -> what function 7 of the client makes of it.
+std::string CallsBack(int64_t n) {
+  return fmt::format(R"(module @calls_back {{
+  func.func public @main(%x: tensor<{0}xf32>) -> tensor<{0}xf32> {{
+    %0 = stablehlo.custom_call @fairway_callback(%x) {{api_version = 4 : i32, has_side_effect = true,
+        backend_config = {{function = 7 : i64}}}} : (tensor<{0}xf32>) -> tensor<{0}xf32>
+    return %0 : tensor<{0}xf32>
+  }}
+}})",
+                     n);
+}
+
+TEST_F(WorkerExecution, AProgramCallsAFunctionOfItsClientAndOtherDevicesGoOn) {
+  auto worker = StartWorker("a", 2);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  SeenExecutor& executor = talk.executor();
+  const ExecutableId calls = talk.Install(CallsBack(2), Portable(), {0});
+  const ExecutableId add = talk.Install(Add("2xf32"), Portable(), {1});
+  const GroupPart x = talk.Part(Shape{{2}}, {0}), y = talk.Part(Shape{{2}}, {1});
+  const GroupPart made = talk.Part(Shape{{2}}, {0}), sum = talk.Part(Shape{{2}}, {1});
+  talk.Put(x, {Floats({3, 4})});
+  talk.Put(y, {Floats({5, 6})});
+  const uint64_t waits = talk.Run(calls, {0}, {x}, {made});
+  ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
+  const CallbackCall& call = executor.callbacks[0];
+  EXPECT_EQ(call.launch, LaunchId(1));
+  EXPECT_EQ(call.function, 7u);
+  EXPECT_EQ(call.device, 0);
+  EXPECT_THAT(ToFloats(call.arguments.at(0).bytes->view()), testing::ElementsAre(3, 4));
+  EXPECT_EQ(talk.Wait(talk.Run(add, {1}, {y, y}, {sum})), absl::OkStatus());
+  EXPECT_FALSE(executor.Finished(waits));
+  executor.Answer({call.call, absl::OkStatus(), {Blob::Copy(Floats({30, 40}))}, {}});
+  EXPECT_EQ(talk.Wait(waits), absl::OkStatus());
+  EXPECT_THAT(ToFloats(executor.Inlined({made.group, 0})->view()), testing::ElementsAre(30, 40));
+
+  // An error of the function is that of the launch, and nothing comes of it.
+  const GroupPart nothing = talk.Part(Shape{{2}}, {0});
+  const uint64_t fails = talk.Run(calls, {0}, {x}, {nothing});
+  ASSERT_TRUE(controller_.Until([&] { return executor.callbacks.size() == 2; }));
+  executor.Answer({executor.callbacks[1].call, absl::AbortedError("ValueError: no"), {}, {}});
+  EXPECT_EQ(talk.Wait(fails), absl::AbortedError("ValueError: no"));
+  EXPECT_EQ(executor.Inlined({nothing.group, 0}), nullptr);
+}
+
+TEST_F(WorkerExecution, LargeArgumentsAndResultsOfCallbacksArePulled) {
+  constexpr int64_t kFloats = 100000, kBytes = 4 * kFloats;
+  auto worker = StartWorker("a", 1);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  SeenExecutor& executor = talk.executor();
+  const ExecutableId calls = talk.Install(CallsBack(kFloats), Portable(), {0});
+  const GroupPart x = talk.Part(Shape{{kFloats}}, {0}), made = talk.Part(Shape{{kFloats}}, {0});
+  std::vector<float> values(kFloats);
+  std::iota(values.begin(), values.end(), 0);
+  talk.Upload(x, {Floats(values)});
+  const uint64_t seq = talk.Run(calls, {0}, {x}, {made});
+  ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
+  const uint64_t call = executor.callbacks[0].call;
+  EXPECT_EQ(executor.callbacks[0].arguments.at(0).bytes, nullptr);
+  const auto argument = controller_.Fetch(executor, CallbackTransfer(call), 0, kBytes);
+  ASSERT_TRUE(argument.ok()) << argument.status();
+  EXPECT_EQ((*argument)->view(), Floats(values));
+  std::reverse(values.begin(), values.end());
+  controller_.uploads[{CallbackTransfer(5), 0}] = Blob::Copy(Floats(values));
+  executor.Answer({call, absl::OkStatus(), {}, CallbackTransfer(5)});
+  EXPECT_EQ(talk.Wait(seq), absl::OkStatus());
+  const auto result = controller_.Fetch(executor, talk.Offer(made), 0, kBytes);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)->view(), Floats(values));
+  // It is not there any more.
+  EXPECT_FALSE(controller_.Fetch(executor, CallbackTransfer(call), 0, kBytes).ok());
+}
+
+TEST_F(WorkerExecution, AbandonedCallsAndThoseOfALostControllerEndAtOnce) {
+  auto worker = StartWorker("a", 1);
+  Talk talk(controller_, "a");
+  ASSERT_TRUE(talk.ok());
+  SeenExecutor& executor = talk.executor();
+  const ExecutableId calls = talk.Install(CallsBack(2), Portable(), {0});
+  const GroupPart x = talk.Part(Shape{{2}}, {0});
+  talk.Put(x, {Floats({3, 4})});
+  const uint64_t seq = talk.Run(calls, {0}, {x}, {talk.Part(Shape{{2}}, {0})});
+  ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
+  executor.Send(AbandonLaunch{LaunchId(1), LaunchId(1), absl::DataLossError("another was lost")});
+  EXPECT_EQ(talk.Wait(seq), absl::DataLossError("another was lost"));
+  ASSERT_TRUE(controller_.Until([&] { return !executor.given_up.empty(); }));
+  EXPECT_THAT(executor.given_up, testing::ElementsAre(executor.callbacks[0].call));
+
+  // What waits ends with the link: the executor registers anew, which it does when nothing runs.
+  talk.Run(calls, {0}, {x}, {talk.Part(Shape{{2}}, {0})});
+  ASSERT_TRUE(controller_.Until([&] { return executor.callbacks.size() == 2; }));
+  executor.link->Close();
+  EXPECT_NE(controller_.WaitForExecutor("a", 2), nullptr);
+}
+
 TEST_F(WorkerExecution, GangsRunInOrderAThousandTimes) {
   auto worker = StartWorker("a", 4);
   Talk talk(controller_, "a");

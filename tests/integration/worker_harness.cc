@@ -243,6 +243,12 @@ void PlayedController::OnFirst(NewPeer& peer, Frame frame) {
   supervisor.Send(reply);
 }
 
+void SeenExecutor::Answer(const CallbackAnswer& answer) const {
+  v1::FromController message;
+  ToProto(answer, message.mutable_callback_answer());
+  link->Send(PackFrame(message));
+}
+
 void PlayedController::OnExecutorFrame(SeenExecutor& from, Frame frame) {
   v1::ToController message;
   ASSERT_TRUE(UnpackFrame(frame, &message).ok());
@@ -254,6 +260,13 @@ void PlayedController::OnExecutorFrame(SeenExecutor& from, Frame frame) {
     from.link->Send(PackFrame(reply));
     return;
   }
+  if (message.has_callback()) {
+    auto call = CallbackFromProto(message.callback());
+    ASSERT_TRUE(call.ok()) << call.status();
+    return from.callbacks.push_back(*std::move(call));
+  }
+  if (message.has_callback_given_up())
+    return from.given_up.push_back(message.callback_given_up().call());
   ASSERT_TRUE(message.has_report());
   EXPECT_EQ(message.report().incarnation(), from.spec.incarnation.value);
   auto report = ReportFromProto(message.report());

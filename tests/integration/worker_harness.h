@@ -16,6 +16,7 @@
 #include "async/event_loop.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
+#include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/data_plane.h"
 #include "transport/link.h"
@@ -61,6 +62,10 @@ struct SeenExecutor {
   bool closed = false;
   absl::Status how;
   Report report;  // all reports so far; finished_through is the latest
+  std::vector<CallbackCall> callbacks;
+  std::vector<uint64_t> given_up;  // calls
+
+  void Answer(const CallbackAnswer& answer) const;
 
   void Send(Command command);
   bool Finished(uint64_t seq) const;

@@ -336,7 +336,10 @@ bool NamesDevices(const hlo::HloModule& module) {
   return HasCustomCall(module, "fairway_own_part");
 }
 
-bool CallsBack(const hlo::HloModule& module) { return HasCustomCall(module, "fairway_callback"); }
+bool CallsBack(const hlo::HloModule& module) {
+  return HasCustomCall(module, "fairway_callback") ||
+         HasCustomCall(module, "xla_ffi_python_cpu_callback");
+}
 
 absl::Status DescribeSignature(const hlo::HloModuleWithConfig& program, bool tupled_arguments,
                                v1::ExecutableMetadata& metadata) {

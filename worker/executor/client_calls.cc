@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/client_calls.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -24,11 +25,11 @@ absl::StatusOr<CallbackCall> CallOf(const ffi::Call& call) {
   }
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t given, CallbackBytes(out.arguments));
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t wanted, CallbackBytes(out.results));
-  if (given + wanted > kInlineCallbackBytes) {
+  if (std::max(given, wanted) > kMaxCallbackBytes) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 "a callback with {} bytes of arguments and {} of results: together they may have "
-                 "at most {}. Call it with less, such as a slice or a sum",
-                 given, wanted, kInlineCallbackBytes);
+                 "a callback with {} bytes of arguments and {} of results: each may have at most "
+                 "{}. Call it with less, such as a slice or a sum",
+                 given, wanted, kMaxCallbackBytes);
   }
   size_t next = 0;
   for (const ffi::Value& value : call.args) {
@@ -51,6 +52,7 @@ absl::Status CopyResults(const CallbackCall& asked, const CallbackAnswer& answer
   for (const ffi::Value& value : call.rets) {
     if (value.dtype == DType::kToken) continue;
     const CallbackArray& wanted = asked.results[next];
+    if (answer.results[next] == nullptr) return absl::InternalError("a result without bytes");
     const Blob& came = *answer.results[next++];
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(wanted.dtype, wanted.shape));
     if (static_cast<int64_t>(came.size()) != size)
@@ -71,14 +73,35 @@ absl::Status ClientCalls::Run(uint64_t launch_id, const ffi::Call& call) {
   asked.call = next_call_++;
   Waiting& waiting = waiting_[asked.call];
   waiting.launch = asked.launch;
-  CallbackCall sent = asked;
-  handler_.send(std::move(sent));
+  for (const CallbackArray& result : asked.results)
+    waiting.wanted.push_back(ByteSize(result.dtype, result.shape).value_or(0));
+  if (CallbackBytes(asked.arguments).value_or(0) > kInlineCallbackBytes) {
+    waiting.arguments = asked.arguments;
+    for (CallbackArray& argument : asked.arguments) argument.bytes = nullptr;
+  }
+  handler_.send(asked);
   waiting.ended.wait(lock, [&] { return waiting.answer.has_value(); });
   const CallbackAnswer answer = *std::move(waiting.answer);
   waiting_.erase(asked.call);
   lock.unlock();
   FAIRWAY_RETURN_IF_ERROR(answer.status);
   return CopyResults(asked, answer, call);
+}
+
+std::shared_ptr<const Blob> ClientCalls::Argument(uint64_t call, int32_t index) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = waiting_.find(call);
+  if (it == waiting_.end() || index < 0 ||
+      static_cast<size_t>(index) >= it->second.arguments.size())
+    return nullptr;
+  return it->second.arguments[index].bytes;
+}
+
+std::optional<std::vector<int64_t>> ClientCalls::Wanted(uint64_t call) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = waiting_.find(call);
+  if (it == waiting_.end() || it->second.answer.has_value()) return std::nullopt;
+  return it->second.wanted;
 }
 
 void ClientCalls::Answered(CallbackAnswer answer) {
@@ -93,7 +116,7 @@ void ClientCalls::Abandon(LaunchId first, LaunchId last, const absl::Status& cau
   const std::lock_guard lock(mutex_);
   for (auto& [id, waiting] : waiting_) {
     if (waiting.launch < first || waiting.launch > last || waiting.answer.has_value()) continue;
-    waiting.answer = CallbackAnswer{id, cause, {}};
+    waiting.answer = CallbackAnswer{id, cause, {}, {}};
     waiting.ended.notify_one();
     handler_.give_up(id);
   }
@@ -104,7 +127,7 @@ void ClientCalls::Close(const absl::Status& cause) {
   if (closed_.ok()) closed_ = cause;
   for (auto& [id, waiting] : waiting_) {
     if (waiting.answer.has_value()) continue;
-    waiting.answer = CallbackAnswer{id, cause, {}};
+    waiting.answer = CallbackAnswer{id, cause, {}, {}};
     waiting.ended.notify_one();
   }
 }

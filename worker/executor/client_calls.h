@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "graph/callback.h"
@@ -30,6 +32,11 @@ class ClientCalls final : public ffi::HostCalls {
 
   absl::Status Run(uint64_t launch_id, const ffi::Call& call) override;
 
+  // The bytes of an argument that was not sent with its call; nullptr: there is none of that
+  // number, or nobody waits for the call any more.
+  std::shared_ptr<const Blob> Argument(uint64_t call, int32_t index) const;
+  // The sizes of the results that a call waits for; nothing: it does not wait.
+  std::optional<std::vector<int64_t>> Wanted(uint64_t call) const;
   // Unknown calls are ignored: they were given up.
   void Answered(CallbackAnswer answer);
   // Calls of these launches fail with `cause`, those under way at once.
@@ -44,6 +51,8 @@ class ClientCalls final : public ffi::HostCalls {
     LaunchId launch;
     std::condition_variable ended;
     std::optional<CallbackAnswer> answer;
+    std::vector<CallbackArray> arguments;  // when they are to be pulled
+    std::vector<int64_t> wanted;
   };
 
   const Handler handler_;

@@ -75,24 +75,44 @@ TEST_F(ClientCallsTest, ACallSaysWhatItIsAndGetsItsResults) {
   EXPECT_EQ(call.arguments[0].bytes->view(), Ints({0, 1, 2})->view());
   ASSERT_EQ(call.results.size(), 1u);
   EXPECT_EQ(call.results[0].shape, Shape{{3}});
-  calls_.Answered({call.call, absl::OkStatus(), {Ints({5, 6, 7})}});
+  calls_.Answered({call.call, absl::OkStatus(), {Ints({5, 6, 7})}, {}});
   EXPECT_TRUE(ended.get().ok());
   EXPECT_EQ(results_, (std::vector<int32_t>{5, 6, 7}));
   EXPECT_EQ(calls_.num_waiting(), 0u);
 }
 
+TEST_F(ClientCallsTest, LargeArgumentsAreLeftToBePulledWhileTheCallWaits) {
+  constexpr int64_t kInts = 20000;
+  auto ended = Call(50, kInts);
+  const CallbackCall call = NextSent();
+  EXPECT_EQ(call.arguments[0].bytes, nullptr);
+  const auto bytes = calls_.Argument(call.call, 0);
+  ASSERT_NE(bytes, nullptr);
+  EXPECT_EQ(bytes->size(), kInts * 4u);
+  EXPECT_EQ(reinterpret_cast<const int32_t*>(bytes->data())[kInts - 1], kInts - 1);
+  EXPECT_EQ(calls_.Argument(call.call, 1), nullptr);
+  EXPECT_EQ(calls_.Argument(call.call, -1), nullptr);
+  EXPECT_EQ(calls_.Argument(call.call + 1, 0), nullptr);
+  EXPECT_EQ(*calls_.Wanted(call.call), std::vector<int64_t>{kInts * 4});
+  calls_.Answered({call.call, absl::OkStatus(), {bytes}, {}});
+  EXPECT_TRUE(ended.get().ok());
+  EXPECT_EQ(results_.back(), kInts - 1);
+  EXPECT_EQ(calls_.Argument(call.call, 0), nullptr);
+  EXPECT_FALSE(calls_.Wanted(call.call).has_value());
+}
+
 TEST_F(ClientCallsTest, AnErrorOfTheFunctionIsTheErrorOfTheCall) {
   auto ended = Call(50, 3);
-  calls_.Answered({NextSent().call, absl::AbortedError("ValueError: no"), {}});
+  calls_.Answered({NextSent().call, absl::AbortedError("ValueError: no"), {}, {}});
   EXPECT_EQ(ended.get(), absl::AbortedError("ValueError: no"));
 }
 
 TEST_F(ClientCallsTest, ResultsOfAnotherSizeAreAnError) {
   auto ended = Call(50, 3);
-  calls_.Answered({NextSent().call, absl::OkStatus(), {Ints({5, 6})}});
+  calls_.Answered({NextSent().call, absl::OkStatus(), {Ints({5, 6})}, {}});
   EXPECT_EQ(ended.get().code(), absl::StatusCode::kInternal);
   ended = Call(50, 3);
-  calls_.Answered({NextSent().call, absl::OkStatus(), {}});
+  calls_.Answered({NextSent().call, absl::OkStatus(), {}, {}});
   EXPECT_EQ(ended.get().code(), absl::StatusCode::kInternal);
 }
 
@@ -104,9 +124,9 @@ TEST_F(ClientCallsTest, AnAbandonedLaunchWaitsNoLongerAndOthersDo) {
   calls_.Abandon(LaunchId(45), LaunchId(55), absl::DataLossError("another executor was lost"));
   EXPECT_EQ(first.get(), absl::DataLossError("another executor was lost"));
   EXPECT_EQ(given_up_, std::vector<uint64_t>{number});
-  calls_.Answered({number, absl::OkStatus(), {Ints({5})}});  // late: ignored
+  calls_.Answered({number, absl::OkStatus(), {Ints({5})}, {}});  // late: ignored
   EXPECT_EQ(calls_.num_waiting(), 1u);
-  calls_.Answered({open.call, absl::OkStatus(), {Ints({5})}});
+  calls_.Answered({open.call, absl::OkStatus(), {Ints({5})}, {}});
   EXPECT_TRUE(other.get().ok());
 }
 

@@ -65,13 +65,13 @@ void ExecutorProcess::OnOpen() {
 absl::Status ExecutorProcess::Register() {
   registered_ = false;
   const Incarnation incarnation = RandomIncarnation();
-  FAIRWAY_ASSIGN_OR_RETURN(
-      session_,
-      ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_, config_.island_workers},
-                            incarnation, config_.data_bind, AdvertisedHost(),
-                            [this](Report report) { SendReport(report); }));
   client_calls_ = MakeClientCalls();
   launches_.set_host_calls(client_calls_);
+  FAIRWAY_ASSIGN_OR_RETURN(session_,
+                           ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
+                                                  config_.island_workers, client_calls_},
+                                                 incarnation, config_.data_bind, AdvertisedHost(),
+                                                 [this](Report report) { SendReport(report); }));
   if (config_.life_fd >= 0) {
     // The supervisor reports deaths by it. A socket with room for many; it does not block.
     [[maybe_unused]] const auto written =
@@ -164,26 +164,64 @@ std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls() {
       if (link_.connection() == connection) link_.Send(message);
     });
   };
-  return std::make_shared<ClientCalls>(ClientCalls::Handler{
-      .send =
-          [post](const CallbackCall& call) {
-            v1::ToController message;
-            ToProto(call, message.mutable_callback());
-            post(std::move(message));
-          },
-      .give_up =
-          [post](uint64_t call) {
-            v1::ToController message;
-            message.mutable_callback_given_up()->set_call(call);
-            post(std::move(message));
-          }});
+  return std::make_shared<ClientCalls>(
+      ClientCalls::Handler{.send =
+                               [post](const CallbackCall& call) {
+                                 v1::ToController message;
+                                 ToProto(call, message.mutable_callback());
+                                 post(std::move(message));
+                               },
+                           .give_up =
+                               [post](uint64_t call) {
+                                 v1::ToController message;
+                                 message.mutable_callback_given_up()->set_call(call);
+                                 post(std::move(message));
+                               }});
 }
 
 void ExecutorProcess::OnCallbackAnswer(const v1::LinkCallbackAnswer& answer) {
   if (client_calls_ == nullptr) return;
   auto decoded = CallbackAnswerFromProto(answer);
-  if (!decoded.ok()) decoded = CallbackAnswer{answer.call(), decoded.status(), {}};
+  if (!decoded.ok()) decoded = CallbackAnswer{answer.call(), decoded.status(), {}, {}};
+  if (decoded->transfer && decoded->status.ok()) return PullResults(*std::move(decoded));
   client_calls_->Answered(*std::move(decoded));
+}
+
+void ExecutorProcess::PullResults(CallbackAnswer answer) {
+  const auto wanted = client_calls_->Wanted(answer.call);
+  if (!wanted.has_value() || session_ == nullptr) {
+    v1::ToController message;
+    message.mutable_callback_given_up()->set_call(answer.call);
+    return link_.Send(message);
+  }
+  struct Gathering {
+    CallbackAnswer answer;
+    size_t open = 1;
+  };
+  auto gathering = std::make_shared<Gathering>();
+  gathering->answer = std::move(answer);
+  gathering->answer.results.resize(wanted->size());
+  const auto arrive = [calls = client_calls_, gathering] {
+    if (--gathering->open == 0) calls->Answered(std::move(gathering->answer));
+  };
+  for (size_t i = 0; i < wanted->size(); ++i) {
+    if (wanted->at(i) == 0) {
+      gathering->answer.results[i] = Blob::Make(0);
+      continue;
+    }
+    ++gathering->open;
+    session_->PullResult(gathering->answer.transfer, static_cast<int32_t>(i), wanted->at(i),
+                         [gathering, arrive, i](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+                           CallbackAnswer& to = gathering->answer;
+                           if (bytes.ok()) {
+                             to.results[i] = *std::move(bytes);
+                           } else if (to.status.ok()) {
+                             to.status = Annotate(bytes.status(), "the results of a callback");
+                           }
+                           arrive();
+                         });
+  }
+  arrive();
 }
 
 void ExecutorProcess::SendReport(const Report& report) {

@@ -71,6 +71,8 @@ class ExecutorProcess {
   // Calls of clients' functions, of a new registration.
   std::shared_ptr<ClientCalls> MakeClientCalls();
   void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
+  // Brings the results of an answer that has none with it.
+  void PullResults(CallbackAnswer answer);
   void FillHeartbeat(v1::Heartbeat& to);
   void CheckDrained();
   std::string AdvertisedHost() const;

@@ -554,6 +554,7 @@ void ExecutorSession::Arrived(const Arrival& arrival, const std::shared_ptr<Devi
 
 void ExecutorSession::OnPull(PullRequest request, DataPlane::Answer answer) {
   if (ended_) return;
+  if (IsCallback(request.transfer)) return ServeArgument(request, std::move(answer));
   const uint64_t pull = next_pull_++;
   pulls_.emplace(pull, WaitingPull{std::move(answer), request.from});
   core_.OnPull(pull, request.transfer, request.index);

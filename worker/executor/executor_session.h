@@ -20,6 +20,7 @@
 #include "async/event_loop.h"
 #include "transport/data_plane.h"
 #include "worker/executor/buffer_table.h"
+#include "worker/executor/client_calls.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/gang_exchanges.h"
 #include "worker/executor/launch_queues.h"
@@ -38,6 +39,7 @@ class ExecutorSession final : public ExecutorActions {
     BlockingPool* blocking = nullptr;  // loading, copying
     LaunchQueues* launches = nullptr;
     int island_workers = 1;  // executors that own the island
+    std::shared_ptr<ClientCalls> client_calls;
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
@@ -69,6 +71,11 @@ class ExecutorSession final : public ExecutorActions {
     if (const auto* launch = std::get_if<Launch>(&command))
       context_.runtime->NoteLaunch(launch->launch_id.value);
     core_.OnCommand(std::move(command));
+  }
+
+  // Pulls what a callback is answered with from the controller; `done` runs in the loop.
+  void PullResult(TransferId transfer, int32_t index, int64_t bytes, DataPlane::PullDone done) {
+    plane_->Pull(controller_endpoint_, controller_, {transfer, index}, bytes, std::move(done));
   }
 
   // Launches that have not ended, those that wait for their inputs or turn among them. The session
@@ -153,6 +160,7 @@ class ExecutorSession final : public ExecutorActions {
   auto Poster(std::string_view name, F f);
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
+  void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
   void EndLaunch(NodeId node, const absl::Status& status, std::vector<Report::Inlined> inlined);
   // Sends what is to be reported, when report_pace_ says so.
   void MaybeReport();

@@ -2,7 +2,7 @@
 fairway_library(fairway_life LAYER 5 SRCS ../life.cc DEPS fairway_base LIBS Threads::Threads)
 fairway_library(fairway_executor LAYER 5
   SRCS buffer_table.cc client_calls.cc executor_process.cc executor_session.cc gang_exchanges.cc launch_queues.cc report_batches.cc
-       run_executor.cc
+       run_executor.cc serve_arguments.cc
   DEPS fairway_executor_core fairway_life fairway_runtime fairway_ffi fairway_checksum fairway_controller_link)
 fairway_test(executor_session_test SRCS executor_session_test.cc
   DEPS fairway_executor fairway_runtime_fake)

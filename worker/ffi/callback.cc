@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -23,11 +24,13 @@ Launches& AllLaunches() {
   return *launches;
 }
 
+std::atomic<bool> any_failed = false;
+
 absl::Status CheckValue(std::string_view kind, size_t index, const Value& value) {
   if (value.dtype == DType::kToken) return absl::OkStatus();
   if (PackedBits(value.dtype) == 0 && BytesPerElement(value.dtype) > 0) return absl::OkStatus();
-  return InvalidArgument("{} {} of a callback is of {}, which cannot be passed to a function",
-                         kind, index, Name(value.dtype));
+  return InvalidArgument("{} {} of a callback is of {}, which cannot be passed to a function", kind,
+                         index, Name(value.dtype));
 }
 
 void FillWithZeros(const Call& call) {
@@ -75,14 +78,17 @@ void CallingLaunch::Run(const Call& call) {
       return FillWithZeros(call);
     }
   }
-  absl::Status status = calls_ != nullptr
-                            ? calls_->Run(launch_id_, call)
-                            : absl::UnimplementedError("this runtime calls no functions of clients");
+  absl::Status status =
+      calls_ != nullptr ? calls_->Run(launch_id_, call)
+                        : absl::UnimplementedError("this runtime calls no functions of clients");
   if (status.ok()) return;
   FillWithZeros(call);
+  any_failed.store(true, std::memory_order_release);
   const std::lock_guard lock(mutex_);
   if (failure_.ok()) failure_ = std::move(status);
 }
+
+bool AnyCallHasFailed() { return any_failed.load(std::memory_order_acquire); }
 
 absl::Status CallingLaunch::failure() const {
   const std::lock_guard lock(mutex_);

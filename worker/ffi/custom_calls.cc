@@ -61,6 +61,9 @@ constexpr Kernel kKernels[] = {
     Kernel{"dce_sink", &DceSink::Check, &DceSink::Run},
     Kernel{"fairway_own_part", &OwnPart::Check, &OwnPart::Run},
     Kernel{kCallbackTarget, &Callback::Check, &Callback::Run},
+    // Shardy drops the sharding of a call that is for one device of several, unless it knows the
+    // name as that of a Python callback.
+    Kernel{"xla_ffi_python_cpu_callback", &Callback::Check, &Callback::Run},
 };
 constexpr size_t kCount = std::size(kKernels);
 
@@ -178,7 +181,7 @@ XLA_FFI_Error* Handle(XLA_FFI_CallFrame* frame) {
     return nullptr;
   }
   if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE) Dispatch(kKernels[kIndex], *frame);
-  if constexpr (kKernels[kIndex].name == kCallbackTarget) {
+  if constexpr (kKernels[kIndex].run == &Callback::Run) {
     const auto launch = FindCallingLaunch(Run(*frame));
     if (launch != nullptr && launch->stop()) return Stop(*frame);
   }

@@ -132,11 +132,12 @@ TEST(CustomCallsTest, HasEveryTypeOfEveryRoutine) {
   for (const CustomCall& call : CustomCalls()) {
     EXPECT_TRUE(names.insert(std::string(call.name)).second) << call.name;
   }
-  EXPECT_EQ(names.size(), 64u);
+  EXPECT_EQ(names.size(), 66u);
   for (const char* name :
        {"lapack_sorgqr_ffi", "lapack_zungqr_ffi", "lapack_cunmqr_ffi", "lapack_zheevd_ffi",
         "lapack_chetrd_ffi", "lapack_dgesvd_ffi", "tridiagonal_solve_perturbed_ffi",
-        "cpu_csr_sparse_dense_ffi", "dce_sink", "fairway_own_part"}) {
+        "cpu_csr_sparse_dense_ffi", "dce_sink", "fairway_own_part", "fairway_callback",
+        "xla_ffi_python_cpu_callback"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
   EXPECT_EQ(FindCustomCall("lapack_sgetrf"), nullptr);

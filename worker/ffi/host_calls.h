@@ -55,6 +55,9 @@ class CallingLaunch {
   bool called_again_ = false;
 };
 
+// In this process, ever.
+bool AnyCallHasFailed();
+
 // nullptr: there is none of that number.
 std::shared_ptr<CallingLaunch> FindCallingLaunch(int64_t run);
 // Makes it findable until the last other reference has gone.

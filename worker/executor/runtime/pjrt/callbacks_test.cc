@@ -101,8 +101,7 @@ absl::Status Double(const ffi::Call& call) {
   EXPECT_EQ(ffi::AttributeOr(call, "function", -1), 7);
   int64_t count = 1;
   for (const int64_t extent : call.args[0].dims) count *= extent;
-  for (int64_t i = 0; i < count; ++i)
-    call.rets[0].as<float>()[i] = 2 * call.args[0].as<float>()[i];
+  for (int64_t i = 0; i < count; ++i) call.rets[0].as<float>()[i] = 2 * call.args[0].as<float>()[i];
   return absl::OkStatus();
 }
 
@@ -217,6 +216,37 @@ TEST_F(CallbacksTest, AFailedCallFailsTheLaunchWithItsOwnStatus) {
   EXPECT_TRUE(test::Run(*runtime_, Request(program.get(), {{x.get()}}, {0}, well)).ok());
 }
 
+TEST_F(CallbacksTest, NothingIsCalledWithWhatComesOfAFailedCall) {
+  Open(1);
+  auto program = Load(OneCall(), test::OneDevice());
+  auto add = Load(test::Add("2xf32"), test::OneDevice());
+  auto gate = std::make_shared<Gate>();
+  auto fails = std::make_shared<Client>([gate](const ffi::Call&) {
+    gate->Wait();
+    return absl::AbortedError("ValueError: no");
+  });
+  auto well = std::make_shared<Client>(Double);
+  auto x = Put({3, 4}, {2}, 0);
+  // Each is launched ahead of its input, by the one thread that launches for the device.
+  absl::StatusOr<Running> first, second, third;
+  std::thread device([&] {
+    first = test::Start(*runtime_, Request(program.get(), {{x.get()}}, {0}, fails));
+    if (!first.ok()) return;
+    DeviceBuffer* made = first->result.outputs[0][0].get();
+    second = test::Start(*runtime_, Request(add.get(), {{made, made}}, {0}, nullptr));
+    if (!second.ok()) return;
+    made = second->result.outputs[0][0].get();
+    third = test::Start(*runtime_, Request(program.get(), {{made}}, {0}, well));
+  });
+  EXPECT_TRUE(test::Eventually([&] { return gate->waiting() > 0; }));
+  gate->Open();
+  device.join();
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(second->done.Get(), absl::AbortedError("ValueError: no"));
+  EXPECT_EQ(third->done.Get(), absl::AbortedError("ValueError: no"));
+  EXPECT_EQ(well->calls, 0);
+}
+
 TEST_F(CallbacksTest, ALoopThatWaitsForAFunctionEndsWhenItFails) {
   Open(1);
   auto program = Load(UntilOne(), test::OneDevice());
@@ -248,8 +278,8 @@ TEST_F(CallbacksTest, AGangOfFourWaitsForTheFunctionBetweenTwoSums) {
   // Another device is not held up meanwhile.
   auto one = Load(OneCall(), test::OneDevice(3));
   auto x = Put({3, 4}, {2}, 3);
-  auto free = test::Run(
-      *runtime_, Request(one.get(), {{x.get()}}, {3}, std::make_shared<Client>(Double)));
+  auto free =
+      test::Run(*runtime_, Request(one.get(), {{x.get()}}, {3}, std::make_shared<Client>(Double)));
   EXPECT_TRUE(free.ok()) << free.status();
   gate->Open();
   sequencer.join();

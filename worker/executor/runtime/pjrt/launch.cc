@@ -89,11 +89,12 @@ bool OtherOrder(const Attempt& attempt, size_t d, size_t a) {
 }
 
 // An argument that is to be copied for this program may still be computed by one before it on the
-// same device.
-void AwaitOtherOrders(const Attempt& attempt) {
+// same device. And no function of a client is called with what comes of a failed call, of which the
+// plugin does not know.
+void AwaitArguments(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
-      if (!OtherOrder(attempt, d, a)) continue;
+      if (!attempt.executable.calls_back() && !OtherOrder(attempt, d, a)) continue;
       auto ended = std::make_shared<std::promise<void>>();
       attempt.input(d, a).outcome()->OnDone([ended](const absl::Status&) { ended->set_value(); });
       ended->get_future().wait();
@@ -230,18 +231,19 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const P
   for (size_t r = 0; r < attempt.relaid.size(); ++r) {
     if (attempt.relaid[r].d == d) taken.push_back(attempt.copies[r]);
   }
-  pjrt::HandOver(completions, api, event,
-                 [completions, origins = std::move(origins), taken = std::move(taken),
-                  calling = std::move(calling),
-                  outcome = std::move(outcome)](absl::Status status) mutable {
-                   taken.clear();
-                   if (calling != nullptr && !calling->failure().ok()) {
-                     return outcome->Set(calling->failure());
-                   }
-                   if (status.ok()) return outcome->Set(std::move(status));
-                   SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
-                                 std::move(status));
-                 });
+  pjrt::HandOver(
+      completions, api, event,
+      [completions, origins = std::move(origins), taken = std::move(taken),
+       calling = std::move(calling), outcome = std::move(outcome)](absl::Status status) mutable {
+        taken.clear();
+        if (calling != nullptr && !calling->failure().ok()) {
+          return outcome->Set(calling->failure());
+        }
+        // Of a failed call the plugin does not know.
+        if (status.ok() && !ffi::AnyCallHasFailed()) return outcome->Set(std::move(status));
+        SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
+                      std::move(status));
+      });
 }
 
 // Calls `done` when all devices have ended.
@@ -293,7 +295,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   if (!may_wait && info_.gang_inputs == ArrivalRule::kReady)
     FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
-  AwaitOtherOrders(attempt);
+  AwaitArguments(attempt);
 
   LaunchResult result;
   if (absl::Status failed = may_wait ? KnownFailure(attempt) : absl::OkStatus(); !failed.ok()) {

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on the devices that the arguments name, with a callback and without; prints RIGHT."""
+
+import sys
+
+import jax
+import numpy as np
+
+for number in map(int, sys.argv[1:]):
+    device = jax.devices()[number]
+    x = jax.device_put(np.float32(3), device)
+    assert float(jax.jit(lambda a: a * 2)(x)) == 6
+    double = jax.jit(
+        lambda a: jax.pure_callback(
+            lambda b: np.float32(2) * b, jax.ShapeDtypeStruct((), np.float32), a
+        )
+    )
+    assert float(double(x)) == 6
+print("RIGHT", flush=True)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that never return, and clients that stop or die while theirs are called: they end their own
+work alone."""
+
+import signal
+
+from cluster import PROGRAMS
+from test_faults import start  # noqa: F401  a fixture
+
+WAITS = PROGRAMS / "callback_waits.py"
+NEIGHBOUR = PROGRAMS / "callback_neighbour.py"
+
+
+def test_a_function_that_never_returns_fails_at_the_limit(new_cluster, start):  # noqa: F811
+    cluster = new_cluster(islands=1, devices=1, flags=("--callback-limit", "1s"))
+    script = start(cluster, WAITS, 1)
+    line = script.read_until("FAILED")
+    assert "DEADLINE_EXCEEDED" in line and "did not return within 1 s (--callback-limit)" in line, line
+    assert script.end() == 0, script.text
+    # The device is free for others.
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+
+
+def test_neighbours_do_not_notice_and_a_killed_client_frees_its_device(new_cluster, start):  # noqa: F811
+    cluster = new_cluster(islands=2, devices=2, flags=("--callback-limit", "0"))
+    script = start(cluster, WAITS, 3)
+    script.read_until("CALLED")
+    # Another device of the executor, and another island.
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 1, 2, 3).stdout
+    script.process.send_signal(signal.SIGKILL)
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+
+
+def test_a_stopped_client_holds_its_device_for_the_limit_and_not_for_each_launch(new_cluster, start):  # noqa: F811
+    cluster = new_cluster(islands=1, devices=1, flags=("--callback-limit", "2s"))
+    script = start(cluster, WAITS, 1000)  # 2,000 s, if each were waited for
+    script.read_until("CALLED")
+    script.process.send_signal(signal.SIGSTOP)
+    try:
+        assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+    finally:
+        script.process.send_signal(signal.SIGCONT)
