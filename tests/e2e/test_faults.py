@@ -210,3 +210,43 @@ def test_a_run_leaves_no_file_descriptors_or_threads(cluster):
         )
 
     wait_for(settled, f"file descriptors and threads to return to {before}; now {held()}", 30)
+
+
+@pytest.mark.parametrize("devices", [[0], [0, 1, 2, 3]])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_client_that_dies_or_stops_in_a_callback_ends_only_its_own_work(
+        new_cluster, start, how, devices):
+    cluster = new_cluster(2, 4, ("--callback-limit=3s",))
+    executors = [process.pid for process in cluster.executors()]
+    script = start(cluster, PROGRAMS / "callback_held.py", *devices)
+    script.read_until("IN")
+    neighbour = start(cluster, "-c", (
+        "import jax, numpy as np\n"
+        "f = jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(a) + 1, x, x))\n"
+        "other, same = jax.devices()[4], jax.devices()[0]\n"
+        "print('OTHER', float(f(jax.device_put(1.0, other))), flush=True)\n"
+        "print('SAME', float(f(jax.device_put(1.0, same))), flush=True)\n"))
+    assert neighbour.read_until("OTHER").split()[1] == "2.0"  # while the first is held
+    script.process.send_signal(how)
+    try:
+        assert neighbour.read_until("SAME").split()[1] == "2.0"
+        assert neighbour.end() == 0, neighbour.text
+    finally:
+        if how == signal.SIGSTOP:
+            script.process.send_signal(signal.SIGCONT)
+    if how == signal.SIGSTOP:
+        script.go_on()
+        assert "callback" in script.read_until("FAILED"), script.text
+        script.read_until("AGAIN")
+        assert script.end() == 0, script.text
+    assert [process.pid for process in cluster.executors()] == executors
+
+
+def test_a_callback_that_never_returns_is_ended_by_the_limit(new_cluster, start):
+    cluster = new_cluster(1, 4, ("--callback-limit=2s",))
+    executors = [process.pid for process in cluster.executors()]
+    script = start(cluster, PROGRAMS / "callback_held.py", 0, 1, 2, 3)
+    line = script.read_until("FAILED")
+    assert "callback" in line and "2 s" in line, line
+    script.read_until("AGAIN")
+    assert [process.pid for process in cluster.executors()] == executors

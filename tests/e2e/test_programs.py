@@ -9,7 +9,7 @@ from cluster import PROGRAMS, cpu_environment, run_python
 ON_BOTH = [
     "transforms", "sharding", "collectives", "between_islands", "donation", "random_numbers",
     "fetching", "arguments", "unreduced", "dtypes", "layouts", "memory_kinds",
-    "decompositions", "nans", "device_put",
+    "decompositions", "nans", "device_put", "callbacks",
 ]
 
 
@@ -28,6 +28,51 @@ def test_arrays_are_resharded_split_and_put_together(cluster):
     for program in "reshard", "unreduced_reshard":
         done = cluster.python(PROGRAMS / f"{program}.py")
         assert done.stdout.splitlines()[-1] == "resharded"
+
+
+def test_programs_over_several_islands_call_python(cluster):
+    assert cluster.python(PROGRAMS / "callbacks_in_programs.py").stdout == "right\n"
+
+
+def test_what_callbacks_print_and_raise_while_a_process_ends_is_seen(cluster):
+    """JAX waits for effects when a process ends; nothing else is printed."""
+    done = cluster.python(
+        "-c",
+        "import time, jax\n"
+        "f = jax.jit(lambda x: jax.debug.print('{}', x))\n"
+        "jax.jit(lambda: jax.debug.callback(lambda: (time.sleep(1), print('late'))))()\n"
+        "for i in range(3): f(i)\n")
+    assert sorted(done.stdout.split()) == ["0", "1", "2", "late"], done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    done = cluster.python(
+        "-c",
+        "import jax\n"
+        "def raises(): raise ValueError('of no use')\n"
+        "jax.jit(lambda: jax.debug.callback(raises))()\n", check=False)
+    assert "ValueError: of no use" in done.stderr
+
+
+def test_a_callback_that_computes_on_the_island_that_waits_for_it_is_told(cluster):
+    done = cluster.python(
+        "-c",
+        "import jax, logging\n"
+        "logging.disable(logging.CRITICAL)\n"
+        "here, there = jax.devices()[0], jax.devices()[4]\n"
+        "g = jax.jit(lambda x: x + 1)\n"
+        "known = [jax.device_put(1.0, d) for d in (here, there)]\n"
+        "print([float(g(x)) for x in known])\n"  # compiled for both
+        "for x in known:\n"
+        "    f = jax.jit(lambda v: jax.pure_callback(lambda a: jax.numpy.float32(float(g(x))), v, v))\n"
+        "    try:\n"
+        "        print(float(f(jax.device_put(1.0, here))))\n"
+        "    except jax.errors.JaxRuntimeError as error:\n"
+        "        print(str(error).splitlines()[-1])\n")
+    assert done.stdout.splitlines() == [
+        "[2.0, 2.0]",
+        "RuntimeError: a callback computes on island 0, which waits for this callback: use numpy there, "
+        "or arrays of jax.devices('cpu')",
+        "2.0",
+    ]
 
 
 def test_compiled_programs_are_described_as_by_the_cpu_backend(cluster):

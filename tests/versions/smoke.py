@@ -326,6 +326,35 @@ def traced_program():
 
 
 @case
+def callbacks():
+    from jax.experimental import io_callback
+
+    seen, lines = [], []
+    f = jax.jit(lambda v: jax.pure_callback(lambda a: np.cumsum(a), v, v))
+    x = np.arange(8, dtype=np.float32)
+    for sharding in (jax.devices()[1], split_over(islands()[1])):
+        np.testing.assert_array_equal(f(jax.device_put(x, sharding)), np.cumsum(x))
+    g = jax.jit(lambda v: io_callback(lambda a: seen.append(int(a)), None, v, ordered=True))
+    for i in range(5):
+        g(i)
+    h = jax.jit(lambda v: jax.lax.scan(
+        lambda c, e: (c, jax.debug.callback(lambda a: lines.append(int(a)), e)), 0, v)[0])
+    h(jnp.arange(3))
+    jax.effects_barrier()
+    assert seen == [0, 1, 2, 3, 4] and sorted(lines) == [0, 1, 2], (seen, lines)
+
+    def raises(_):
+        raise ValueError("of no use")
+
+    try:
+        jax.block_until_ready(jax.jit(lambda v: jax.pure_callback(raises, v, v))(1.0))
+    except jax.errors.JaxRuntimeError as error:
+        assert "in raises" in str(error) and "ValueError: of no use" in str(error), error
+    else:
+        raise AssertionError("it did not fail")
+
+
+@case
 def errors():
     # 128 TiB: it fails, and what depends on it says so.
     too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))

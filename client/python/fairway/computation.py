@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src import core
+from jax._src.export import _export as export
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from fairway import callbacks
 from fairway.flatten import Op, Value, devices_of
 
 
@@ -44,20 +47,50 @@ class Computation:
     jitted: Any
     inputs: list[Type]
     outputs: list[Type]
+    effects: bool = False  # it does more than to give results; the last tells that it was done
     keep: Any = None  # what the key by which it is found refers to
+    callbacks: tuple = ()  # Python functions that it calls; they live as long as it does
+
+    @functools.cached_property
+    def orders(self) -> list:
+        """Its ordered effects. For each it has a token more, in front of inputs and outputs."""
+        if not self.effects:
+            return []
+        return list(self._lower()._lowering.compile_args.get("ordered_effects", ()))
+
+    @property
+    def tokens(self) -> list[Type]:
+        return [Type(core.ShapedArray((0,), np.bool_), default_sharding(self.outputs[0].devices))
+                for _ in self.orders]
 
     def stablehlo(self) -> bytes:
-        """A portable artifact; all parameters are kept."""
-        checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _custom_calls(self)]
+        """A portable artifact; all parameters are kept, those of tokens too.
+
+        Raises:
+          NotImplementedError: it calls Python in a way that no worker can.
+          ControllerError: the controller calls no Python.
+        """
+        lowered = self._lower()
+        functions = lowered._lowering.compile_args.get("host_callbacks", ())
+        if functions or self.orders:  # jax.export serializes none of them
+            client = self.outputs[0].devices[0].client
+            module, left = callbacks.for_controller(
+                client, lowered.compiler_ir("stablehlo"), functions)
+            if left:
+                raise NotImplementedError("a callback that cannot be part of a program")
+            self.callbacks = tuple(functions)
+            return export._module_to_bytecode(module)
+        # Fairway's workers have a list of their own of what may be called, and say what is not on it.
+        checks = [jax.export.DisabledSafetyCheck.custom_call(name)
+                  for name in _custom_calls(lowered.as_text())]
         exported = jax.export.export(self.jitted, disabled_checks=checks)
         return exported(*(t.struct for t in self.inputs)).mlir_module_serialized
 
+    def _lower(self) -> Any:
+        return self.jitted.lower(*(t.struct for t in self.inputs))
 
-def _custom_calls(computation: Computation) -> list[str]:
-    # Fairway's workers have a list of their own of what may be called, and say what is not on it.
-    text = computation.jitted.lower(*(t.struct for t in computation.inputs)).as_text()
-    if "custom_call @" not in text:
-        return []
+
+def _custom_calls(text: str) -> list[str]:
     return sorted({part.split("(")[0].strip('"') for part in text.split("custom_call @")[1:]})
 
 
@@ -111,10 +144,14 @@ class Builder:
                donated, devices)
         if key in self._known:
             return self._known[key]
-        fun = _function(ops, inputs, outputs)
+        effects = any(op.effects for op in ops)
+        fun = _function(ops, inputs, outputs, effects)
         fun.__name__ = fun.__qualname__ = name
         mesh = mesh_of(ops)
         avals = [value.aval for value in outputs]
+        if effects:
+            avals.append(core.ShapedArray((), np.bool_))
+            wanted.append(default_sharding(devices, mesh))
         if len(devices) == 1:
             shardings = [w or default_sharding(devices, mesh) for w in wanted]
         elif all(w is not None for w in wanted):
@@ -125,7 +162,7 @@ class Builder:
             shardings = [w or s for w, s in zip(wanted, compiled.output_shardings, strict=True)]
         result = Computation(
             name, _jit(fun, types, tuple(shardings), donated), types,
-            [Type(aval, s) for aval, s in zip(avals, shardings, strict=True)], ops)
+            [Type(aval, s) for aval, s in zip(avals, shardings, strict=True)], effects, ops)
         self._known[key] = result
         return result
 
@@ -145,7 +182,7 @@ def _asked(value: Value) -> Any:
     return sharding if devices_of(sharding) is not None else None
 
 
-def _function(ops: list[Op], inputs: list[Value], outputs: list[Value]):
+def _function(ops: list[Op], inputs: list[Value], outputs: list[Value], effects: bool):
     def run(*arguments):
         env = {id(value): x for value, x in zip(inputs, arguments, strict=True)}
 
@@ -155,7 +192,8 @@ def _function(ops: list[Op], inputs: list[Value], outputs: list[Value]):
         for op in ops:
             for value, result in zip(op.outputs, _bind(op.eqn, map(read, op.inputs)), strict=True):
                 env[id(value)] = result
-        return tuple(read(value) for value in outputs)
+        results = [read(value) for value in outputs]
+        return tuple(results + [jax.numpy.zeros((), bool)] if effects else results)
 
     return run
 

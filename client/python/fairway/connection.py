@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Any
 
-from fairway import arguments, jax_versions, terminal
+from fairway import arguments, callbacks, jax_versions, terminal
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
@@ -90,6 +90,7 @@ def prepare_process() -> None:
     # The wheel knows plain text or a cloud's own credentials; it reads this at the first session.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     arguments.install()
+    callbacks.install()
     jax_versions.prepare()
     terminal.prepare()
 

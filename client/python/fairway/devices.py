@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# `runtime_type` of a controller's clients: how it names itself, and how jaxlib's client names that.
+RUNTIMES = ("fairway", "proxy/fairway")
+
 
 def islands(devices: Sequence[Any] | None = None) -> list[list[Any]]:
     """Groups devices by the island they are on.

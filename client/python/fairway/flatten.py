@@ -172,18 +172,13 @@ class Flattener:
 
 
 def _check_effects(op: Op) -> None:
-    """Refuses what does something besides its results, and would not do it: operations without a
-    place run where and if somebody takes their results, and no node changes what another holds."""
+    """Refuses what changes a reference, as no node changes what another holds."""
     if any(isinstance(effect, RefEffect) for effect in op.effects):
-        advice = ("take its value as an argument and return the new one; a reference that a placed "
-                  "function makes can be used in it")
-    elif op.effects and op.place is None:
-        advice = "put it into a placed function (fairway.on), or leave it out"
-    else:
-        return
-    names = ", ".join(sorted({type(effect).__name__ for effect in op.effects}))
-    raise ProgramError(
-        f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: {advice}")
+        names = ", ".join(sorted({type(effect).__name__ for effect in op.effects}))
+        raise ProgramError(
+            f"{op.source}: {op.name} has an effect ({names}) that a program cannot have: take its "
+            "value as an argument and return the new one; a reference that a placed function makes "
+            "can be used in it")
 
 
 def _scan_counts(params: dict) -> tuple[int, int]:

@@ -43,13 +43,15 @@ class Graph:
     nodes: list[Node]
     arguments: int
     results: list[Ref]
+    done: list[Ref] = dataclasses.field(default_factory=list)  # each is there once effects happened
 
     def type_of(self, ref: Ref) -> Type:
         return self.nodes[ref.node].types[ref.output]
 
     @property
     def result_types(self) -> list[Type]:
-        return [self.type_of(ref) for ref in self.results]
+        """Of the results, and behind them of `done`."""
+        return [self.type_of(ref) for ref in self.results + self.done]
 
     def run(self, arguments: list[Any]) -> list[Any]:
         """Runs it op by op, with nothing but JAX. The arguments lie where they should."""
@@ -58,9 +60,10 @@ class Graph:
             if i < self.arguments:
                 outputs = [arguments[i]]
             elif node.computation is not None:
-                moved = [jax.device_put(values[ref], t.sharding)
-                         for ref, t in zip(node.inputs, node.computation.inputs, strict=True)]
-                outputs = node.computation.jitted(*moved)
+                tokens = node.computation.tokens  # JAX has its own
+                moved = [jax.device_put(values[ref], t.sharding) for ref, t in
+                         zip(node.inputs[len(tokens):], node.computation.inputs, strict=True)]
+                outputs = [*tokens, *node.computation.jitted(*moved)]
             else:
                 what = node.constant if node.constant is not None else values[node.inputs[0]]
                 outputs = [jax.device_put(what, node.types[0].sharding)]
@@ -97,7 +100,7 @@ def place(ops: list[Op], arguments: list[Value], results: list[Value], shardings
     for value in arguments:
         value.devices = value.devices or value.wanted or home
     for op in ops:
-        op.devices = op.place or _common_place(op)
+        op.devices = op.place or _common_place(op) or (home if op.effects else None)
         for value in op.outputs:
             value.devices = op.devices
     return home
@@ -135,6 +138,8 @@ class GraphMaker:
         self._refs: dict[int, Ref] = {}  # of values that nodes make, by id
         self._open: dict[tuple, list[Op]] = {}  # runs that are not nodes yet, by devices
         self._pending: dict[int, tuple] = {}  # values that they make: their devices
+        self._done: list[Ref] = []
+        self._tokens: dict[Any, Ref] = {}  # by ordered effect: what the next to have it waits for
 
     def run(self, name: str, arguments: list[Value], shardings: list, donated: set[int],
             home: tuple) -> Graph:
@@ -157,7 +162,7 @@ class GraphMaker:
         for devices in list(self._open):
             self._close(devices)
         results = [self._result(value, home) for value in self._results]
-        return Graph(name, self._nodes, len(arguments), results)
+        return Graph(name, self._nodes, len(arguments), results, self._done)
 
     def _argument_sharding(self, value: Value) -> Any:
         """As the first operation that takes it wants it."""
@@ -222,8 +227,20 @@ class GraphMaker:
         name = op.name if named else "_".join(dict.fromkeys(o.name for o in ops))[:60]
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
         computation = self._builder.build(name, late + ops, inputs, types, outputs, donated, devices)
-        node = Node(name, op.source, computation.outputs, refs, computation=computation)
-        self._add(node, outputs)
+        tokens, orders = computation.tokens, computation.orders
+        refs = [self._token(effect, t) for effect, t in zip(orders, tokens, strict=True)] + refs
+        node = Node(name, op.source, tokens + computation.outputs, refs, computation=computation)
+        self._add(node, outputs, len(tokens))
+        index = len(self._nodes) - 1
+        self._tokens.update((effect, Ref(index, i)) for i, effect in enumerate(orders))
+        if computation.effects:
+            self._done.append(Ref(index, len(node.types) - 1))
+
+    def _token(self, effect: Any, kind: Type) -> Ref:
+        if effect not in self._tokens:
+            self._nodes.append(Node("token", "", [kind], constant=np.zeros(0, np.bool_)))
+            self._tokens[effect] = Ref(len(self._nodes) - 1)
+        return self._tokens[effect]
 
     def _input_sharding(self, ops, value, have: Type, mesh) -> Any:
         for op in ops:
@@ -246,8 +263,8 @@ class GraphMaker:
         node = Node("device_put", op.source, [Type(value.aval, target)], [ref])
         self._add(node, op.outputs)
 
-    def _add(self, node: Node, outputs: list[Value]) -> None:
-        for i, value in enumerate(outputs):
+    def _add(self, node: Node, outputs: list[Value], first: int = 0) -> None:
+        for i, value in enumerate(outputs, first):
             self._refs[id(value)] = Ref(len(self._nodes), i)
             self._pending.pop(id(value), None)
         self._nodes.append(node)

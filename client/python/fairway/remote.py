@@ -13,16 +13,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import api_util, core, tree_util
+from jax._src import api_util, core, dispatch, tree_util
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax
 
-from fairway import progress
+from fairway import callbacks, progress
+from fairway.devices import RUNTIMES
 from fairway.encoding import encode
 from fairway.graph import Graph
 
-RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
 _HEADER = b"fairway.v1.BoundProgram "
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class _WithEffects:
+    """What a program with effects returns: one value more for each node that has some."""
+
+    result: Any
+    done: tuple
+
+    def block_until_ready(self) -> None:
+        jax.block_until_ready(self.done)
+
+    def taken(self) -> Any:
+        """The result. jax.effects_barrier, and the end of the process, wait for the effects."""
+        token = _WithEffects(None, self.done)
+        for device in {device for x in self.done for device in x.devices()}:
+            dispatch.runtime_tokens.set_output_runtime_token(device, token)
+        return self.result
 
 
 @dataclasses.dataclass
@@ -37,9 +56,13 @@ class Bound:
         """What jaxlib's dispatcher needs to run it without Python."""
         arguments = [node.types[0] for node in self.graph.nodes[:self.graph.arguments]]
         results = self.graph.result_types
+        tree = self.out_tree
+        if self.graph.done:
+            tree = jax.tree.structure(_WithEffects(
+                jax.tree.unflatten(tree, range(tree.num_leaves)), tuple(self.graph.done)))
         fields = {
             "xla_executable": self.executable,
-            "out_pytree_def": self.out_tree,
+            "out_pytree_def": tree,
             "in_shardings": [t.sharding for t in arguments],
             "out_shardings": [t.sharding for t in results],
             "out_avals": [
@@ -69,8 +92,9 @@ def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
     client = graph.nodes[0].types[0].devices[0].client if graph.nodes else None
     if client is None or getattr(client, "runtime_type", None) not in RUNTIMES:
         return Bound(graph, out_tree, None)
-    programs = _jax.ifrt_programs
     devices = {device for node in graph.nodes for type_ in node.types for device in type_.devices}
+    callbacks.refuse_held(devices)
+    programs = _jax.ifrt_programs
     with progress.announced(graph.name, devices):
         executable = client.compile_ifrt_program(
             programs.make_plugin_program(_HEADER + encode(graph, sequential)),
@@ -123,6 +147,8 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
         finally:
             if missed.failed:  # jaxlib's would ask each time from now on, and keep no answer
                 fast = new()
+        if type(result) is _WithEffects:
+            result = result.taken()
         if missed.value:
             raise RuntimeError(f"jaxlib's dispatcher does not run {name} for these arguments")
         return result

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-RUNTIMES = ("fairway", "proxy/fairway")  # how a controller names itself, and jaxlib's client that
+from fairway.devices import RUNTIMES
 
 # Pairs of a shard that is read and one that is made, of all arrays of one request: as many pieces
 # as the controller takes in one. A tree of more goes in several requests.

@@ -18,6 +18,7 @@ import fairway
 from fairway.computation import _comparable
 from fairway.encoding import encode
 from fairway.flatten import _places
+from fairway.graph import Ref
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -338,12 +339,8 @@ def test_what_would_happen_nowhere_is_refused_with_the_line():
         ref[...] = x + 1
         return double(ref[...])
 
-    def prints(x):
-        jax.debug.print("{}", x)
-        return double(x)
-
     for fun, effect in ((adds, "ReadEffect"), (lambda x: takes(x), "ReadEffect"),
-                        (local, "WriteEffect"), (prints, "DebugEffect")):
+                        (local, "WriteEffect")):
         with pytest.raises(fairway.ProgramError, match=rf"test_programs.py:\d.*{effect}"):
             fairway.program(fun)(jnp.ones(2))
 
@@ -365,7 +362,54 @@ def test_effects_of_placed_functions_happen_on_devices_that_can(capfd):
     assert "saw 5.0" in capfd.readouterr().out
     g = fairway.program(lambda x: (counts(x), x)[1])
     assert computations(g.trace(jnp.float32(4))) == []
-    with pytest.raises(fairway.ProgramError, match=r"test_programs.py:\d.*no controller calls"):
+
+
+def test_effects_without_a_place_happen_where_their_inputs_are(capfd):
+    left, right = jax.devices()[:2]
+    double = fairway.on(left, lambda x: x * 2)
+
+    @fairway.program
+    def f(x):
+        jax.debug.print("first")
+        y = double(x)
+        jax.debug.print("{}", y)
+        jax.debug.callback(print, jax.device_put(y, right))
+        return y
+
+    graph = f.trace(jnp.float32(4))
+    places = [node.types[0].devices for node in graph.nodes if node.computation and
+              node.computation.effects]
+    assert places == [(left,), (left,), (right,)] and len(graph.done) == 3
+    assert f(jnp.float32(4)) == 8
+    jax.effects_barrier()
+    assert sorted(capfd.readouterr().out.split()) == ["8.0", "8.0", "first"]
+
+
+def test_ordered_effects_go_from_node_to_node(capfd):
+    def says(what, x):
+        jax.debug.print(what, ordered=True)
+        return x + 1
+
+    left, right = (functools.partial(fairway.on, d) for d in jax.devices()[:2])
+    f = fairway.program(lambda x: [left(lambda x: says("one", x))(x), right(lambda x: says("two", x))(x),
+                                   left(lambda x: says("three", x))(x)])
+    graph = f.trace(jnp.float32(4))
+    nodes = {i: node for i, node in enumerate(graph.nodes) if node.computation is not None}
+    first, second, third = nodes
+    assert graph.nodes[nodes[first].inputs[0].node].constant.shape == (0,)
+    assert [nodes[i].inputs[0] for i in (second, third)] == [Ref(first, 0), Ref(second, 0)]
+    assert all(len(node.types) == 3 for node in nodes.values())  # a token, x + 1, that it is done
+    assert graph.results == [Ref(i, 1) for i in nodes] and graph.done == [Ref(i, 2) for i in nodes]
+    assert [float(x) for x in f(jnp.float32(4))] == [5, 5, 5]
+    assert [float(x) for x in f.op_by_op(jnp.float32(4))] == [5, 5, 5]
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split() == ["one", "two", "three"] * 2
+
+
+def test_a_callback_for_a_client_that_serves_none_is_refused_with_the_line():
+    calls = fairway.on(jax.devices()[1], lambda x: jax.pure_callback(np.sin, x, x))
+    f = fairway.program(lambda x: calls(x))
+    with pytest.raises(fairway.ProgramError, match=r"test_programs.py:\d.*a callback that cannot be"):
         encode(f.trace(jnp.float32(4)))
 
 

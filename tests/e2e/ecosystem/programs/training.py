@@ -214,6 +214,26 @@ def equinox_training():
 
 
 @case
+def equinox_errors():
+    """error_if calls Python, which knows the message; in filter_jit it becomes Equinox's own error."""
+    (_, devices) = islands()
+    results = []
+    for place in (devices[0], split(devices)):
+        @eqx.filter_jit
+        def root(x):
+            return jnp.sqrt(eqx.error_if(x, x < 0, "must not be negative"))
+
+        results.append(root(jax.device_put(jnp.arange(8.0), place)))
+        try:
+            jax.block_until_ready(root(jax.device_put(jnp.arange(8.0) - 1, place)))
+        except eqx.EquinoxRuntimeError as error:
+            assert "must not be negative" in str(error), error
+        else:
+            raise AssertionError("it did not fail")
+    return results
+
+
+@case
 def rematerialized_gradients():
     (devices, _) = islands()
     weights = jax.device_put(jnp.stack([jnp.asarray(rows(16, 16, i)) / 4 for i in range(6)]),

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host callbacks: functions of this process that programs on a controller call.
+
+JAX lowers a callback to a custom call with the index of the function in a list that it gives to the
+backend; jaxlib's proxy client takes no such list. So what JAX compiles for a client of ours is changed
+on its way: the custom call gets a number of this process instead of the index, and the function stays
+here, where a stream of the session calls it (docs/design/0046-callbacks.md).
+
+A JAX that does these things otherwise is left alone; then jaxlib refuses callbacks with its own text.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import functools
+import os
+import threading
+import time
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairway.devices import RUNTIMES
+
+INITIALIZATION_KEY = "fairway_callbacks"
+
+# JAX's own name, which XLA knows: of others it forgets that one device is to call them.
+_TARGET = "xla_ffi_python_cpu_callback"
+_PARTITIONED = "xla_ffi_partitioned_python_cpu_callback"
+_TARGETS = (_TARGET, _PARTITIONED)
+_KEPT = 256  # functions of programs that are gone, which calls under way may still need
+_KEPT_SECONDS = 600.0
+
+_sessions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
+_calling = threading.local()  # .island: of the device whose call this thread runs
+_island: Any = None  # the same for JAX's caches, so that what was compiled elsewhere is looked at
+
+
+class Functions:
+    """The functions of a session, by number. Thread-safe.
+
+    A function that JAX has let go is kept for a while: launches that were asked for may call it later.
+    """
+
+    def __init__(self, kept: int = _KEPT, seconds: float = _KEPT_SECONDS,
+                 clock: Callable[[], float] = time.monotonic):
+        self._kept, self._seconds, self._clock = kept, seconds, clock
+        self._lock = threading.RLock()  # a finalizer may run while it is held
+        self._next = 1
+        self._functions: dict[int, tuple[Callable, bool]] = {}
+        self._numbers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+        self._let_go: collections.OrderedDict[int, float] = collections.OrderedDict()
+
+    def number(self, function: Callable, with_token: bool) -> int:
+        """Of a function that is called when a program says so, until some time after it dies."""
+        with self._lock:
+            if function in self._numbers:
+                return self._numbers[function]
+            number, self._next = self._next, self._next + 1
+            self._numbers[function] = number
+            if isinstance(function, types.FunctionType):
+                weakref.finalize(function, self._release, number).atexit = False
+                function = types.FunctionType(  # the same code and cells; this one is not looked at
+                    function.__code__, function.__globals__, function.__name__,
+                    function.__defaults__, function.__closure__)
+            self._functions[number] = (function, with_token)
+            return number
+
+    def find(self, number: int) -> tuple[Callable, bool] | None:
+        """(function, whether it takes and returns a token first)."""
+        with self._lock:
+            if number in self._let_go:
+                self._let_go.move_to_end(number)
+                self._let_go[number] = self._clock()
+            return self._functions.get(number)
+
+    def _release(self, number: int) -> None:
+        with self._lock:
+            now = self._clock()
+            self._let_go[number] = now
+            while len(self._let_go) > self._kept:
+                oldest, when = next(iter(self._let_go.items()))
+                if now - when < self._seconds:
+                    return
+                del self._let_go[oldest], self._functions[oldest]
+
+
+class Session:
+    """Callbacks of one client."""
+
+    def __init__(self, target: str, channel: bytes):
+        from fairway.callback_stream import Stream
+
+        self.functions = Functions()
+        self.islands: dict[int, int] = {}  # of a device
+        self.stream = Stream(target, channel, self.answer)
+        atexit.register(_end, weakref.ref(self))
+
+    def answer(self, call: Any) -> list[np.ndarray]:
+        """Runs a call. Raises CallError."""
+        from fairway.callback_stream import CallError
+
+        found = self.functions.find(call.function)
+        if found is None:
+            raise CallError(
+                f"{call.program} calls a function that this process no longer has: keep the jitted "
+                "function until its results are there")
+        function, with_token = found
+        _calling.island = island = self.islands.get(call.device)
+        try:
+            with _island(island):
+                results = function(*([None] if with_token else []), *call.arguments)
+                results = [np.asarray(x) for x in (results[1:] if with_token else results)]
+        except BaseException as error:  # the program fails with it, as on JAX's CPU backend
+            text = "".join(traceback.format_exception(error)).rstrip("\n")
+            raise CallError(f"CpuCallback error calling callback: {text}") from None
+        finally:
+            _calling.island = None
+        found = [(x.shape, x.dtype) for x in results]
+        if found != call.wanted:
+            raise CallError(f"a callback of {call.program} returned {found}; expected {call.wanted}")
+        return results
+
+
+@functools.cache
+def install() -> None:
+    """Puts this in front of jaxlib's maker of clients and of JAX's compiler, once."""
+    global _island
+    try:
+        import jax
+        from jax._src import compiler, traceback_util
+        from jax._src.interpreters import pxla
+        from jax.extend.backend import ifrt_proxy
+
+        _island = jax.make_user_context(None)
+        compiler.backend_compile_and_load = _compile_for(compiler.backend_compile_and_load)
+        ifrt_proxy.get_client = _serve_clients(ifrt_proxy.get_client)
+        execute = pxla.ExecuteReplicated
+        execute._handle_token_bufs = _with_effects_only(execute._handle_token_bufs)
+        traceback_util.register_exclusion(__file__)  # errors name the line of the user
+    except (ImportError, AttributeError):
+        pass
+
+
+def _serve_clients(inner: Callable) -> Callable:
+    @functools.wraps(inner)
+    def get_client(address, options, *rest):
+        channel = os.urandom(16)  # the secret of the session that its stream will show
+        given = options.initialization_data or {}
+        options.initialization_data = {**given, INITIALIZATION_KEY: channel}
+        client = inner(address, options, *rest)
+        if client.runtime_type in RUNTIMES:
+            serve(client, address.removeprefix("grpc://"), channel)
+        return client
+
+    return get_client
+
+
+def serve(client: Any, target: str, channel: bytes) -> None:
+    """From now on, callbacks that are compiled for `client` are served."""
+    session = Session(target, channel)
+    session.islands = {d.id: getattr(d, "slice_index", 0) for d in client.devices()}
+    _sessions[client] = session
+    weakref.finalize(client, session.stream.close).atexit = False
+
+
+def _compile_for(inner: Callable) -> Callable:
+    @functools.wraps(inner)
+    def compile_and_load(backend, module, executable_devices, options, host_callbacks, *rest):
+        if getattr(backend, "runtime_type", None) in RUNTIMES:
+            refuse_held(executable_devices)
+            if host_callbacks:
+                module, host_callbacks = for_controller(backend, module, host_callbacks)
+        return inner(backend, module, executable_devices, options, host_callbacks, *rest)
+
+    return compile_and_load
+
+
+def _with_effects_only(inner: Callable) -> Callable:
+    """JAX remembers the last launch of whatever has callbacks, to wait for its effects, and tells its
+    error when the process ends. One whose callbacks are all pure has told it by its results."""
+
+    @functools.wraps(inner)
+    def handle_token_bufs(self, token_bufs, sharded_token):
+        here = self._local_devices[0].client.runtime_type in RUNTIMES
+        if self.ordered_effects or self.has_unordered_effects or not here:
+            inner(self, token_bufs, sharded_token)
+
+    return handle_token_bufs
+
+
+def refuse_held(devices: Iterable) -> None:
+    """In a callback: refuses to compile for devices of the island that waits for it.
+
+    Raises:
+      RuntimeError: they are.
+    """
+    island = getattr(_calling, "island", None)
+    if island is not None and any(getattr(d, "slice_index", 0) == island for d in devices):
+        raise RuntimeError(
+            f"a callback computes on island {island}, which waits for this callback: use numpy there, "
+            "or arrays of jax.devices('cpu')")
+
+
+def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> tuple[Any, Sequence]:
+    """What to compile instead of a module whose custom calls name `functions` by their index.
+
+    Returns:
+      (module, functions that are left for jaxlib to refuse: none, or all).
+
+    Raises:
+      ControllerError: the controller serves no callbacks.
+      NotImplementedError: a callback of a kind that workers cannot call.
+    """
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
+
+    session = _sessions.get(client)
+    if session is None:
+        return module, functions
+    with module.context:
+        copy = ir.Module.parse(mlir.module_to_bytecode(module))
+        calls = _calls(copy)
+        if {index for _, _, index in calls} != set(range(len(functions))):
+            return module, functions  # of a kind that is not known here
+        _open(session)
+        for op, config, index in calls:
+            _refuse_partitioned(copy, op)
+            with_token = any(str(x.type) == "!stablehlo.token" for x in op.operands)
+            number = session.functions.number(functions[index], with_token)
+            i64 = ir.IntegerType.get_signless(64)
+            op.attributes["call_target_name"] = ir.StringAttr.get(_TARGET)
+            op.attributes[config] = ir.DictAttr.get({"function": ir.IntegerAttr.get(i64, number)})
+    return copy, ()
+
+
+def _calls(module: Any) -> list[tuple[Any, str, int]]:
+    """Custom calls of callbacks: the operation, its attribute with the index, and the index."""
+    from jax._src.lib.mlir import ir
+
+    found = []
+
+    def look(op):
+        if op.name == "stablehlo.custom_call":
+            target = ir.StringAttr(op.attributes["call_target_name"]).value
+            for config in ("mhlo.backend_config", "backend_config") if target in _TARGETS else ():
+                if config in op.attributes and isinstance(op.attributes[config], ir.DictAttr):
+                    found.append((op, config, ir.IntegerAttr(op.attributes[config]["index"]).value))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return found
+
+
+def _refuse_partitioned(module: Any, op: Any) -> None:
+    from jax._src.lib.mlir import ir
+
+    attributes = module.operation.attributes
+    partitions = "mhlo.num_partitions" in attributes and ir.IntegerAttr(
+        attributes["mhlo.num_partitions"]).value
+    if partitions > 1 and ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
+        raise NotImplementedError(
+            "callbacks with partitioned=True are not served over several devices: call it in a "
+            "jax.shard_map, where each device has its part")
+
+
+def _open(session: Session) -> None:
+    from fairway.callback_stream import StreamError
+    from fairway.connection import ControllerError
+
+    try:
+        session.stream.ensure_open()
+    except StreamError as error:
+        raise ControllerError(f"the controller cannot call functions of this process: {error}") from None
+    except ImportError as error:
+        raise ControllerError(
+            f"callbacks (jax.debug.print, jax.pure_callback) need grpcio: {error}; "
+            "pip install grpcio") from None
+
+
+def _end(session: weakref.ref) -> None:
+    """At exit: what JAX waits for has its callbacks, then the stream ends."""
+    if (found := session()) is None or not found.stream.serving_here:
+        return
+    try:
+        from jax._src import dispatch
+
+        dispatch.runtime_tokens.block_until_ready()
+    except Exception:  # JAX waits again, and tells
+        pass
+    found.stream.close()

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of this process that compiled programs call: printing, pure, with effects, ordered, failing;
+on one device and on several, and in the transformations."""
+
+import contextlib
+import functools
+import io
+import logging
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import checkify, io_callback
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+logging.disable(logging.CRITICAL)  # JAX logs what callbacks raise
+
+devices = jax.devices()[:4]
+mesh = Mesh(np.array(devices), ("x",))
+split = NamedSharding(mesh, P("x"))
+scalar = jax.ShapeDtypeStruct((), np.float32)
+
+
+@contextlib.contextmanager
+def printing(*expected, ordered=True):
+    """What is printed until the barrier is `expected`, line by line."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        yield
+        jax.effects_barrier()
+    lines = out.getvalue().splitlines()
+    if not ordered:
+        lines, expected = sorted(lines), sorted(expected)
+    assert lines == list(expected), (lines, expected)
+
+
+def failure(make, kind=jax.errors.JaxRuntimeError):
+    try:
+        jax.block_until_ready(make())
+        jax.effects_barrier()
+    except kind as error:
+        with contextlib.suppress(kind):  # the token of the failed launch is gone behind this
+            jax.effects_barrier()
+        return str(error)
+    raise AssertionError("it did not fail")
+
+
+def show(x, **options):
+    jax.debug.print("x={}", x, **options)
+    return x
+
+
+def sine(x):
+    return jax.pure_callback(lambda a: np.sin(a, dtype=np.float32), scalar, x, vmap_method="sequential")
+
+
+def prints():
+    with printing("x=3.0"):
+        jax.jit(show)(jnp.float32(3))
+    with printing("x=[1. 2.], y=7 {}"):
+        jax.jit(lambda x: jax.debug.print("x={x}, y={y} {{}}", x=x, y=7))(jnp.array([1.0, 2.0]))
+    with printing("plain", "nothing"):
+        jax.jit(lambda: jax.debug.print("plain"))()
+        jax.jit(lambda: jax.debug.callback(lambda: print("nothing")))()
+    with printing("x=3.0", "x=3.0"):  # forward, and in the function itself
+        f = lambda x: show(x) ** 2
+        assert float(jax.jit(jax.grad(f))(jnp.float32(3))) == 6
+        assert float(jax.jit(f)(jnp.float32(3))) == 9
+    with printing(*(f"x={i}.0" for i in range(4)), ordered=False):
+        jax.jit(jax.vmap(show))(jnp.arange(4.0))
+    with printing(*(f"x={i}.0" for i in range(5)), ordered=False):
+        jax.jit(lambda x: jax.lax.scan(lambda c, e: (c + e, show(e)), 0.0, x))(jnp.arange(5.0))
+    with printing(*(f"x={i}" for i in range(3)), ordered=False):
+        jax.jit(lambda n: jax.lax.while_loop(lambda i: i < n, lambda i: show(i) + 1, 0))(3)
+    with printing("x=1.0"):
+        f = jax.jit(lambda p, x: jax.lax.cond(p, show, lambda x: x, x))
+        f(True, jnp.float32(1))
+        f(False, jnp.float32(2))
+    # The first form is what jnp operations outside of jit do.
+    with printing("x=5.0"):
+        show(jnp.float32(5))
+
+
+def prints_in_order():
+    with printing(*(f"x={i}.0" for i in range(50))):
+        jax.jit(lambda x: jax.lax.scan(lambda c, e: (c, show(e, ordered=True)), 0, x))(jnp.arange(50.0))
+    with printing(*(f"x={i}" for i in range(20))):
+        f = jax.jit(lambda i: show(i, ordered=True) + 1)
+        i = 0
+        for _ in range(20):
+            i = f(i)
+    with printing(*(f"x={i}" for i in range(10)), ordered=True):
+        f = jax.jit(lambda x: show(x, ordered=True) * 0)
+        for i in range(10):  # nothing but the order is between them
+            f(i)
+
+
+def prints_on_several_devices():
+    x = jax.device_put(jnp.arange(8.0), split)
+    with printing("x=[0. 1. 2. 3. 4. 5. 6. 7.]"):  # once, with all of it
+        jax.jit(show)(x)
+    with printing(*(f"x=[{2.0 * i} {2.0 * i + 1}]".replace(".0", ".") for i in range(4)), ordered=False):
+        jax.jit(jax.shard_map(show, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(x)
+
+    def between_collectives(x):
+        total = jax.lax.psum(x.sum(), "x")
+        jax.debug.callback(lambda i, t: print(int(i), float(t)), jax.lax.axis_index("x"), total)
+        return jax.lax.psum(total * x, "x")
+
+    with printing(*(f"{i} 28.0" for i in range(4)), ordered=False):
+        mapped = jax.shard_map(between_collectives, mesh=mesh, in_specs=P("x"), out_specs=P())
+        np.testing.assert_array_equal(jax.jit(mapped)(x), [28 * 12, 28 * 16])
+
+
+def pure():
+    assert np.isclose(float(jax.jit(sine)(2.0)), np.sin(2.0))
+    np.testing.assert_allclose(jax.jit(lambda x: sine(sine(x)))(1.0), np.sin(np.sin(1.0)), rtol=1e-6)
+    x = jnp.linspace(0, 1, 6).reshape(2, 3)
+    for method in "sequential", "sequential_unrolled", "expand_dims", "broadcast_all":
+        shapes = []
+
+        def add(a, b):
+            shapes.append((np.shape(a), np.shape(b)))
+            return np.asarray(a + b, np.float32)
+
+        f = lambda a, b: jax.pure_callback(
+            add, jax.ShapeDtypeStruct(jnp.broadcast_shapes(a.shape, b.shape), np.float32), a, b,
+            vmap_method=method)
+        got = jax.jit(jax.vmap(f, in_axes=(0, None)))(x, jnp.ones(3))
+        np.testing.assert_allclose(got, x + 1)
+        each = {"expand_dims": [((2, 3), (1, 3))], "broadcast_all": [((2, 3), (2, 3))]}
+        assert shapes == each.get(method, [((3,), (3,))] * 2), (method, shapes)
+    with_rule = jax.custom_jvp(sine)
+    with_rule.defjvps(lambda t, _, x: t * jax.pure_callback(
+        lambda a: np.cos(a, dtype=np.float32), scalar, x))
+    np.testing.assert_allclose(jax.jit(jax.grad(with_rule))(1.0), np.cos(1.0), rtol=1e-6)
+    over = jax.jit(jax.shard_map(
+        lambda x: jax.pure_callback(np.cumsum, x, x), mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+    y = jax.device_put(jnp.arange(8.0), split)
+    np.testing.assert_array_equal(over(y), [0, 1, 2, 5, 4, 9, 6, 13])
+    whole = jax.jit(lambda x: jax.pure_callback(np.cumsum, x, x) * 2, out_shardings=split)(y)
+    np.testing.assert_array_equal(whole, 2 * np.cumsum(np.arange(8.0)))
+
+
+def arguments_and_results():
+    seen = []
+
+    def function(a, *rest, scale, tree):
+        seen.append((a.shape, [str(r.dtype) for r in rest], scale, sorted(tree)))
+        return {"sum": np.float32(a.sum() * scale), "tree": (tree["k"], np.zeros((0, 3), np.int8))}
+
+    result = {"sum": scalar, "tree": (jax.ShapeDtypeStruct((2,), jnp.bfloat16),
+                                      jax.ShapeDtypeStruct((0, 3), np.int8))}
+    f = jax.jit(lambda a, k: jax.pure_callback(
+        functools.partial(function, scale=2), result, a, True, jnp.uint8(3), tree={"k": k}))
+    got = f(jnp.ones((2, 3)), jnp.array([1, 2], jnp.bfloat16))
+    assert float(got["sum"]) == 12 and got["tree"][1].shape == (0, 3)
+    assert got["tree"][0].dtype == jnp.bfloat16 and got["tree"][0].tolist() == [1, 2]
+    assert seen == [((2, 3), ["bool", "uint8"], 2, ["k"])]
+    kinds = [np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16,
+             np.float32, np.complex64, jnp.bfloat16, jnp.float8_e4m3fn]
+    for kind in kinds:
+        x = np.array([[0, 1, 1], [1, 0, 1]]).astype(kind)
+        y = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a)[::-1], v, v))(x)
+        assert y.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(y), x[::-1], err_msg=str(kind))
+    large = np.arange(8_000, dtype=np.float32).reshape(80, 100)
+    flipped = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a).T, v.T, v))(large)
+    np.testing.assert_array_equal(flipped, large.T)
+
+
+def with_effects():
+    state = {"n": 0}
+    lock = threading.Lock()
+
+    def count(x):
+        with lock:
+            state["n"] += int(x)
+            return np.float32(state["n"])
+
+    f = jax.jit(lambda x: io_callback(count, scalar, x))
+    assert [float(f(i)) for i in (1, 2, 3)] == [1, 3, 6]
+    g = jax.jit(lambda x: jax.lax.scan(
+        lambda c, e: (c, io_callback(count, scalar, e, ordered=True)), 0, x)[1])
+    assert g(jnp.arange(5)).tolist() == [6, 7, 9, 12, 16]
+    seen = []
+    h = jax.jit(lambda x: io_callback(lambda a: seen.append(int(a)), None, x, ordered=True))
+    for i in range(30):
+        h(i)
+    jax.effects_barrier()
+    assert seen == list(range(30))
+    x = jax.device_put(jnp.arange(4), split)
+    jax.jit(jax.shard_map(lambda v: io_callback(count, jax.ShapeDtypeStruct((), np.float32), v[0])[None],
+                          mesh=mesh, in_specs=P("x"), out_specs=P("x")))(x).block_until_ready()
+    assert state["n"] == 22
+
+
+def checks():
+    def f(x):
+        checkify.check(x > 0, "must be positive: {x}", x=x)
+        return jnp.log(x)
+
+    checked = checkify.checkify(jax.jit(f))
+    error, value = checked(jnp.float32(1))
+    assert error.get() is None and float(value) == 0
+    assert "must be positive: -1.0" in checked(jnp.float32(-1))[0].get()
+    nan = checkify.checkify(jax.jit(lambda x: jnp.sin(x)), errors=checkify.nan_checks)
+    assert "nan generated by primitive: sin" in nan(jnp.float32(np.inf))[0].get()
+
+
+def errors():
+    def of_no_use(x):
+        raise ValueError("of no use: " + str(float(x)))
+
+    bad = lambda x: jax.pure_callback(of_no_use, scalar, x)
+    dependant = jax.jit(lambda x: x * 2)
+    text = failure(lambda: dependant(jax.jit(bad)(jnp.float32(4))))
+    for part in "INTERNAL: ", "CpuCallback error calling callback: Traceback (most recent call last):\n", \
+            "in of_no_use\n", "\nValueError: of no use: 4.0":
+        assert part in text, text
+    assert "of no use" in failure(lambda: jax.jit(
+        lambda x: (jax.debug.callback(of_no_use, x), x + 1)[1])(jnp.float32(4)))
+    assert "of no use" in failure(lambda: jax.jit(lambda x: io_callback(of_no_use, scalar, x))(1.0))
+    assert "of no use" in failure(lambda: jax.jit(
+        lambda x: jax.debug.callback(of_no_use, x))(jnp.float32(4)))  # at the barrier
+    wrong = lambda result: jax.jit(lambda x: jax.pure_callback(lambda a: result, scalar, x))(1.0)
+    for result, part in ((np.zeros(3, np.float32), "Incorrect output shape for return value #0"),
+                         (np.int32(3), "Incorrect output dtype for return value #0"),
+                         ((np.float32(1), np.float32(2)), "Mismatched number of outputs")):
+        assert part in failure(lambda: wrong(result)), part
+    assert np.isclose(float(jax.jit(sine)(2.0)), np.sin(2.0))
+
+
+def one_of_a_gang_fails():
+    """Of JAX's CPU backend this is the end: the others wait in a collective for the one that failed."""
+    x = jax.device_put(jnp.arange(4.0), split)
+
+    def fails_on_one(x):
+        if x[0] == 2:
+            raise ValueError("the third")
+        return np.asarray(x)
+
+    gang = jax.jit(jax.shard_map(lambda x: jax.lax.psum(jax.pure_callback(fails_on_one, x, x), "x"),
+                                 mesh=mesh, in_specs=P("x"), out_specs=P()))
+    assert "the third" in failure(lambda: gang(x))
+    np.testing.assert_array_equal(gang(x * 4), [24])
+
+
+def nested():
+    """What a callback computes with JAX is computed by the local CPU."""
+    inner = jax.jit(lambda a: jnp.cumsum(a) * 2)
+
+    def function(a):
+        assert isinstance(a, jax.Array) and a.devices() == {jax.devices("cpu")[0]}
+        return inner(a) + jnp.ones(a.shape)
+
+    f = jax.jit(lambda x: jax.pure_callback(function, x, x))
+    np.testing.assert_array_equal(f(jnp.arange(4.0)), 2 * np.cumsum(np.arange(4.0)) + 1)
+
+
+def many_at_once():
+    x = jax.device_put(jnp.arange(4.0), split)
+    barrier = threading.Barrier(4)
+
+    def meet(a):  # each device's call needs those of the others to be under way
+        barrier.wait(60)
+        return np.asarray(a)
+
+    f = jax.jit(jax.shard_map(lambda v: jax.pure_callback(meet, v, v), mesh=mesh, in_specs=P("x"),
+                              out_specs=P("x")))
+    for _ in range(10):
+        np.testing.assert_array_equal(f(x), x)
+    results = [jax.jit(sine)(float(i)) for i in range(200)]
+    np.testing.assert_allclose(results, np.sin(np.arange(200.0)), rtol=1e-5, atol=1e-6)
+
+
+def functions_that_are_gone():
+    """A launch needs its function, whatever Python has forgotten meanwhile."""
+    x = jnp.float32(0)
+    for i in range(20):
+        x = jax.jit(lambda v: jax.pure_callback(lambda a, i=i: np.float32(a + i), scalar, v))(x)
+    assert float(x) == sum(range(20))
+
+
+CASES = [prints, prints_in_order, prints_on_several_devices, pure, arguments_and_results,
+         with_effects, checks, errors, nested, many_at_once, functions_that_are_gone]
+if jax.devices("cpu")[0].client is not jax.devices()[0].client:  # on a cluster
+    CASES.append(one_of_a_gang_fails)
+
+if __name__ == "__main__":
+    for case in CASES:
+        case()
+        print("ok", case.__name__, flush=True)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of this process that a fairway.program calls, in placed functions and between them."""
+
+import contextlib
+import io
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from jax.sharding import Mesh, PartitionSpec as P
+
+import fairway
+from places import islands
+
+logging.disable(logging.CRITICAL)
+left, right = (Mesh(np.array(devices[:2]), ("x",)) for devices in islands()[:2])
+
+
+def printed(call):
+    """What is printed until the barrier, and what it returns."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        result = jax.block_until_ready(call())
+        jax.effects_barrier()
+    return out.getvalue().split(), result
+
+
+@fairway.on(left, in_specs=(P("x"),), out_specs=P("x"))
+def doubles(x):
+    jax.debug.print("doubles")
+    return jax.pure_callback(lambda a: np.asarray(a) * 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x,
+                             vmap_method="sequential")
+
+
+@fairway.on(right, in_specs=(P("x"),), out_specs=P())
+def adds(x):
+    return x.sum()
+
+
+def check(f, *arguments):
+    """A program, twice, and node by node: the same."""
+    expected = printed(lambda: f.op_by_op(*arguments))
+    for _ in range(2):
+        lines, result = printed(lambda: f(*arguments))
+        assert sorted(lines) == sorted(expected[0]), (lines, expected)
+        jax.tree.map(np.testing.assert_array_equal, result, expected[1])
+    return lines, result
+
+
+lines, total = check(fairway.program(lambda x: adds(doubles(x))), jnp.arange(4.0))
+assert lines == ["doubles"] and float(total) == 12
+
+
+@fairway.program
+def between(x):
+    y = doubles(x)
+    jax.debug.print("{}", adds(y))  # where its input is
+    for i in range(3):
+        jax.debug.callback(lambda a, i=i: print(f"{i}:{a.shape[0]}"), y)
+    return y
+
+
+lines, _ = check(between, jnp.arange(4.0))
+assert sorted(lines) == ["0:4", "12.0", "1:4", "2:4", "doubles"], lines
+
+
+def one(device):  # JAX orders the effects of one device
+    return fairway.on(device, lambda i, x: (jax.debug.print("{}", i, ordered=True), x + 1)[1])
+
+
+steps = [one(island.devices.flat[0]) for island in (left, right)]
+
+
+@fairway.program
+def ordered(x):
+    results = []
+    for i in range(10):
+        results.append(steps[i % 2](i, x))
+    return results
+
+
+for _ in range(3):
+    lines, results = printed(lambda: ordered(jnp.float32(4)))
+    assert lines == [str(i) for i in range(10)], lines
+    assert results == [5.0] * 10
+
+seen = []
+only = fairway.on(right, lambda x: io_callback(lambda a: seen.append(float(a)), None, x.sum()))
+nothing = fairway.program(lambda x: (only(x), x)[1])
+nothing(jnp.arange(3.0))
+jax.effects_barrier()
+assert seen == [3.0], seen
+
+
+def raises(x):
+    raise ValueError("of no use")
+
+
+for place in left, right:
+    fails = fairway.on(place, lambda x: jax.pure_callback(raises, x, x))
+    try:
+        fairway.program(lambda x: adds(fails(x)))(jnp.arange(4.0)).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        assert "in raises" in str(error) and "ValueError: of no use" in str(error), error
+    else:
+        raise AssertionError("it did not fail")
+
+unseen = fairway.program(lambda x: (fairway.on(left, lambda x: jax.debug.callback(raises, x))(x), x)[1])
+unseen(jnp.arange(3.0))
+try:
+    jax.effects_barrier()
+except jax.errors.JaxRuntimeError as error:
+    assert "ValueError: of no use" in str(error), error
+else:
+    raise AssertionError("it did not fail")
+with contextlib.suppress(jax.errors.JaxRuntimeError):
+    jax.effects_barrier()
+print("right")
