@@ -287,10 +287,15 @@ def _end(session: weakref.ref) -> None:
     """At exit: what JAX waits for has its callbacks, then the stream ends."""
     if (found := session()) is None or not found.stream.serving_here:
         return
-    try:
-        from jax._src import dispatch
+    from jax._src import dispatch
 
-        dispatch.runtime_tokens.block_until_ready()
-    except Exception:  # JAX waits again, and tells
-        pass
+    problem, waits = None, dispatch.runtime_tokens
+    for token in [*waits.current_tokens.values(), *waits.output_runtime_tokens.values()]:
+        try:
+            token.block_until_ready()
+        except Exception as error:
+            problem = problem or error
+    waits.clear()  # JAX would tell what failed twice more
     found.stream.close()
+    if problem is not None:
+        raise problem

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core
+from jax._src import effects as effects_lib
 from jax._src.export import _export as export
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
@@ -48,13 +49,14 @@ class Computation:
     inputs: list[Type]
     outputs: list[Type]
     effects: bool = False  # it does more than to give results; the last tells that it was done
+    ordered: bool = False  # in an order; then the last input is what tells that of the one before
     keep: Any = None  # what the key by which it is found refers to
     callbacks: tuple = ()  # Python functions that it calls; they live as long as it does
 
     @functools.cached_property
     def orders(self) -> list:
-        """Its ordered effects. For each it has a token more, in front of inputs and outputs."""
-        if not self.effects:
+        """Its ordered effects. For each JAX has a token more, in front of inputs and outputs."""
+        if not self.ordered:
             return []
         return list(self._lower()._lowering.compile_args.get("ordered_effects", ()))
 
@@ -145,6 +147,9 @@ class Builder:
         if key in self._known:
             return self._known[key]
         effects = any(op.effects for op in ops)
+        ordered = any(effects_lib.ordered_effects.contains(e) for op in ops for e in op.effects)
+        if ordered:
+            types = [*types, Type(core.ShapedArray((), np.bool_), default_sharding(devices))]
         fun = _function(ops, inputs, outputs, effects)
         fun.__name__ = fun.__qualname__ = name
         mesh = mesh_of(ops)
@@ -162,7 +167,7 @@ class Builder:
             shardings = [w or s for w, s in zip(wanted, compiled.output_shardings, strict=True)]
         result = Computation(
             name, _jit(fun, types, tuple(shardings), donated), types,
-            [Type(aval, s) for aval, s in zip(avals, shardings, strict=True)], effects, ops)
+            [Type(aval, s) for aval, s in zip(avals, shardings, strict=True)], effects, ordered, ops)
         self._known[key] = result
         return result
 
@@ -184,7 +189,7 @@ def _asked(value: Value) -> Any:
 
 def _function(ops: list[Op], inputs: list[Value], outputs: list[Value], effects: bool):
     def run(*arguments):
-        env = {id(value): x for value, x in zip(inputs, arguments, strict=True)}
+        env = {id(value): x for value, x in zip(inputs, arguments)}
 
         def read(value):
             return env[id(value)] if id(value) in env else value.constant

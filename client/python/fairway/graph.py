@@ -139,7 +139,7 @@ class GraphMaker:
         self._open: dict[tuple, list[Op]] = {}  # runs that are not nodes yet, by devices
         self._pending: dict[int, tuple] = {}  # values that they make: their devices
         self._done: list[Ref] = []
-        self._tokens: dict[Any, Ref] = {}  # by ordered effect: what the next to have it waits for
+        self._ordered: Ref | None = None  # that what comes next in order may begin
 
     def run(self, name: str, arguments: list[Value], shardings: list, donated: set[int],
             home: tuple) -> Graph:
@@ -227,20 +227,22 @@ class GraphMaker:
         name = op.name if named else "_".join(dict.fromkeys(o.name for o in ops))[:60]
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
         computation = self._builder.build(name, late + ops, inputs, types, outputs, donated, devices)
-        tokens, orders = computation.tokens, computation.orders
-        refs = [self._token(effect, t) for effect, t in zip(orders, tokens, strict=True)] + refs
+        tokens = computation.tokens
+        if computation.ordered:
+            after = computation.inputs[-1]
+            refs.append(self._ordered or self._constant(after, np.zeros((), np.bool_)))
+        # What JAX would order by has no bytes; nothing waits for its transfer.
+        refs = [self._constant(t, np.zeros(0, np.bool_)) for t in tokens] + refs
         node = Node(name, op.source, tokens + computation.outputs, refs, computation=computation)
         self._add(node, outputs, len(tokens))
-        index = len(self._nodes) - 1
-        self._tokens.update((effect, Ref(index, i)) for i, effect in enumerate(orders))
         if computation.effects:
-            self._done.append(Ref(index, len(node.types) - 1))
+            self._done.append(Ref(len(self._nodes) - 1, len(node.types) - 1))
+        if computation.ordered:
+            self._ordered = self._done[-1]
 
-    def _token(self, effect: Any, kind: Type) -> Ref:
-        if effect not in self._tokens:
-            self._nodes.append(Node("token", "", [kind], constant=np.zeros(0, np.bool_)))
-            self._tokens[effect] = Ref(len(self._nodes) - 1)
-        return self._tokens[effect]
+    def _constant(self, kind: Type, value: np.ndarray) -> Ref:
+        self._nodes.append(Node("constant", "", [kind], constant=value))
+        return Ref(len(self._nodes) - 1)
 
     def _input_sharding(self, ops, value, have: Type, mesh) -> Any:
         for op in ops:

@@ -26,6 +26,8 @@ def transfer(arrays, shardings, donate=False):
     calls.append((len(arrays), donate))
     return [jax.device_put(np.asarray(a), s) for a, s in zip(arrays, shardings)]
 pathways._transfer_to_shardings = transfer
+import jaxlib.version
+jaxlib.version.__version_info__ = (0, 10, 2)
 resharding.RUNTIMES = (d[0].client.runtime_type,)
 arguments.install()
 def calls_of(f):
@@ -89,6 +91,19 @@ for i, y in enumerate(made):
     np.testing.assert_array_equal(np.asarray(y), value + i)
 resharding._PAIRS_PER_REQUEST = 1
 assert calls_of(lambda: jax.device_put([x, x], columns)) == [(1, False)] * 2
+""")
+
+
+def test_a_jaxlib_that_refuses_to_send_the_request_has_a_program_do_it_on_one_island():
+    run(RECORDED.replace("(0, 10, 2)", "(0, 8, 2)").replace("arguments.install()", """
+resharding._by_program = transfer
+resharding._on_one_island = lambda s: len({device.id // 4 for device in s.device_set}) == 1
+arguments.install()""") + """
+everywhere = NamedSharding(Mesh(d, "x"), P(None, "x"))
+assert calls_of(lambda: jax.device_put([x, x], columns)) == [(2, False)]
+assert calls_of(lambda: jax.device_put(x, NamedSharding(there.mesh, P(None, "x")))) == [(1, False)]
+assert calls_of(lambda: jax.device_put(x, everywhere)) == []
+assert calls_of(lambda: jax.device_put(x, turned)) == []
 """)
 
 
