@@ -18,7 +18,7 @@ CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MUL
 def run(version, *arguments, env):
     return subprocess.run(
         [*python_of(version), *map(str, arguments)], env=env, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=480,
     )
 
 
