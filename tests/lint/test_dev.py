@@ -44,3 +44,29 @@ def test_a_ctest_that_fails_is_told(tmp_path):
         ["bash", "-c", f"set -uo pipefail\nLOGS={tmp_path}\n{function}\nrun_ctest unit release"],
         env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, timeout=60)
     assert done.returncode == 8
+
+
+def test_each_phase_of_ci_has_a_budget_and_together_they_are_45_minutes():
+    script, page = DEV.read_text(), (DEV.parent / "docs" / "testing.md").read_text()
+    page = page.partition("## The simulation")[0]
+    named = re.search(r"^PHASES=\((.*)\)", script, re.M)[1].split()
+    bodies = [re.search(rf"^phase_{name}\(\) \{{\n(.*?)^\}}", script, re.M | re.S)[1] for name in named]
+    phases = {"set-up"}.union(*(re.findall(r"\bphase ([\w-]+)", body) for body in bodies))
+    budgets = {name: int(seconds) for name, seconds in re.findall(r"^\| ([\w-]+) \| (\d+) \|", page, re.M)}
+    assert budgets.keys() == phases
+    assert sum(budgets.values()) <= 45 * 60
+
+
+def test_the_summary_tells_a_phases_times_and_budget(tmp_path):
+    script = DEV.read_text()
+    functions = [re.search(rf"^{name}\(\) \{{.*?^\}}$", script, re.M | re.S)[0]
+                 for name in ("read_cpu", "budget_of", "phase")]
+    code = "\n".join(["say() { :; }", *functions, "PASSED=0 FAILED=0 SUMMARY=()",
+                      "burn() { for ((i = 0; i < 1000000; i++)); do :; done; }",
+                      "phase lint bash -c \"$(declare -f burn); burn\"; printf '%s\\n' \"${SUMMARY[@]}\""])
+    done = subprocess.run(["bash", "-c", code], env={**os.environ, "LOGS": str(tmp_path)},
+                          cwd=DEV.parent, text=True, capture_output=True, timeout=120)
+    told = re.fullmatch(r"lint +1 passed +0 failed +0 skipped +\d+ s +(\d+) s of processor, "
+                        r"budget 5 s\n", done.stdout)
+    assert told, done.stdout + done.stderr
+    assert int(told[1]) >= 1
