@@ -179,3 +179,9 @@ def test_xla_flags_are_named_once_where_they_do_not_act(cluster, flags, named):
         assert done.stderr.count("\n") == 1
         assert run_python("-c", "import jax; jax.devices()",
                           env=env | {"FAIRWAY_QUIET": "1"}).stderr == ""
+
+
+def test_the_level_of_the_log_that_a_user_chose_stays(cluster):
+    env = cluster.jax_environment() | {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    done = run_python("-c", "import jax; jax.devices()", env=env)
+    assert "Connected to IFRT proxy server" in done.stderr
