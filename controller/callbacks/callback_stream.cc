@@ -14,6 +14,10 @@ namespace {
 constexpr size_t kMessageOverhead = 512;
 constexpr int kMaxRank = 64;
 constexpr size_t kChunkBytes = size_t{1} << 20;
+// What is handled before others have their turn in the loop; each message counts as so much at
+// least.
+constexpr size_t kBytesOfATurn = size_t{4} << 20;
+constexpr size_t kBytesOfAMessage = size_t{4} << 10;
 
 void Put(const CallbackArray& array, bool with_bytes, v1::CallbackArray* out) {
   out->set_dtype(static_cast<int32_t>(array.dtype));
@@ -51,8 +55,11 @@ absl::StatusOr<CallbackStream::Decoded> CallbackStream::Decode(std::unique_ptr<I
 
 CallbackStream::Going CallbackStream::HandleAll(std::vector<std::unique_ptr<In>> items) {
   if (closed_) return Going::kEnded;
-  for (const auto& item : items) {
-    if (absl::Status status = Handle(*item); !status.ok()) {
+  for (auto& item : items) unhandled_.push_back(std::move(item));
+  for (size_t handled = 0; !unhandled_.empty(); unhandled_.pop_front()) {
+    if (handled >= kBytesOfATurn) return Going::kSoon;
+    handled += kBytesOfAMessage + unhandled_.front()->ByteSizeLong();
+    if (absl::Status status = Handle(*unhandled_.front()); !status.ok()) {
       CloseWith(status);
       return Going::kEnded;
     }
@@ -172,6 +179,7 @@ void CallbackStream::CloseWith(const absl::Status& status) {
 void CallbackStream::CloseSession() {
   if (std::exchange(closed_, true)) return;
   returning_.clear();
+  unhandled_.clear();
   router_->StreamClosed(id_);
 }
 

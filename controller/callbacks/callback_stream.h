@@ -80,10 +80,11 @@ class CallbackStream final
 
   const uint64_t id_;
   CallbackRouter* const router_;
-  bool open_ = false;                        // in the loop: Open came
-  bool closed_ = false;                      // in the loop
-  std::map<uint64_t, Returning> returning_;  // in the loop, by call
-  std::deque<Unsent> outbox_;                // guarded by SessionStream's lock
+  bool open_ = false;                          // in the loop: Open came
+  bool closed_ = false;                        // in the loop
+  std::deque<std::unique_ptr<In>> unhandled_;  // in the loop: others had to wait long enough
+  std::map<uint64_t, Returning> returning_;    // in the loop, by call
+  std::deque<Unsent> outbox_;                  // guarded by SessionStream's lock
 };
 
 }  // namespace fairway

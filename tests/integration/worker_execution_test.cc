@@ -233,8 +233,8 @@ TEST_F(WorkerExecution, AProgramCallsAFunctionOfItsClientAndOtherDevicesGoOn) {
   const ExecutableId add = talk.Install(Add("2xf32"), Portable(), {1});
   const GroupPart x = talk.Part(Shape{{2}}, {0}), y = talk.Part(Shape{{2}}, {1});
   const GroupPart made = talk.Part(Shape{{2}}, {0}), sum = talk.Part(Shape{{2}}, {1});
-  talk.Put(x, {Floats({3, 4})});
-  talk.Put(y, {Floats({5, 6})});
+  EXPECT_EQ(talk.Wait(talk.Put(x, {Floats({3, 4})})), absl::OkStatus());
+  EXPECT_EQ(talk.Wait(talk.Put(y, {Floats({5, 6})})), absl::OkStatus());
   const uint64_t waits = talk.Run(calls, {0}, {x}, {made});
   ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
   const CallbackCall& call = executor.callbacks[0];
@@ -267,7 +267,7 @@ TEST_F(WorkerExecution, LargeArgumentsAndResultsOfCallbacksArePulled) {
   const GroupPart x = talk.Part(Shape{{kFloats}}, {0}), made = talk.Part(Shape{{kFloats}}, {0});
   std::vector<float> values(kFloats);
   std::iota(values.begin(), values.end(), 0);
-  talk.Upload(x, {Floats(values)});
+  EXPECT_EQ(talk.Wait(talk.Upload(x, {Floats(values)})), absl::OkStatus());
   const uint64_t seq = talk.Run(calls, {0}, {x}, {made});
   ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
   const uint64_t call = executor.callbacks[0].call;
@@ -293,7 +293,7 @@ TEST_F(WorkerExecution, AbandonedCallsAndThoseOfALostControllerEndAtOnce) {
   SeenExecutor& executor = talk.executor();
   const ExecutableId calls = talk.Install(CallsBack(2), Portable(), {0});
   const GroupPart x = talk.Part(Shape{{2}}, {0});
-  talk.Put(x, {Floats({3, 4})});
+  EXPECT_EQ(talk.Wait(talk.Put(x, {Floats({3, 4})})), absl::OkStatus());
   const uint64_t seq = talk.Run(calls, {0}, {x}, {talk.Part(Shape{{2}}, {0})});
   ASSERT_TRUE(controller_.Until([&] { return !executor.callbacks.empty(); }));
   executor.Send(AbandonLaunch{LaunchId(1), LaunchId(1), absl::DataLossError("another was lost")});
