@@ -216,26 +216,29 @@ def test_a_run_leaves_no_file_descriptors_or_threads(cluster):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_dies_or_stops_in_a_callback_ends_only_its_own_work(
         new_cluster, start, how, devices):
-    cluster = new_cluster(2, 4, ("--callback-limit=3s",))
+    cluster = new_cluster(2, 4, ("--callback-limit=5s",))
     executors = [process.pid for process in cluster.executors()]
-    script = start(cluster, PROGRAMS / "callback_held.py", *devices)
-    script.read_until("IN")
     neighbour = start(cluster, "-c", (
         "import jax, numpy as np\n"
         "f = jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(a) + 1, x, x))\n"
-        "other, same = jax.devices()[4], jax.devices()[0]\n"
-        "print('OTHER', float(f(jax.device_put(1.0, other))), flush=True)\n"
-        "print('SAME', float(f(jax.device_put(1.0, same))), flush=True)\n"))
-    assert neighbour.read_until("OTHER").split()[1] == "2.0"  # while the first is held
+        "other, same = (jax.device_put(1.0, jax.devices()[i]) for i in (4, 0))\n"
+        "print('READY', float(f(other)) + float(f(same)), flush=True)\n"
+        "input()\n"
+        "print('OTHER', float(f(other)), flush=True)\n"
+        "print('SAME', float(f(same)), flush=True)\n"))
+    neighbour.read_until("READY")
+    script = start(cluster, PROGRAMS / "callback_held.py", *devices)
+    script.read_until("IN")
     script.process.send_signal(how)
     try:
+        neighbour.go_on()
+        assert neighbour.read_until("OTHER").split()[1] == "2.0"
         assert neighbour.read_until("SAME").split()[1] == "2.0"
         assert neighbour.end() == 0, neighbour.text
     finally:
         if how == signal.SIGSTOP:
             script.process.send_signal(signal.SIGCONT)
     if how == signal.SIGSTOP:
-        script.go_on()
         assert "callback" in script.read_until("FAILED"), script.text
         script.read_until("AGAIN")
         assert script.end() == 0, script.text
