@@ -7,7 +7,8 @@
 #   root.sh copy FROM DIR         a fresh copy of a made one, in seconds
 #   root.sh run DIR COMMAND...    runs COMMAND there as root, in a mount namespace of its own, with the
 #                                 host's /proc, /sys, /dev, network and registries' settings; what is
-#                                 given as FAIRWAY_ROOT_BIND=FOLDER is at the same path inside
+#                                 given as FAIRWAY_ROOT_BIND=FOLDER is at the same path inside; with
+#                                 FAIRWAY_ROOT_OFFLINE=1 without the host's network, loopback alone
 #
 # Root is needed. debootstrap, util-linux and coreutils are what it calls.
 set -euo pipefail
@@ -21,8 +22,10 @@ make_root() {
   rm -rf "$dir.part"
   mkdir -p "$dir.part"
   log=$dir.log
-  debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$dir.part" \
-    >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "debootstrap $suite failed; all of it is in $log"; }
+  # In a mount namespace of its own: what it mounts is gone when it is, however it ends.
+  unshare --mount --propagation private debootstrap --variant=minbase \
+    --include=python3,python3-venv,ca-certificates "$suite" "$dir.part" >"$log" 2>&1 ||
+    { tail -n 20 "$log" >&2; die "debootstrap $suite failed; all of it is in $log"; }
   rm -rf "$dir.part"/var/cache/apt/archives/*.deb "$dir.part"/var/lib/apt/lists/*
   touch "$dir.part/.fairway-root"
   mv "$dir.part" "$dir"
@@ -39,7 +42,7 @@ run_in_root() {
     cp -L /etc/ssl/certs/ca-certificates.crt "$dir/etc/ssl/certs/ca-certificates.crt"
   fi
   [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$dir/etc/pip.conf"
-  exec unshare --mount --propagation private bash -euc '
+  exec unshare --mount ${FAIRWAY_ROOT_OFFLINE:+--net} --propagation private bash -euc '
     dir=$1; shift
     mount --rbind /proc "$dir/proc"
     mount --rbind /sys "$dir/sys"
