@@ -28,11 +28,13 @@ from fairway import notices, progress
 _FATAL = 3  # absl's level: what is below is not logged
 _ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
 _TELL_SECONDS = 1.0
+_TRACEBACK_SECONDS = 0.5
 
 _clients: list[weakref.ref] = []
 _sessions: list[_Session] = []
 _prepared = False
 _told = threading.Event()
+_leaving = threading.Event()
 
 
 def prepare() -> None:
@@ -113,6 +115,8 @@ class _Session:
         # A client that goes away ends its session itself; nobody misses that.
         if self.client is None or self.client() is None or sys.is_finalizing():
             return
+        # The error of this comes at the same time: its traceback goes first, not around this line.
+        _leaving.wait(_TRACEBACK_SECONDS)
         reason = status.partition(": ")[2]
         reason = "" if reason in ("", "CANCELLED") else f" ({reason})"
         notices.write(
@@ -163,6 +167,7 @@ def _keep(*things: Any) -> None:
 
 def _at_exit() -> None:
     # A program that ends by the error of an ended session should not outrun the line about it.
+    _leaving.set()
     if str(getattr(sys, "last_value", None)).startswith(_ENDED) and not notices.quiet():
         _told.wait(_TELL_SECONDS)
     _keep(*_proxies())
