@@ -37,6 +37,7 @@ _KEPT = 256  # functions of programs that are gone, which calls under way may st
 _KEPT_SECONDS = 600.0
 
 _sessions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
+_pure: dict[Any, Any] = {}  # by device: what JAX waits for of its last launch with only pure callbacks
 _calling = threading.local()  # .island: of the device whose call this thread runs
 _island: Any = None  # the same for JAX's caches, so that what was compiled elsewhere is looked at
 
@@ -141,7 +142,7 @@ def install() -> None:
         compiler.backend_compile_and_load = _compile_for(compiler.backend_compile_and_load)
         ifrt_proxy.get_client = _serve_clients(ifrt_proxy.get_client)
         execute = pxla.ExecuteReplicated
-        execute._handle_token_bufs = _with_effects_only(execute._handle_token_bufs)
+        execute._handle_token_bufs = _told_by_results(execute._handle_token_bufs)
         traceback_util.register_exclusion(__file__)  # errors name the line of the user
     except (ImportError, AttributeError):
         pass
@@ -181,15 +182,18 @@ def _compile_for(inner: Callable) -> Callable:
     return compile_and_load
 
 
-def _with_effects_only(inner: Callable) -> Callable:
-    """JAX remembers the last launch of whatever has callbacks, to wait for its effects, and tells its
-    error when the process ends. One whose callbacks are all pure has told it by its results."""
+def _told_by_results(inner: Callable) -> Callable:
+    """JAX remembers the last launch of whatever has callbacks, for its barrier, and tells its error when
+    the process ends. One whose callbacks are all pure has told it by its results."""
 
     @functools.wraps(inner)
     def handle_token_bufs(self, token_bufs, sharded_token):
-        here = self._local_devices[0].client.runtime_type in RUNTIMES
-        if self.ordered_effects or self.has_unordered_effects or not here:
-            inner(self, token_bufs, sharded_token)
+        from jax._src import dispatch
+
+        inner(self, token_bufs, sharded_token)
+        if not (self.ordered_effects or self.has_unordered_effects):
+            for device in self._local_devices:
+                _pure[device] = dispatch.runtime_tokens.output_runtime_tokens.get(device)
 
     return handle_token_bufs
 
@@ -230,8 +234,8 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
             return module, functions  # of a kind that is not known here
         _open(session)
         for op, config, index in calls:
-            _refuse_partitioned(copy, op)
             with_token = any(str(x.type) == "!stablehlo.token" for x in op.operands)
+            _refuse_over_devices(copy, op, with_token)
             number = session.functions.number(functions[index], with_token)
             i64 = ir.IntegerType.get_signless(64)
             op.attributes["call_target_name"] = ir.StringAttr.get(_TARGET)
@@ -257,16 +261,22 @@ def _calls(module: Any) -> list[tuple[Any, str, int]]:
     return found
 
 
-def _refuse_partitioned(module: Any, op: Any) -> None:
+def _refuse_over_devices(module: Any, op: Any, ordered: bool) -> None:
     from jax._src.lib.mlir import ir
 
     attributes = module.operation.attributes
     partitions = "mhlo.num_partitions" in attributes and ir.IntegerAttr(
         attributes["mhlo.num_partitions"]).value
-    if partitions > 1 and ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
+    if partitions <= 1:
+        return
+    if ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
         raise NotImplementedError(
             "callbacks with partitioned=True are not served over several devices: call it in a "
             "jax.shard_map, where each device has its part")
+    if ordered:  # jaxlib's proxy client ends the process on the tokens of several devices
+        raise NotImplementedError(
+            "ordered callbacks are not served over several devices: call it without ordered=True, or "
+            "in a jit on one device")
 
 
 def _open(session: Session) -> None:
@@ -294,7 +304,8 @@ def _end(session: weakref.ref) -> None:
         try:
             token.block_until_ready()
         except Exception as error:
-            problem = problem or error
+            if not any(token is pure for pure in _pure.values()):
+                problem = problem or error
     waits.clear()  # JAX would tell what failed twice more
     found.stream.close()
     if problem is not None:
