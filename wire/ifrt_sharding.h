@@ -36,8 +36,8 @@ struct TileAssignment {
 };
 
 // INVALID_ARGUMENT: the assignment is not a permutation of the positions, sizes contradict each
-// other, or the type is no sharding of one array (TUPLE). UNIMPLEMENTED: unreduced by anything but a
-// sum.
+// other, or the type is no sharding of one array (TUPLE). UNIMPLEMENTED: unreduced by anything but
+// a sum.
 absl::StatusOr<TileAssignment> TilesFromOpSharding(const xla::OpSharding& sharding,
                                                    int num_devices);
 

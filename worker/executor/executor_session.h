@@ -39,7 +39,7 @@ class ExecutorSession final : public ExecutorActions {
     BlockingPool* blocking = nullptr;  // loading, copying
     LaunchQueues* launches = nullptr;
     int island_workers = 1;  // executors that own the island
-    std::shared_ptr<ClientCalls> client_calls;
+    std::shared_ptr<ClientCalls> client_calls = nullptr;  // of programs with callbacks
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
