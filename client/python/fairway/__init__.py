@@ -12,7 +12,7 @@ message of what a function does on several slices; `on` places a function.
 
 from fairway.connection import ControllerError, connect
 from fairway.devices import islands
-from fairway.info import info
+from fairway.session_info import info
 from fairway.placement import on
 
 __all__ = ["ControllerError", "Program", "ProgramError", "connect", "info", "islands", "on",

@@ -9,6 +9,9 @@ At exit the client must not be taken apart. Its destructor does not wait for its
 buffer whose deletion is under way makes it crash (seen as SIGABRT and SIGSEGV over a slow
 connection), and the interpreter destroys it after the last handler of atexit. So the process keeps
 it to the end; the connection closes with the process, by which the controller frees everything.
+
+A thread of jaxlib's tells of the end of a session. One that comes into Python while the interpreter
+ends aborts the process (up to Python 3.13), so a process whose connection is gone waits for it first.
 """
 
 from __future__ import annotations
@@ -26,14 +29,13 @@ from typing import Any
 from fairway import notices, progress
 
 _FATAL = 3  # absl's level: what is below is not logged
-_ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
 _TELL_SECONDS = 1.0
 _TRACEBACK_SECONDS = 0.5
+_RETURN_SECONDS = 0.05
 
 _clients: list[weakref.ref] = []
 _sessions: list[_Session] = []
 _prepared = False
-_told = threading.Event()
 _leaving = threading.Event()
 
 
@@ -108,9 +110,18 @@ class _Session:
         self.peers = _addresses(where)
         _sessions.append(self)
         self.client: weakref.ref | None = None
+        self.ending = False
+        self.told = threading.Event()
 
     def ended(self, status: str) -> None:
         """Called by a thread of jaxlib's, once: the session has ended, for whatever reason."""
+        self.ending = True
+        try:
+            self._tell(status)
+        finally:
+            self.told.set()
+
+    def _tell(self, status: str) -> None:
         at = time.strftime("%H:%M:%S")
         # A client that goes away ends its session itself; nobody misses that.
         if self.client is None or self.client() is None or sys.is_finalizing():
@@ -123,7 +134,14 @@ class _Session:
             f"the controller at {self.where} ended this session at {at}{reason}; its arrays are "
             f"gone. See `fairway status --controller {self.where}`, then start this program "
             "(or notebook kernel) again")
-        _told.set()
+
+    def let_tell(self) -> None:
+        """At exit: waits for the thread that calls `ended` if it is there, or is about to come."""
+        if self.client is None or self.client() is None or not self.peers:
+            return
+        if self.ending or not any(_peer(name) in self.peers for name in os.listdir("/proc/self/fd")):
+            self.told.wait(_TELL_SECONDS)
+            time.sleep(_RETURN_SECONDS)  # it still has to go back to jaxlib
 
 
 def _addresses(where: str) -> set[tuple[str, int]]:
@@ -166,10 +184,9 @@ def _keep(*things: Any) -> None:
 
 
 def _at_exit() -> None:
-    # A program that ends by the error of an ended session should not outrun the line about it.
     _leaving.set()
-    if str(getattr(sys, "last_value", None)).startswith(_ENDED) and not notices.quiet():
-        _told.wait(_TELL_SECONDS)
+    for session in _sessions:
+        session.let_tell()
     _keep(*_proxies())
 
 
