@@ -91,9 +91,10 @@ def test_calls_without_jit_are_timed_and_counted_on_both_islands(tmp_path):
             assert values[f"jit_add(x), {who}{how}: messages to"] >= 1
             assert values[f"jit_add(x), {who}{how}: bytes from"] > 0
             assert f"jit_add(x), {who}{how}: of JAX{how}'s" in names
-    # JAX puts the two indices on the default device, and copies them to both devices of the island.
+    # JAX puts the two indices on the default device, and copies them to both devices of the island: once
+    # to their executor.
     crossed = "x[0, 0], island 1, sharded{}: bytes between islands"
-    assert values[crossed.format("")] == 16
+    assert values[crossed.format("")] == 8
     assert values[crossed.format(", by default")] == 0
     assert values["jit_add(x), island 1, sharded: bytes between islands"] == 0
     # Its values are zeros, so it is asked for another result.

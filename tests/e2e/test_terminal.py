@@ -22,6 +22,20 @@ w = jnp.ones((256, 256))
 """
 
 
+# After START: a program whose callback returns when `gate` is set.
+HELD_CALLBACK = """
+import threading
+from jax.experimental import io_callback
+gate, called = threading.Event(), threading.Event()
+def held(a):
+    called.set()
+    gate.wait(100)
+    return np.asarray(a)
+y = jax.jit(lambda v: io_callback(held, v, v))(np.float32(1))
+assert called.wait(100)
+"""
+
+
 @pytest.mark.parametrize("end, status, last", [
     ("", 0, ""),
     ("y = slow(w, 3000)", 0, ""),
@@ -70,6 +84,25 @@ def test_a_controller_that_goes_away_is_one_line(new_cluster, how):
     assert re.match(
         rf"fairway: the controller at {re.escape(cluster.address)} ended this session at "
         r"\d\d:\d\d:\d\d.*; its arrays are gone. .*start this program.* again", lines[0])
+
+
+def test_a_controller_that_goes_away_while_it_calls_back_leaves_no_trace_at_exit(new_cluster):
+    cluster = new_cluster(islands=1, devices=2)
+    code = START + HELD_CALLBACK + """
+print('ready')
+try:
+    np.asarray(y)
+except jax.errors.JaxRuntimeError as error:
+    print('caught', str(error)[:11])
+    gate.set()
+"""
+    with Terminal("-c", code, env=cluster.jax_environment()) as terminal:
+        terminal.until("ready")
+        cluster.down()
+        status, text = terminal.end()
+    assert status == 0 and "caught UNAVAILABLE" in text, text
+    without_client_log(text)
+    assert "Traceback" not in text and text.count("fairway: ") <= 1, text  # it may be faster than that
 
 
 def test_ctrl_c_ends_a_wait_and_a_compilation_and_the_session_goes_on(cluster):
@@ -133,6 +166,18 @@ print('unharmed')
     assert done.stdout.count("child this process was forked from one that has a session with a "
                              "Fairway controller, which it cannot use; start it with "
                              "multiprocessing.get_context('spawn')\n") == 4, done.stdout
+
+
+def test_a_forked_child_ends_while_the_parent_waits_for_a_callback(cluster):
+    code = START + HELD_CALLBACK + """
+pid = os.fork()
+if pid == 0: sys.exit(3)
+assert os.waitpid(pid, 0)[1] == 3 << 8
+gate.set()
+assert float(y) == 1
+"""
+    done = run_python("-W", "ignore", "-c", code, env=cluster.jax_environment(), timeout=120)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_info_prints_islands_versions_and_the_round_trip(cluster):

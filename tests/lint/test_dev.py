@@ -70,3 +70,14 @@ def test_the_summary_tells_a_phases_times_and_budget(tmp_path):
                         r"budget 5 s\n", done.stdout)
     assert told, done.stdout + done.stderr
     assert int(told[1]) >= 1
+
+
+def test_a_fuzzer_that_finds_something_fails_its_phase(tmp_path):
+    script(tmp_path / "build" / "fuzz" / "bin" / "values_fuzz", "exit 77")
+    script(tmp_path / "tests" / "fuzz" / "values_fuzz.cc", "")
+    function = re.search(r"^cmd_fuzz\(\) \{\n.*?^\}$", DEV.read_text(), re.M | re.S).group()
+    stubs = "setup() { :; }; need_packages() { :; }; compile() { :; }"
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\nAPT_CLANG=(clang)\n{stubs}\n{function}\n"
+         "cmd_fuzz values --minutes 1 || exit 3"], cwd=tmp_path, timeout=60)
+    assert done.returncode == 3

@@ -3,4 +3,5 @@
 
 from _fairway_command import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -119,7 +119,6 @@ class Stream:
             problem = tried.get()
             if problem is not None:
                 raise StreamError(problem)
-            self._serving = True
 
     def close(self) -> None:
         """Ends it; calls under way go on, and their results are dropped."""
@@ -132,7 +131,11 @@ class Stream:
 
     def _serve(self, tried: queue.SimpleQueue) -> None:
         """The thread that reads. Tells `tried` what kept the first stream from opening, or None."""
-        problem = self._one_stream(lambda: tried.put(None))
+        def opened() -> None:  # here, since who waits may be interrupted
+            self._serving = True
+            tried.put(None)
+
+        problem = self._one_stream(opened)
         tried.put(problem)  # nobody reads it if it had opened
         left = _TRIES
         while left and problem is None and not self._ended.wait(0.1 * 2 ** (_TRIES - left)):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import collections
 import functools
+import inspect
 import os
 import threading
 import time
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from fairway.devices import RUNTIMES
+from fairway.devices import is_ours
 
 INITIALIZATION_KEY = "fairway_callbacks"
 
@@ -33,11 +34,10 @@ INITIALIZATION_KEY = "fairway_callbacks"
 _TARGET = "xla_ffi_python_cpu_callback"
 _PARTITIONED = "xla_ffi_partitioned_python_cpu_callback"
 _TARGETS = (_TARGET, _PARTITIONED)
-_KEPT = 256  # functions of programs that are gone, which calls under way may still need
-_KEPT_SECONDS = 600.0
+_KEPT_SECONDS = 120.0  # functions of programs that are gone, which launches under way may still call
 
 _sessions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
-_pure: dict[Any, Any] = {}  # by device: what JAX waits for of its last launch with only pure callbacks
+_pure: dict[tuple, Any] = {}  # by runtime and device: what JAX waits for of its last launch with pure ones
 _calling = threading.local()  # .island: of the device whose call this thread runs
 _island: Any = None  # the same for JAX's caches, so that what was compiled elsewhere is looked at
 
@@ -46,11 +46,12 @@ class Functions:
     """The functions of a session, by number. Thread-safe.
 
     A function that JAX has let go is kept for a while: launches that were asked for may call it later.
+    After that it goes with the next function that is named or let go, and with it what it closes over.
     """
 
-    def __init__(self, kept: int = _KEPT, seconds: float = _KEPT_SECONDS,
+    def __init__(self, seconds: float = _KEPT_SECONDS,
                  clock: Callable[[], float] = time.monotonic):
-        self._kept, self._seconds, self._clock = kept, seconds, clock
+        self._seconds, self._clock = seconds, clock
         self._lock = threading.RLock()  # a finalizer may run while it is held
         self._next = 1
         self._functions: dict[int, tuple[Callable, bool]] = {}
@@ -62,6 +63,7 @@ class Functions:
         with self._lock:
             if function in self._numbers:
                 return self._numbers[function]
+            self._forget()
             number, self._next = self._next, self._next + 1
             self._numbers[function] = number
             if isinstance(function, types.FunctionType):
@@ -82,13 +84,16 @@ class Functions:
 
     def _release(self, number: int) -> None:
         with self._lock:
-            now = self._clock()
-            self._let_go[number] = now
-            while len(self._let_go) > self._kept:
-                oldest, when = next(iter(self._let_go.items()))
-                if now - when < self._seconds:
-                    return
-                del self._let_go[oldest], self._functions[oldest]
+            self._let_go[number] = self._clock()
+            self._forget()
+
+    def _forget(self) -> None:
+        """What was let go, or called, longest ago comes first."""
+        while self._let_go:
+            oldest, when = next(iter(self._let_go.items()))
+            if self._clock() - when < self._seconds:
+                return
+            del self._let_go[oldest], self._functions[oldest]
 
 
 class Session:
@@ -138,6 +143,9 @@ def install() -> None:
         from jax._src.interpreters import pxla
         from jax.extend.backend import ifrt_proxy
 
+        known = ["backend", "module", "executable_devices", "options", "host_callbacks"]
+        if list(inspect.signature(compiler.backend_compile_and_load).parameters)[:5] != known:
+            return
         _island = jax.make_user_context(None)
         compiler.backend_compile_and_load = _compile_for(compiler.backend_compile_and_load)
         ifrt_proxy.get_client = _serve_clients(ifrt_proxy.get_client)
@@ -150,13 +158,13 @@ def install() -> None:
 
 def _serve_clients(inner: Callable) -> Callable:
     @functools.wraps(inner)
-    def get_client(address, options, *rest):
+    def get_client(proxy_server_address, options, *rest):
         channel = os.urandom(16)  # the secret of the session that its stream will show
         given = options.initialization_data or {}
         options.initialization_data = {**given, INITIALIZATION_KEY: channel}
-        client = inner(address, options, *rest)
-        if client.runtime_type in RUNTIMES:
-            serve(client, address.removeprefix("grpc://"), channel)
+        client = inner(proxy_server_address, options, *rest)
+        if is_ours(client):
+            serve(client, proxy_server_address.removeprefix("grpc://"), channel)
         return client
 
     return get_client
@@ -173,7 +181,7 @@ def serve(client: Any, target: str, channel: bytes) -> None:
 def _compile_for(inner: Callable) -> Callable:
     @functools.wraps(inner)
     def compile_and_load(backend, module, executable_devices, options, host_callbacks, *rest):
-        if getattr(backend, "runtime_type", None) in RUNTIMES:
+        if is_ours(backend):
             refuse_held(executable_devices)
             if host_callbacks:
                 module, host_callbacks = for_controller(backend, module, host_callbacks)
@@ -193,7 +201,8 @@ def _told_by_results(inner: Callable) -> Callable:
         inner(self, token_bufs, sharded_token)
         if not (self.ordered_effects or self.has_unordered_effects):
             for device in self._local_devices:
-                _pure[device] = dispatch.runtime_tokens.output_runtime_tokens.get(device)
+                _pure[device.client.runtime_type, device.id] = (
+                    dispatch.runtime_tokens.output_runtime_tokens.get(device))
 
     return handle_token_bufs
 
@@ -304,7 +313,8 @@ def _end(session: weakref.ref) -> None:
         try:
             token.block_until_ready()
         except Exception as error:
-            if not any(token is pure for pure in _pure.values()):
+            pure = any(token is other for other in _pure.values())
+            if not pure and not str(error).startswith("UNAVAILABLE"):  # terminal.py tells of that
                 problem = problem or error
     waits.clear()  # JAX would tell what failed twice more
     found.stream.close()

@@ -10,6 +10,11 @@ from typing import Any
 RUNTIMES = ("fairway", "proxy/fairway")
 
 
+def is_ours(client: Any) -> bool:
+    """Whether a client of jaxlib's is connected to a Fairway controller."""
+    return getattr(client, "runtime_type", None) in RUNTIMES
+
+
 def islands(devices: Sequence[Any] | None = None) -> list[list[Any]]:
     """Groups devices by the island they are on.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fairway import notices
+from fairway.devices import is_ours
 
 SECONDS = 2.0
 _MARK = "_fairway_progress"
@@ -29,7 +30,7 @@ def install() -> None:
     @functools.wraps(inner)
     def compile_or_get_cached(backend: Any, computation: Any, devices: Any, *rest: Any,
                               **keywords: Any) -> Any:
-        if not _wanted() or not str(getattr(backend, "runtime_type", "")).startswith("proxy/"):
+        if not is_ours(backend) or not _wanted():
             return inner(backend, computation, devices, *rest, **keywords)
         with announced(_name(computation), getattr(devices, "flat", devices)):
             return inner(backend, computation, devices, *rest, **keywords)

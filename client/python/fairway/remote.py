@@ -18,7 +18,7 @@ from jax._src.interpreters import pxla
 from jax._src.lib import _jax
 
 from fairway import callbacks, progress
-from fairway.devices import RUNTIMES
+from fairway.devices import is_ours
 from fairway.encoding import encode
 from fairway.graph import Graph
 
@@ -90,7 +90,7 @@ def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
       jax.errors.JaxRuntimeError: the controller refused it; the text names node and line.
     """
     client = graph.nodes[0].types[0].devices[0].client if graph.nodes else None
-    if client is None or getattr(client, "runtime_type", None) not in RUNTIMES:
+    if not is_ours(client):
         return Bound(graph, out_tree, None)
     devices = {device for node in graph.nodes for type_ in node.types for device in type_.devices}
     callbacks.refuse_held(devices)

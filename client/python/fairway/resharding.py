@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fairway.devices import RUNTIMES
+from fairway.devices import is_ours
 
 # Pairs of a shard that is read and one that is made, of all arrays of one request: as many pieces
 # as the controller takes in one. A tree of more goes in several requests.
@@ -66,13 +66,13 @@ def _on_one_island(sharding: Any) -> bool:
 
 
 def _ours(sharding: Any) -> bool:
-    return next(iter(sharding.device_set)).client.runtime_type in RUNTIMES
+    return is_ours(next(iter(sharding.device_set)).client)
 
 
 def _is_moved(equal: Any, x: Any, sharding: Any, layout: Any) -> bool:
     source = x.sharding
-    return (layout is None and not equal(source, sharding, x.ndim) and _ours(source) and
-            _ours(sharding))
+    return (layout is None and _ours(source) and _ours(sharding) and
+            not equal(source, sharding, x.ndim))
 
 
 def _by_program(xs: list, shardings: list, donate: bool) -> list:
@@ -114,10 +114,12 @@ def _send(transfer: Any, xs: list, shardings: list, donate: bool = False) -> lis
 
 
 def _handler(inner: Any, transfer: Any, equal: Any) -> Any:
+    from jax._src import core
+
     def handler(xs, shardings, layouts, copy_semantics):
         moved = [i for i, (x, *to) in enumerate(zip(xs, shardings, layouts, strict=True))
                  if not x.is_deleted() and _is_moved(equal, x, *to)]
-        if not moved:
+        if not moved or (transfer is _by_program and not core.trace_state_clean()):
             return inner(xs, shardings, layouts, copy_semantics)
         results: list[Any] = [None] * len(xs)
         stay = [i for i in range(len(xs)) if i not in set(moved)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairway import connection, terminal
-from fairway.devices import islands
+from fairway.devices import is_ours, islands
 
 _ROUND_TRIPS = 20
 _ENVIRONMENT = (f"JAX_PLATFORMS={connection.PLATFORM},cpu {connection.ENVIRONMENT}=host:port in "
@@ -55,7 +55,7 @@ def _client() -> tuple[Any, str]:
         return None, f"call fairway.connect('host:port') first, or set {_ENVIRONMENT}"
     try:
         for client in xla_bridge.backends().values():
-            if str(client.runtime_type).startswith("proxy/"):
+            if is_ours(client):
                 return client, ""
     except (RuntimeError, connection.ControllerError) as error:
         return None, " ".join(str(error).split())

@@ -32,6 +32,7 @@ _FATAL = 3  # absl's level: what is below is not logged
 _TELL_SECONDS = 1.0
 _TRACEBACK_SECONDS = 0.5
 _RETURN_SECONDS = 0.05
+_ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
 
 _clients: list[weakref.ref] = []
 _sessions: list[_Session] = []
@@ -110,6 +111,7 @@ class _Session:
         self.peers = _addresses(where)
         _sessions.append(self)
         self.client: weakref.ref | None = None
+        self.seen = False  # its connection, when it began
         self.ending = False
         self.told = threading.Event()
 
@@ -137,11 +139,22 @@ class _Session:
 
     def let_tell(self) -> None:
         """At exit: waits for the thread that calls `ended` if it is there, or is about to come."""
-        if self.client is None or self.client() is None or not self.peers:
+        if self.client is None or self.client() is None:
             return
-        if self.ending or not any(_peer(name) in self.peers for name in os.listdir("/proc/self/fd")):
+        # An error of the session's end may be caught a moment before that thread comes, and while the
+        # connection is still there.
+        until = time.monotonic() + _RETURN_SECONDS
+        while not (ended := self.ending or (self.seen and not self.connected())):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.005)
+        if ended or str(getattr(sys, "last_value", None)).startswith(_ENDED):
             self.told.wait(_TELL_SECONDS)
             time.sleep(_RETURN_SECONDS)  # it still has to go back to jaxlib
+
+    def connected(self) -> bool:
+        """Whether this process has a connection to it; through a proxy none is seen."""
+        return any(_peer(name) in self.peers for name in os.listdir("/proc/self/fd"))
 
 
 def _addresses(where: str) -> set[tuple[str, int]]:
@@ -161,6 +174,7 @@ def latest() -> str | None:
 def keep(session: _Session, client: Any) -> None:
     """Remembers the client that was made with the options of `watch`."""
     session.client = weakref.ref(client)
+    session.seen = session.connected()
     _clients.append(session.client)
 
 
@@ -200,11 +214,13 @@ def _in_child() -> None:
     for client in _proxies():
         _keep(client, *client.live_executables(), *client.live_arrays())
     peers = {peer for session in _sessions for peer in session.peers}
+    _sessions.clear()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for name in os.listdir("/proc/self/fd"):
         if _peer(name) in peers:
             os.dup2(null, int(name), inheritable=False)
     os.close(null)
+    _forget_waits()
     _refuse_use()
 
 
@@ -220,6 +236,18 @@ def _peer(descriptor: str) -> tuple[str, int] | None:
             return host.removeprefix("::ffff:"), port  # as IPv6 writes IPv4
     except OSError:  # gone, or not connected
         return None
+
+
+def _forget_waits() -> None:
+    """JAX waits at exit for launches with effects, which nobody tells the child of."""
+    try:
+        from jax._src import dispatch
+
+        waits = dispatch.runtime_tokens
+        _keep(waits.current_tokens, waits.output_runtime_tokens)
+        waits.clear()
+    except (ImportError, AttributeError):
+        pass
 
 
 def _refuse_use() -> None:

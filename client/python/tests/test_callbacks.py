@@ -215,7 +215,7 @@ def controller_open(client):
 
 def test_functions_live_as_long_as_jax_has_them_and_some_time_longer():
     now = [0.0]
-    functions = callbacks.Functions(kept=2, seconds=10, clock=lambda: now[0])
+    functions = callbacks.Functions(seconds=10, clock=lambda: now[0])
     alive = [(lambda i: lambda: i)(i) for i in range(5)]
     numbers = [functions.number(f, False) for f in alive]
     assert numbers == [1, 2, 3, 4, 5] == [functions.number(f, False) for f in alive]
@@ -226,7 +226,10 @@ def test_functions_live_as_long_as_jax_has_them_and_some_time_longer():
     assert functions.find(1)[0]() == 0  # was called, so it is young
     alive.clear()
     gc.collect()
-    assert [n for n in numbers if functions.find(n) is None] == [2, 3, 4][:3]
+    assert [n for n in numbers if functions.find(n) is None] == [2, 3, 4]
+    now[0] = 40.0
+    functions.number(lambda: None, False)
+    assert [n for n in numbers if functions.find(n) is None] == numbers
 
 
 # The stream by itself.

@@ -198,7 +198,10 @@ def test_connect_without_an_address_takes_the_environment_s_else_the_local_clust
 
 
 def test_the_examples_connect_unless_jax_was_told_what_to_use(silent_server, closed_port):
-    code = "import fairway.examples, jax; print(jax.config.jax_platforms)"
+    alone = "import fairway.examples, jax; print(jax.config.jax_platforms)"
+    done = run_python(alone, FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}")
+    assert (done.stdout, done.stderr) == ("None\n", "")
+    code = f"import sys; sys.orig_argv = ['python', '-m', 'fairway.examples.digits_pipeline']; {alone}"
     done = run_python(code, FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}")
     assert done.stdout == "fairway,cpu\n"
     (line,) = done.stderr.splitlines()

@@ -9,7 +9,7 @@ import sys
 PRELUDE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
-from fairway import arguments, resharding
+from fairway import arguments, devices, resharding
 import jaxlib._pathways as pathways
 d = np.array(jax.devices())
 rows, columns = (NamedSharding(Mesh(d[:4], "x"), s) for s in (P("x"), P(None, "x")))
@@ -28,7 +28,7 @@ def transfer(arrays, shardings, donate=False):
 pathways._transfer_to_shardings = transfer
 import jaxlib.version
 jaxlib.version.__version_info__ = (0, 10, 2)
-resharding.RUNTIMES = (d[0].client.runtime_type,)
+devices.RUNTIMES = (d[0].client.runtime_type,)
 arguments.install()
 def calls_of(f):
     calls.clear()

@@ -2,8 +2,8 @@
 """The examples, to be run as modules: python -m fairway.examples.digits_pipeline
 
 They are the scripts of the folder examples/, unchanged; most know nothing of Fairway and run on what
-JAX offers. So that they need no variable here, importing this package calls `fairway.connect()`, where
-JAX_PLATFORMS does not say what JAX should use.
+JAX offers. So that they need no variable here, running one as a module calls `fairway.connect()`, where
+JAX_PLATFORMS does not say what JAX should use. Importing this package alone connects nothing.
 """
 
 import os
@@ -23,6 +23,7 @@ def _connect() -> None:
           "backend)", file=sys.stderr, flush=True)
 
 
-_connect()
+if any(word.removeprefix("-m").startswith("fairway.examples.") for word in sys.orig_argv):
+    _connect()
 # Some scripts import others of their folder by plain names.
 sys.path[:0] = [path for path in __path__ if path not in sys.path]
