@@ -12,6 +12,7 @@ import optax
 from flax import nnx
 from flax.training import train_state
 from jax.sharding import PartitionSpec as P
+from fairway.devices import is_ours
 
 from cases import case, islands, main, replicated, rows, split
 
@@ -224,6 +225,8 @@ def equinox_errors():
             return jnp.sqrt(eqx.error_if(x, x < 0, "must not be negative"))
 
         results.append(root(jax.device_put(jnp.arange(8.0), place)))
+        if place is not devices[0] and not is_ours(devices[0].client):
+            continue  # JAX's own CPU backend ends the process when one of several devices fails
         try:
             jax.block_until_ready(root(jax.device_put(jnp.arange(8.0) - 1, place)))
         except eqx.EquinoxRuntimeError as error:
