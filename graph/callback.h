@@ -70,7 +70,8 @@ inline absl::StatusOr<int64_t> CallbackBytes(const std::vector<CallbackArray>& a
   int64_t total = 0;
   for (const CallbackArray& array : arrays) {
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(array.dtype, array.shape));
-    total += bytes;
+    if (__builtin_add_overflow(total, bytes, &total))
+      return absl::InvalidArgumentError("arrays of too many bytes");
   }
   return total;
 }

@@ -26,20 +26,35 @@ void Put(const CallbackArray& array, bool with_bytes, v1::CallbackArray* out) {
   if (array.bytes != nullptr && with_bytes) out->set_data(array.bytes->data(), array.bytes->size());
 }
 
-absl::StatusOr<CallbackArray> ArrayFromProto(const v1::CallbackArray& in) {
-  const std::optional<DType> dtype = DTypeFromNumber(in.dtype());
+std::string Describe(const v1::CallbackArray& array) {
+  const std::optional<DType> dtype = DTypeFromNumber(array.dtype());
   if (!dtype.has_value())
-    return InvalidArgument("an array of element type {}, which is none", in.dtype());
-  if (in.dims_size() > kMaxRank)
-    return InvalidArgument("an array of {} dimensions", in.dims_size());
-  CallbackArray out{*dtype, Shape{{in.dims().begin(), in.dims().end()}}, nullptr};
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(out.dtype, out.shape));
-  if (size > 0 && in.size() == size && in.data().empty()) return out;  // in chunks
-  out.bytes = Blob::Copy(in.data());
-  if (out.bytes == nullptr)
-    return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes",
-                 in.data().size());
-  return out;
+    return fmt::format("an array of element type {}, which is none", array.dtype());
+  if (array.dims_size() > kMaxRank)
+    return fmt::format("an array of {} dimensions", array.dims_size());
+  return ToString(*dtype, Shape{{array.dims().begin(), array.dims().end()}});
+}
+
+// Costs as much as `wanted` is large, whatever came.
+absl::Status CheckResult(int index, const v1::CallbackArray& came, const CallbackArray& wanted) {
+  const std::vector<int64_t>& dims = wanted.shape.dims;
+  if (came.dtype() != static_cast<int32_t>(wanted.dtype) ||
+      !std::equal(came.dims().begin(), came.dims().end(), dims.begin(), dims.end()))
+    return InvalidArgument("the function returned {} as result {}, the program expects {}",
+                           Describe(came), index, ToString(wanted.dtype, wanted.shape));
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(wanted.dtype, wanted.shape));
+  const auto bytes = static_cast<int64_t>(came.data().size());
+  if (bytes != size && !(bytes == 0 && came.size() == size))
+    return InvalidArgument("the function returned {} bytes as result {}, {} has {}", bytes, index,
+                           ToString(wanted.dtype, wanted.shape), size);
+  return absl::OkStatus();
+}
+
+absl::Status ErrorOf(const v1::CallbackReturn& message) {
+  const bool known =
+      message.code() > 0 && message.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return Error(known ? static_cast<absl::StatusCode>(message.code()) : absl::StatusCode::kUnknown,
+               "{}", ValidUtf8(message.text()));
 }
 
 }  // namespace
@@ -84,58 +99,45 @@ absl::Status CallbackStream::Handle(const In& message) {
 }
 
 absl::Status CallbackStream::OnReturn(const v1::CallbackReturn& message) {
-  std::vector<CallbackArray> results;
-  absl::Status status;
-  if (message.code() != 0) {
-    const bool known = message.code() > 0 &&
-                       message.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-    status =
-        Error(known ? static_cast<absl::StatusCode>(message.code()) : absl::StatusCode::kUnknown,
-              "{}", ValidUtf8(message.text()));
-  }
-  for (int i = 0; i < message.results_size() && status.ok(); ++i) {
-    absl::StatusOr<CallbackArray> array = ArrayFromProto(message.results(i));
-    if (array.ok()) {
-      results.push_back(*std::move(array));
-    } else {
-      status = Annotate(array.status(), fmt::format("result {} of the function", i));
-    }
-  }
-  Returning returning{std::move(results), {}, 0, 0};
-  if (status.ok()) status = Expect(message.call(), returning);
-  if (!status.ok()) return router_->Returned(id_, message.call(), std::move(status), {});
-  const bool all = std::all_of(returning.filled.begin(), returning.filled.end(),
-                               [](const auto& blob) { return blob == nullptr; });
-  if (all)
-    return router_->Returned(id_, message.call(), absl::OkStatus(), std::move(returning.results));
-  returning_[message.call()] = std::move(returning);
-  return absl::OkStatus();
+  const uint64_t call = message.call();
+  returning_.erase(call);
+  // What nobody waits for is not looked at; the router says whether there was such a call.
+  const std::vector<CallbackArray>* const wanted = router_->Wanted(id_, call);
+  if (wanted == nullptr)
+    return router_->Returned(id_, call, absl::CancelledError("the call has ended"), {});
+  if (message.code() != 0) return EndCall(call, ErrorOf(message), {});
+  absl::StatusOr<Returning> returning = Expect(message, *wanted);
+  if (!returning.ok()) return EndCall(call, returning.status(), {});
+  returning_[call] = *std::move(returning);
+  return FinishIfAllCame(call);
 }
 
-absl::Status CallbackStream::Expect(uint64_t call, Returning& returning) const {
-  const std::vector<CallbackArray>* wanted = router_->Wanted(id_, call);
-  returning.filled.resize(returning.results.size());
-  for (size_t i = 0; i < returning.results.size(); ++i) {
-    CallbackArray& result = returning.results[i];
-    if (result.bytes != nullptr) continue;
-    if (wanted == nullptr) return absl::CancelledError("the call has ended");
-    // What is not wanted is not kept; the router says what is wrong.
-    const bool fits = i < wanted->size() && wanted->at(i).dtype == result.dtype &&
-                      wanted->at(i).shape == result.shape;
-    if (!fits)
-      return InvalidArgument(
-          "the function returned {} as result {}, which the program does not "
-          "expect",
-          ToString(result.dtype, result.shape), i);
-    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(result.dtype, result.shape));
-    returning.filled[i] = Blob::Make(static_cast<size_t>(size));
-    if (returning.filled[i] == nullptr)
+absl::StatusOr<CallbackStream::Returning> CallbackStream::Expect(
+    const v1::CallbackReturn& message, const std::vector<CallbackArray>& wanted) {
+  if (static_cast<size_t>(message.results_size()) != wanted.size())
+    return InvalidArgument("the function returned {} arrays, the program expects {}",
+                           message.results_size(), wanted.size());
+  for (int i = 0; i < message.results_size(); ++i)
+    FAIRWAY_RETURN_IF_ERROR(CheckResult(i, message.results(i), wanted[i]));
+  Returning out{wanted, std::vector<std::shared_ptr<Blob>>(wanted.size()), 0, 0};
+  for (int i = 0; i < message.results_size(); ++i) {
+    FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(wanted[i].dtype, wanted[i].shape));
+    const bool here = static_cast<int64_t>(message.results(i).data().size()) == size;
+    if (here) {
+      out.results[i].bytes = Blob::Copy(message.results(i).data());
+    } else {
+      out.filled[i] = Blob::Make(static_cast<size_t>(size));
+    }
+    if (out.results[i].bytes == nullptr && out.filled[i] == nullptr)
       return Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", size);
   }
-  return absl::OkStatus();
+  return out;
 }
 
 absl::Status CallbackStream::OnChunk(const v1::CallbackChunk& message) {
+  if (message.data().size() > kChunkBytes)
+    return InvalidArgument("a chunk of {} bytes; each may have {}", message.data().size(),
+                           kChunkBytes);
   const auto it = returning_.find(message.call());
   if (it == returning_.end()) return absl::OkStatus();  // of a call that has failed
   Returning& returning = it->second;
@@ -167,8 +169,13 @@ absl::Status CallbackStream::FinishIfAllCame(uint64_t call) {
     if (blob != nullptr) return absl::OkStatus();
   }
   std::vector<CallbackArray> results = std::move(it->second.results);
-  returning_.erase(it);
-  return router_->Returned(id_, call, absl::OkStatus(), std::move(results));
+  return EndCall(call, absl::OkStatus(), std::move(results));
+}
+
+absl::Status CallbackStream::EndCall(uint64_t call, absl::Status status,
+                                     std::vector<CallbackArray> results) {
+  Forget(call);
+  return router_->Returned(id_, call, std::move(status), std::move(results));
 }
 
 void CallbackStream::CloseWith(const absl::Status& status) {
@@ -216,8 +223,21 @@ absl::Status CallbackStream::Call(uint64_t number, const CallbackCall& call,
   return absl::OkStatus();
 }
 
+void CallbackStream::Forget(uint64_t call) {
+  returning_.erase(call);
+  SessionStream::Unsend([&] {
+    size_t bytes = 0;
+    std::erase_if(outbox_, [&](const Unsent& unsent) {
+      if (unsent.chunks == nullptr || unsent.call != call) return false;
+      bytes += unsent.chunks->size() - unsent.next;
+      return true;
+    });
+    return bytes;
+  });
+}
+
 void CallbackStream::Cancel(uint64_t number, const std::string& reason) {
-  returning_.erase(number);
+  Forget(number);
   auto message = std::make_unique<Out>();
   message->mutable_cancel()->set_call(number);
   message->mutable_cancel()->set_reason(reason);

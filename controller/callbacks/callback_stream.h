@@ -72,9 +72,15 @@ class CallbackStream final
   absl::Status Handle(const In& message);
   absl::Status OnReturn(const v1::CallbackReturn& message);
   absl::Status OnChunk(const v1::CallbackChunk& message);
-  // Room for the results of which no bytes came. INVALID_ARGUMENT: others than the program expects.
-  absl::Status Expect(uint64_t call, Returning& returning) const;
+  // The bytes that came, and room for those that come in chunks. INVALID_ARGUMENT: others than are
+  // wanted; nothing of them is copied.
+  static absl::StatusOr<Returning> Expect(const v1::CallbackReturn& message,
+                                          const std::vector<CallbackArray>& wanted);
   absl::Status FinishIfAllCame(uint64_t call);
+  // Tells the router of a call that waits, and forgets it.
+  absl::Status EndCall(uint64_t call, absl::Status status, std::vector<CallbackArray> results);
+  // Of a call that is over, once: what came for it and what was to be sent of it.
+  void Forget(uint64_t call);
   void CloseWith(const absl::Status& status);
   void Queue(std::unique_ptr<Out> message);
 

@@ -84,6 +84,9 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
   void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) override {
     if (const auto to = table_->Find(stream)) to->Cancel(number, reason);
   }
+  void EndStream(uint64_t stream, const absl::Status& status) override {
+    if (const auto to = table_->Find(stream)) to->Fail(status);
+  }
 
   CallbackRouter& router() { return router_; }
   void Shutdown(std::chrono::milliseconds grace) { streams_->EndAll(ShuttingDown(), grace); }

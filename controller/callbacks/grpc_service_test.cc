@@ -76,6 +76,7 @@ class CallbackGrpcTest : public testing::Test {
   };
   std::unique_ptr<Stream> Connect() {
     auto out = std::make_unique<Stream>();
+    out->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     out->stream = stub_->Serve(&out->context);
     return out;
   }
@@ -99,6 +100,17 @@ class CallbackGrpcTest : public testing::Test {
            {{DType::kS32, Shape{}, nullptr}}},
           CallbackCaller{kSession, "jit_f", 3});
     });
+  }
+  // The program gives as many mebibytes, which a client leaves unread.
+  std::weak_ptr<const Blob> CalledWithMebibytes(uint64_t call, int64_t count) {
+    constexpr int64_t kPiece = int64_t{16} << 20;
+    const std::shared_ptr<const Blob> bytes = Blob::Make(kPiece);
+    const std::vector<CallbackArray> arguments(count / 16, {DType::kU8, Shape{{kPiece}}, bytes});
+    InLoop([&] {
+      service_.router().Called(100, kExecutor, {call, LaunchId(9), 7, 0, arguments, {}},
+                               CallbackCaller{kSession, "jit_f", 3});
+    });
+    return bytes;
   }
   CallbackAnswer NextAnswer() {
     std::unique_lock lock(mu_);
@@ -216,6 +228,70 @@ TEST_F(CallbackGrpcTest, MoreBytesThanTheResultsHaveEndTheStream) {
   EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(CallbackGrpcTest, ASecondReturnOfACallForgetsWhatTheFirstLeftOpen) {
+  auto client = Open();
+  Called(41);
+  client->Hear();
+  client->Say("return { call: 1 results { dtype: 4 size: 4 } }");
+  client->Say("chunk { call: 1 data: '12' }");
+  client->Say("return { call: 1 code: 10 text: 'no' }");
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kAborted);
+  client->Say("chunk { call: 1 data: '345' }");  // dropped, with all of a call that has ended
+  client->Say("return { call: 1 results { dtype: 4 size: 4 } }");
+  client->Say("chunk { call: 1 data: '123456' }");
+  Called(42);
+  EXPECT_EQ(client->Hear().call().call(), 2u);
+  client->Say("return { call: 2 results { dtype: 4 size: 4 data: '1234' } }");
+  EXPECT_TRUE(NextAnswer().status.ok()) << "the stream is unharmed";
+}
+
+TEST_F(CallbackGrpcTest, ChunksLargerThanAgreedEndTheStream) {
+  auto client = Open();
+  v1::CallbackClientMessage message;
+  message.mutable_chunk()->set_data(std::string((size_t{1} << 20) + 1, 'x'));
+  EXPECT_TRUE(client->stream->Write(message));
+  EXPECT_EQ(client->End().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CallbackGrpcTest, WhatAClientLeftUnreadGoesWithItsCall) {
+  auto client = Open();
+  const auto unread = CalledWithMebibytes(41, 80);
+  EXPECT_FALSE(unread.expired());
+  InLoop([&] { service_.router().Tick(5100); });
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(unread.expired());
+  // Nor does it count as unread any more.
+  InLoop([&] { (void)service_.router().Returned(1, 1, absl::OkStatus(), {}); });
+  Called(42);
+  v1::CallbackServerMessage message;
+  while (message.call().call() != 2) ASSERT_TRUE(client->stream->Read(&message));
+  // The same when the client answers without having read.
+  const auto more = CalledWithMebibytes(43, 32);
+  client->Say("return { call: 3 }");
+  EXPECT_TRUE(NextAnswer().status.ok());
+  InLoop([] {});
+  EXPECT_TRUE(more.expired());
+}
+
+TEST_F(CallbackGrpcTest, WhatAClientLeftUnreadGoesWithAStreamThatBreaksTheProtocol) {
+  auto client = Open();
+  const auto unread = CalledWithMebibytes(41, 32);
+  client->Say("open { channel: '" + kChannel + "' }");
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kUnavailable);
+  InLoop([] {});
+  EXPECT_TRUE(unread.expired());
+}
+
+TEST_F(CallbackGrpcTest, AStreamEndsWithItsSessionAlsoWhenNothingIsRead) {
+  auto client = Open();
+  const auto unread = CalledWithMebibytes(41, 32);
+  InLoop([&] { service_.router().SessionClosed(kSession); });
+  EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kCancelled);
+  InLoop([] {});
+  EXPECT_TRUE(unread.expired());
+  EXPECT_EQ(client->End().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(CallbackGrpcTest, AnErrorComesWithItsTextAndBadBytesInItAreReplaced) {
   auto client = Open();
   Called(41);
@@ -266,6 +342,8 @@ TEST_F(CallbackGrpcTest, StreamsThatBreakTheProtocolEnd) {
     return client->End().error_code();
   };
   const std::string open = "open { channel: 'fedcba9876543210' }";
+  EXPECT_EQ(code({open}), grpc::StatusCode::FAILED_PRECONDITION) << "no session has it";
+  InLoop([&] { service_.router().SessionOpened(SessionId(2), "fedcba9876543210"); });
   EXPECT_EQ(code({"return { call: 1 }"}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(code({"open { channel: 'short' }"}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(code({open, open}), grpc::StatusCode::INVALID_ARGUMENT);

@@ -20,18 +20,39 @@ absl::Status Bounded(absl::Status status) {
 // ---- Sessions and streams ----
 
 void CallbackRouter::SessionOpened(SessionId session, std::string channel) {
-  sessions_[session] = {std::move(channel)};
+  ++channels_[channel];
+  const auto [it, fresh] = sessions_.try_emplace(session);
+  if (!fresh) Release(it->second.channel);
+  it->second.channel = std::move(channel);
+}
+
+bool CallbackRouter::Release(const std::string& channel) {
+  const auto it = channels_.find(channel);
+  if (it == channels_.end() || --it->second > 0) return false;
+  channels_.erase(it);
+  return true;
+}
+
+absl::Status CallbackRouter::NoSession() {
+  return Error(absl::StatusCode::kFailedPrecondition,
+               "no open session has this channel: open the session first, with the channel as "
+               "\"{}\" of its initialization data",
+               kChannelAttribute);
 }
 
 void CallbackRouter::SessionClosed(SessionId session) {
-  sessions_.erase(session);
+  const auto closed = sessions_.extract(session);
   for (const uint64_t key : Those([&](const Call& call) { return call.session == session; }))
     End(key, absl::CancelledError("the session that launched it has ended"), true);
+  if (closed.empty() || !Release(closed.mapped().channel)) return;
+  const auto stream = serving_.find(closed.mapped().channel);
+  if (stream != serving_.end()) actions_->EndStream(stream->second, NoSession());
 }
 
 absl::Status CallbackRouter::StreamOpened(uint64_t stream, const std::string& channel) {
   if (channel.size() != kChannelBytes)
     return InvalidArgument("a channel has {} bytes, this one {}", kChannelBytes, channel.size());
+  if (!channels_.contains(channel)) return NoSession();
   if (serving_.contains(channel))
     return Error(absl::StatusCode::kAlreadyExists, "another stream serves this channel");
   if (streams_.size() >= limits_.streams)
@@ -129,12 +150,12 @@ absl::Status CallbackRouter::Room(SessionId session, int64_t bytes) const {
   if (load.calls >= limits_.session_calls)
     return Error(absl::StatusCode::kResourceExhausted,
                  "{} callbacks of the session are under way, and no more may be", load.calls);
-  if (load.bytes + bytes > limits_.session_bytes)
+  if (bytes > limits_.session_bytes - load.bytes)
     return Error(absl::StatusCode::kResourceExhausted,
                  "callbacks of the session that are under way have {} bytes, {} more are too many: "
                  "at most {}",
                  load.bytes, bytes, limits_.session_bytes);
-  if (bytes_ + bytes > limits_.total_bytes)
+  if (bytes > limits_.total_bytes - bytes_)
     return Error(absl::StatusCode::kResourceExhausted,
                  "callbacks of all sessions that are under way have {} bytes, {} more are too "
                  "many: at most {}; {} are of this session",
@@ -154,7 +175,9 @@ void CallbackRouter::Called(int64_t now_ms, ExecutorId executor, CallbackCall ca
   if (!stream.ok()) return refuse(stream.status());
   const auto given = CallbackBytes(call.arguments), wanted = CallbackBytes(call.results);
   if (!given.ok() || !wanted.ok()) return refuse(given.ok() ? wanted.status() : given.status());
-  const int64_t bytes = *given + *wanted;
+  int64_t bytes = 0;
+  if (__builtin_add_overflow(*given, *wanted, &bytes))
+    return refuse(absl::InvalidArgumentError("arrays of too many bytes"));
   if (absl::Status room = Room(caller->session, bytes); !room.ok()) return refuse(std::move(room));
 
   const uint64_t key = next_key_++;
@@ -190,13 +213,23 @@ void CallbackRouter::ArgumentsCame(ExecutorId executor, uint64_t number,
   const auto it = by_executor_.find({executor, number});
   if (it == by_executor_.end()) return;
   const uint64_t key = it->second;
+  if (calls_.at(key).number != 0) return;
   std::vector<CallbackArray>& arguments = calls_.at(key).asked.arguments;
   if (bytes.ok() && bytes->size() != arguments.size())
     bytes = Error(absl::StatusCode::kInternal, "{} arguments of {} came", bytes->size(),
                   arguments.size());
   if (!bytes.ok()) return End(key, bytes.status(), false);
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].bytes == nullptr) arguments[i].bytes = std::move(bytes->at(i));
+    CallbackArray& argument = arguments[i];
+    if (argument.bytes != nullptr) continue;
+    const int64_t size = ByteSize(argument.dtype, argument.shape).value_or(0);
+    const int64_t came = bytes->at(i) == nullptr ? 0 : static_cast<int64_t>(bytes->at(i)->size());
+    if (bytes->at(i) == nullptr || came != size)
+      return End(key,
+                 Error(absl::StatusCode::kInternal, "{} bytes of argument {} came, {} has {}", came,
+                       i, ToString(argument.dtype, argument.shape), size),
+                 false);
+    argument.bytes = std::move(bytes->at(i));
   }
   Send(key);
 }

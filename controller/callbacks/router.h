@@ -43,6 +43,8 @@ class CallbackActions {
   virtual absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
                                 const CallbackCaller& caller) = 0;
   virtual void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) = 0;
+  // The stream is to be ended; StreamClosed is to come.
+  virtual void EndStream(uint64_t stream, const absl::Status& status) = 0;
 };
 
 // A pure state machine: events in, actions out; no thread, socket or clock. Loop-confined.
@@ -58,13 +60,14 @@ class CallbackRouter {
   CallbackRouter(CallbackLimits limits, CallbackActions* actions)
       : limits_(limits), actions_(actions) {}
 
-  // ---- Sessions. One that was never opened here has no channel.
+  // ---- Sessions. One that was never opened here has no channel. The end of the last session of a
+  // channel ends its stream.
   void SessionOpened(SessionId session, std::string channel);
   void SessionClosed(SessionId session);
 
   // ---- Streams of clients; `stream` is the shell's number.
-  // INVALID_ARGUMENT: no channel. ALREADY_EXISTS: another stream serves it. RESOURCE_EXHAUSTED: too
-  // many streams.
+  // INVALID_ARGUMENT: no channel. FAILED_PRECONDITION: no open session has it. ALREADY_EXISTS:
+  // another stream serves it. RESOURCE_EXHAUSTED: too many streams.
   absl::Status StreamOpened(uint64_t stream, const std::string& channel);
   void StreamClosed(uint64_t stream);
   // Results are of the types that came. Ignored: the answer to a call that has ended.
@@ -78,7 +81,7 @@ class CallbackRouter {
   // ---- Executors. `caller`: an error says why there is none.
   void Called(int64_t now_ms, ExecutorId executor, CallbackCall call,
               absl::StatusOr<CallbackCaller> caller);
-  // In the order of the arguments. Ignored when the call has ended.
+  // In the order of the arguments. Ignored when the call has ended, or has its arguments.
   void ArgumentsCame(ExecutorId executor, uint64_t call,
                      absl::StatusOr<std::vector<std::shared_ptr<const Blob>>> bytes);
   // The executor waits no longer.
@@ -122,9 +125,12 @@ class CallbackRouter {
 
   absl::StatusOr<uint64_t> StreamFor(const CallbackCaller& caller) const;
   absl::Status TooLate() const;
+  static absl::Status NoSession();
   absl::Status Room(SessionId session, int64_t bytes) const;
   static absl::Status CheckResults(const std::vector<CallbackArray>& wanted,
                                    const std::vector<CallbackArray>& came);
+  // A session has it no more; true: none has.
+  bool Release(const std::string& channel);
   void Send(uint64_t key);
   // Takes it out of all tables.
   Call Take(uint64_t key);
@@ -136,6 +142,7 @@ class CallbackRouter {
   const CallbackLimits limits_;
   CallbackActions* const actions_;
   std::map<SessionId, Session> sessions_;
+  std::map<std::string, size_t> channels_;  // of open sessions, with the number of those
   std::map<uint64_t, Stream> streams_;
   std::map<std::string, uint64_t> serving_;  // channel -> stream
   uint64_t next_key_ = 1;

@@ -48,6 +48,10 @@ class CallbackRouterTest : public ::testing::Test, public CallbackActions {
     log_.push_back(fmt::format("cancel {}/{} {}", stream, number, reason));
   }
 
+  void EndStream(uint64_t stream, const absl::Status&) override {
+    log_.push_back(fmt::format("end {}", stream));
+  }
+
   void Open() {
     router_.SessionOpened(kSession, kChannel);
     ASSERT_TRUE(router_.StreamOpened(kStream, kChannel).ok());
@@ -183,7 +187,8 @@ TEST_F(CallbackRouterTest, TheEndOfASessionOrAStreamEndsItsCallsAlone) {
   Called(2, kFar, kNeighbour);
   Log();
   router_.SessionClosed(kSession);
-  EXPECT_THAT(Log(), ElementsAre(HasSubstr("cancel 10/1 the session"), "answer 5/1 CANCELLED 0"));
+  EXPECT_THAT(
+      Log(), ElementsAre(HasSubstr("cancel 10/1 the session"), "answer 5/1 CANCELLED 0", "end 10"));
   router_.StreamClosed(kOtherStream);
   EXPECT_THAT(Log(), ElementsAre("answer 6/2 UNAVAILABLE 0"));
   // A later stream of the channel serves later calls.
@@ -236,6 +241,19 @@ TEST_F(CallbackRouterTest, WhatIsUnderWayIsBoundedPerSessionAndInAll) {
   EXPECT_EQ(router_.num_bytes(), 16);
 }
 
+TEST_F(CallbackRouterTest, SizesThatOverflowAreRefused) {
+  Open();
+  const CallbackArray most{DType::kU8, Shape{{int64_t{1} << 62}}, Blob::Make(0)};
+  const auto call = [&](std::vector<CallbackArray> in, std::vector<CallbackArray> out) {
+    router_.Called(now_, kExecutor, {1, LaunchId(3), 7, 0, std::move(in), std::move(out)},
+                   CallbackCaller{kSession, "jit_f", 2});
+    return Log();
+  };
+  EXPECT_THAT(call({most, most}, {}), ElementsAre("answer 5/1 INVALID_ARGUMENT 0"));
+  EXPECT_THAT(call({most}, {most}), ElementsAre("answer 5/1 INVALID_ARGUMENT 0"));
+  EXPECT_THAT(call({most}, {}), ElementsAre("answer 5/1 RESOURCE_EXHAUSTED 0"));
+}
+
 TEST_F(CallbackRouterTest, ACallWhoseArgumentsArePulledIsSentWhenTheyAreThere) {
   Open();
   const auto called = [&](uint64_t call) {
@@ -268,11 +286,47 @@ TEST_F(CallbackRouterTest, ACallWhoseArgumentsArePulledIsSentWhenTheyAreThere) {
   EXPECT_EQ(router_.num_bytes(), 0);
 }
 
+TEST_F(CallbackRouterTest, ArgumentsThatAreNotThoseOfTheCallAreNotSent) {
+  Open();
+  router_.Called(now_, kExecutor, {1, LaunchId(3), 7, 0, {{DType::kF32, Shape{}, nullptr}}, {}},
+                 CallbackCaller{kSession, "jit_f", 2});
+  const auto came = [&](size_t bytes) {
+    router_.ArgumentsCame(kExecutor, 1,
+                          std::vector<std::shared_ptr<const Blob>>{Blob::Make(bytes)});
+    return Log();
+  };
+  Log();
+  EXPECT_THAT(came(8), ElementsAre("answer 5/1 INTERNAL 0"));
+  EXPECT_THAT(text_, HasSubstr("8 bytes of argument 0 came, f32[] has 4"));
+  Called(1);  // of which the arguments are there
+  Log();
+  EXPECT_THAT(came(4), IsEmpty());
+  EXPECT_EQ(router_.num_calls(), 1u);
+}
+
+TEST_F(CallbackRouterTest, AStreamIsOfAChannelThatAnOpenSessionHas) {
+  EXPECT_EQ(router_.StreamOpened(kStream, kChannel).code(), absl::StatusCode::kFailedPrecondition);
+  Open();
+  router_.SessionOpened(kNeighbour, kChannel);
+  router_.SessionClosed(kSession);
+  EXPECT_THAT(Log(), IsEmpty()) << "another session has it";
+  router_.SessionOpened(kNeighbour, kOther);
+  router_.SessionClosed(kNeighbour);
+  EXPECT_EQ(router_.StreamOpened(kOtherStream, kOther).code(),
+            absl::StatusCode::kFailedPrecondition);
+  router_.SessionOpened(kSession, kOther);
+  ASSERT_TRUE(router_.StreamOpened(kOtherStream, kOther).ok());
+  router_.SessionClosed(kSession);
+  EXPECT_THAT(Log(), ElementsAre("end 20"));
+}
+
 TEST_F(CallbackRouterTest, StreamsAreBoundedAndOneServesAChannel) {
   Open();
   EXPECT_EQ(router_.StreamOpened(11, kChannel).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(router_.StreamOpened(12, "short").code(), absl::StatusCode::kInvalidArgument);
+  router_.SessionOpened(kNeighbour, kOther);
   EXPECT_TRUE(router_.StreamOpened(13, kOther).ok());
+  router_.SessionOpened(SessionId(3), std::string(kChannelBytes, 'c'));
   EXPECT_EQ(router_.StreamOpened(14, std::string(kChannelBytes, 'c')).code(),
             absl::StatusCode::kResourceExhausted);
   router_.StreamClosed(14);  // was refused

@@ -33,8 +33,12 @@ void ControllerShell::FetchArguments(ExecutorId executor, const CallbackCall& ca
   };
   auto gathering = std::make_shared<Gathering>();
   gathering->bytes.resize(call.arguments.size());
-  const auto arrive = [this, gathering, executor, number = call.call] {
+  const auto arrive = [this, gathering, executor, incarnation = spec->incarnation,
+                       number = call.call] {
     if (--gathering->open > 0) return;
+    // Another registration of the executor counts its calls anew.
+    const ExecutorSpec* const now = hub_->Spec(executor);
+    if (now == nullptr || now->incarnation != incarnation) return;
     if (!gathering->status.ok())
       return callbacks_->ArgumentsCame(executor, number, gathering->status);
     callbacks_->ArgumentsCame(executor, number, std::move(gathering->bytes));

@@ -92,6 +92,12 @@ class SessionStream : public OpenStream,
   // wakes a thread of the client's.
   template <typename Queue>
   void Send(Queue queue);
+  // Calls forget(), which takes from what is left for Next and returns the bytes that it took.
+  template <typename Forget>
+  void Unsend(Forget forget) {
+    const std::lock_guard lock(mu_);
+    unsent_ -= forget();
+  }
   // Writes what was sent so far. `again`: the caller, a handler, goes on.
   void Flush(bool again);
   // Runs `work` on a thread of the pool, then `then` in the loop. What both hold is given up in the
@@ -282,7 +288,11 @@ void SessionStream<In, Item, Out>::End(absl::Status status) {
   ending_ = true;
   end_status_ = std::move(status);
   MaybeWrite();
-  if (writing_.message != nullptr) return;  // WriteDone goes on
+  if (writing_.message != nullptr) {  // WriteDone goes on, when the client reads; it may never
+    DropUnsent();
+    unsent_ = writing_.bytes;
+    return;
+  }
   finished_ = true;
   FinishStream(end_status_);
 }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include <absl/cleanup/cleanup.h>
+
 namespace fairway {
 namespace {
 
@@ -13,7 +15,7 @@ CallbackArray ArrayOf(const ffi::Value& value) {
 }
 
 // Without tokens, which only order calls.
-absl::StatusOr<CallbackCall> CallOf(const ffi::Call& call) {
+CallbackCall CallOf(const ffi::Call& call) {
   CallbackCall out;
   out.function = static_cast<uint64_t>(ffi::AttributeOr(call, "function", 0));
   out.device = static_cast<int32_t>(call.device);
@@ -23,24 +25,33 @@ absl::StatusOr<CallbackCall> CallOf(const ffi::Call& call) {
   for (const ffi::Value& value : call.args) {
     if (value.dtype != DType::kToken) out.arguments.push_back(ArrayOf(value));
   }
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t given, CallbackBytes(out.arguments));
-  FAIRWAY_ASSIGN_OR_RETURN(const int64_t wanted, CallbackBytes(out.results));
+  return out;
+}
+
+// Of arguments and results.
+absl::StatusOr<int64_t> BytesOf(const CallbackCall& call) {
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t given, CallbackBytes(call.arguments));
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t wanted, CallbackBytes(call.results));
   if (std::max(given, wanted) > kMaxCallbackBytes) {
     return Error(absl::StatusCode::kResourceExhausted,
                  "a callback with {} bytes of arguments and {} of results: each may have at most "
                  "{}. Call it with less, such as a slice or a sum",
                  given, wanted, kMaxCallbackBytes);
   }
+  return given + wanted;
+}
+
+absl::Status CopyArguments(const ffi::Call& call, CallbackCall& asked) {
   size_t next = 0;
   for (const ffi::Value& value : call.args) {
     if (value.dtype == DType::kToken) continue;
-    CallbackArray& to = out.arguments[next++];
+    CallbackArray& to = asked.arguments[next++];
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(to.dtype, to.shape));
     to.bytes = Blob::Copy({value.as<char>(), static_cast<size_t>(size)});
     if (to.bytes == nullptr)
       return absl::ResourceExhaustedError("no host memory for the arguments of a callback");
   }
-  return out;
+  return absl::OkStatus();
 }
 
 absl::Status CopyResults(const CallbackCall& asked, const CallbackAnswer& answer,
@@ -66,12 +77,36 @@ absl::Status CopyResults(const CallbackCall& asked, const CallbackAnswer& answer
 }  // namespace
 
 absl::Status ClientCalls::Run(uint64_t launch_id, const ffi::Call& call) {
-  FAIRWAY_ASSIGN_OR_RETURN(CallbackCall asked, CallOf(call));
+  CallbackCall asked = CallOf(call);
   asked.launch = LaunchId(launch_id);
+  FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(asked));
+  FAIRWAY_RETURN_IF_ERROR(Reserve(bytes));
+  const absl::Cleanup release = [&] {
+    const std::lock_guard lock(mutex_);
+    bytes_ -= bytes;
+  };
+  FAIRWAY_RETURN_IF_ERROR(CopyArguments(call, asked));
+  FAIRWAY_ASSIGN_OR_RETURN(const CallbackAnswer answer, Ask(asked));
+  return CopyResults(asked, answer, call);
+}
+
+absl::Status ClientCalls::Reserve(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > kMaxWaitingBytes - bytes_)
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "callbacks under way on this executor have {} bytes of arguments and results, {} "
+                 "more are too many: at most {}",
+                 bytes_, bytes, kMaxWaitingBytes);
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CallbackAnswer> ClientCalls::Ask(CallbackCall& asked) {
   std::unique_lock lock(mutex_);
   if (!closed_.ok()) return closed_;
   asked.call = next_call_++;
   Waiting& waiting = waiting_[asked.call];
+  const absl::Cleanup forget = [&] { waiting_.erase(asked.call); };  // before the lock is let go
   waiting.launch = asked.launch;
   for (const CallbackArray& result : asked.results)
     waiting.wanted.push_back(ByteSize(result.dtype, result.shape).value_or(0));
@@ -81,11 +116,8 @@ absl::Status ClientCalls::Run(uint64_t launch_id, const ffi::Call& call) {
   }
   handler_.send(asked);
   waiting.ended.wait(lock, [&] { return waiting.answer.has_value(); });
-  const CallbackAnswer answer = *std::move(waiting.answer);
-  waiting_.erase(asked.call);
-  lock.unlock();
-  FAIRWAY_RETURN_IF_ERROR(answer.status);
-  return CopyResults(asked, answer, call);
+  FAIRWAY_RETURN_IF_ERROR(waiting.answer->status);
+  return *std::move(waiting.answer);
 }
 
 std::shared_ptr<const Blob> ClientCalls::Argument(uint64_t call, int32_t index) const {

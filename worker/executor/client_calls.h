@@ -39,12 +39,16 @@ class ClientCalls final : public ffi::HostCalls {
   std::optional<std::vector<int64_t>> Wanted(uint64_t call) const;
   // Unknown calls are ignored: they were given up.
   void Answered(CallbackAnswer answer);
-  // Calls of these launches fail with `cause`, those under way at once.
+  // Calls of these launches that are under way fail with `cause`. Those that they make later do
+  // not.
   void Abandon(LaunchId first, LaunchId last, const absl::Status& cause);
   // All calls fail with `cause`, those under way at once. Nothing is sent any more.
   void Close(const absl::Status& cause);
 
   size_t num_waiting() const;
+
+  // Of arguments and results of calls under way; beyond it a call fails.
+  static constexpr int64_t kMaxWaitingBytes = 4 * kMaxCallbackBytes;
 
  private:
   struct Waiting {
@@ -55,10 +59,16 @@ class ClientCalls final : public ffi::HostCalls {
     std::vector<int64_t> wanted;
   };
 
+  // RESOURCE_EXHAUSTED: there is no room.
+  absl::Status Reserve(int64_t bytes);
+  // Sends it and waits for its answer. What is to be pulled is taken out of it.
+  absl::StatusOr<CallbackAnswer> Ask(CallbackCall& asked);
+
   const Handler handler_;
   mutable std::mutex mutex_;
   uint64_t next_call_ = 1;
   std::map<uint64_t, Waiting> waiting_;
+  int64_t bytes_ = 0;  // of calls under way
   absl::Status closed_;
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <future>
+#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -99,6 +100,41 @@ TEST_F(ClientCallsTest, LargeArgumentsAreLeftToBePulledWhileTheCallWaits) {
   EXPECT_EQ(results_.back(), kInts - 1);
   EXPECT_EQ(calls_.Argument(call.call, 0), nullptr);
   EXPECT_FALSE(calls_.Wanted(call.call).has_value());
+}
+
+TEST_F(ClientCallsTest, WhatAllCallsUnderWayHoldIsBounded) {
+  const int64_t results[] = {kMaxCallbackBytes};
+  const auto call = [&] {
+    return std::async(std::launch::async, [&] {
+      const ffi::Value rets[] = {{DType::kU8, results, nullptr}};
+      return calls_.Run(50, {{}, rets, {}, 0, 0});
+    });
+  };
+  std::vector<std::future<absl::Status>> most;
+  std::vector<uint64_t> numbers;
+  for (int i = 0; i < 4; ++i) {
+    most.push_back(call());
+    numbers.push_back(NextSent().call);
+  }
+  auto more = Call(50, 1);
+  EXPECT_EQ(more.wait_for(kCap), std::future_status::ready);
+  calls_.Answered({numbers[0], absl::AbortedError("no"), {}, {}});
+  EXPECT_EQ(most[0].get().code(), absl::StatusCode::kAborted);
+  most[0] = call();  // there is room again
+  NextSent();
+  calls_.Close(absl::UnavailableError("the controller is gone"));
+  EXPECT_EQ(more.get().code(), absl::StatusCode::kResourceExhausted);
+  for (auto& ended : most) EXPECT_EQ(ended.get().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ClientCallsTest, ACallThatCannotBeSentLeavesNothing) {
+  ClientCalls calls({.send = [](const CallbackCall&) { throw std::bad_alloc(); }, .give_up = {}});
+  const int64_t results[] = {kMaxCallbackBytes};
+  const ffi::Value rets[] = {{DType::kU8, results, nullptr}};
+  for (int i = 0; i < 9; ++i) {  // more than there is room for at once
+    EXPECT_THROW((void)calls.Run(50, {{}, rets, {}, 0, 0}), std::bad_alloc);
+    EXPECT_EQ(calls.num_waiting(), 0u);
+  }
 }
 
 TEST_F(ClientCallsTest, AnErrorOfTheFunctionIsTheErrorOfTheCall) {

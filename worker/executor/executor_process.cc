@@ -189,11 +189,7 @@ void ExecutorProcess::OnCallbackAnswer(const v1::LinkCallbackAnswer& answer) {
 
 void ExecutorProcess::PullResults(CallbackAnswer answer) {
   const auto wanted = client_calls_->Wanted(answer.call);
-  if (!wanted.has_value() || session_ == nullptr) {
-    v1::ToController message;
-    message.mutable_callback_given_up()->set_call(answer.call);
-    return link_.Send(message);
-  }
+  if (!wanted.has_value() || session_ == nullptr) return SendGivenUp(answer.call);
   struct Gathering {
     CallbackAnswer answer;
     size_t open = 1;
@@ -201,8 +197,12 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
   auto gathering = std::make_shared<Gathering>();
   gathering->answer = std::move(answer);
   gathering->answer.results.resize(wanted->size());
-  const auto arrive = [calls = client_calls_, gathering] {
-    if (--gathering->open == 0) calls->Answered(std::move(gathering->answer));
+  const auto arrive = [this, connection = link_.connection(), calls = client_calls_, gathering] {
+    if (--gathering->open > 0) return;
+    // The controller keeps what is not pulled until it is told.
+    if (!gathering->answer.status.ok() && link_.connection() == connection)
+      SendGivenUp(gathering->answer.call);
+    calls->Answered(std::move(gathering->answer));
   };
   for (size_t i = 0; i < wanted->size(); ++i) {
     if (wanted->at(i) == 0) {
@@ -222,6 +222,12 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
                          });
   }
   arrive();
+}
+
+void ExecutorProcess::SendGivenUp(uint64_t call) {
+  v1::ToController message;
+  message.mutable_callback_given_up()->set_call(call);
+  link_.Send(message);
 }
 
 void ExecutorProcess::SendReport(const Report& report) {

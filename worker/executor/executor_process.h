@@ -73,6 +73,7 @@ class ExecutorProcess {
   void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
   // Brings the results of an answer that has none with it.
   void PullResults(CallbackAnswer answer);
+  void SendGivenUp(uint64_t call);
   void FillHeartbeat(v1::Heartbeat& to);
   void CheckDrained();
   std::string AdvertisedHost() const;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "graph/callback.h"
 #include "worker/ffi/host_calls.h"
 #include "worker/ffi/kernels.h"
 
@@ -78,9 +81,12 @@ void CallingLaunch::Run(const Call& call) {
       return FillWithZeros(call);
     }
   }
-  absl::Status status =
-      calls_ != nullptr ? calls_->Run(launch_id_, call)
-                        : absl::UnimplementedError("this runtime calls no functions of clients");
+  absl::Status status = absl::UnimplementedError("this runtime calls no functions of clients");
+  try {
+    if (calls_ != nullptr) status = calls_->Run(launch_id_, call);
+  } catch (const std::exception& error) {  // no memory for the call
+    status = Error(absl::StatusCode::kResourceExhausted, "a callback: {}", error.what());
+  }
   if (status.ok()) return;
   FillWithZeros(call);
   any_failed.store(true, std::memory_order_release);
@@ -103,6 +109,10 @@ bool CallingLaunch::stop() const {
 absl::Status Callback::Check(const Call& call) {
   if (AttributeOr(call, "function", -1) < 0) {
     return InvalidArgument("attribute \"function\" is missing or no number of a function");
+  }
+  if (std::max(call.args.size(), call.rets.size()) > kMaxCallbackArrays) {
+    return InvalidArgument("a callback with {} operands and {} results: each may be at most {}",
+                           call.args.size(), call.rets.size(), kMaxCallbackArrays);
   }
   for (size_t i = 0; i < call.args.size(); ++i) {
     FAIRWAY_RETURN_IF_ERROR(CheckValue("operand", i, call.args[i]));

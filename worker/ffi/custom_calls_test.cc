@@ -9,11 +9,15 @@
 #include <complex>
 #include <limits>
 #include <map>
+#include <memory>
+#include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "worker/ffi/host_calls.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace fairway::ffi {
@@ -158,6 +162,29 @@ TEST(CustomCallsTest, HandlersSayWhichHeadersTheyWereBuiltWith) {
     EXPECT_EQ(metadata.api_version.minor_version, 2);
     EXPECT_EQ(metadata.traits, 0u);
   }
+}
+
+TEST(CustomCallsTest, ACallbackHasAtMostSoManyArraysAsTheLinkCarries) {
+  const CustomCall* target = FindCustomCall(kCallbackTarget);
+  Array x = Array::Ints({1}, {5});
+  const std::vector<Value> values(4097, x.value());
+  const std::span<const Value> all(values), most = all.first(4096);
+  const Attribute attributes[] = {{"function", 7}};
+  EXPECT_TRUE(target->check({most, most, attributes}).ok());
+  EXPECT_EQ(target->check({all, most, attributes}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(target->check({most, all, attributes}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CustomCallsTest, ACallbackThatFindsNoMemoryFailsItsLaunch) {
+  class NoMemory final : public HostCalls {
+    absl::Status Run(uint64_t, const Call&) override { throw std::bad_alloc(); }
+  };
+  Array x = Array::Ints({1}, {5});
+  const Value rets[] = {x.value()};
+  CallingLaunch launch(1, 2, std::make_shared<NoMemory>(), true);
+  EXPECT_NO_THROW(launch.Run({{}, rets, {}}));
+  EXPECT_EQ(launch.failure().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(x.as<int32_t>()[0], 0);
 }
 
 TEST(CustomCallsTest, TheOwnPartIsEverythingOnTheDevicesThatAreNamedAndZerosElsewhere) {
