@@ -38,7 +38,7 @@ class ExecutorSession final : public ExecutorActions {
     Runtime* runtime = nullptr;
     BlockingPool* blocking = nullptr;  // loading, copying
     LaunchQueues* launches = nullptr;
-    int island_workers = 1;  // executors that own the island
+    int island_workers = 1;                               // executors that own the island
     std::shared_ptr<ClientCalls> client_calls = nullptr;  // of programs with callbacks
   };
   // Totals of this registration, for heartbeats.
