@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Malformed and runaway programs: they cost their session an error, and nobody else anything.
 
-FAIRWAY_TEST_PROGRAMS=N sends N mutated programs instead of 2000, FAIRWAY_TEST_SEED=N others.
+FAIRWAY_TEST_PROGRAMS=N sends N mutated programs instead of 500, FAIRWAY_TEST_SEED=N others.
 """
 
 import collections
@@ -20,7 +20,7 @@ from conftest import program
 from raw_client import Refused, Session
 from test_sessions import Neighbour, ones
 
-COUNT = int(os.environ.get("FAIRWAY_TEST_PROGRAMS", 2000))
+COUNT = int(os.environ.get("FAIRWAY_TEST_PROGRAMS", 500))
 SEED = int(os.environ.get("FAIRWAY_TEST_SEED", 1))
 UNDER_WAY = 12  # more than the workers compile at a time
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 4, 8, 12, 13
