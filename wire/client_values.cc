@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "wire/limits.h"
 
 namespace fairway {
 namespace {
-
-constexpr int kMaxRank = 64;
 
 // Every device once: a shard per device.
 absl::Status CheckDevices(std::vector<int32_t> devices) {

@@ -17,10 +17,9 @@
 #include "core/shape.h"
 #include "ifrt/ifrt.pb.h"
 #include "ifrt/status.pb.h"
+#include "wire/limits.h"
 
 namespace fairway {
-
-inline constexpr int kMaxRank = 64;
 
 // UNIMPLEMENTED: one of IFRT's that is not ours, by its name. INVALID_ARGUMENT: an unknown number.
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto);

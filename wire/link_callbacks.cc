@@ -2,12 +2,12 @@
 // Calls of clients' functions, of link_codec.h.
 #include <utility>
 
+#include "wire/limits.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
 namespace {
 
-constexpr int kMaxRank = 64;
 constexpr size_t kMaxErrorText = 64 << 10;
 
 void Put(const CallbackArray& array, v1::LinkCallbackArray* out) {

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "wire/limits.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
 namespace {
 
-constexpr int kMaxRank = 64;
 constexpr int kMaxShards = 1 << 16;
 constexpr int kMaxOutputs = 1 << 20;
 constexpr int kMaxRegisters = 1 << 24;

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "wire/limits.h"
+
 namespace fairway {
 namespace {
-
-constexpr int kMaxRank = 64;
 
 class Decoder {
  public:

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "wire/limits.h"
 
 namespace fairway {
 namespace {
 
 constexpr size_t kMessageOverhead = 512;
-constexpr int kMaxRank = 64;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 // What is handled before others have their turn in the loop; each message counts as so much at
 // least.
