@@ -16,6 +16,7 @@
 namespace fairway::ffi {
 
 using Int = int64_t;
+inline constexpr Int kQuery = -1;  // a workspace of this size asks how large it should be
 using C64 = std::complex<float>;
 using C128 = std::complex<double>;
 

@@ -6,11 +6,6 @@
 #include "worker/ffi/lapack.h"
 
 namespace fairway::ffi {
-namespace {
-
-constexpr Int kQuery = -1;
-
-}  // namespace
 
 template <typename T>
 absl::Status Geqrf<T>::Check(const Call& call) {

@@ -9,7 +9,6 @@
 namespace fairway::ffi {
 namespace {
 
-constexpr Int kQuery = -1;
 constexpr int32_t kNotFinite = -4;  // the number that jaxlib's own handlers give
 
 // The first result begins as a copy of the matrices, the others as NaN: LAPACK does not write what
