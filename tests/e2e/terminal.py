@@ -21,6 +21,11 @@ def without_client_log(text):
     return text
 
 
+def _in_child(slave):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it in what it runs in the background
+    os.close(os.open(os.ttyname(slave), os.O_RDWR))
+
+
 class Terminal:
     """Runs a program as a user does: standard input, output and error are one terminal."""
 
@@ -29,7 +34,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-u", *map(str, arguments)], env=env, stdin=slave, stdout=slave,
             stderr=slave, start_new_session=True,
-            preexec_fn=lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)))
+            preexec_fn=lambda: _in_child(slave))
         os.close(slave)
         self.text = ""
 
