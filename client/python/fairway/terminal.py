@@ -11,7 +11,8 @@ connection), and the interpreter destroys it after the last handler of atexit. S
 it to the end; the connection closes with the process, by which the controller frees everything.
 
 A thread of jaxlib's tells of the end of a session. One that comes into Python while the interpreter
-ends aborts the process (up to Python 3.13), so a process whose connection is gone waits for it first.
+ends aborts the process (up to Python 3.13), so a process that has seen the error of an ended session,
+or whose connection is gone, waits for it first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 from fairway import notices, progress
 
 _FATAL = 3  # absl's level: what is below is not logged
-_TELL_SECONDS = 1.0
+_TELL_SECONDS = 3.0
 _TRACEBACK_SECONDS = 0.5
 _RETURN_SECONDS = 0.05
 _ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
@@ -37,6 +38,7 @@ _ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
 _clients: list[weakref.ref] = []
 _sessions: list[_Session] = []
 _prepared = False
+_unavailable = False  # an error of a session that has ended was raised, even if it was caught
 _leaving = threading.Event()
 
 
@@ -47,6 +49,7 @@ def prepare() -> None:
         return
     _prepared = True
     hide_client_log()
+    _note_errors()
     name_xla_flags()
     progress.install()
     atexit.register(_at_exit)  # after JAX's own, so it runs before them
@@ -72,6 +75,20 @@ def hide_client_log() -> None:
         utils.absl_set_min_log_level(_FATAL)
     except (ImportError, AttributeError):  # another jaxlib: then it is only less quiet
         pass
+
+
+def _note_errors() -> None:
+    """From now on, an error that says that a session has ended is remembered."""
+    from jax.errors import JaxRuntimeError
+
+    inner = JaxRuntimeError.__init__
+
+    def init(self, *arguments):
+        global _unavailable
+        _unavailable |= bool(arguments) and str(arguments[0]).startswith(_ENDED)
+        inner(self, *arguments)
+
+    JaxRuntimeError.__init__ = init
 
 
 def name_xla_flags() -> None:
@@ -141,14 +158,13 @@ class _Session:
         """At exit: waits for the thread that calls `ended` if it is there, or is about to come."""
         if self.client is None or self.client() is None:
             return
-        # An error of the session's end may be caught a moment before that thread comes, and while the
-        # connection is still there.
+        # The session may end at this very moment.
         until = time.monotonic() + _RETURN_SECONDS
-        while not (ended := self.ending or (self.seen and not self.connected())):
+        while not (ended := self.ending or _unavailable or (self.seen and not self.connected())):
             if time.monotonic() > until:
                 break
             time.sleep(0.005)
-        if ended or str(getattr(sys, "last_value", None)).startswith(_ENDED):
+        if ended:
             self.told.wait(_TELL_SECONDS)
             time.sleep(_RETURN_SECONDS)  # it still has to go back to jaxlib
 
