@@ -7,8 +7,6 @@ namespace {
 
 using test::Awaited;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TEST_P(RuntimeConformance, BytesComeBackAsTheyWere) {
   struct Case {
     DType dtype;

@@ -9,7 +9,6 @@ namespace {
 
 using test::Awaited;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 const std::vector<int> kAll = {0, 1, 2, 3};

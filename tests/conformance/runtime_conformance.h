@@ -22,6 +22,7 @@ using Floats = std::vector<float>;
 class RuntimeConformance : public ::testing::TestWithParam<BackendUnderTest> {
  protected:
   static constexpr int kDevices = 4;
+  static constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
   void SetUp() override {
     std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
