@@ -105,18 +105,48 @@ TEST_F(ExecutablesDialogue, ExecuteTellsTheOutputsWhenTheClientGaveNoHandles) {
   EXPECT_EQ(Lookup(6), kEightFloats);
 }
 
-TEST_F(ExecutablesDialogue, ATokenIsToldAsOneThoughAnEmptyArrayIsHeldForIt) {
-  Ask("compile_request { @program(1 0) }");
-  CompiledCode code = TestCode(0, 1, 1, {});
+// A program without arguments that returns a token.
+CompiledCode TokenCode(int num_devices) {
+  CompiledCode code = TestCode(0, 1, num_devices, {});
   v1::ValueSpec* token = code.metadata.mutable_outputs(0);
   token->set_dtype(static_cast<int32_t>(DType::kPred));
   token->set_token(true);
   token->set_global_dims(0, 0);
   token->set_shard_dims(0, 0);
-  cluster_.AnswerCompile(std::move(code));
+  return code;
+}
+
+TEST_F(ExecutablesDialogue, ATokenIsToldAsOneThoughAnEmptyArrayIsHeldForIt) {
+  Ask("compile_request { @program(1 0) }");
+  cluster_.AnswerCompile(TokenCode(1));
   Take();
   EXPECT_THAT(Ask(Execute(1152921504606846976, "")),
-              HasSubstr("outputs { dtype { kind: KIND_TOKEN } shape { } sharding"));
+              HasSubstr("outputs { dtype { kind: KIND_TOKEN } shape { dims: 0 } sharding"));
+}
+
+TEST_F(ExecutablesDialogue, TokensOfSeveralDevicesAreTakenApartAndPutTogether) {
+  Ask("compile_request { @program(2 0 1) }");
+  cluster_.AnswerCompile(TokenCode(2));
+  Take();
+  EXPECT_THAT(Ask(Execute(1152921504606846976, "")),
+              HasSubstr("outputs { dtype { kind: KIND_TOKEN } shape { dims: 0 } sharding"));
+  EXPECT_EQ(
+      Ask("disassemble_into_single_device_arrays_request { array_handle: 1152921504606846977 "
+          "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [8, 9] }"),
+      "3 #2 disassemble_into_single_device_arrays_response { array_handles: 8 array_handles: 9 }");
+  EXPECT_EQ(Ask("assemble_array_from_single_device_arrays_request { shape { dims: 0 } @cut(0 1) "
+                "single_device_array_handles: [8, 9] copy_semantics: "
+                "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 10 dtype { kind: KIND_TOKEN } }"),
+            "4 #3 assemble_array_from_single_device_arrays_response { array_handle: 10 }");
+  Run();
+  // Nothing else is put together as tokens.
+  Put(11, 0, "aaaa");
+  Put(12, 1, "bbbb");
+  EXPECT_THAT(Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) "
+                  "single_device_array_handles: [11, 12] copy_semantics: "
+                  "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 13 "
+                  "dtype { kind: KIND_TOKEN } }"),
+              HasSubstr("INVALID_ARGUMENT: assemble: array 11 is f32, expected pred"));
 }
 
 TEST_F(ExecutablesDialogue, ExecuteWithHandlesAnswersAtOnceAndErrorsGoIntoThem) {

@@ -272,6 +272,8 @@ absl::Status IfrtSession::Assemble(
     if (request.has_dtype()) {
       FAIRWAY_ASSIGN_OR_RETURN(spec.dtype, DTypeFromProto(request.dtype()));
     }
+    // What JAX holds for the tokens of several devices: the cluster has an empty array for each.
+    if (spec.dtype == DType::kToken) spec.dtype = DType::kPred;
     FAIRWAY_ASSIGN_OR_RETURN(spec.shape, ShapeFromProto(request.shape()));
     FAIRWAY_ASSIGN_OR_RETURN(spec.sharding, ShardingFromProto(request.sharding(), spec.shape));
     return cluster_->Assemble(session_, std::move(spec), in, semantics, request.result_handle());

@@ -185,7 +185,7 @@ absl::Status IfrtSession::DescribeOutputs(
     // jaxlib refuses to fetch a token, and knows it by this.
     const bool token = !loaded->dataflow && loaded->metadata->outputs(static_cast<int>(i)).token();
     DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
-    ShapeToProto(token ? Shape() : spec.shape, output->mutable_shape());
+    ShapeToProto(spec.shape, output->mutable_shape());
     FAIRWAY_RETURN_IF_ERROR(ShardingToProto(spec.sharding, spec.shape, output->mutable_sharding()));
     output->set_array_handle(result.handles[i]);
   }

@@ -355,6 +355,44 @@ def callbacks():
 
 
 @case
+def ordered_callbacks_of_several_devices_and_of_one():
+    from jax.experimental import io_callback
+
+    left, right = islands()
+    seen = []
+    f = jax.jit(lambda v, i: io_callback(
+        lambda a, i: seen.append((int(i), float(a.sum()))), None, v, i, ordered=True))
+    places = [split_over(left), left[3], split_over(left[:2]), split_over(right), right[0]]
+    for i, place in enumerate(2 * places):
+        f(jax.device_put(np.arange(8, dtype=np.float32), place), i)
+    jax.effects_barrier()
+    assert seen == [(i, 28.0) for i in range(10)], seen
+    seen.clear()
+    # Each device calls: only the runs are in order.
+    mesh = Mesh(np.array(left), ("x",))
+    each = jax.jit(jax.shard_map(
+        lambda v, i: io_callback(lambda a, i: seen.append((int(i), int(a[0]))), None, v, i, ordered=True),
+        mesh=mesh, in_specs=(P("x"), P()), out_specs=P()))
+    for i in range(3):
+        each(np.arange(4), i)
+    jax.effects_barrier()
+    assert [i for i, _ in seen] == [i for i in range(3) for _ in range(4)], seen
+    assert sorted(seen) == [(i, k) for i in range(3) for k in range(4)], seen
+
+
+@case
+def callbacks_with_types_of_4_bits():
+    for kind in (ml_dtypes.int4, ml_dtypes.uint4):
+        x = np.array([[1, 7, 3], [5, 2, 6]]).astype(kind)
+        f = jax.jit(lambda v: jax.pure_callback(
+            lambda a: np.asarray(a)[::-1], jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+        for place in (jax.devices()[1], split_over(islands()[1][:2])):
+            y = np.asarray(f(jax.device_put(x, place)))
+            assert y.dtype == x.dtype
+            np.testing.assert_array_equal(y.astype(np.int32), x[::-1].astype(np.int32))
+
+
+@case
 def errors():
     # 128 TiB: it fails, and what depends on it says so.
     too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))

@@ -8,11 +8,11 @@
 namespace fairway {
 
 // Whether the compiled program keeps off what XLA's CPU compiler (that of the xla-cpu-pjrt 0.0.1
-// plugin) gets wrong. Integers of less than 4 bits may only be passed on: it packs them into bytes,
-// but converts some values wrongly, and copies pieces (concatenation, sorting, collectives) as if
-// each had a byte, beyond the end of its buffers (seen under a checking allocator). Of 4-bit
-// integers only the conversion to f64 is wrong, in some shapes (rows of 4), also by way of f32; by
-// way of s32 it is right.
+// plugin) gets wrong. Integers of less than 4 bits may only be passed on, also to custom calls that
+// take them: it packs them into bytes, but converts some values wrongly, and copies pieces
+// (concatenation, sorting, collectives) as if each had a byte, beyond the end of its buffers (seen
+// under a checking allocator). Of 4-bit integers only the conversion to f64 is wrong, in some
+// shapes (rows of 4), also by way of f32; by way of s32 it is right.
 // UNIMPLEMENTED: the operation and its type.
 absl::Status CheckPackedTypes(const hlo::HloModule& module);
 

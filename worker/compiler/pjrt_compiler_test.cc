@@ -135,6 +135,18 @@ TEST_F(PjrtCompilerTest, TwoBitIntegersArePassedOnAndNotComputedWith) {
       "%0 = stablehlo.convert %x : (tensor<32xui2>) -> tensor<32xf32>", "%0", "tensor<32xf32>");
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
   EXPECT_NE(Text(refused).find("on u2"), std::string::npos) << refused;
+  // Custom calls say themselves what they take.
+  const auto call = [](std::string_view target, std::string_view attributes) {
+    return fmt::format(
+        "%0 = stablehlo.custom_call @{}(%x) {{api_version = 4 : i32, backend_config = {{{}}}}} : "
+        "(tensor<32xui2>) -> tensor<32xui2>",
+        target, attributes);
+  };
+  EXPECT_TRUE(status(call("fairway_callback", "function = 7 : i64"), "%0", "tensor<32xui2>").ok());
+  const absl::Status own_part =
+      status(call("fairway_own_part", "devices0 = 1 : i64"), "%0", "tensor<32xui2>");
+  EXPECT_EQ(Text(own_part),
+            "custom call fairway_own_part: operand 0 is of u2, which is not served");
 }
 
 TEST_F(PjrtCompilerTest, FourBitIntegersAreNotConvertedToF64) {

@@ -2,7 +2,6 @@
 #include "worker/executor/client_calls.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <absl/cleanup/cleanup.h>
@@ -47,9 +46,11 @@ absl::Status CopyArguments(const ffi::Call& call, CallbackCall& asked) {
     if (value.dtype == DType::kToken) continue;
     CallbackArray& to = asked.arguments[next++];
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t size, ByteSize(to.dtype, to.shape));
-    to.bytes = Blob::Copy({value.as<char>(), static_cast<size_t>(size)});
-    if (to.bytes == nullptr)
+    const std::shared_ptr<Blob> bytes = Blob::Make(static_cast<size_t>(size));
+    if (bytes == nullptr)
       return absl::ResourceExhaustedError("no host memory for the arguments of a callback");
+    ffi::ReadElements(value, bytes->data());
+    to.bytes = bytes;
   }
   return absl::OkStatus();
 }
@@ -69,7 +70,7 @@ absl::Status CopyResults(const CallbackCall& asked, const CallbackAnswer& answer
     if (static_cast<int64_t>(came.size()) != size)
       return Error(absl::StatusCode::kInternal, "{} bytes came for a result {} of a callback",
                    came.size(), ToString(wanted.dtype, wanted.shape));
-    if (size > 0) std::memcpy(value.data, came.data(), came.size());
+    ffi::WriteElements(came.data(), value);
   }
   return absl::OkStatus();
 }

@@ -82,6 +82,23 @@ TEST_F(ClientCallsTest, ACallSaysWhatItIsAndGetsItsResults) {
   EXPECT_EQ(calls_.num_waiting(), 0u);
 }
 
+TEST_F(ClientCallsTest, ElementsOfLessThanAByteCrossTheLinkAsBytes) {
+  const std::vector<int64_t> dims = {3};
+  std::vector<uint8_t> in = {0x97, 0x08}, out = {0xff, 0xff};
+  const ffi::Value args[] = {{DType::kS4, dims, in.data()}};
+  const ffi::Value rets[] = {{DType::kS4, dims, out.data()}};
+  auto ended = std::async(std::launch::async, [&] {
+    return calls_.Run(50, {args, rets, {}, 2, 0});
+  });
+  const CallbackCall call = NextSent();
+  EXPECT_EQ(call.arguments[0].dtype, DType::kS4);
+  EXPECT_EQ(call.arguments[0].bytes->view(), "\x07\x09\x08");
+  EXPECT_EQ(*calls_.Wanted(call.call), std::vector<int64_t>{3});
+  calls_.Answered({call.call, absl::OkStatus(), {Blob::Copy("\x01\xff\x03")}, {}});
+  EXPECT_TRUE(ended.get().ok());
+  EXPECT_EQ(out, (std::vector<uint8_t>{0xf1, 0x03}));
+}
+
 TEST_F(ClientCallsTest, LargeArgumentsAreLeftToBePulledWhileTheCallWaits) {
   constexpr int64_t kInts = 20000;
   auto ended = Call(50, kInts);

@@ -120,8 +120,47 @@ void CopyToResult(const Call& call, size_t arg, size_t ret) {
   const Value& from = call.args[arg];
   const Value& to = call.rets[ret];
   if (from.data == to.data) return;
-  const int64_t bytes = Elements(from) * BytesPerElement(from.dtype);
+  const int64_t bytes = MemoryBytes(from);
   if (bytes > 0) std::memcpy(to.data, from.data, static_cast<size_t>(bytes));
+}
+
+int64_t MemoryBytes(const Value& value) {
+  const int packed = PackedBits(value.dtype);
+  return (Elements(value) * (packed > 0 ? packed : BitsInMemory(value.dtype)) + 7) / 8;
+}
+
+// The first element is in the lowest bits of its byte.
+void ReadElements(const Value& value, char* bytes) {
+  const int64_t size = MemoryBytes(value);
+  if (size == 0) return;
+  const int bits = PackedBits(value.dtype);
+  if (bits == 0) {
+    std::memcpy(bytes, value.data, static_cast<size_t>(size));
+    return;
+  }
+  const int each = 8 / bits, mask = (1 << bits) - 1;
+  const int64_t count = Elements(value);
+  for (int64_t i = 0; i < count; ++i) {
+    const int byte = value.as<uint8_t>()[i / each];
+    bytes[i] = static_cast<char>(byte >> (bits * static_cast<int>(i % each)) & mask);
+  }
+}
+
+void WriteElements(const char* bytes, const Value& value) {
+  const int64_t size = MemoryBytes(value);
+  if (size == 0) return;
+  const int bits = PackedBits(value.dtype);
+  if (bits == 0) {
+    std::memcpy(value.data, bytes, static_cast<size_t>(size));
+    return;
+  }
+  std::memset(value.data, 0, static_cast<size_t>(size));
+  const int each = 8 / bits, mask = (1 << bits) - 1;
+  const int64_t count = Elements(value);
+  for (int64_t i = 0; i < count; ++i) {
+    value.as<uint8_t>()[i / each] |=
+        static_cast<uint8_t>((bytes[i] & mask) << (bits * static_cast<int>(i % each)));
+  }
 }
 
 void Poison(const Call& call) {
@@ -141,7 +180,7 @@ void Poison(const Call& call) {
         Fill<std::complex<double>>(value, {kNan, kNan});
         break;
       default: {
-        const int64_t bytes = Elements(value) * BytesPerElement(value.dtype);
+        const int64_t bytes = MemoryBytes(value);
         if (bytes > 0) std::memset(value.data, 0xff, static_cast<size_t>(bytes));
       }
     }

@@ -116,6 +116,15 @@ inline char Letter(const Call& call, std::string_view name) {
 // Result `ret` begins as a copy of operand `arg`, unless it is the same memory.
 void CopyToResult(const Call& call, size_t arg, size_t ret);
 
+// Bytes of the value's memory. A type of less than a byte has several elements in each.
+int64_t MemoryBytes(const Value& value);
+
+// Copies all elements to and from `bytes`, which has ByteSize of them: as hosts hold them and as
+// they cross the wire, so that one of less than a byte is the low bits of a byte. The others are 0
+// when read.
+void ReadElements(const Value& value, char* bytes);
+void WriteElements(const char* bytes, const Value& value);
+
 // Fills every result with NaN, or -1 where there is none: what JAX makes of a failed computation.
 void Poison(const Call& call);
 

@@ -31,15 +31,15 @@ std::atomic<bool> any_failed = false;
 
 absl::Status CheckValue(std::string_view kind, size_t index, const Value& value) {
   if (value.dtype == DType::kToken) return absl::OkStatus();
-  if (PackedBits(value.dtype) == 0 && BytesPerElement(value.dtype) > 0) return absl::OkStatus();
+  // Hosts have no type of one bit.
+  if (BytesPerElement(value.dtype) > 0 && PackedBits(value.dtype) != 1) return absl::OkStatus();
   return InvalidArgument("{} {} of a callback is of {}, which cannot be passed to a function", kind,
                          index, Name(value.dtype));
 }
 
 void FillWithZeros(const Call& call) {
   for (const Value& value : call.rets) {
-    int64_t bytes = BytesPerElement(value.dtype);
-    for (const int64_t extent : value.dims) bytes *= extent;
+    const int64_t bytes = MemoryBytes(value);
     if (bytes > 0) std::memset(value.data, 0, static_cast<size_t>(bytes));
   }
 }

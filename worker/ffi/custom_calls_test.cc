@@ -187,6 +187,78 @@ TEST(CustomCallsTest, ACallbackThatFindsNoMemoryFailsItsLaunch) {
   EXPECT_EQ(x.as<int32_t>()[0], 0);
 }
 
+TEST(CustomCallsTest, ElementsOfLessThanAByteComeAsBytesAndGoAsTheyCame) {
+  struct Case {
+    DType dtype;
+    std::vector<int64_t> dims;
+    std::vector<uint8_t> packed;
+    std::vector<int8_t> elements;
+  };
+  const Case cases[] = {
+      {DType::kS4, {3}, {0x97, 0x08}, {7, 9, 8}},
+      {DType::kU4, {3}, {0x97, 0x08}, {7, 9, 8}},
+      {DType::kF4E2M1FN, {2}, {0xf1}, {1, 15}},
+      {DType::kS2, {5}, {0xb4, 0x02}, {0, 1, 3, 2, 2}},
+      {DType::kU2, {1, 5}, {0xb4, 0x02}, {0, 1, 3, 2, 2}},
+      {DType::kS4, {}, {0x0f}, {15}},
+      {DType::kS4, {2, 0}, {}, {}},
+      {DType::kToken, {}, {}, {}},
+      {DType::kS16, {2}, {1, 2, 3, 4}, {1, 2, 3, 4}},
+  };
+  for (const Case& one : cases) {
+    std::vector<uint8_t> memory = one.packed;
+    memory.push_back(0xaa);  // not its own
+    const Value value{one.dtype, one.dims, memory.data()};
+    EXPECT_EQ(MemoryBytes(value), static_cast<int64_t>(one.packed.size())) << Name(one.dtype);
+    std::vector<int8_t> elements(one.elements.size() + 1, 0x55);
+    ReadElements(value, reinterpret_cast<char*>(elements.data()));
+    EXPECT_EQ(elements.back(), 0x55) << Name(one.dtype);
+    elements.pop_back();
+    EXPECT_EQ(elements, one.elements) << Name(one.dtype);
+    std::fill(memory.begin(), memory.end() - 1, 0xff);
+    if (PackedBits(one.dtype) > 0) {  // only the low bits count
+      for (int8_t& element : elements) element = static_cast<int8_t>(element | 0xf0);
+    }
+    WriteElements(reinterpret_cast<const char*>(elements.data()), value);
+    EXPECT_EQ(memory.back(), 0xaa) << Name(one.dtype);
+    memory.pop_back();
+    EXPECT_EQ(memory, one.packed) << Name(one.dtype);
+  }
+}
+
+TEST(CustomCallsTest, ACallbackHasAnyTypeThatHostsHaveAndNoneOfOneBit) {
+  const CustomCall* target = FindCustomCall(kCallbackTarget);
+  const Dims dims = {3};
+  const Attribute attributes[] = {{"function", 7}};
+  for (DType dtype : {DType::kS4, DType::kU4, DType::kS2, DType::kU2, DType::kF4E2M1FN,
+                      DType::kPred, DType::kC128, DType::kToken}) {
+    const Value values[] = {{dtype, dims, nullptr}};
+    EXPECT_TRUE(target->check({values, values, attributes}).ok()) << Name(dtype);
+  }
+  for (DType dtype : {DType::kS1, DType::kU1, DType::kOpaque, DType::kString, DType::kInvalid}) {
+    const Value values[] = {{dtype, dims, nullptr}};
+    EXPECT_FALSE(target->check({values, {}, attributes}).ok()) << Name(dtype);
+    EXPECT_FALSE(target->check({{}, values, attributes}).ok()) << Name(dtype);
+  }
+}
+
+TEST(CustomCallsTest, AFailedCallbackFillsNoMoreThanItsResultsHave) {
+  class Fails final : public HostCalls {
+    absl::Status Run(uint64_t, const Call&) override { return absl::AbortedError("no"); }
+  };
+  std::vector<uint8_t> memory(4, 0xff);
+  const Dims dims = {3};
+  const Value rets[] = {{DType::kU4, dims, memory.data()}};
+  CallingLaunch launch(1, 2, std::make_shared<Fails>(), true);
+  launch.Run({{}, rets, {}});
+  EXPECT_EQ(memory, (std::vector<uint8_t>{0, 0, 0xff, 0xff}));
+  Poison({{}, rets, {}});
+  EXPECT_EQ(memory, (std::vector<uint8_t>{0xff, 0xff, 0xff, 0xff}));
+  memory[2] = 0;
+  Poison({{}, rets, {}});
+  EXPECT_EQ(memory[2], 0);
+}
+
 TEST(CustomCallsTest, TheOwnPartIsEverythingOnTheDevicesThatAreNamedAndZerosElsewhere) {
   const CustomCall* target = FindCustomCall("fairway_own_part");
   ASSERT_NE(target, nullptr);

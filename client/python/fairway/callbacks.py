@@ -244,7 +244,7 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
         _open(session)
         for op, config, index in calls:
             with_token = any(str(x.type) == "!stablehlo.token" for x in op.operands)
-            _refuse_over_devices(copy, op, with_token)
+            _refuse_partitioned(copy, op)
             number = session.functions.number(functions[index], with_token)
             i64 = ir.IntegerType.get_signless(64)
             op.attributes["call_target_name"] = ir.StringAttr.get(_TARGET)
@@ -270,22 +270,16 @@ def _calls(module: Any) -> list[tuple[Any, str, int]]:
     return found
 
 
-def _refuse_over_devices(module: Any, op: Any, ordered: bool) -> None:
+def _refuse_partitioned(module: Any, op: Any) -> None:
     from jax._src.lib.mlir import ir
 
     attributes = module.operation.attributes
     partitions = "mhlo.num_partitions" in attributes and ir.IntegerAttr(
         attributes["mhlo.num_partitions"]).value
-    if partitions <= 1:
-        return
-    if ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
+    if partitions > 1 and ir.StringAttr(op.attributes["call_target_name"]).value == _PARTITIONED:
         raise NotImplementedError(
             "callbacks with partitioned=True are not served over several devices: call it in a "
             "jax.shard_map, where each device has its part")
-    if ordered:  # jaxlib's proxy client ends the process on the tokens of several devices
-        raise NotImplementedError(
-            "ordered callbacks are not served over several devices: call it without ordered=True, or "
-            "in a jit on one device")
 
 
 def _open(session: Session) -> None:

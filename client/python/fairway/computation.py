@@ -148,11 +148,11 @@ class Builder:
             return self._known[key]
         effects = any(op.effects for op in ops)
         ordered = any(effects_lib.ordered_effects.contains(e) for op in ops for e in op.effects)
+        mesh = mesh_of(ops)
         if ordered:
-            types = [*types, Type(core.ShapedArray((), np.bool_), default_sharding(devices))]
+            types = [*types, Type(core.ShapedArray((), np.bool_), default_sharding(devices, mesh))]
         fun = _function(ops, inputs, outputs, effects)
         fun.__name__ = fun.__qualname__ = name
-        mesh = mesh_of(ops)
         avals = [value.aval for value in outputs]
         if effects:
             avals.append(core.ShapedArray((), np.bool_))

@@ -165,6 +165,16 @@ def arguments_and_results():
         y = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a)[::-1], v, v))(x)
         assert y.dtype == x.dtype
         np.testing.assert_array_equal(np.asarray(y), x[::-1], err_msg=str(kind))
+    for kind in jnp.int4, jnp.uint4, jnp.int2, jnp.uint2, jnp.float4_e2m1fn:  # several in a byte
+        for x in np.arange(-20, 13).reshape(3, 11), np.arange(131_080), np.int32(1):
+            x = np.asarray(x % (2 if jnp.issubdtype(kind, jnp.floating) else 16)).astype(kind)
+            y = np.asarray(jax.jit(
+                lambda v: jax.pure_callback(lambda a: np.roll(seen.append(a) or a, 1), v, v))(x))
+            got = np.asarray(seen.pop())
+            assert got.dtype == y.dtype == x.dtype, (got.dtype, y.dtype)
+            np.testing.assert_array_equal(got.astype(np.float32), x.astype(np.float32), err_msg=str(kind))
+            np.testing.assert_array_equal(
+                y.astype(np.float32), np.roll(x, 1).astype(np.float32), err_msg=str(kind))
     for rows in 80, 8_000:  # of 3.2 MB
         large = np.arange(rows * 100, dtype=np.float32).reshape(rows, 100)
         flipped = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a).T, v.T, v))(large)
@@ -195,6 +205,66 @@ def with_effects():
     jax.jit(jax.shard_map(lambda v: io_callback(count, jax.ShapeDtypeStruct((), np.float32), v[0])[None],
                           mesh=mesh, in_specs=P("x"), out_specs=P("x")))(x).block_until_ready()
     assert state["n"] == 22
+
+
+def ordered_over_several_devices():
+    seen = []
+    f = jax.jit(lambda x, i: (io_callback(
+        lambda a, i: seen.append((int(i), float(a.sum()))), None, x, i, ordered=True), x + 1)[1])
+    half = NamedSharding(Mesh(np.array(devices[2:]), ("x",)), P("x"))
+    xs = [jax.device_put(jnp.arange(8.0), place)  # the order goes from each to the next
+          for place in (split, devices[0], half, split, devices[3], NamedSharding(mesh, P()))]
+    for i in range(18):
+        y = f(xs[i % 6], i)
+    np.testing.assert_array_equal(y, np.arange(8.0) + 1)
+    jax.effects_barrier()
+    assert seen == [(i, 28.0) for i in range(18)], seen
+    seen.clear()
+
+    def note(x, i):
+        return io_callback(lambda a, i: (seen.append(int(i)), a)[1], x, x, i, ordered=True)
+
+    scan = jax.jit(lambda x: jax.lax.scan(lambda c, i: (note(c, i) * 2, None), x, jnp.arange(5))[0])
+    loop = jax.jit(lambda x, n: jax.lax.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, note(c[1], c[0])), (0, x))[1])
+    np.testing.assert_array_equal(scan(xs[0]), 32 * np.arange(8.0))
+    np.testing.assert_array_equal(loop(xs[0], 3), np.arange(8.0))
+    np.testing.assert_array_equal(scan(xs[4]), 32 * np.arange(8.0))
+    jax.effects_barrier()
+    assert seen == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4], seen
+    seen.clear()
+    # Each device calls, in no order; run after run.
+    each = jax.jit(jax.shard_map(
+        lambda x, i: io_callback(lambda a, i: seen.append((int(i), float(a[0]))), None, x, i, ordered=True),
+        mesh=mesh, in_specs=(P("x"), P()), out_specs=P()))
+    for i in range(3):
+        each(xs[0], i)
+        f(xs[1], i + 10)
+    jax.effects_barrier()
+    runs = [seen[at:at + 4] for at in (0, 5, 10)]
+    assert [sorted(run) for run in runs] == [[(i, 2.0 * k) for k in range(4)] for i in range(3)], seen
+    assert [seen[at] for at in (4, 9, 14)] == [(i, 28.0) for i in (10, 11, 12)], seen
+
+
+def what_fails_ends_the_order():
+    """What would come next in order fails with the first cause, on all devices, and is not called."""
+    seen = []
+    f = jax.jit(lambda x: io_callback(lambda a: seen.append(a.shape), None, x, ordered=True))
+
+    def of_no_use(a):
+        raise ValueError("of no use")
+
+    bad = jax.jit(lambda x: io_callback(of_no_use, None, x, ordered=True))
+    whole, single = jax.device_put(jnp.arange(8.0), split), jnp.float32(4)
+    bad(whole)
+    for then in whole, single, whole:
+        assert "of no use" in failure(lambda: f(then))
+    assert seen == []
+    jax._src.dispatch.runtime_tokens.clear()  # as in a new thread
+    f(whole)
+    f(single)
+    jax.effects_barrier()
+    assert seen == [(8,), ()], seen
 
 
 def checks():
@@ -285,7 +355,8 @@ def functions_that_are_gone():
 
 
 CASES = [prints, prints_in_order, prints_on_several_devices, pure, arguments_and_results,
-         with_effects, checks, errors, nested, many_at_once, functions_that_are_gone]
+         with_effects, ordered_over_several_devices, what_fails_ends_the_order, checks, errors, nested,
+         many_at_once, functions_that_are_gone]
 if jax.devices("cpu")[0].client is not jax.devices()[0].client:  # on a cluster
     CASES.append(one_of_a_gang_fails)
 

@@ -66,25 +66,34 @@ lines, _ = check(between, jnp.arange(4.0))
 assert sorted(lines) == ["0:4", "12.0", "1:4", "2:4", "doubles"], lines
 
 
-def one(device):  # JAX orders the effects of one device
-    return fairway.on(device, lambda i, x: (jax.debug.print("{}", i, ordered=True), x + 1)[1])
+def one(i, x):  # JAX orders debug prints of one device only
+    jax.debug.print("{}", i, ordered=True)
+    return x + 1
 
 
-steps = [one(island.devices.flat[0]) for island in (left, right)]
+def several(i, x):
+    io_callback(lambda i, x: print(i), None, i, x, ordered=True)
+    return x + 1
 
 
-@fairway.program
-def ordered(x):
-    results = []
-    for i in range(10):
-        results.append(steps[i % 2](i, x))
-    return results
+def alternating(steps):
+    def ordered(x):
+        return [steps[i % len(steps)](i, x) for i in range(12)]
+
+    return fairway.program(ordered)
 
 
-for _ in range(3):
-    lines, results = printed(lambda: ordered(jnp.float32(4)))
-    assert lines == [str(i) for i in range(10)], lines
-    assert results == [5.0] * 10
+on_one = [fairway.on(island.devices.flat[0], one) for island in (left, right)]
+on_several = [fairway.on(island, several, in_specs=(P(), P("x")), out_specs=P("x"))
+              for island in (left, right)]
+on_several.append(fairway.on(left.devices.flat[1], several))
+for steps in on_one, on_several:
+    ordered = alternating(steps)
+    for run in ordered, ordered, ordered.op_by_op:
+        lines, results = printed(lambda: run(jnp.arange(4.0)))
+        assert lines == [str(i) for i in range(12)], lines
+        for x in results:
+            np.testing.assert_array_equal(x, np.arange(4.0) + 1)
 
 seen = []
 only = fairway.on(right, lambda x: io_callback(lambda a: seen.append(float(a)), None, x.sum()))

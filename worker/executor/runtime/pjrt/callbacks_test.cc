@@ -201,6 +201,53 @@ TEST_F(CallbacksTest, AProgramOfOneDeviceGetsWhatTheFunctionMade) {
   EXPECT_EQ(client->device, 1);
 }
 
+// What the plugin gives for a type of less than a byte is what ReadElements and WriteElements know.
+TEST_F(CallbacksTest, ElementsOfLessThanAByteArePackedFromTheLowestBitsOn) {
+  Open(1);
+  struct Case {
+    DType dtype;
+    std::string name;
+    std::vector<int8_t> elements;
+    std::vector<uint8_t> packed;
+  };
+  for (const Case& one : {Case{DType::kS4, "i4", {7, 9, 8}, {0x97, 0x08}},
+                          Case{DType::kU4, "ui4", {7, 9, 8}, {0x97, 0x08}},
+                          Case{DType::kS2, "i2", {0, 1, 3, 2, 2}, {0xb4, 0x02}},
+                          Case{DType::kU2, "ui2", {0, 1, 3, 2, 2}, {0xb4, 0x02}},
+                          Case{DType::kF4E2M1FN, "f4E2M1FN", {1, 15, 4}, {0xf1, 0x04}}}) {
+    const std::string type = fmt::format("tensor<{}x{}>", one.elements.size(), one.name);
+    auto program = Load(fmt::format(R"(module @packed {{
+  func.func public @main(%x: {0}) -> {0} {{
+    %0 = stablehlo.custom_call @fairway_callback(%x) {1}}} : ({0}) -> {0}
+    return %0 : {0}
+  }}
+}})",
+                                    type, kCall),
+                        test::OneDevice());
+    ASSERT_NE(program, nullptr) << one.name;
+    std::vector<uint8_t> seen;
+    std::vector<int8_t> elements(one.elements.size());
+    auto client = std::make_shared<Client>([&](const ffi::Call& call) {
+      const uint8_t* bytes = call.args[0].as<uint8_t>();
+      seen.assign(bytes, bytes + ffi::MemoryBytes(call.args[0]));
+      ffi::ReadElements(call.args[0], reinterpret_cast<char*>(elements.data()));
+      std::vector<int8_t> back(elements.rbegin(), elements.rend());
+      ffi::WriteElements(reinterpret_cast<const char*>(back.data()), call.rets[0]);
+      return absl::OkStatus();
+    });
+    const Shape shape{{static_cast<int64_t>(one.elements.size())}};
+    auto x = runtime_->FromHost(BlobOf(one.elements), one.dtype, shape, 0, "");
+    ASSERT_TRUE(x.ok()) << x.status();
+    auto result = test::Run(*runtime_, Request(program.get(), {{x->get()}}, {0}, client));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(seen, one.packed) << one.name;
+    EXPECT_EQ(elements, one.elements) << one.name;
+    auto got = ReadAll<int8_t>(*runtime_, *result->outputs[0][0]);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, std::vector<int8_t>(one.elements.rbegin(), one.elements.rend())) << one.name;
+  }
+}
+
 TEST_F(CallbacksTest, AFailedCallFailsTheLaunchWithItsOwnStatus) {
   Open(1);
   auto program = Load(OneCall(), test::OneDevice());
