@@ -4,10 +4,13 @@ work alone."""
 
 import signal
 
+import pytest
+
 from cluster import PROGRAMS
 from test_faults import start  # noqa: F401  a fixture
 
 WAITS = PROGRAMS / "callback_waits.py"
+LOOPS = PROGRAMS / "callback_loops.py"
 NEIGHBOUR = PROGRAMS / "callback_neighbour.py"
 
 
@@ -40,3 +43,25 @@ def test_a_stopped_client_holds_its_device_for_the_limit_and_not_for_each_launch
         assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
     finally:
         script.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("how", ["raise", "wait", "killed", "stopped"])
+def test_a_loop_over_several_devices_ends_when_its_callback_fails(new_cluster, start, how):  # noqa: F811
+    """It waits for a value that no callback will ever give, between sums over all its devices."""
+    cluster = new_cluster(islands=1, devices=5, flags=("--callback-limit", "2s"))
+    script = start(cluster, LOOPS, "raise" if how == "raise" else "wait")
+    script.read_until("CALLED")
+    if how == "killed":
+        script.process.send_signal(signal.SIGKILL)
+    elif how == "stopped":
+        script.process.send_signal(signal.SIGSTOP)
+    try:
+        # A device beside the gang, then those of the gang.
+        assert "RIGHT" in cluster.python(NEIGHBOUR, 4, 0, 1, 2, 3).stdout
+        if how in ("raise", "wait"):
+            line = script.read_until("FAILED")
+            assert ("the third round" if how == "raise" else "did not return within 2 s") in line, line
+            assert script.end() == 0, script.text
+    finally:
+        if how == "stopped":
+            script.process.send_signal(signal.SIGCONT)

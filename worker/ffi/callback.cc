@@ -94,6 +94,15 @@ void CallingLaunch::Run(const Call& call) {
   if (failure_.ok()) failure_ = std::move(status);
 }
 
+bool CallingLaunch::GoesOn(int64_t loop, int64_t device) {
+  const std::lock_guard lock(mutex_);
+  Loop& asked = loops_[loop];
+  if (!failure_.ok() && !asked.end.has_value()) asked.end = asked.most;
+  const int64_t round = asked.rounds[device]++;
+  asked.most = std::max(asked.most, round + 1);
+  return !asked.end.has_value() || round < *asked.end;
+}
+
 bool AnyCallHasFailed() { return any_failed.load(std::memory_order_acquire); }
 
 absl::Status CallingLaunch::failure() const {
@@ -121,6 +130,25 @@ absl::Status Callback::Check(const Call& call) {
     FAIRWAY_RETURN_IF_ERROR(CheckValue("result", i, call.rets[i]));
   }
   return absl::OkStatus();
+}
+
+absl::Status GoOn::Check(const Call& call) {
+  const auto is_condition = [](std::span<const Value> values) {
+    return values.size() == 1 && values[0].dtype == DType::kPred && values[0].dims.empty();
+  };
+  if (AttributeOr(call, "loop", -1) < 0)
+    return InvalidArgument("attribute \"loop\" is missing or no number of a loop");
+  if (!is_condition(call.args) || !is_condition(call.rets))
+    return InvalidArgument("{} operands and {} results, expected one pred[] each", call.args.size(),
+                           call.rets.size());
+  return absl::OkStatus();
+}
+
+void GoOn::Run(const Call& call) {
+  const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
+  const bool goes_on =
+      launch == nullptr || launch->GoesOn(AttributeOr(call, "loop", 0), call.device);
+  *call.rets[0].as<bool>() = goes_on && *call.args[0].as<bool>();
 }
 
 void Callback::Run(const Call& call) {

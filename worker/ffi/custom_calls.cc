@@ -64,6 +64,7 @@ constexpr Kernel kKernels[] = {
     // Shardy drops the sharding of a call that is for one device of several, unless it knows the
     // name as that of a Python callback.
     Kernel{"xla_ffi_python_cpu_callback", &Callback::Check, &Callback::Run},
+    Kernel{"fairway_go_on", &GoOn::Check, &GoOn::Run},
 };
 constexpr size_t kCount = std::size(kKernels);
 

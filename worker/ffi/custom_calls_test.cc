@@ -136,12 +136,12 @@ TEST(CustomCallsTest, HasEveryTypeOfEveryRoutine) {
   for (const CustomCall& call : CustomCalls()) {
     EXPECT_TRUE(names.insert(std::string(call.name)).second) << call.name;
   }
-  EXPECT_EQ(names.size(), 66u);
+  EXPECT_EQ(names.size(), 67u);
   for (const char* name :
        {"lapack_sorgqr_ffi", "lapack_zungqr_ffi", "lapack_cunmqr_ffi", "lapack_zheevd_ffi",
         "lapack_chetrd_ffi", "lapack_dgesvd_ffi", "tridiagonal_solve_perturbed_ffi",
         "cpu_csr_sparse_dense_ffi", "dce_sink", "fairway_own_part", "fairway_callback",
-        "xla_ffi_python_cpu_callback"}) {
+        "xla_ffi_python_cpu_callback", "fairway_go_on"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
   EXPECT_EQ(FindCustomCall("lapack_sgetrf"), nullptr);
@@ -242,14 +242,15 @@ TEST(CustomCallsTest, ACallbackHasAnyTypeThatHostsHaveAndNoneOfOneBit) {
   }
 }
 
+class CallsThatFail final : public HostCalls {
+  absl::Status Run(uint64_t, const Call&) override { return absl::AbortedError("no"); }
+};
+
 TEST(CustomCallsTest, AFailedCallbackFillsNoMoreThanItsResultsHave) {
-  class Fails final : public HostCalls {
-    absl::Status Run(uint64_t, const Call&) override { return absl::AbortedError("no"); }
-  };
   std::vector<uint8_t> memory(4, 0xff);
   const Dims dims = {3};
   const Value rets[] = {{DType::kU4, dims, memory.data()}};
-  CallingLaunch launch(1, 2, std::make_shared<Fails>(), true);
+  CallingLaunch launch(1, 2, std::make_shared<CallsThatFail>(), true);
   launch.Run({{}, rets, {}});
   EXPECT_EQ(memory, (std::vector<uint8_t>{0, 0, 0xff, 0xff}));
   Poison({{}, rets, {}});
@@ -257,6 +258,55 @@ TEST(CustomCallsTest, AFailedCallbackFillsNoMoreThanItsResultsHave) {
   memory[2] = 0;
   Poison({{}, rets, {}});
   EXPECT_EQ(memory[2], 0);
+}
+
+TEST(CustomCallsTest, AllDevicesLeaveALoopBeforeTheSameRoundWhenACallbackHasFailed) {
+  CallingLaunch launch(1, 2, std::make_shared<CallsThatFail>(), false);
+  const auto rounds = [&](int64_t loop, int64_t device) {
+    int count = 0;
+    while (count < 100 && launch.GoesOn(loop, device)) ++count;
+    return count;
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(launch.GoesOn(0, 0));
+  EXPECT_TRUE(launch.GoesOn(0, 1));
+  launch.Run({});
+  EXPECT_EQ(rounds(0, 1), 2);  // three together, as many as device 0 has gone through
+  EXPECT_EQ(rounds(0, 0), 0);
+  EXPECT_EQ(rounds(0, 2), 3);
+  EXPECT_FALSE(launch.GoesOn(0, 1));  // the same loop inside of another one, once more
+  EXPECT_EQ(rounds(1, 2), 0);         // nobody has begun it
+  EXPECT_EQ(rounds(1, 0), 0);
+}
+
+TEST(CustomCallsTest, AConditionIsKeptWhereNoCallbackHasFailed) {
+  const CustomCall* target = FindCustomCall("fairway_go_on");
+  ASSERT_NE(target, nullptr);
+  bool condition = true, goes_on = false;
+  const Value args[] = {{DType::kPred, {}, &condition}}, rets[] = {{DType::kPred, {}, &goes_on}};
+  const Attribute loop[] = {{"loop", 3}}, wrong[] = {{"loop", -3}};
+  const Call of_no_launch{args, rets, loop, 0, 12345};
+  ASSERT_TRUE(target->check(of_no_launch).ok());
+  target->run(of_no_launch);
+  EXPECT_TRUE(goes_on);
+  const auto launch = BeginCalling(54321, 2, std::make_shared<CallsThatFail>(), false);
+  const Call call{args, rets, loop, 0, 54321};
+  target->run(call);
+  EXPECT_TRUE(goes_on);
+  condition = false;
+  target->run(call);
+  EXPECT_FALSE(goes_on);
+  launch->Run({});
+  condition = true;
+  target->run(call);
+  EXPECT_FALSE(goes_on);
+  EXPECT_FALSE(target->check({args, rets, wrong}).ok());
+  EXPECT_FALSE(target->check({args, rets, {}}).ok());
+  EXPECT_FALSE(target->check({{}, rets, loop}).ok());
+  EXPECT_FALSE(target->check({args, {}, loop}).ok());
+  const Dims dims = {1};
+  const Value many[] = {{DType::kPred, dims, &goes_on}}, number[] = {{DType::kU8, {}, &goes_on}};
+  EXPECT_FALSE(target->check({args, many, loop}).ok());
+  EXPECT_FALSE(target->check({number, rets, loop}).ok());
 }
 
 TEST(CustomCallsTest, TheOwnPartIsEverythingOnTheDevicesThatAreNamedAndZerosElsewhere) {

@@ -5,8 +5,10 @@
 #define FAIRWAY_WORKER_FFI_HOST_CALLS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "worker/ffi/call.h"
@@ -39,6 +41,11 @@ class CallingLaunch {
   // Fills the results, with zeros when the call fails. After a failed call nothing is called any
   // more.
   void Run(const Call& call);
+  // Whether `device` is to go through `loop` once more: true until a call has failed. Asked before
+  // each round. All devices of the launch leave a loop before the same round, since those that stay
+  // in it may wait for the others in a collective; so it ends before the first round that no device
+  // had asked for when the call failed.
+  bool GoesOn(int64_t loop, int64_t device);
   // Of the first call that failed.
   absl::Status failure() const;
   // The program goes on calling after a failure, and may be ended without harm to other devices. It
@@ -53,6 +60,12 @@ class CallingLaunch {
   mutable std::mutex mutex_;
   absl::Status failure_;
   bool called_again_ = false;
+  struct Loop {
+    std::map<int64_t, int64_t> rounds;  // that a device has asked for; of all its runs together
+    int64_t most = 0;                   // of `rounds`
+    std::optional<int64_t> end;         // the first round that is not gone through
+  };
+  std::map<int64_t, Loop> loops_;
 };
 
 // In this process, ever.

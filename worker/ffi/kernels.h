@@ -76,6 +76,13 @@ struct Callback {
   static void Run(const Call& call);
 };
 
+// callback.cc: the condition of loop number "loop" -> the same until a callback of the launch has
+// failed, and false then (CallingLaunch::GoesOn).
+struct GoOn {
+  static absl::Status Check(const Call& call);
+  static void Run(const Call& call);
+};
+
 }  // namespace fairway::ffi
 
 #endif  // FAIRWAY_WORKER_FFI_KERNELS_H_

@@ -233,6 +233,8 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir import ir
 
+    from fairway import loops
+
     session = _sessions.get(client)
     if session is None:
         return module, functions
@@ -249,6 +251,7 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
             i64 = ir.IntegerType.get_signless(64)
             op.attributes["call_target_name"] = ir.StringAttr.get(_TARGET)
             op.attributes[config] = ir.DictAttr.get({"function": ir.IntegerAttr.get(i64, number)})
+        loops.guard(copy, calls[0][1])
     return copy, ()
 
 
