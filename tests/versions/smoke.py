@@ -5,8 +5,11 @@ Prints one line per case, "ok NAME" or "failed NAME: text". Runs on two islands 
 devices, under any jax that Fairway supports: nothing here may be newer than the oldest of them.
 """
 
+import os
 import sys
 import traceback
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # of jax.devices("cpu")
 
 import jax
 import jax.numpy as jnp
@@ -390,6 +393,23 @@ def callbacks_with_types_of_4_bits():
             y = np.asarray(f(jax.device_put(x, place)))
             assert y.dtype == x.dtype
             np.testing.assert_array_equal(y.astype(np.int32), x[::-1].astype(np.int32))
+
+
+@case
+def unreduced_arrays_of_other_backends():
+    if jax.__version_info__ < (0, 11):
+        return  # there JAX computes to move one, which several backends cannot
+    explicit = (jax.sharding.AxisType.Explicit,)
+    here = Mesh(np.array(jax.devices()[:2]), ("x",), axis_types=explicit)
+    there = Mesh(np.array(jax.devices("cpu")[:2]), ("x",), axis_types=explicit)
+    left = jax.device_put(np.ones((2, 4), np.float32), NamedSharding(here, P(None, "x")))
+    right = jax.device_put(np.ones((4, 2), np.float32), NamedSharding(here, P("x", None)))
+    product = jnp.dot(left, right, out_sharding=NamedSharding(here, P(unreduced={"x"})))
+    local = jax.device_put(product, NamedSharding(there, P(unreduced={"x"})))
+    back = jax.device_put(local, product.sharding)
+    for array in local, back:
+        for shard in array.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), np.full((2, 2), 2))
 
 
 @case

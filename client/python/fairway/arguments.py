@@ -6,7 +6,8 @@ something in front:
 - numpy arrays with negative strides (`x[::-1]`) or strides of zero (`np.broadcast_to`), which the
   client refuses, are made contiguous;
 - arrays of one client that are to go to devices of another, such as from an island to
-  `jax.devices("cpu")`, which the client also refuses, are fetched and put there.
+  `jax.devices("cpu")`, which the client also refuses, are fetched and put there; what is unreduced
+  over an axis shard by shard.
 Arrays that are to be cut anew are a page of their own, resharding.py.
 
 A JAX without this registry is left alone; then these two cases fail with jaxlib's own text.
@@ -62,6 +63,29 @@ def _client(sharding: Any) -> Any:
     return next(iter(sharding.device_set)).client
 
 
+def _is_unreduced_alike(source: Any, target: Any) -> bool:
+    """Whether both are cut alike, and unreduced: such an array has no value that could be fetched."""
+    if not getattr(getattr(source, "spec", None), "unreduced", None) or not hasattr(target, "spec"):
+        return False
+
+    def cut(sharding):
+        spec = sharding.spec
+        axes = list(getattr(spec, "partitions", spec))
+        while axes and axes[-1] is None:
+            axes.pop()
+        return axes, spec.unreduced, dict(sharding.mesh.shape)
+
+    return cut(source) == cut(target)
+
+
+def _shard_by_shard(x: Any, sharding: Any) -> Any:
+    from jax._src.interpreters import pxla
+
+    return pxla.batched_device_put(
+        x.aval, sharding, [np.asarray(shard.data) for shard in x.addressable_shards],
+        list(sharding._addressable_device_assignment))
+
+
 def _between_clients(inner: Any, handlers: Any) -> Any:
     def handler(xs, shardings, layouts, copy_semantics):
         away = [
@@ -73,6 +97,9 @@ def _between_clients(inner: Any, handlers: Any) -> Any:
         columns = [list(c) for c in (xs, shardings, layouts, copy_semantics)]
         stay = [i for i in range(len(xs)) if i not in set(away)]
         results: list[Any] = [None] * len(xs)
+        for i in (apart := [i for i in away if _is_unreduced_alike(xs[i].sharding, shardings[i])]):
+            results[i] = _shard_by_shard(xs[i], shardings[i])
+        away = [i for i in away if i not in apart]
         for indices, handle in ((stay, inner), (away, handlers[np.ndarray])):
             chosen = [[column[i] for i in indices] for column in columns]
             if handle is not inner:
