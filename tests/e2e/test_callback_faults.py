@@ -10,6 +10,7 @@ from cluster import PROGRAMS
 from test_faults import start  # noqa: F401  a fixture
 
 WAITS = PROGRAMS / "callback_waits.py"
+MANY = PROGRAMS / "callback_many.py"
 LOOPS = PROGRAMS / "callback_loops.py"
 NEIGHBOUR = PROGRAMS / "callback_neighbour.py"
 
@@ -32,6 +33,16 @@ def test_neighbours_do_not_notice_and_a_killed_client_frees_its_device(new_clust
     assert "RIGHT" in cluster.python(NEIGHBOUR, 1, 2, 3).stdout
     script.process.send_signal(signal.SIGKILL)
     assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+
+
+def test_many_callbacks_of_a_program_hold_no_thread_that_others_need(new_cluster, start):  # noqa: F811
+    """XLA has threads that the devices of an executor share; none of them waits."""
+    cluster = new_cluster(islands=1, devices=2)
+    script = start(cluster, MANY)
+    script.read_until("CALLED")
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 1).stdout
+    script.process.kill()
+    assert (script.text + script.process.stdout.read()).count("CALLED") == 1
 
 
 def test_a_stopped_client_holds_its_device_for_the_limit_and_not_for_each_launch(new_cluster, start):  # noqa: F811

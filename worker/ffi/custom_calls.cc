@@ -2,7 +2,14 @@
 #include "worker/ffi/custom_calls.h"
 
 #include <array>
+#include <cfenv>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include <absl/container/inlined_vector.h>
@@ -133,39 +140,146 @@ std::optional<int64_t> Integer(const XLA_FFI_Scalar& scalar) {
   }
 }
 
-// What is no buffer becomes an invalid value, which no check lets pass.
-void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
-  absl::InlinedVector<Value, 4> args(frame.args.size);
-  absl::InlinedVector<Value, 9> rets(frame.rets.size);
-  absl::InlinedVector<Attribute, 4> attributes;
-  for (int64_t i = 0; i < frame.args.size; ++i) {
-    if (frame.args.types[i] == XLA_FFI_ArgType_BUFFER) args[i] = FromFfi(frame.args.args[i]);
-  }
-  for (int64_t i = 0; i < frame.rets.size; ++i) {
-    if (frame.rets.types[i] == XLA_FFI_RetType_BUFFER) rets[i] = FromFfi(frame.rets.rets[i]);
-  }
-  for (int64_t i = 0; i < frame.attrs.size; ++i) {
-    if (frame.attrs.types[i] != XLA_FFI_AttrType_SCALAR) continue;
-    const XLA_FFI_ByteSpan& name = *frame.attrs.names[i];
-    if (auto value = Integer(*static_cast<const XLA_FFI_Scalar*>(frame.attrs.attrs[i]))) {
-      attributes.push_back({{name.ptr, name.len}, *value});
+// A frame as a call. XLA keeps what it points at until the frame's future is complete.
+class FrameCall {
+ public:
+  // What is no buffer becomes an invalid value, which no check lets pass.
+  explicit FrameCall(const XLA_FFI_CallFrame& frame)
+      : args_(frame.args.size), rets_(frame.rets.size) {
+    for (int64_t i = 0; i < frame.args.size; ++i) {
+      if (frame.args.types[i] == XLA_FFI_ArgType_BUFFER) args_[i] = FromFfi(frame.args.args[i]);
     }
+    for (int64_t i = 0; i < frame.rets.size; ++i) {
+      if (frame.rets.types[i] == XLA_FFI_RetType_BUFFER) rets_[i] = FromFfi(frame.rets.rets[i]);
+    }
+    for (int64_t i = 0; i < frame.attrs.size; ++i) {
+      if (frame.attrs.types[i] != XLA_FFI_AttrType_SCALAR) continue;
+      const XLA_FFI_ByteSpan& name = *frame.attrs.names[i];
+      if (auto value = Integer(*static_cast<const XLA_FFI_Scalar*>(frame.attrs.attrs[i]))) {
+        attributes_.push_back({{name.ptr, name.len}, *value});
+      }
+    }
+    call_ = {{args_.data(), args_.size()},
+             {rets_.data(), rets_.size()},
+             {attributes_.data(), attributes_.size()},
+             Device(frame),
+             Run(frame)};
   }
-  const Call call{{args.data(), args.size()},
-                  {rets.data(), rets.size()},
-                  {attributes.data(), attributes.size()},
-                  Device(frame),
-                  Run(frame)};
-  absl::Status status = kernel.check(call);
+  FrameCall(const FrameCall&) = delete;
+  FrameCall& operator=(const FrameCall&) = delete;
+
+  const Call& call() const { return call_; }
+
+ private:
+  absl::InlinedVector<Value, 4> args_;
+  absl::InlinedVector<Value, 9> rets_;
+  absl::InlinedVector<Attribute, 4> attributes_;
+  Call call_;
+};
+
+void Refuse(const Kernel& kernel, const Call& call, const absl::Status& status) {
+  spdlog::error("{}: {}; its results are NaN", kernel.name, fairway::Describe(status));
+  Poison(call);
+}
+
+void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
+  const FrameCall asked(frame);
+  absl::Status status = kernel.check(asked.call());
   if (status.ok()) {
     try {
-      return kernel.run(call);
+      return kernel.run(asked.call());
     } catch (const std::exception& error) {  // no memory for the workspace
       status = Error(absl::StatusCode::kResourceExhausted, "{}", error.what());
     }
   }
-  spdlog::error("{}: {}; its results are NaN", kernel.name, fairway::Describe(status));
-  Poison(call);
+  Refuse(kernel, asked.call(), status);
+}
+
+// Callbacks of a device, one after the other, on a thread of its own: each waits for a client, and
+// XLA's threads serve all devices. The program goes on in that thread. Lives as long as the
+// process.
+class CallThread {
+ public:
+  static CallThread& Of(int64_t device) {
+    static auto* const mutex = new std::mutex();
+    static auto* const all = new std::map<int64_t, CallThread>();
+    const std::lock_guard lock(*mutex);
+    return (*all)[device];
+  }
+  // Whether the caller runs on one.
+  static bool here() { return here_; }
+
+  CallThread() {
+    std::thread([this] { Serve(); }).detach();
+  }
+  CallThread(const CallThread&) = delete;
+  CallThread& operator=(const CallThread&) = delete;
+
+  void Post(std::function<void()> call) {
+    {
+      const std::lock_guard lock(mutex_);
+      calls_.push_back(std::move(call));
+    }
+    posted_.notify_one();
+  }
+
+ private:
+  [[noreturn]] void Serve() {
+    here_ = true;
+    while (true) {
+      std::unique_lock lock(mutex_);
+      posted_.wait(lock, [this] { return !calls_.empty(); });
+      const std::function<void()> call = std::move(calls_.front());
+      calls_.pop_front();
+      lock.unlock();
+      call();
+    }
+  }
+
+  inline static thread_local bool here_ = false;
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::deque<std::function<void()>> calls_;
+};
+
+// nullptr: none can be had.
+XLA_FFI_Future* NewFuture(const XLA_FFI_CallFrame& frame) {
+  XLA_FFI_Future_Create_Args args = {};
+  args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
+  if (XLA_FFI_Error* error = frame.api->XLA_FFI_Future_Create(&args)) {
+    Destroy(frame, error);
+    return nullptr;
+  }
+  return args.future;
+}
+
+XLA_FFI_Error* CallBack(const Kernel& kernel, XLA_FFI_CallFrame& frame) {
+  auto asked = std::make_shared<const FrameCall>(frame);
+  const Call& call = asked->call();
+  if (const absl::Status status = kernel.check(call); !status.ok()) {
+    Refuse(kernel, call, status);
+    return nullptr;
+  }
+  const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
+  // What has failed waits for nobody.
+  const bool waits = launch != nullptr && launch->failure().ok() && !CallThread::here();
+  frame.future = waits ? NewFuture(frame) : nullptr;
+  if (frame.future == nullptr) {
+    kernel.run(call);
+    return launch != nullptr && launch->stop() ? Stop(frame) : nullptr;
+  }
+  std::fenv_t rounding;  // and what becomes of denormals: as in XLA's threads
+  std::fegetenv(&rounding);
+  CallThread::Of(call.device)
+      .Post([asked, launch, rounding, api = frame.api, future = frame.future] {
+        std::fesetenv(&rounding);
+        launch->Run(asked->call());
+        XLA_FFI_Future_SetAvailable_Args args = {};
+        args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
+        args.future = future;
+        api->XLA_FFI_Future_SetAvailable(&args);
+      });
+  return nullptr;
 }
 
 template <size_t kIndex>
@@ -181,11 +295,9 @@ XLA_FFI_Error* Handle(XLA_FFI_CallFrame* frame) {
     metadata->traits = 0;
     return nullptr;
   }
-  if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE) Dispatch(kKernels[kIndex], *frame);
-  if constexpr (kKernels[kIndex].run == &Callback::Run) {
-    const auto launch = FindCallingLaunch(Run(*frame));
-    if (launch != nullptr && launch->stop()) return Stop(*frame);
-  }
+  if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE) return nullptr;
+  if constexpr (kKernels[kIndex].run == &Callback::Run) return CallBack(kKernels[kIndex], *frame);
+  Dispatch(kKernels[kIndex], *frame);
   return nullptr;
 }
 

@@ -21,8 +21,8 @@ inline constexpr std::string_view kCallbackTarget = "fairway_callback";
 class HostCalls {
  public:
   virtual ~HostCalls() = default;
-  // Waits until the results are in call.rets. An error: they hold anything. On the thread that runs
-  // the device.
+  // Waits until the results are in call.rets. An error: they hold anything. On a thread that
+  // serves no other device.
   virtual absl::Status Run(uint64_t launch_id, const Call& call) = 0;
 };
 

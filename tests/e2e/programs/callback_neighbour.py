@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on the devices that the arguments name, with a callback and without; prints RIGHT."""
+"""Runs on the devices that the arguments name, with a callback and without, and what XLA spreads over
+its threads; prints RIGHT."""
 
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+
+@jax.jit
+def spread(a):
+    return sum((jnp.ones((256, 256)) * a * i @ jnp.ones((256, 256))).mean() for i in range(12))
+
 
 for number in map(int, sys.argv[1:]):
     device = jax.devices()[number]
     x = jax.device_put(np.float32(3), device)
     assert float(jax.jit(lambda a: a * 2)(x)) == 6
+    assert float(spread(x)) == 256 * 3 * 66
     double = jax.jit(
         lambda a: jax.pure_callback(
             lambda b: np.float32(2) * b, jax.ShapeDtypeStruct((), np.float32), a
