@@ -59,9 +59,9 @@ def _counts(loop: Any) -> bool:
             test.attributes["comparison_direction"]):
         return False
     number, limit = test.operands
-    if number.owner != condition or "f" in str(number.type) or not _is_constant(limit):
+    position = next((i for i, x in enumerate(condition.arguments) if x == number), None)
+    if position is None or "f" in str(number.type) or not _is_constant(limit):
         return False
-    position = number.arg_number
     step = _owner(_last(body).operands[position])
     return (step is not None and step.name == "stablehlo.add"
             and step.operands[0] == body.arguments[position] and _is_constant(step.operands[1], "dense<1>"))
