@@ -76,8 +76,9 @@ MOVES = [
 
 
 @contextlib.contextmanager
-def mover(cluster):
-    process = cluster.start_python("-c", PROGRAM)
+def mover(cluster, process=None):
+    """ask(move, word): what PROGRAM is told, by default one of the project's own Python, and awaits."""
+    process = process or cluster.start_python("-c", PROGRAM)
 
     def hear(word):
         lines = []

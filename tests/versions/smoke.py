@@ -150,6 +150,26 @@ def between_islands():
 
 
 @case
+def over_islands():
+    """Arrays over devices of both islands, cut anew: to both, to one, from one, and copies."""
+    (left, right) = islands()
+    x = np.arange(256, dtype=np.float32).reshape(16, 16)
+    grid = Mesh(np.array([left[:2], right[:2]]), ("a", "b"))
+    places = [split_over(left + right), split_over(left + right, None, "x"), split_over(right + left[:2], None),
+              split_over(left, None, "x"), split_over([right[3], left[0]]), NamedSharding(grid, P("b", "a")),
+              NamedSharding(grid, P("a")), jax.sharding.SingleDeviceSharding(right[1])]
+    for source in places:
+        for target in places:
+            moved = jax.device_put(jax.device_put(x, source), target)
+            assert moved.sharding == target
+            np.testing.assert_array_equal(np.asarray(moved), x)
+    for shape in (0, 16), ():
+        y = np.zeros(shape, np.int8)
+        every = NamedSharding(grid, P())
+        np.testing.assert_array_equal(np.asarray(jax.device_put(jax.device_put(y, every), right[0])), y)
+
+
+@case
 def donation():
     for sharding in (islands()[0][1], split_over(islands()[1])):
         x = jax.device_put(np.ones((8, 4), np.float32), sharding)

@@ -10,6 +10,7 @@ import pytest
 
 from cluster import PROGRAMS, clean_environment, wait_for
 from conftest import VERSIONS, python_of
+from test_device_put import MOVES, PROGRAM, mover, readings
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MULTILINE)
@@ -47,6 +48,19 @@ def test_smoke(version, name, cluster):
     results, text = smoke(version, cluster)
     assert name in results, f"{name} did not end:\n{text[-6000:]}"
     assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_byte_of_an_array_that_is_cut_anew_goes_through_the_controller(version, cluster):
+    process = subprocess.Popen(
+        [*python_of(version), "-u", "-c", PROGRAM], env=cluster.jax_environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with mover(cluster, process) as ask:
+        for source, target, *_ in MOVES:
+            before = readings(cluster)[0]
+            ask(f"{source}>{target}", "moved")
+            assert readings(cluster)[0] == before, (source, target)
+            ask("check", "right")
 
 
 @pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts"])

@@ -10,7 +10,7 @@ lie elsewhere. JAX keeps what it does by itself:
 - what has no place in the array (unreduced over an axis) or a layout of its own;
 - everything inside a trace.
 jaxlib 0.8.2 refuses to send the request: there a program (fairway.program) moves what lies on one
-island to one island, and the rest goes as JAX does it by itself.
+island to one island, and another one moves the shards of what lies or is to lie on several.
 
 As on JAX's CPU backend, an array that is donated to another cut stays usable.
 """
@@ -41,9 +41,7 @@ def install(handlers: dict, array_type: type) -> None:
     reorder = dispatch._different_device_order_reshard
     equal = functools.lru_cache(4096)(functools.partial(_same_cut, are_hlo_shardings_equal))
     if version.__version_info__ < (0, 8, 3):  # it has the function, and refuses to send the request
-        only_one = functools.lru_cache(4096)(
-            lambda *to: equal(*to) or not all(_on_one_island(s) for s in to[:2]))
-        handlers[array_type] = _handler(handlers[array_type], _by_program, only_one)
+        handlers[array_type] = _handler(handlers[array_type], _by_program, equal)
         dispatch._different_device_order_reshard = _reordered_apart(reorder, handlers, array_type)
         return
     handlers[array_type] = _handler(handlers[array_type], transfer, equal)
@@ -82,7 +80,15 @@ def _by_program(xs: list, shardings: list, donate: bool) -> list:
     # What is committed to no device would be brought to the target first, which ends here again.
     placed = [x if x.committed else pxla.global_aval_to_result_handler(x.aval, x.sharding, True)(x)
               for x in xs]
-    return list(_program(tuple(shardings))(*placed))
+    results: list = [None] * len(xs)
+    whole = [i for i, x in enumerate(xs) if _on_one_island(x.sharding) and _on_one_island(shardings[i])]
+    if whole:
+        made = _program(tuple(shardings[i] for i in whole))(*(placed[i] for i in whole))
+        for i, y in zip(whole, made, strict=True):
+            results[i] = y
+    for i in set(range(len(xs))).difference(whole):
+        results[i] = _by_shards(placed[i], shardings[i])
+    return results
 
 
 @functools.lru_cache(256)
@@ -94,6 +100,85 @@ def _program(shardings: tuple) -> Any:
 
     return program(lambda *xs: [jax.device_put(x, s) for x, s in zip(xs, shardings, strict=True)],
                    name="reshard")
+
+
+def _by_shards(x: Any, sharding: Any) -> Any:
+    """Moves an array whose shards lie, or are to lie, on several islands."""
+    import jax
+
+    positions, move = _program_of_shards(x.shape, x.sharding, sharding)
+    shards = x.addressable_shards
+    made = move(*(shards[i].data for i in positions))
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, made)
+
+
+@functools.lru_cache(256)
+def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
+    """How to make the shards of one sharding of those of another.
+
+    Returns:
+      (the positions of the shards that it takes, a program that makes those of the target of them).
+    """
+    import jax
+    from jax import lax
+
+    from fairway._program import program
+
+    def tiles(sharding):
+        """Of each device, in order: its bounds in each dimension."""
+        places = sharding.devices_indices_map(shape)
+        return [(d, tuple(part.indices(n)[:2] for part, n in zip(places[d], shape, strict=True)))
+                for d in sharding._addressable_device_assignment]
+
+    def island(device):
+        return getattr(device, "slice_index", 0)
+
+    held: dict = {}  # by bounds: {island: position of a shard}
+    for position, (device, tile) in enumerate(tiles(source)):
+        held.setdefault(tile, {}).setdefault(island(device), position)
+    wanted = tiles(target)
+    recipes: dict = {}  # by island and bounds: the parts of that shard, by where they begin
+    for device, tile in wanted:
+        if (island(device), tile) in recipes:
+            continue
+        recipes[island(device), tile] = parts = {}
+        for other, places in held.items():
+            both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(tile, other, strict=True)]
+            if all(low < high for low, high in both) or other == tile:
+                parts[tuple(low for low, _ in both)] = (
+                    places.get(island(device), min(places.values())),
+                    [low - c for (low, _), (c, _) in zip(both, other, strict=True)],
+                    [high - c for (_, high), (c, _) in zip(both, other, strict=True)])
+    positions = sorted({position for parts in recipes.values() for position, *_ in parts.values()})
+
+    def joined(parts, dimension):
+        """Of parts that form a grid."""
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        rows: dict = {}
+        for begin in sorted(parts):
+            rows.setdefault(begin[dimension], {})[begin] = parts[begin]
+        rows = [joined(row, dimension + 1) for row in rows.values()]
+        return rows[0] if len(rows) == 1 else lax.concatenate(rows, dimension)
+
+    def move(*shards):
+        shards = dict(zip(positions, shards, strict=True))
+        first: dict = {}  # an island's own shard of these bounds; its other devices copy it there
+        for device, tile in wanted:
+            place, key = jax.sharding.SingleDeviceSharding(device), (island(device), tile)
+            if key in first:
+                yield jax.device_put(first[key], place)
+                continue
+            parts = {}
+            for begin, (position, low, high) in recipes[key].items():
+                part = shards[position]
+                if (low, high) != ([0] * part.ndim, list(part.shape)):
+                    part = lax.slice(part, low, high)
+                parts[begin] = jax.device_put(part, place)
+            first[key] = joined(parts, 0)
+            yield first[key]
+
+    return positions, program(lambda *shards: list(move(*shards)), name="reshard")
 
 
 def _send(transfer: Any, xs: list, shardings: list, donate: bool = False) -> list:
