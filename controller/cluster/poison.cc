@@ -64,13 +64,15 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
   if (IsSequence(node) && node.unsettled_inputs == 0) {
     if (!status.ok()) node.failed_outputs.clear();
     // Some would have failed anyway, and with that error. One that was launched ahead may have gone
-    // well on its own executor; what it had taken there and was lost since is no reason.
+    // well on its own executor, or failed by itself: the first cause is told; what it had taken
+    // there and was lost since is no reason.
     const std::vector<int32_t> by = WorstInput(node) != nullptr
                                         ? PoisonedBy(node, /*lost_too=*/!status.ok())
                                         : std::vector<int32_t>();
     for (size_t o = 0; o < by.size(); ++o) {
       if (by[o] < 0) continue;
-      node.failed_outputs.try_emplace(static_cast<int32_t>(o), Node::FailedOutput{status, by[o]});
+      node.failed_outputs.insert_or_assign(static_cast<int32_t>(o),
+                                           Node::FailedOutput{status, by[o]});
     }
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {

@@ -262,6 +262,27 @@ TEST_F(PoisonTest, AnInputThatFailsLaterFailsOnlyWhatNeedsItWithTheFirstCause) {
                           "s1 watched 4: OK"));
 }
 
+TEST_F(PoisonTest, TheFirstCauseIsToldWhereAStepFailedByItselfAheadOfIt) {
+  PutReady(1, 0);
+  PutReady(2, 0);
+  const uint64_t f = Define(5, {0}, {F32({4})}, {F32({4})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {7}).ok());
+  const uint64_t p = TwoChains();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {7, 2}, {}, {3, 4}).ok());
+  for (const uint64_t x : {uint64_t{5}, uint64_t{1}, kSequence}) Installed(a, x);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
+  Report report;
+  report.finished = {actions.seq.at({a, NodeId(3)}), actions.seq.at({a, NodeId(4)})};
+  // What it took there was well; the launch before it failed elsewhere.
+  report.failures = {{report.finished[0], absl::DataLossError("boom")},
+                     {report.finished[1], absl::InternalError("mine"), 0}};
+  cluster.OnReport(a, Incarnation(7), report);
+  Watch();
+  EXPECT_THAT(actions.Take(),
+              ElementsAre("s1 watched 3: DATA_LOSS: f5 on island ia (worker wa): boom",
+                          "s1 watched 4: OK"));
+}
+
 TEST_F(PoisonTest, WhatCanMakeNothingIsNotLaunched) {
   for (const uint64_t handle : {1, 2})
     ASSERT_TRUE(
