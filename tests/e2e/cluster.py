@@ -82,16 +82,20 @@ class Cluster:
 
     def __init__(self, islands=2, devices=4, flags=(), environment=None):
         self.islands, self.devices = islands, devices
-        self.port, self.http_port = free_ports(2)
-        self.address = f"127.0.0.1:{self.port}"
         self.mark = secrets.token_hex(16)
         self.environment = clean_environment(**{MARK: self.mark}, **(environment or {}))
         started = time.monotonic()
         try:
-            self.cli(
-                "up", "--islands", str(islands), "--devices", str(devices),
-                "--port", str(self.port), "--http-port", str(self.http_port), *flags, "--detach",
-            )
+            for _ in range(5):
+                self.port, self.http_port = free_ports(2)
+                self.address = f"127.0.0.1:{self.port}"
+                up = ["up", "--islands", str(islands), "--devices", str(devices), "--port", str(self.port),
+                      "--http-port", str(self.http_port), *flags, "--detach"]
+                # A test beside this one may have taken a port meanwhile.
+                done = self.cli(*up, check=False)
+                if done.returncode == 0 or " is taken" not in done.stderr:
+                    break
+            assert done.returncode == 0, f"fairway {' '.join(up)}\n{done.stdout}{done.stderr}"
         except BaseException:
             self.stop()
             raise
