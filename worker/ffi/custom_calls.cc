@@ -2,7 +2,6 @@
 #include "worker/ffi/custom_calls.h"
 
 #include <array>
-#include <cfenv>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -200,11 +199,17 @@ void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
 // process.
 class CallThread {
  public:
-  static CallThread& Of(int64_t device) {
+  // nullptr: the process may have no more threads.
+  static CallThread* Of(int64_t device) {
     static auto* const mutex = new std::mutex();
     static auto* const all = new std::map<int64_t, CallThread>();
     const std::lock_guard lock(*mutex);
-    return (*all)[device];
+    try {
+      return &(*all)[device];
+    } catch (const std::exception& error) {
+      spdlog::error("no thread for the callbacks of device {}: {}", device, error.what());
+      return nullptr;
+    }
   }
   // Whether the caller runs on one.
   static bool here() { return here_; }
@@ -263,22 +268,19 @@ XLA_FFI_Error* CallBack(const Kernel& kernel, XLA_FFI_CallFrame& frame) {
   const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
   // What has failed waits for nobody.
   const bool waits = launch != nullptr && launch->failure().ok() && !CallThread::here();
-  frame.future = waits ? NewFuture(frame) : nullptr;
+  CallThread* const thread = waits ? CallThread::Of(call.device) : nullptr;
+  frame.future = thread != nullptr ? NewFuture(frame) : nullptr;
   if (frame.future == nullptr) {
     kernel.run(call);
     return launch != nullptr && launch->stop() ? Stop(frame) : nullptr;
   }
-  std::fenv_t rounding;  // and what becomes of denormals: as in XLA's threads
-  std::fegetenv(&rounding);
-  CallThread::Of(call.device)
-      .Post([asked, launch, rounding, api = frame.api, future = frame.future] {
-        std::fesetenv(&rounding);
-        launch->Run(asked->call());
-        XLA_FFI_Future_SetAvailable_Args args = {};
-        args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
-        args.future = future;
-        api->XLA_FFI_Future_SetAvailable(&args);
-      });
+  thread->Post([asked, launch, api = frame.api, future = frame.future] {
+    launch->Run(asked->call());
+    XLA_FFI_Future_SetAvailable_Args args = {};
+    args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
+    args.future = future;
+    api->XLA_FFI_Future_SetAvailable(&args);
+  });
   return nullptr;
 }
 

@@ -346,6 +346,14 @@ def many_at_once():
     np.testing.assert_allclose(results, np.sin(np.arange(200.0)), rtol=1e-5, atol=1e-6)
 
 
+def what_follows_rounds_as_elsewhere():
+    """Also numbers so small that XLA makes them zero."""
+    small = jnp.float32(1e-36)
+    alone = jax.jit(lambda x: x * jnp.float32(1e-3))
+    behind = jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(a), scalar, x) * jnp.float32(1e-3))
+    assert float(behind(small)) == float(alone(small)), (behind(small), alone(small))
+
+
 def functions_that_are_gone():
     """A launch needs its function, whatever Python has forgotten meanwhile."""
     x = jnp.float32(0)
@@ -356,7 +364,7 @@ def functions_that_are_gone():
 
 CASES = [prints, prints_in_order, prints_on_several_devices, pure, arguments_and_results,
          with_effects, ordered_over_several_devices, what_fails_ends_the_order, checks, errors, nested,
-         many_at_once, functions_that_are_gone]
+         many_at_once, what_follows_rounds_as_elsewhere, functions_that_are_gone]
 if jax.devices("cpu")[0].client is not jax.devices()[0].client:  # on a cluster
     CASES.append(one_of_a_gang_fails)
 
