@@ -12,6 +12,9 @@ option(FAIRWAY_PLANTED_BUGS "Compile the test-only switches that break one rule 
 set(FAIRWAY_PJRT_INCLUDE "" CACHE PATH "Directory of pjrt_c_api.h (from the xla-cpu-pjrt wheel)")
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-subobject-linkage)  # our sources are not its main file
+endif()
 if(FAIRWAY_SANITIZE STREQUAL "address")
   # By clang, which checks thread annotations too, and is done before gcc is with half of the checks.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=function -fno-sanitize-recover=all

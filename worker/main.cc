@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <climits>
 #include <csignal>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +48,8 @@ struct Flags {
   std::string runtime = "pjrt";
   std::string plugin;
   std::string plugin_kind = "cpu";
+  std::string target_config;
+  bool allow_raw_kernels = false;
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
   std::string log_level = "info";
@@ -86,6 +90,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
+  config.Flag("target-config", &flags.target_config,
+              "File with the text of XLA's GpuTargetConfigProto: what programs are compiled for, "
+              "kind cuda only. Default: what the executor's GPU says");
+  config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
+              "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
+              "write whatever is on the GPU: for clients who trust each other");
   config.Flag("data-bind", &flags.data_bind,
               "host:port of the data port; port 0: any free one. The default is reachable from "
               "this host only");
@@ -139,6 +149,7 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
           "--runtime=" + flags.runtime,
           "--plugin=" + flags.plugin,
           "--plugin-kind=" + flags.plugin_kind,
+          fmt::format("--allow-raw-kernels={}", flags.allow_raw_kernels),
           "--data-bind=" + flags.data_bind,
           "--advertise-host=" + flags.advertise_host,
           "--log-level=" + flags.log_level,
@@ -174,6 +185,11 @@ CompileLimits LimitsOf(const Flags& flags) {
           flags.compile_memory_limit};
 }
 
+// Whether compile processes are told what to compile for, instead of asking a client of their own.
+bool CompilesForTarget(const Flags& flags) {
+  return flags.runtime == "pjrt" && flags.plugin_kind == "cuda";
+}
+
 int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
@@ -187,6 +203,18 @@ int RunSupervisor(const Flags& flags, const PjrtConfig& pjrt) {
   config.island = flags.island;
   config.executor_argv = ChildArgv(flags, "executor", ExecutorChild::kLifeFd);
   if (flags.runtime != "fake") config.compile.argv = ChildArgv(flags, "compiler", -1);
+  config.compile.told = CompilesForTarget(flags);
+  if (!flags.target_config.empty()) {
+    std::ifstream file(flags.target_config);
+    std::stringstream text;
+    if (!(text << file.rdbuf())) {
+      return BadFlag(
+          fmt::format("--target-config: cannot read {}, or it is empty; expected the "
+                      "text of XLA's GpuTargetConfigProto",
+                      flags.target_config));
+    }
+    config.compile.target.set_config(text.str());
+  }
   config.compile.parallel = flags.compile_processes;
   config.compile.warm = flags.compile_warm;
   config.compile.programs = flags.compile_programs;
@@ -239,11 +267,17 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
 
 int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
   std::signal(SIGINT, SIG_IGN);
-  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Compiler>> {
+  const auto make =
+      [&](const v1::CompileTarget& target) -> absl::StatusOr<std::unique_ptr<Compiler>> {
     if (flags.runtime == "host" || flags.runtime == "sim") return MakeNativeCompiler(flags.runtime);
-    return MakeWarmPjrtCompiler(pjrt);
+    return MakeWarmPjrtCompiler(pjrt, target);
   };
-  return RunCompilerProcess(kCompileLinkFd, make, LimitsOf(flags), flags.compile_programs);
+  return RunCompilerProcess(
+      {.told = CompilesForTarget(flags),
+       .make = make,
+       .limits = LimitsOf(flags),
+       .programs = flags.compile_programs,
+       .assembler = CompilesForTarget(flags) ? AssemblerOf(flags.plugin) : std::string()});
 }
 
 int Main(int argc, char** argv) {
@@ -269,6 +303,9 @@ int Main(int argc, char** argv) {
         "--island-workers is above 1, but an XLA CPU client cannot span processes: an island of "
         "the pjrt runtime is one worker there. Use --runtime host or sim, or several islands");
   }
+  if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
+    return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
+  }
   if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
     return BadFlag(
         "--compile-processes and --compile-programs must be at least 1, --compile-warm 0");
@@ -293,6 +330,7 @@ int Main(int argc, char** argv) {
   pjrt.plugin_path = flags.plugin;
   pjrt.kind = flags.plugin_kind;
   pjrt.num_devices = flags.devices;
+  pjrt.allow_raw_kernels = flags.allow_raw_kernels;
   if (flags.runtime == "pjrt") {
     if (flags.plugin.empty())
       return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");

@@ -6,6 +6,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "worker/compiler/check_custom_calls.h"
+#include "worker/compiler/check_gpu_calls.h"
 #include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/compile_failure.h"
 #include "worker/compiler/metadata.h"
@@ -27,6 +28,7 @@ void OnHlo(std::string_view bytes, bool tupled) {
   if (!module.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   (void)CheckCustomCalls(module.hlo_module());
   (void)CheckPackedTypes(module.hlo_module());
+  (void)CheckGpuCode(module.hlo_module());
   v1::ExecutableMetadata metadata;
   const absl::Status status = DescribeSignature(module, tupled, metadata);
   const std::string text = HloText(module.hlo_module(), 1 << 16);
@@ -55,6 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case kArtifact:
         (void)ProgramTitle(record.payload);
         (void)ArtifactVersion(record.payload);
+        (void)CheckGpuProgram(record.payload);
         break;
       default:
         (void)ParseAttributes(record.payload);

@@ -61,7 +61,8 @@ absl::StatusOr<Child> Child::Spawn(const std::vector<std::string>& argv,
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                            POSIX_SPAWN_SETPGROUP);  // a group of its own
   Child child;
   const int error = posix_spawnp(&child.pid_, argv[0].c_str(), &files, &attributes,
                                  Pointers(argv).data(), Pointers(env).data());
@@ -93,15 +94,17 @@ ChildEnd Child::End() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   if (pid_ <= 0) return {.text = "not running"};
   const pid_t pid = std::exchange(pid_, 0);
-  int status = 0;
-  // Closing the link ends it by itself; killing before looking would hide what it died of.
-  pid_t reaped = waitpid(pid, &status, WNOHANG);
-  if (reaped == 0) {
-    kill(pid, SIGKILL);
-    do {
-      reaped = waitpid(pid, &status, 0);
-    } while (reaped < 0 && errno == EINTR);
+  // Closing the link ends it by itself; killing before looking would hide what it died of. What it
+  // started goes with it: until it is reaped, no other group can have its number.
+  siginfo_t ended{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0) {
+    kill(-pid, SIGKILL);
   }
+  int status = 0;
+  pid_t reaped;
+  do {
+    reaped = waitpid(pid, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
   if (reaped == pid) return HowItEnded(status);
   return {.text = "ended, and somebody else reaped it"};
 }
@@ -109,7 +112,7 @@ ChildEnd Child::End() {
 bool Child::Retire() {
   if (fd_ >= 0) {
     close(std::exchange(fd_, -1));
-    kill(pid_, SIGKILL);
+    kill(-pid_, SIGKILL);
   }
   if (pid_ <= 0 || waitpid(pid_, nullptr, WNOHANG) == 0) return pid_ <= 0;
   pid_ = 0;

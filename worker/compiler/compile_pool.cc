@@ -60,8 +60,11 @@ struct Process {
 class CompilePool::Loop {
  public:
   Loop(Options options, Child first)
-      : options_(std::move(options)), wake_fd_(eventfd(0, EFD_CLOEXEC)) {
-    Add(std::move(first));
+      : options_(std::move(options)),
+        wake_fd_(eventfd(0, EFD_CLOEXEC)),
+        starts_(first.running() ? 1 : 0),
+        target_(options_.target) {
+    if (first.running()) Add(std::move(first));
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -76,6 +79,14 @@ class CompilePool::Loop {
     {
       std::lock_guard lock(mutex_);
       inbox_.push_back(std::move(job));
+    }
+    Wake();
+  }
+
+  void SetTarget(v1::CompileTarget target) {
+    {
+      std::lock_guard lock(mutex_);
+      new_target_ = std::move(target);
     }
     Wake();
   }
@@ -114,9 +125,21 @@ class CompilePool::Loop {
 
   void TakeInbox() {
     std::lock_guard lock(mutex_);
+    if (new_target_.has_value()) TakeTarget(*std::exchange(new_target_, std::nullopt));
     if (!inbox_.empty()) hold_ = false;
     for (Job& job : inbox_) queue_.push_back(std::move(job));
     inbox_.clear();
+  }
+
+  // Processes that were told another one are of no more use; those at a program finish it.
+  void TakeTarget(v1::CompileTarget target) {
+    if (target.SerializeAsString() == target_.SerializeAsString()) return;
+    target_ = std::move(target);
+    hold_ = false;
+    for (Process& process : processes_) {
+      process.programs = options_.programs;
+      if (!process.job.has_value()) process.retired = true;
+    }
   }
 
   void Expire() {
@@ -171,6 +194,7 @@ class CompilePool::Loop {
 
   // Starts processes for what waits, and keeps options_.warm of them ready.
   void Refill() {
+    if (options_.told && target_.config().empty()) return;
     // What waits and has lost the last process that it could wait for must not wait for ever.
     if (hold_ && (queue_.empty() || AnyAlive())) return;
     const auto starting = std::count_if(processes_.begin(), processes_.end(),
@@ -189,7 +213,14 @@ class CompilePool::Loop {
   }
 
   void Add(Child child) {
-    processes_.emplace_back().child = std::move(child);
+    Process& process = processes_.emplace_back();
+    process.child = std::move(child);
+    if (options_.told) {
+      v1::CompileRequest first;
+      first.set_id(kReadyId);
+      *first.mutable_target() = target_;
+      process.out = *FrameOf(first);
+    }
     KeepPids();
   }
 
@@ -353,12 +384,14 @@ class CompilePool::Loop {
   const Options options_;
   const int wake_fd_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> starts_{1};
+  std::atomic<int> starts_;
 
   mutable std::mutex mutex_;
-  std::deque<Job> inbox_;  // guarded by mutex_
+  std::deque<Job> inbox_;                        // guarded by mutex_
+  std::optional<v1::CompileTarget> new_target_;  // guarded by mutex_
   std::vector<int> pids_;  // guarded by mutex_; all below belongs to the thread
 
+  v1::CompileTarget target_;  // empty: not known yet, or nobody is told
   std::deque<Job> queue_;
   std::list<Process> processes_;
   std::vector<Child> ending_;
@@ -368,8 +401,10 @@ class CompilePool::Loop {
 };
 
 absl::StatusOr<std::unique_ptr<CompilePool>> CompilePool::Start(Options options) {
-  FAIRWAY_ASSIGN_OR_RETURN(Child child,
-                           Child::Spawn(options.argv, CompileEnvironment(options.env)));
+  Child child;
+  if (!options.told || !options.target.config().empty()) {
+    FAIRWAY_ASSIGN_OR_RETURN(child, Child::Spawn(options.argv, CompileEnvironment(options.env)));
+  }
   auto loop = std::make_unique<Loop>(std::move(options), std::move(child));
   return std::unique_ptr<CompilePool>(new CompilePool(std::move(loop)));
 }
@@ -388,6 +423,8 @@ void CompilePool::Compile(std::string program, v1::CompileOptions options,
   job.done = std::move(done);
   loop_->Add(std::move(job));
 }
+
+void CompilePool::SetTarget(v1::CompileTarget target) { loop_->SetTarget(std::move(target)); }
 
 std::vector<int> CompilePool::pids() const { return loop_->pids(); }
 int CompilePool::starts() const { return loop_->starts(); }

@@ -11,6 +11,7 @@
 
 #include <absl/functional/any_invocable.h>
 
+#include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/compiler.h"
 #include "worker/compiler/sandbox.h"
 
@@ -28,6 +29,10 @@ class CompilePool {
     // The whole environment, "NAME=value", of which CompileEnvironment chooses. XLA_FLAGS should be
     // that of XlaFlags().
     std::vector<std::string> env;
+    // Each process is told first what to compile for: `target`, or, while that is empty, what
+    // SetTarget will say; programs wait for it.
+    bool told = false;
+    v1::CompileTarget target;
     int parallel = 4;      // programs compiled at one time, at most
     int warm = 2;          // processes that wait for programs
     int programs = 16;     // compiled by one process, at most; after one that failed none
@@ -42,6 +47,9 @@ class CompilePool {
   ~CompilePool();
   CompilePool(const CompilePool&) = delete;
   CompilePool& operator=(const CompilePool&) = delete;
+
+  // What programs that begin from now on are compiled for. With Options::told only. Never blocks.
+  void SetTarget(v1::CompileTarget target);
 
   // Never blocks. `done` runs once, on a thread of this object, and must not block it. `limit`
   // counts from this call; zero means none. Errors beside those of Compiler::Compile:

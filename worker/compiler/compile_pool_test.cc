@@ -2,6 +2,7 @@
 #include "worker/compiler/compile_pool.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -63,6 +64,31 @@ TEST(CompilePoolTest, CompilesEachProgramInAProcessOfItsOwn) {
   Answer bad = Compile(*pool, "nonsense", test::OneDevice());
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
   EXPECT_GE(pool->starts(), 2);
+}
+
+// A GPU is described by the executor, which may come after the first program.
+TEST(CompilePoolTest, ProgramsWaitForWhatTheyAreCompiledFor) {
+  CompilePool::Options options = PoolOf("told");
+  options.told = true;
+  options.programs = 100;
+  auto pool = Start(std::move(options));
+  EXPECT_EQ(Compile(*pool, "target", {}, milliseconds(50)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  Awaited<Answer> first;
+  pool->Compile("target", {}, milliseconds(0), first.Callback());
+  v1::CompileTarget target;
+  target.set_config("a small GPU");
+  pool->SetTarget(target);
+  Answer answer = first.Get();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->code, "a small GPU");
+  pool->SetTarget(target);  // nothing new
+  const std::vector<int> pids = pool->pids();
+  EXPECT_EQ(Compile(*pool, "target")->code, "a small GPU");
+  target.set_config("a large GPU");  // as when the executor came back with another one
+  pool->SetTarget(target);
+  EXPECT_EQ(Compile(*pool, "target")->code, "a large GPU");
+  for (const int pid : pids) EXPECT_THAT(pool->pids(), testing::Not(testing::Contains(pid)));
 }
 
 TEST(CompilePoolTest, APluginThatDoesNotLoadIsTheAnswer) {
@@ -179,6 +205,34 @@ TEST(CompilePoolTest, ProgramsThatHangAreEndedAndOthersGoOnBesideThem) {
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(Text(answer.status()).find("not done after 2000 ms"), std::string::npos)
       << answer.status();
+}
+
+// As an assembler that is stuck: the limit ends it with the process that started it, and so does
+// the end of the pool.
+TEST(CompilePoolTest, WhatAProcessHasStartedEndsWithIt) {
+  const auto ended = [](const std::string& path) {
+    int pid = 0;
+    return test::Eventually([&] { return (std::ifstream(path) >> pid) && pid > 0; }) &&
+           test::Eventually([&] {
+             if (kill(pid, 0) != 0) return true;
+             std::ifstream stat(fmt::format("/proc/{}/stat", pid));  // nobody may have reaped it
+             const std::string text{std::istreambuf_iterator<char>(stat), {}};
+             return text.find(") Z ") != std::string::npos;
+           });
+  };
+  const std::string path = testing::TempDir() + fmt::format("spawned-{}", getpid());
+  auto pool = Start("unruly");
+  Awaited<Answer> limited, cancelled;
+  pool->Compile("spawn " + path, {}, milliseconds(2000), limited.Callback());
+  EXPECT_EQ(limited.Get().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(ended(path));
+  const std::string second = path + "-second";
+  pool->Compile("spawn " + second, {}, milliseconds(0), cancelled.Callback());
+  EXPECT_TRUE(test::Eventually([&] { return std::ifstream(second).good(); }));
+  pool.reset();
+  EXPECT_TRUE(ended(second));
+  unlink(path.c_str());
+  unlink(second.c_str());
 }
 
 TEST(CompilePoolTest, NoMoreThanTheBoundAreCompiledAtATime) {

@@ -60,9 +60,12 @@ std::string Probe() {
 }
 
 // "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "flood", "probe",
-// "corrupt", "open PATH" (of a pipe: until somebody writes); all else comes back as it is.
+// "corrupt", "spawn PATH" (a child that hangs, as its parent does then), "open PATH" (of a pipe:
+// until somebody writes), "target" (what it was told to compile for); all else comes back as it is.
 class UnrulyCompiler final : public Compiler {
  public:
+  explicit UnrulyCompiler(std::string target = {}) : target_(std::move(target)) {}
+
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions&) override {
     if (program == "refused") return absl::InvalidArgumentError("no such program");
@@ -75,6 +78,12 @@ class UnrulyCompiler final : public Compiler {
     if (program == "babble") (void)!write(kCompileLinkFd, "\x04\0\0\0\xff\xff\xff\xff", 8);
     if (program == "abort") std::abort();
     if (program == "exit 3") std::_Exit(3);
+    if (program.starts_with("spawn ")) {  // and tell its process id
+      const pid_t child = fork();
+      while (child == 0) pause();
+      std::ofstream(program.substr(6)) << child << std::endl;
+      while (true) pause();
+    }
     while (program == "hang") pause();
     if (program.starts_with("open ")) close(open(program.c_str() + 5, O_RDONLY));
     for (volatile uint64_t n = 0; program == "spin";) n = n + 1;
@@ -82,10 +91,13 @@ class UnrulyCompiler final : public Compiler {
     for (std::vector<char*> all; program == "eat";)
       all.push_back(static_cast<char*>(::operator new (size_t{1} << 30)));
     CompileResult result;
-    result.code = program == "probe" ? Probe() : program;
+    result.code = program == "probe" ? Probe() : program == "target" ? target_ : program;
     result.checksum = Sha256Hex(program == "corrupt" ? "other bytes" : result.code);
     return result;
   }
+
+ private:
+  const std::string target_;
 };
 
 }  // namespace
@@ -122,9 +134,20 @@ int main(int argc, char** argv) {
   if (role == "unruly-long") return Unruly(3, /*sealed=*/true);
   if (role == "only-first") return mkdir(argv[2], 0700) == 0 ? Unruly(3, /*sealed=*/true) : 1;
   if (role == "unsealed") return Unruly(1, /*sealed=*/false);
+  if (role == "told") {
+    return fairway::RunCompilerProcess({.told = true,
+                                        .make =
+                                            [](const fairway::v1::CompileTarget& target) {
+                                              return std::make_unique<fairway::UnrulyCompiler>(
+                                                  target.config());
+                                            },
+                                        .limits = kLimits,
+                                        .programs = 100});
+  }
   fairway::PjrtConfig config;
   config.plugin_path = role;
   config.num_devices = 4;
   return fairway::RunCompilerProcess(
-      fairway::kCompileLinkFd, [&] { return fairway::MakeWarmPjrtCompiler(config); }, kLimits, 1);
+      {.make = [&](const auto&) { return fairway::MakeWarmPjrtCompiler(config); },
+       .limits = kLimits});
 }

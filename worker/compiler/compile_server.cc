@@ -18,6 +18,12 @@
 namespace fairway {
 namespace {
 
+// With what this process has started, if it leads a group of its own.
+[[noreturn]] void EndAtOnce() {
+  if (getpgrp() == getpid()) kill(0, SIGKILL);
+  std::_Exit(0);
+}
+
 // Reads all the time, so that the end of the parent is seen during a long compilation.
 class RequestReader {
  public:
@@ -66,7 +72,7 @@ class RequestReader {
     std::lock_guard lock(mutex_);
     closed_ = true;
     broken_ = broken;
-    if (busy_) std::_Exit(0);
+    if (busy_) EndAtOnce();
     requests_.clear();
     wake_.notify_one();
   }

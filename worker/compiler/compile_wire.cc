@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/compiler/compile_wire.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <google/protobuf/message_lite.h>
@@ -35,6 +39,27 @@ absl::StatusOr<std::optional<std::string>> FrameBuffer::Next() {
   std::string payload = bytes_.substr(4, size);
   bytes_.erase(0, 4 + static_cast<size_t>(size));
   return std::optional<std::string>(std::move(payload));
+}
+
+absl::StatusOr<std::string> ReadFrame(int fd) {
+  const auto read_all = [fd](std::string& bytes) {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = read(fd, bytes.data() + done, bytes.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      done += static_cast<size_t>(n);
+    }
+    return true;
+  };
+  std::string head(4, '\0');
+  uint32_t size = 0;
+  if (read_all(head)) std::memcpy(&size, head.data(), sizeof size);
+  if (size == 0 || size > kMaxCompileMessage) {
+    return Error(absl::StatusCode::kDataLoss, "no frame, or one of {} bytes", size);
+  }
+  std::string payload(size, '\0');
+  if (!read_all(payload)) return Error(absl::StatusCode::kDataLoss, "half a frame");
+  return payload;
 }
 
 absl::StatusOr<CompileResult> ResultOf(v1::CompileResponse response) {

@@ -20,12 +20,17 @@ namespace fairway {
 
 constexpr uint32_t kMaxCompileMessage = 1u << 30;  // bytes
 
-// Ids of answers: one that no request asked for, and that of the one program under way.
+// Ids: of what is said before any program (what to compile for, and that the process is ready), and
+// of the one program under way.
 constexpr uint64_t kReadyId = 0;
 constexpr uint64_t kProgramId = 1;
 
 // The bytes of one frame. RESOURCE_EXHAUSTED: beyond kMaxCompileMessage.
 absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message);
+
+// Waits for the next frame of a descriptor that blocks, and reads no byte behind it. DATA_LOSS: the
+// stream ended, or a length beyond kMaxCompileMessage.
+absl::StatusOr<std::string> ReadFrame(int fd);
 
 // Cuts frames out of a stream of bytes.
 class FrameBuffer {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace fairway::mlir {
 namespace {
@@ -345,6 +346,112 @@ std::string Module::Write(std::string_view ir) const {
     out += data;
   }
   return out;
+}
+
+namespace {
+
+// Of an operation: which parts follow.
+constexpr uint8_t kHasAttributes = 1, kHasResults = 2, kHasOperands = 4, kHasSuccessors = 8,
+                  kHasRegions = 16, kHasUseOrders = 32, kHasProperties = 64;
+constexpr int kDeepest = 200;
+
+class Walker {
+ public:
+  Walker(const Module& module, const std::function<absl::Status(const WrittenOperation&)>& visit)
+      : module_(module), visit_(visit) {}
+
+  absl::Status Walk() {
+    Cursor cursor(module_.ir());
+    Block(cursor, 0);
+    if (status_.ok() && !(cursor.ok() && cursor.at_end())) status_ = Broken("operations");
+    return status_;
+  }
+
+ private:
+  static void SkipOrders(Cursor& cursor, uint64_t values) {
+    const uint64_t lists = values > 1 ? cursor.Count() : 1;
+    for (uint64_t i = 0; i < lists && cursor.ok(); ++i) {
+      if (values > 1) cursor.Number();
+      bool pairs = false;
+      const uint64_t count = cursor.NumberWithFlag(pairs);
+      for (uint64_t k = 0; k < count && cursor.ok(); ++k) cursor.Number();
+    }
+  }
+
+  static uint64_t SkipList(Cursor& cursor) {
+    const uint64_t count = cursor.Count();
+    for (uint64_t i = 0; i < count && cursor.ok(); ++i) cursor.Number();
+    return count;
+  }
+
+  void Block(Cursor& cursor, int depth) {
+    bool has_arguments = false;
+    const uint64_t operations = cursor.NumberWithFlag(has_arguments);
+    if (has_arguments) {
+      const uint64_t count = cursor.Count();
+      for (uint64_t i = 0; i < count && cursor.ok(); ++i) {
+        bool located = false;
+        cursor.NumberWithFlag(located);
+        if (located) cursor.Number();
+      }
+      if (cursor.Byte() != 0) SkipOrders(cursor, count);
+    }
+    for (uint64_t i = 0; i < operations && cursor.ok() && status_.ok(); ++i) One(cursor, depth);
+  }
+
+  void One(Cursor& cursor, int depth) {
+    WrittenOperation op;
+    const OpName name = module_.Name(cursor.Number());
+    op.dialect = module_.DialectName(name.dialect);
+    op.name = name.name;
+    const uint8_t mask = cursor.Byte();
+    cursor.Number();  // the location
+    if (mask & kHasAttributes) op.attributes = cursor.Number();
+    if (mask & kHasProperties) op.properties = cursor.Number();
+    const uint64_t results = mask & kHasResults ? SkipList(cursor) : 0;
+    if (mask & kHasOperands) SkipList(cursor);
+    if (mask & kHasSuccessors) SkipList(cursor);
+    if (mask & kHasUseOrders) SkipOrders(cursor, results);
+    if (!cursor.ok()) return;
+    status_ = visit_(op);
+    if ((mask & kHasRegions) && status_.ok()) Regions(cursor, depth + 1);
+  }
+
+  void Regions(Cursor& cursor, int depth) {
+    if (depth > kDeepest) {
+      status_ = Broken("operations: regions are nested too deep");
+      return;
+    }
+    bool isolated = false;
+    const uint64_t count = cursor.NumberWithFlag(isolated);
+    for (uint64_t i = 0; i < count && cursor.ok() && status_.ok(); ++i) {
+      if (!isolated) {
+        Region(cursor, depth);
+        continue;
+      }
+      const bool section = cursor.Byte() == kIrSection;
+      Cursor inner(cursor.Bytes(cursor.Number()));
+      Region(inner, depth);
+      if (status_.ok() && !(section && inner.ok() && inner.at_end())) status_ = Broken("region");
+    }
+  }
+
+  void Region(Cursor& cursor, int depth) {
+    const uint64_t blocks = cursor.Count();
+    if (blocks > 0) cursor.Count();  // of values
+    for (uint64_t i = 0; i < blocks && cursor.ok() && status_.ok(); ++i) Block(cursor, depth);
+  }
+
+  const Module& module_;
+  const std::function<absl::Status(const WrittenOperation&)>& visit_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status ForEachOperation(const Module& module,
+                              const std::function<absl::Status(const WrittenOperation&)>& visit) {
+  return Walker(module, visit).Walk();
 }
 
 }  // namespace fairway::mlir

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -129,6 +130,19 @@ class Module {
   std::vector<std::string_view> properties_;
   std::deque<std::string> added_properties_;
 };
+
+// An operation as it is written, without its regions. No attribute, no properties: kNone.
+struct WrittenOperation {
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  std::string_view dialect, name;
+  uint64_t attributes = kNone;  // a dictionary, by its index
+  uint64_t properties = kNone;
+};
+
+// Calls `visit` for each operation of the module, within regions too, until it fails.
+// INVALID_ARGUMENT: the operations are unreadable, or nested deeper than 200 regions.
+absl::Status ForEachOperation(const Module& module,
+                              const std::function<absl::Status(const WrittenOperation&)>& visit);
 
 }  // namespace fairway::mlir
 

@@ -7,6 +7,7 @@
 
 #include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/check_custom_calls.h"
+#include "worker/compiler/check_gpu_calls.h"
 #include "worker/compiler/check_packed_types.h"
 #include "worker/compiler/checksum.h"
 #include "worker/compiler/metadata.h"
@@ -15,6 +16,7 @@
 #include "worker/compiler/rewrite.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/compile_options.h"
+#include "worker/executor/runtime/pjrt/topology.h"
 
 namespace fairway {
 namespace {
@@ -50,12 +52,14 @@ absl::Status CheckUnreduced(std::string_view program) {
 
 class PjrtCompiler final : public Compiler {
  public:
-  explicit PjrtCompiler(std::shared_ptr<pjrt::Client> client) : client_(std::move(client)) {}
+  PjrtCompiler(std::shared_ptr<const pjrt::Target> target, bool allow_raw_kernels)
+      : target_(std::move(target)), allow_raw_kernels_(allow_raw_kernels) {}
 
   absl::StatusOr<CompileResult> Compile(const std::string& program,
                                         const v1::CompileOptions& options) override {
     if (program.empty()) return InvalidArgument("an empty program");
     FAIRWAY_RETURN_IF_ERROR(CheckUnreduced(program));
+    if (ChecksGpuCalls()) FAIRWAY_RETURN_IF_ERROR(CheckGpuProgram(program));
     CompileResult result;
     v1::PjrtCode code;
     const std::string spelled = InOlderForms(program);
@@ -68,7 +72,7 @@ class PjrtCompiler final : public Compiler {
       if (!compiled.ok()) return compiled.status();
     }
     FAIRWAY_ASSIGN_OR_RETURN(*code.mutable_native(), (*compiled)->Serialize());
-    code.set_plugin(client_->identity());
+    code.set_plugin(target_->identity());
     *code.mutable_options() = options;
     *code.mutable_metadata() = result.metadata;
     code.mutable_metadata()->clear_program_text();
@@ -89,17 +93,20 @@ class PjrtCompiler final : public Compiler {
   }
 
  private:
+  bool ChecksGpuCalls() const { return !target_->is_cpu() && !allow_raw_kernels_; }
+
   // `replicated`: as RewriteForPlugin. Describes what is compiled in `metadata` and `code`.
-  absl::StatusOr<std::unique_ptr<pjrt::Program>> CompileRewritten(
+  absl::StatusOr<std::unique_ptr<pjrt::Compiled>> CompileRewritten(
       const std::string& program, const v1::CompileOptions& options,
       const std::map<size_t, size_t>& replicated, v1::ExecutableMetadata& metadata,
       v1::PjrtCode& code) const {
     FAIRWAY_ASSIGN_OR_RETURN(const std::string served,
-                             RewriteForPlugin(program, options, client_->is_cpu(), replicated));
-    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *client_));
-    auto compiled = client_->Compile(served, "mlir", encoded);
+                             RewriteForPlugin(program, options, target_->is_cpu(), replicated));
+    FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, pjrt::EncodeCompileOptions(options, *target_));
+    auto compiled = target_->CompileOnly(served, "mlir", encoded);
     if (!compiled.ok()) return Refused(program, compiled.status());
-    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, client_->is_cpu(), metadata, code));
+    FAIRWAY_RETURN_IF_ERROR(Describe(**compiled, options, metadata, code));
+    FAIRWAY_RETURN_IF_ERROR(CheckFits(metadata));
     return compiled;
   }
 
@@ -124,7 +131,7 @@ class PjrtCompiler final : public Compiler {
     }
     // A newer version alone says nothing: most of what JAX writes is readable by older plugins.
     const std::string version = ArtifactVersion(program);
-    const std::string& current = client_->plugin().stablehlo_current;
+    const std::string& current = target_->plugin().stablehlo_current;
     const bool unread = Text(status).find("Failed to parse") != std::string::npos ||
                         Text(status).find("deserializ") != std::string::npos;
     if (unread && !version.empty() && !current.empty() &&
@@ -133,7 +140,7 @@ class PjrtCompiler final : public Compiler {
           "the program was serialized for StableHLO {}, this plugin reads {} to {}: serialize it "
           "for {} or "
           "older. The compiler said: {}",
-          version, client_->plugin().stablehlo_minimum, current, current, Text(status));
+          version, target_->plugin().stablehlo_minimum, current, current, Text(status));
     }
     switch (status.code()) {
       case absl::StatusCode::kUnimplemented:
@@ -144,16 +151,33 @@ class PjrtCompiler final : public Compiler {
     }
   }
 
-  static absl::Status Describe(const pjrt::Program& program, const v1::CompileOptions& options,
-                               bool cpu, v1::ExecutableMetadata& metadata, v1::PjrtCode& code) {
+  // The plugin compiles for any size when there is no device.
+  absl::Status CheckFits(const v1::ExecutableMetadata& metadata) const {
+    const v1::MemoryStats& memory = metadata.memory();
+    const int64_t needed = memory.argument() + memory.output() - memory.alias() + memory.temp();
+    if (target_->is_cpu() || target_->device_memory() == 0 || needed <= target_->device_memory())
+      return absl::OkStatus();
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "{} needs {} bytes of a device ({} for arguments, {} for results, {} for what is "
+                 "between), and {} has {}: cut its arrays over more devices, or compute in parts",
+                 metadata.name(), needed, memory.argument(), memory.output() - memory.alias(),
+                 memory.temp(), target_->device_kind(), target_->device_memory());
+  }
+
+  absl::Status Describe(const pjrt::Compiled& program, const v1::CompileOptions& options,
+                        v1::ExecutableMetadata& metadata, v1::PjrtCode& code) const {
+    const bool cpu = target_->is_cpu();
     FAIRWAY_ASSIGN_OR_RETURN(std::string bytes, program.HloModule());
     hlo::HloModuleWithConfig module;
     if (!module.ParseFromString(bytes)) {
       return Error(absl::StatusCode::kInternal, "unreadable optimized program ({} bytes)",
                    bytes.size());
     }
-    FAIRWAY_RETURN_IF_ERROR(CheckCustomCalls(module.hlo_module()));
-    FAIRWAY_RETURN_IF_ERROR(CheckPackedTypes(module.hlo_module()));
+    if (cpu) {
+      FAIRWAY_RETURN_IF_ERROR(CheckCustomCalls(module.hlo_module()));
+      FAIRWAY_RETURN_IF_ERROR(CheckPackedTypes(module.hlo_module()));
+    }
+    if (ChecksGpuCalls()) FAIRWAY_RETURN_IF_ERROR(CheckGpuCode(module.hlo_module()));
     FAIRWAY_RETURN_IF_ERROR(
         DescribeSignature(module, options.parameter_is_tupled_arguments(), metadata));
     metadata.set_program_text(HloText(module.hlo_module()));
@@ -183,7 +207,7 @@ class PjrtCompiler final : public Compiler {
   }
 
   // The signature was read from protos; the plugin's own word on the outputs must agree.
-  static absl::Status CheckOutputs(const pjrt::Program& program,
+  static absl::Status CheckOutputs(const pjrt::Compiled& program,
                                    const v1::ExecutableMetadata& metadata) {
     FAIRWAY_ASSIGN_OR_RETURN(auto outputs, program.Outputs());
     bool same = static_cast<int>(outputs.size()) == metadata.outputs_size();
@@ -199,7 +223,8 @@ class PjrtCompiler final : public Compiler {
                  "{}: the optimized program and the plugin disagree on outputs", metadata.name());
   }
 
-  const std::shared_ptr<pjrt::Client> client_;
+  const std::shared_ptr<const pjrt::Target> target_;
+  const bool allow_raw_kernels_;
 };
 
 }  // namespace
@@ -218,16 +243,23 @@ std::string ArtifactVersion(std::string_view program) {
   return version;
 }
 
-std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<pjrt::Client> client) {
-  return std::make_unique<PjrtCompiler>(std::move(client));
+std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<const pjrt::Target> target) {
+  return std::make_unique<PjrtCompiler>(std::move(target), /*allow_raw_kernels=*/false);
 }
 
-absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config) {
-  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Client> client, pjrt::Client::Create(config));
-  return MakePjrtCompiler(std::move(client));
+absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config,
+                                                           const v1::CompileTarget& target) {
+  if (config.kind == "cpu") {
+    FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Client> client, pjrt::Client::Create(config));
+    return MakePjrtCompiler(std::move(client));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<pjrt::Topology> topology,
+                           pjrt::Topology::Create(config, target));
+  return std::make_unique<PjrtCompiler>(std::move(topology), config.allow_raw_kernels);
 }
 
-absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config) {
+absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config,
+                                                               const v1::CompileTarget& target) {
   // Goes through the parser, XLA's passes and LLVM, all of which set themselves up at first use.
   constexpr char kWarmUp[] = R"(module @warm_up {
     func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -235,7 +267,7 @@ absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig&
       return %0 : tensor<4xf32>
     }
   })";
-  FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<Compiler> compiler, MakePjrtCompiler(config));
+  FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<Compiler> compiler, MakePjrtCompiler(config, target));
   v1::CompileOptions options;
   options.set_num_replicas(1);
   options.set_num_partitions(1);

@@ -55,6 +55,20 @@ std::string Attributes::VhloText(uint64_t index) const {
   return std::string(module_.String(text->Number()));
 }
 
+std::optional<std::vector<std::string>> Attributes::Keys(uint64_t index) const {
+  auto dictionary = Read(index, builtin_);
+  if (!dictionary || dictionary->Number() != kDictionary) return std::nullopt;
+  const uint64_t count = dictionary->Count();
+  std::vector<std::string> out;
+  for (uint64_t i = 0; i < count && dictionary->ok(); ++i) {
+    out.push_back(Text(dictionary->Number()));
+    dictionary->Number();
+    if (out.back().empty()) return std::nullopt;
+  }
+  if (!dictionary->ok()) return std::nullopt;
+  return out;
+}
+
 Axes Attributes::Unreduced(uint64_t index) const {
   Axes out = Axes::Whole();
   out.sharding = index;

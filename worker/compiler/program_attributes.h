@@ -60,6 +60,9 @@ class Attributes {
   std::string Text(uint64_t index) const;
   std::string VhloText(uint64_t index) const;
 
+  // The names in a dictionary. Nothing: it is none that is read here.
+  std::optional<std::vector<std::string>> Keys(uint64_t index) const;
+
   // Of a sharding; of anything else: whole.
   Axes Unreduced(uint64_t index) const;
   // Of a list of shardings.

@@ -2,20 +2,31 @@
 #include "worker/compiler/run_compiler_process.h"
 
 #include "base/log.h"
+#include "worker/compiler/compile_wire.h"
 
 namespace fairway {
-int RunCompilerProcess(int fd,
-                       const std::function<absl::StatusOr<std::unique_ptr<Compiler>>()>& make,
-                       const CompileLimits& limits, int programs) {
+
+int RunCompilerProcess(const CompilerProcess& config) {
   const bool left_network = LeaveNetwork();
-  const auto compiler = make();
+  // Threads that the compiler starts inherit this; a later call would not reach them.
+  const bool confined = !config.assembler.empty() && ExecuteOnly(config.assembler);
+  v1::CompileRequest first;
+  if (config.told) {
+    const auto frame = ReadFrame(config.fd);
+    if (!frame.ok() || !first.ParseFromString(*frame)) return 1;
+  }
+  const auto compiler = config.make(first.target());
   if (!compiler.ok()) {
     const absl::Status status = Annotate(compiler.status(), "this worker has no compiler");
     spdlog::error("{}", Describe(status));
-    return ServeCompiler(fd, status, programs, nullptr);
+    return ServeCompiler(config.fd, status, config.programs, nullptr);
   }
-  const Seal seal(limits, left_network);
-  return ServeCompiler(fd, compiler->get(), programs, &seal);
+  const bool executes = !config.assembler.empty() && !HasNvJitLink();
+  const Execution execution = !executes  ? Execution::kNone
+                              : confined ? Execution::kAssembler
+                                         : Execution::kAny;
+  const Seal seal(config.limits, left_network, execution);
+  return ServeCompiler(config.fd, compiler->get(), config.programs, &seal);
 }
 
 }  // namespace fairway

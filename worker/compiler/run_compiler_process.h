@@ -4,17 +4,31 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "fairway/v1/compiler.pb.h"
 #include "worker/compiler/compile_server.h"
 #include "worker/compiler/sandbox.h"
 
 namespace fairway {
 
-// The main of a compile process: makes its compiler, confines itself and serves the link for
-// at most `programs` programs. Call it while the process has one thread. Returns the exit code.
-int RunCompilerProcess(int fd,
-                       const std::function<absl::StatusOr<std::unique_ptr<Compiler>>()>& make,
-                       const CompileLimits& limits, int programs);
+// Makes a compiler for what the supervisor says; an empty target: it says nothing.
+using CompilerMaker =
+    std::function<absl::StatusOr<std::unique_ptr<Compiler>>(const v1::CompileTarget& target)>;
+
+struct CompilerProcess {
+  int fd = kCompileLinkFd;  // the link
+  bool told = false;        // the link brings first what to compile for
+  CompilerMaker make;
+  CompileLimits limits;
+  int programs = 1;  // that it compiles, at most
+  // What compiling may execute, if it must: AssemblerOf the plugin. Empty: nothing.
+  std::string assembler = {};
+};
+
+// The main of a compile process: makes its compiler, confines itself and serves the link. Call it
+// while the process has one thread. Returns the exit code.
+int RunCompilerProcess(const CompilerProcess& config);
 
 }  // namespace fairway
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -16,9 +17,11 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -29,10 +32,13 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
 #elif defined(__aarch64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+constexpr char kLoader[] = "/lib/ld-linux-aarch64.so.1";
 #else
 constexpr uint32_t kArchitecture = 0;
+constexpr char kLoader[] = "/lib/ld.so";
 #endif
 constexpr uint32_t kX32Bit = 0x40000000;  // x86-64's second table of system calls
 
@@ -44,9 +50,9 @@ constexpr uint32_t kDenied[] = {
     __NR_listen,
     __NR_accept,
     __NR_accept4,
-    __NR_execve,
     __NR_execveat,
-    __NR_kill,
+    __NR_setpgid,
+    __NR_setsid,
     __NR_tkill,
     __NR_rt_sigqueueinfo,
     __NR_rt_tgsigqueueinfo,
@@ -79,7 +85,10 @@ constexpr uint32_t kDenied[] = {
     __NR_settimeofday,
 };
 
-std::vector<sock_filter> Filter() {
+// A process that leads a group, as those of CompilePool do, ends with what it started.
+bool LeadsGroup() { return getpgrp() == getpid(); }
+
+std::vector<sock_filter> Filter(Execution execution) {
   constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
   constexpr uint32_t kArch = offsetof(seccomp_data, arch);
   constexpr uint32_t kNewLimit = offsetof(seccomp_data, args) + 2 * sizeof(uint64_t);
@@ -97,6 +106,18 @@ std::vector<sock_filter> Filter() {
     out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
     out.push_back(deny);
   }
+  if (execution == Execution::kNone) {
+    out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 0, 1));
+    out.push_back(deny);
+  }
+  // kill(): its own group, when it leads one.
+  const uint8_t own_group = LeadsGroup() ? 1 : 0;
+  constexpr uint32_t kProcess = offsetof(seccomp_data, args);
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_kill, 0, 4));
+  out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kProcess));
+  out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, own_group, 0));
+  out.push_back(deny);
+  out.push_back(allow);
   // abort() sends a signal to a thread of this process; others get none.
   constexpr uint32_t kGroup = offsetof(seccomp_data, args);
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_tgkill, 0, 6));
@@ -117,9 +138,9 @@ std::vector<sock_filter> Filter() {
   return out;
 }
 
-bool FilterSystemCalls() {
+bool FilterSystemCalls(Execution execution) {
   if (kArchitecture == 0) return false;
-  std::vector<sock_filter> filter = Filter();
+  std::vector<sock_filter> filter = Filter(execution);
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
@@ -165,7 +186,50 @@ bool LeaveNetwork() {
   return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
 }
 
-Seal::Seal(const CompileLimits& limits, bool left_network)
+std::string AssemblerOf(const std::string& plugin) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path packages =
+      fs::weakly_canonical(plugin, none).parent_path().parent_path().parent_path() / "nvidia";
+  for (const fs::directory_entry& toolkit : fs::directory_iterator(packages, none)) {
+    const fs::path file = toolkit.path() / "bin" / "ptxas";
+    if (fs::is_regular_file(file, none)) return file;
+  }
+  return {};
+}
+
+bool ExecuteOnly(const std::string& program) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  landlock_ruleset_attr attributes{};
+  attributes.handled_access_fs = LANDLOCK_ACCESS_FS_EXECUTE;
+  const int rules =
+      static_cast<int>(syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0));
+  if (rules < 0) return false;
+  const auto permit = [rules](const std::string& file) {
+    landlock_path_beneath_attr rule{};
+    rule.allowed_access = LANDLOCK_ACCESS_FS_EXECUTE;
+    rule.parent_fd = open(file.c_str(), O_PATH | O_CLOEXEC);
+    if (rule.parent_fd < 0) return false;
+    const bool added =
+        syscall(__NR_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
+    close(rule.parent_fd);
+    return added;
+  };
+  const bool done =
+      permit(program) && permit(kLoader) && syscall(__NR_landlock_restrict_self, rules, 0) == 0;
+  close(rules);
+  return done;
+}
+
+bool HasNvJitLink() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("libnvJitLink.so") != std::string::npos) return true;
+  }
+  return false;
+}
+
+Seal::Seal(const CompileLimits& limits, bool left_network, Execution execution)
     : limits_(limits), cpu_(CpuUsed()), memory_(WritableBytes()) {
   const auto demand = [&](bool done, std::string_view what) {
     if (!done) refused_ += fmt::format("{}{}", refused_.empty() ? "" : ", ", what);
@@ -182,9 +246,10 @@ Seal::Seal(const CompileLimits& limits, bool left_network)
   }
   std::set_new_handler(OutOfMemory);
   demand(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
-  const bool filtered = FilterSystemCalls();
+  const bool filtered = FilterSystemCalls(execution);
   demand(filtered, "system call filter");
   if (!filtered) demand(left_network, "no network");
+  demand(execution != Execution::kAny, "no other programs than the assembler (Landlock)");
 }
 
 bool Seal::Used() const {

@@ -30,13 +30,32 @@ constexpr int kExitOutOfMemory = 41;
 // Returns whether the network is out of reach.
 bool LeaveNetwork();
 
+// The assembler that a CUDA plugin executes when it has no nvJitLink: `ptxas` of the packages
+// beside `plugin`. Empty: there is none.
+std::string AssemblerOf(const std::string& plugin);
+
+// As early: from now on the process and what it starts execute no file but `program` (and the
+// dynamic loader, which the kernel executes for it). Returns whether the system does that
+// (Landlock).
+bool ExecuteOnly(const std::string& program);
+
+// Whether the process has opened nvJitLink, which compiles within it what the assembler would.
+bool HasNvJitLink();
+
+// What a compile process may execute, once it is sealed.
+enum class Execution {
+  kNone,
+  kAssembler,  // ExecuteOnly is in force
+  kAny,        // the assembler is needed, and the system cannot permit it alone
+};
+
 // Before the first untrusted byte: no new privileges, no core files, `limits` counted from what the
 // process uses now, and a filter of system calls for all its threads: no sockets, no other
-// programs, no signals to others, nothing administrative. A failed operator new ends the process
-// with kExitOutOfMemory.
+// programs (but as `execution` says), no signals to others, nothing administrative. A failed
+// operator new ends the process with kExitOutOfMemory.
 class Seal {
  public:
-  Seal(const CompileLimits& limits, bool left_network);
+  Seal(const CompileLimits& limits, bool left_network, Execution execution = Execution::kNone);
   // What the system refused, in words; empty: all is in force.
   const std::string& refused() const { return refused_; }
   // Whether a tenth of a limit is used since: the next program should find more.

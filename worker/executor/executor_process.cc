@@ -10,6 +10,7 @@
 
 #include "base/host.h"
 #include "wire/link_codec.h"
+#include "worker/compiler/compile_wire.h"
 #include "worker/exit_codes.h"
 
 namespace fairway {
@@ -72,12 +73,18 @@ absl::Status ExecutorProcess::Register() {
                                                   config_.island_workers, client_calls_},
                                                  incarnation, config_.data_bind, AdvertisedHost(),
                                                  [this](Report report) { SendReport(report); }));
-  if (config_.life_fd >= 0) {
-    // The supervisor reports deaths by it. A socket with room for many; it does not block.
-    [[maybe_unused]] const auto written =
-        ::write(config_.life_fd, &incarnation.value, sizeof incarnation.value);
-  }
   const RuntimeInfo& info = runtime_->info();
+  if (config_.life_fd >= 0) {
+    v1::ExecutorStarted started;
+    started.set_incarnation(incarnation.value);  // the supervisor reports deaths by it
+    if (!info.target_config.empty()) {
+      started.mutable_target()->set_config(info.target_config);
+      started.mutable_target()->set_host_machine(info.host_machine);
+    }
+    FAIRWAY_ASSIGN_OR_RETURN(const std::string frame, FrameOf(started));
+    // A socket with room for many; it does not block.
+    [[maybe_unused]] const auto written = ::write(config_.life_fd, frame.data(), frame.size());
+  }
   ExecutorSpec spec;
   spec.worker = config_.worker;
   spec.island = config_.island;

@@ -15,11 +15,12 @@
 #include <thread>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/read.hpp>
 
+#include "worker/compiler/compile_wire.h"
 #include "worker/exit_codes.h"
 #include "worker/supervisor/log_tail.h"
 
@@ -112,15 +113,34 @@ std::string Cause(const ProcessEnd& end) {
 struct ExecutorChild::State : std::enable_shared_from_this<State> {
   explicit State(EventLoop& l) : loop(l), life(l.io_context()) {}
 
-  // Reads incarnations; the end of file is the end of the process.
+  // Reads what it says of itself; the end of file is the end of the process.
   void ReadLife() {
-    boost::asio::async_read(
-        life, boost::asio::buffer(&incoming, sizeof incoming),
-        [self = shared_from_this()](const boost::system::error_code& error, size_t) {
+    life.async_read_some(
+        boost::asio::buffer(incoming),
+        [self = shared_from_this()](const boost::system::error_code& error, size_t size) {
           if (error) return self->Reap();
-          self->end.incarnation = self->incoming;
+          if (self->understood) self->frames.Append(self->incoming.data(), size);
+          if (self->understood && !self->TakeFrames()) {
+            self->understood = false;
+            spdlog::error(
+                "the executor (pid {}) says what is no message; what it says of itself "
+                "is ignored from now on",
+                self->end.pid);
+          }
           self->ReadLife();
         });
+  }
+
+  bool TakeFrames() {
+    while (true) {
+      const auto frame = frames.Next();
+      if (!frame.ok()) return false;
+      if (!frame->has_value()) return true;
+      v1::ExecutorStarted started;
+      if (!started.ParseFromString(**frame)) return false;
+      end.incarnation = started.incarnation();
+      if (on_start) on_start(started);
+    }
   }
 
   void Reap() {
@@ -152,15 +172,19 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
   boost::asio::local::stream_protocol::socket life;
   std::shared_ptr<Log> log = std::make_shared<Log>();
   ProcessEnd end;
-  uint64_t incoming = 0;
+  std::array<char, 4096> incoming;
+  FrameBuffer frames;
+  bool understood = true;  // what came until now
   bool reaped = false;
   bool log_ended = false;
   bool reported = false;
+  std::function<void(const v1::ExecutorStarted&)> on_start;
   std::function<void(ProcessEnd)> on_end;
 };
 
 absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
     EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
+    std::function<void(const v1::ExecutorStarted&)> on_start,
     std::function<void(ProcessEnd)> on_end) {
   int life[2];
   int log[2];
@@ -182,6 +206,7 @@ absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
   }
   auto state = std::make_shared<State>(loop);
   state->end.pid = *pid;
+  state->on_start = std::move(on_start);
   state->on_end = std::move(on_end);
   boost::system::error_code error;
   state->life.assign(boost::asio::local::stream_protocol(), life[0], error);
@@ -202,6 +227,7 @@ absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
 ExecutorChild::ExecutorChild(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 ExecutorChild::~ExecutorChild() {
+  state_->on_start = nullptr;
   state_->on_end = nullptr;
   if (state_->reaped) return;
   ::kill(state_->end.pid, SIGKILL);

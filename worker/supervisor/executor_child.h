@@ -14,6 +14,7 @@
 
 #include "async/event_loop.h"
 #include "base/status.h"
+#include "fairway/v1/compiler.pb.h"
 
 namespace fairway {
 
@@ -30,16 +31,18 @@ struct ProcessEnd {
 std::string Cause(const ProcessEnd& end);
 
 // Loop-confined. The child finds its end of a socket at descriptor kLifeFd: it is to end when that
-// gives end of file, and writes the incarnation of each registration on it (8 bytes, native order).
+// gives end of file, and writes a v1::ExecutorStarted on it for each registration (compile_wire.h).
 class ExecutorChild {
  public:
   static constexpr int kLifeFd = 3;
   static constexpr size_t kLastLines = 50;
 
   // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when
-  // the process has been reaped and its log read. UNAVAILABLE: it cannot be started.
+  // the process has been reaped and its log read; `on_start` at each registration. UNAVAILABLE: it
+  // cannot be started.
   static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(
       EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
+      std::function<void(const v1::ExecutorStarted&)> on_start,
       std::function<void(ProcessEnd)> on_end);
   // Kills it if it still runs; `on_end` does not come.
   ~ExecutorChild();

@@ -72,8 +72,10 @@ void Supervisor::Exit(int code, std::string why) {
 
 void Supervisor::StartExecutor() {
   if (stopping_ || exit_code_.has_value()) return;
-  auto child = ExecutorChild::Spawn(loop_, config_.executor_argv, config_.child_env,
-                                    [this](ProcessEnd end) { OnExecutorEnd(end); });
+  auto child = ExecutorChild::Spawn(
+      loop_, config_.executor_argv, config_.child_env,
+      [this](const v1::ExecutorStarted& started) { OnExecutorStarted(started); },
+      [this](ProcessEnd end) { OnExecutorEnd(end); });
   if (!child.ok()) {
     spdlog::error("{}; trying again in {} ms", Text(child.status()), restart_.count());
     loop_.PostAfter(restart_, "start executor", [this] { StartExecutor(); });
@@ -84,6 +86,13 @@ void Supervisor::StartExecutor() {
   executor_started_ = Clock::now();
   kill_reason_.clear();
   spdlog::info("executor started, pid {}", executor_->pid());
+}
+
+void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
+  // What --target-config says stays.
+  if (compiler_ != nullptr && config_.compile.told && config_.compile.target.config().empty()) {
+    compiler_->SetTarget(started.target());
+  }
 }
 
 void Supervisor::OnExecutorEnd(const ProcessEnd& end) {

@@ -53,6 +53,7 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
 
   void StartExecutor();
+  void OnExecutorStarted(const v1::ExecutorStarted& started);
   void OnExecutorEnd(const ProcessEnd& end);
   void Register();
   void OnLinkEnd(const std::string& why);

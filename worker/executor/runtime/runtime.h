@@ -36,6 +36,9 @@ struct RuntimeInfo {
   int64_t device_memory = 0;              // bytes per device where users give none; 0: no limit
   ArrivalRule gang_inputs = ArrivalRule::kReady;
   bool has_compiler = false;
+  // What programs are compiled for where that takes no client: the text of XLA's
+  // GpuTargetConfigProto, and of its HostTargetMachineOptionsProto. Empty: it takes one.
+  std::string target_config, host_machine;
   std::string stablehlo_current;  // e.g. "1.13.3"; empty when there is no compiler
   std::string stablehlo_minimum;
 };

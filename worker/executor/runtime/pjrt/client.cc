@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/call.h"
+#include "worker/executor/runtime/pjrt/topology.h"
 
 namespace fairway::pjrt {
 namespace {
@@ -114,6 +115,7 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
       fmt::format("{}; PJRT {}.{}; StableHLO {}",
                   std::string_view(version->platform_version, version->platform_version_size),
                   plugin_.api_major, plugin_.api_minor, plugin_.stablehlo_current);
+  if (!is_cpu_) FAIRWAY_RETURN_IF_ERROR(ReadTopology(config));
   if (is_cpu_) {
     std::ifstream file("/proc/cpuinfo");
     const std::string cpuinfo{std::istreambuf_iterator<char>(file), {}};
@@ -175,6 +177,24 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
   return absl::OkStatus();
 }
 
+// Code is made without a client, so what it is for must not depend on one.
+absl::Status Client::ReadTopology(const PjrtConfig& config) {
+  Padded<PJRT_Client_TopologyDescription_Args> args;
+  args->client = raw_;
+  FAIRWAY_RETURN_IF_ERROR(Call(api(), api()->PJRT_Client_TopologyDescription, args));
+  FAIRWAY_ASSIGN_OR_RETURN(compile_target_, DescriptionOf(api(), args->topology));
+  FAIRWAY_ASSIGN_OR_RETURN(const auto topology, Topology::Create(config, compile_target_));
+  platform_version_ = topology->platform_version();
+  return absl::OkStatus();
+}
+
+Program::~Program() {
+  Padded<PJRT_LoadedExecutable_Destroy_Args> args;
+  args->executable = raw_;
+  absl::Status status = Call(client_->api(), client_->api()->PJRT_LoadedExecutable_Destroy, args);
+  if (!status.ok()) spdlog::warn("destroying an executable: {}", Describe(status));
+}
+
 Client::~Client() {
   if (raw_ != nullptr) {
     Padded<PJRT_Client_Destroy_Args> args;
@@ -198,9 +218,9 @@ absl::StatusOr<PJRT_Memory*> Client::memory(int device, std::string_view kind) c
                          fmt::join(memory_kinds_, ", "));
 }
 
-absl::StatusOr<std::unique_ptr<Program>> Client::Compile(std::string_view code,
-                                                         std::string_view format,
-                                                         const std::string& options) const {
+absl::StatusOr<std::unique_ptr<Compiled>> Client::CompileOnly(std::string_view code,
+                                                              std::string_view format,
+                                                              const std::string& options) const {
   PJRT_Program program{};
   program.struct_size = PJRT_Program_STRUCT_SIZE;
   program.code = const_cast<char*>(code.data());
@@ -213,7 +233,9 @@ absl::StatusOr<std::unique_ptr<Program>> Client::Compile(std::string_view code,
   args->compile_options = options.data();
   args->compile_options_size = options.size();
   FAIRWAY_RETURN_IF_ERROR(Call(api(), api()->PJRT_Client_Compile, args));
-  return std::unique_ptr<Program>(new Program(shared_from_this(), args->executable));
+  std::shared_ptr<const Program> loaded(new Program(shared_from_this(), args->executable));
+  PJRT_LoadedExecutable* const raw = loaded->raw();
+  return Compiled::Of(api(), raw, std::move(loaded));
 }
 
 absl::StatusOr<std::unique_ptr<Program>> Client::Load(std::string_view serialized,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PJRT client and what it compiles. Used by the runtime (which executes) and by the compiler
-// (which does not).
+// A PJRT client. The runtime executes with it; on CPUs the compiler compiles with one of its own.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_CLIENT_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_CLIENT_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,10 +11,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "core/dtype.h"
-#include "core/shape.h"
+#include "fairway/v1/compiler.pb.h"
 #include "worker/executor/runtime/pjrt/config.h"
 #include "worker/executor/runtime/pjrt/plugin.h"
+#include "worker/executor/runtime/pjrt/target.h"
 
 struct PJRT_Client;
 struct PJRT_Device;
@@ -31,27 +29,13 @@ class Client;
 // /proc/cpuinfo.
 std::string CpuFeatures(std::string_view cpuinfo);
 
-// Compiled or loaded code. Thread-safe; may be destroyed with executions in flight.
+// Loaded code. Thread-safe; may be destroyed with executions in flight.
 class Program {
  public:
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   PJRT_LoadedExecutable* raw() const { return raw_; }
-
-  // The calls below block briefly; each gives the plugin's error.
-  absl::StatusOr<std::string> Name() const;
-  absl::StatusOr<std::string> Serialize() const;
-  absl::StatusOr<std::string> Fingerprint() const;
-  // A serialized HloModuleProto (proto/xla/hlo_subset.proto).
-  absl::StatusOr<std::string> HloModule() const;
-  // Of one device, in order.
-  absl::StatusOr<std::vector<std::pair<DType, Shape>>> Outputs() const;
-  absl::StatusOr<std::map<std::string, double>> Cost() const;
-  struct MemoryUse {
-    int64_t generated_code = 0, argument = 0, output = 0, alias = 0, temp = 0, peak = 0;
-  };
-  absl::StatusOr<MemoryUse> Memory() const;
 
  private:
   friend class Client;
@@ -63,41 +47,44 @@ class Program {
 
 // One per process: two clients with equal launch ids in one process crash in XLA.
 // Thread-safe. Must not be destroyed on a thread of the plugin.
-class Client : public std::enable_shared_from_this<Client> {
+class Client final : public Target, public std::enable_shared_from_this<Client> {
  public:
   // Blocks (25 ms on CPU). FAILED_PRECONDITION: the process has a client. INVALID_ARGUMENT: fewer
   // devices than config.num_devices. Else as LoadPlugin, or the plugin's error.
   static absl::StatusOr<std::shared_ptr<Client>> Create(const PjrtConfig& config);
-  ~Client();
+  ~Client() override;
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   const PJRT_Api* api() const { return plugin_.api; }
-  const Plugin& plugin() const { return plugin_; }
+  const Plugin& plugin() const override { return plugin_; }
   PJRT_Client* raw() const { return raw_; }
   // Host memory is device memory: buffers can alias blocks and be read in place.
-  bool is_cpu() const { return is_cpu_; }
+  bool is_cpu() const override { return is_cpu_; }
   const std::string& platform_name() const { return platform_name_; }
   // Changes whenever serialized executables of one would not be safe to load in the other: the
   // plugin's text, its interfaces, and on CPUs what the processor has.
   const std::string& platform_version() const { return platform_version_; }
-  const std::string& device_kind() const { return device_kind_; }
+  const std::string& device_kind() const override { return device_kind_; }
   const std::vector<std::string>& memory_kinds() const { return memory_kinds_; }
-  int num_devices() const { return num_devices_; }
+  int num_devices() const override { return num_devices_; }
   // Platform and version.
-  std::string identity() const;
+  std::string identity() const override;
+
+  // What programs for it are compiled for without it. Not of kind cpu.
+  const v1::CompileTarget& compile_target() const { return compile_target_; }
 
   // `device` < num_devices().
   PJRT_Device* device(int device) const { return devices_[device]; }
   // The id that device assignments speak of.
-  int device_id(int device) const { return device_ids_[device]; }
+  int device_id(int device) const override { return device_ids_[device]; }
+  int64_t device_memory() const override { return device_memory_; }
   // Empty kind: the default memory. INVALID_ARGUMENT: no such kind.
   absl::StatusOr<PJRT_Memory*> memory(int device, std::string_view kind) const;
 
-  // `format`: "mlir" or "hlo". `options`: serialized CompileOptionsProto, rebuilt by us: empty or
-  // wrong bytes abort the process.
-  absl::StatusOr<std::unique_ptr<Program>> Compile(std::string_view code, std::string_view format,
-                                                   const std::string& options) const;
+  absl::StatusOr<std::unique_ptr<Compiled>> CompileOnly(std::string_view code,
+                                                        std::string_view format,
+                                                        const std::string& options) const override;
   // `options` empty: those compiled in.
   absl::StatusOr<std::unique_ptr<Program>> Load(std::string_view serialized,
                                                 const std::string& options) const;
@@ -106,12 +93,15 @@ class Client : public std::enable_shared_from_this<Client> {
   Client() = default;
   absl::Status Open(const PjrtConfig& config);
   absl::Status ReadDescription(const PjrtConfig& config);
+  absl::Status ReadTopology(const PjrtConfig& config);
 
   Plugin plugin_;
   PJRT_Client* raw_ = nullptr;
   bool holds_slot_ = false;
   bool is_cpu_ = false;
   int num_devices_ = 0;
+  int64_t device_memory_ = 0;
+  v1::CompileTarget compile_target_;
   std::string platform_name_, platform_version_, device_kind_;
   std::vector<std::string> memory_kinds_;
   std::vector<PJRT_Device*> devices_;

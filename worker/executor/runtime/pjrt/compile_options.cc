@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/executor/runtime/pjrt/compile_options.h"
 
+#include <string_view>
 #include <vector>
 
 #include "xla/hlo_subset.pb.h"
 
 namespace fairway::pjrt {
+
+namespace {
+
+constexpr std::string_view kTritonGemm = "xla_gpu_enable_triton_gemm";
+
+}  // namespace
 
 absl::StatusOr<std::vector<int>> AssignedDevices(const v1::CompileOptions& options,
                                                  int num_devices) {
@@ -47,9 +54,9 @@ absl::StatusOr<std::vector<int>> AssignedDevices(const v1::CompileOptions& optio
 }
 
 absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& options,
-                                                 const Client& client) {
+                                                 const Target& target) {
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<int> devices,
-                           AssignedDevices(options, client.num_devices()));
+                           AssignedDevices(options, target.num_devices()));
   hlo::CompileOptions out;
   out.set_parameter_is_tupled_arguments(options.parameter_is_tupled_arguments());
   out.set_compile_portable_executable(options.portable());
@@ -66,7 +73,12 @@ absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& optio
   for (bool allow : options.allow_spmd_sharding_propagation_to_output()) {
     build.add_allow_spmd_sharding_propagation_to_output(allow);
   }
+  if (!target.is_cpu()) {
+    // Nobody has tuned these kernels, and untuned they are slow: the library's are taken.
+    (*out.mutable_env_option_overrides())[std::string(kTritonGemm)].set_bool_field(false);
+  }
   for (const v1::CompilerOption& option : options.compiler_options()) {
+    if (!target.is_cpu() && option.name() == kTritonGemm) continue;
     hlo::OptionOverride& value = (*out.mutable_env_option_overrides())[option.name()];
     switch (option.value_case()) {
       case v1::CompilerOption::kText:
@@ -93,7 +105,7 @@ absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& optio
     for (int64_t p = 0; p < partitions; ++p) {
       auto* computation = assignment.add_computation_devices();
       for (int64_t r = 0; r < options.num_replicas(); ++r) {
-        computation->add_replica_device_ids(client.device_id(devices[r * partitions + p]));
+        computation->add_replica_device_ids(target.device_id(devices[r * partitions + p]));
       }
     }
   }

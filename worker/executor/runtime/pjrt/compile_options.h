@@ -7,17 +7,17 @@
 
 #include "base/status.h"
 #include "fairway/v1/executable.pb.h"
-#include "worker/executor/runtime/pjrt/client.h"
+#include "worker/executor/runtime/pjrt/target.h"
 
 namespace fairway::pjrt {
 
 // Serialized xla.CompileOptionsProto with nothing in it that Fairway did not put there: XLA aborts
 // the process on options without replicas. `devices` of the options are local ordinals; the bytes
-// hold the client's device ids. Empty and not portable: the first devices in order.
-// INVALID_ARGUMENT: counts below 1 or beyond the client's devices, a device unknown or listed
+// hold the target's device ids. Empty and not portable: the first devices in order.
+// INVALID_ARGUMENT: counts below 1 or beyond the target's devices, a device unknown or listed
 // twice, or as many devices as are not num_replicas * num_partitions.
 absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& options,
-                                                 const Client& client);
+                                                 const Target& target);
 
 // The local ordinals that code compiled with `options` runs on; empty when it is portable.
 // INVALID_ARGUMENT as above.

@@ -28,6 +28,9 @@ struct PjrtConfig {
   int spare_devices = -1;
   // Passed to PJRT_Client_Create. cpu_device_count belongs to Fairway and is refused here.
   std::map<std::string, PjrtOption> create_options;
+  // GPUs: clients may bring kernels (PTX, Triton, Mosaic) and name XLA's own calls. Whoever brings
+  // a kernel can read and write what other clients have on the GPU.
+  bool allow_raw_kernels = false;
   // Libraries opened (RTLD_GLOBAL) before the plugin, in order; CUDA plugins want libnccl and
   // friends.
   std::vector<std::string> preload;

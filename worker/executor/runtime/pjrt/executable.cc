@@ -106,7 +106,9 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   loaded->program_ = *std::move(program);
   // The plugin writes as many outputs as it has into arrays of our size.
-  FAIRWAY_ASSIGN_OR_RETURN(auto outputs, loaded->program_->Outputs());
+  FAIRWAY_ASSIGN_OR_RETURN(const auto compiled,
+                           Compiled::Of(client.api(), loaded->program_->raw(), nullptr));
+  FAIRWAY_ASSIGN_OR_RETURN(auto outputs, compiled->Outputs());
   if (outputs.size() != loaded->outputs_.size()) {
     return InvalidArgument("loading {}: {} outputs in its metadata, {} in its code", loaded->name_,
                            loaded->outputs_.size(), outputs.size());

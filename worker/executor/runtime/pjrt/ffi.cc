@@ -87,7 +87,7 @@ absl::Status ProbeCustomCalls(const Client& client) {
   options.set_num_replicas(1);
   options.set_num_partitions(1);
   FAIRWAY_ASSIGN_OR_RETURN(std::string encoded, EncodeCompileOptions(options, client));
-  return client.Compile(program, "mlir", encoded).status();
+  return client.CompileOnly(program, "mlir", encoded).status();
 }
 
 void LogCustomCalls(const Client& client) {

@@ -128,6 +128,8 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
   if (client_->is_cpu()) info_.device_memory = HostMemory();
   info_.gang_inputs = client_->is_cpu() ? ArrivalRule::kReady : ArrivalRule::kExternal;
   info_.has_compiler = true;
+  info_.target_config = client_->compile_target().config();
+  info_.host_machine = client_->compile_target().host_machine();
   info_.stablehlo_current = client_->plugin().stablehlo_current;
   info_.stablehlo_minimum = client_->plugin().stablehlo_minimum;
 }

@@ -4,9 +4,11 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/ranges.h>
 
@@ -44,6 +46,8 @@ absl::Status ReadAttributes(Plugin& plugin) {
     const std::string_view name(value.name, value.name_size);
     if (name == "stablehlo_current_version") plugin.stablehlo_current = VersionText(value);
     if (name == "stablehlo_minimum_version") plugin.stablehlo_minimum = VersionText(value);
+    if (name == "cuda_version" && value.type == PJRT_NamedValue_kInt64)
+      plugin.cuda_version = std::to_string(value.int64_value);
   }
   for (const PJRT_Extension_Base* e = plugin.api->extension_start; e != nullptr; e = e->next) {
     plugin.extensions.push_back(static_cast<int>(e->type));
@@ -83,6 +87,9 @@ absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
   FAIRWAY_RETURN_IF_ERROR(Annotate(Call(plugin.api, plugin.api->PJRT_Plugin_Initialize, initialize),
                                    config.plugin_path));
   FAIRWAY_RETURN_IF_ERROR(Annotate(ReadAttributes(plugin), config.plugin_path));
+  std::error_code no_size;
+  const auto size = std::filesystem::file_size(config.plugin_path, no_size);
+  if (!no_size) plugin.file_size = static_cast<int64_t>(size);
   spdlog::info("PJRT plugin {}: API {}.{}, StableHLO {} to {}, extensions {}", config.plugin_path,
                plugin.api_major, plugin.api_minor, plugin.stablehlo_minimum,
                plugin.stablehlo_current, fmt::join(plugin.extensions, ","));

@@ -20,6 +20,8 @@ struct Plugin {
   int api_minor = 0;
   std::string stablehlo_current;  // "1.13.3"; empty when the plugin does not say
   std::string stablehlo_minimum;
+  std::string cuda_version;  // "13000"; empty for plugins of other kinds
+  int64_t file_size = 0;     // of the plugin, bytes; 0: not known. Tells builds of a version apart
   std::vector<int> extensions;  // PJRT_Extension_Type, as found
   absl::Status custom_calls;    // of RegisterCustomCalls (ffi.h)
 };

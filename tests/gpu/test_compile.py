@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for GPUs, compiled by the worker's compile process with the real plugin and no GPU."""
+
+import pathlib
+import re
+import time
+
+import programs
+import pytest
+from compile_process import CompileProcess, Refused
+from conftest import TARGET
+
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 8, 12
+
+# A program, and what its optimized form must hold.
+COMPILED = {
+    "elementwise": (programs.elementwise, r"kind=kLoop"),
+    "product": (programs.product, r"__cublas\$lt\$matmul"),
+    "convolution": (programs.convolution, r"__cudnn\$conv"),
+    "attention": (programs.attention, r"__cublas\$"),
+    "sort": (programs.sort, r"sort|DeviceRadixSort"),
+    "random": (programs.random, r"fusion"),
+    "training step": (programs.training_step, r"__cublas\$"),
+    "donation": (lambda: programs.DONATING, r"fusion|add"),
+    "pinned_host": (lambda: programs.IN_PINNED_HOST, r"fusion|add"),
+    "psum over 8 devices": (programs.summed_over_eight_devices, r"all-reduce"),
+}
+
+
+# What the plugin makes of the product when nobody tells it otherwise.
+UNTUNED = """HloModule jit_f
+
+fused_computation.1 {
+  param_0.3 = bf16[1024,1024]{1,0} parameter(0)
+  param_1.3 = bf16[1024,1024]{1,0} parameter(1)
+  dot.3 = bf16[1024,1024]{1,0} dot(param_0.3, param_1.3)
+  ROOT add.0 = bf16[1024,1024]{1,0} add(dot.3, param_0.3)
+}
+
+ENTRY main.1 {
+  ROOT gemm_fusion_dot.1 = bf16[1024,1024]{1,0} fusion(Arg_0.1, Arg_1.1), kind=kCustom, calls=fused_computation.1
+}
+"""
+
+
+def untuned_products(hlo):
+    """The products that are Triton kernels with guessed tiles: custom fusions of a dot."""
+    bodies = re.split(r"\n\n", hlo)
+    return [body.split(" {")[0] for body in bodies
+            if re.search(r"= \S+ dot\(", body) and f"calls={body.split()[0]}" in hlo
+            and re.search(r"kind=kCustom, calls=" + re.escape(body.split()[0]), hlo)]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_it_compiles_without_a_gpu(compiler, name, record_property):
+    make, expected = COMPILED[name]
+    program, began = make(), time.monotonic()
+    compiled = compiler.compile(program, devices=8 if "8 devices" in name else 1)
+    seconds = time.monotonic() - began
+    memory = compiled.metadata.memory
+    record_property("seconds", round(seconds, 2))
+    print(f"{name}: {seconds:.2f} s, {memory.temp} bytes of temporaries, {len(compiled.code.native)} of code")
+    assert re.search(expected, compiled.text), compiled.text[:4000]
+    # Machine code, where there is any of its own: not PTX, which the driver would have to compile.
+    assert b".target sm_" not in compiled.code.native
+    only_calls = name in ("product", "psum over 8 devices")
+    assert b"\x7fELF" in compiled.code.native or only_calls
+    assert "NVIDIA H200, target " in compiled.code.plugin
+    assert not untuned_products(compiled.text)
+
+
+def test_signature_and_memory(compiler):
+    donating = compiler.compile(programs.DONATING)
+    assert donating.metadata.parameters[0].donated
+    assert donating.metadata.memory.alias == 4096
+    pinned = compiler.compile(programs.IN_PINNED_HOST)
+    assert pinned.metadata.outputs[0].memory_kind == "pinned_host"
+    summed = compiler.compile(programs.summed_over_eight_devices(), devices=8)
+    assert list(summed.metadata.parameters[0].shard_dims) == [8, 128]
+    assert not summed.code.separable
+
+
+def test_an_untuned_product_is_found():
+    assert untuned_products(UNTUNED) == ["fused_computation.1"]
+
+
+def test_no_option_brings_untuned_products_back(compiler):
+    program = programs.product()
+    assert not untuned_products(compiler.compile(program, xla_gpu_enable_triton_gemm=True).text)
+
+
+def test_it_makes_no_client_and_executes_nothing(compiler):
+    compiler.compile(programs.elementwise())
+    process = pathlib.Path("/proc", str(compiler.process.pid))
+    maps = (process / "maps").read_text()
+    assert "libcuda.so" not in maps  # a client opens the driver first
+    if "libnvJitLink" not in maps:
+        pytest.skip("this version of the plugin does not use nvJitLink: test_assembler.py")
+    status = (process / "status").read_text()
+    assert re.search(r"^Seccomp:\s+2$", status, re.M)
+    assert (process / "task" / str(compiler.process.pid) / "children").read_text() == ""
+    assert compiler.ready.status_message == b""
+
+
+@pytest.mark.parametrize("target, cause", [
+    ("", "empty target configuration"),
+    ("  \n", "empty target configuration"),
+    ("this is none", "cannot read the target configuration"),
+    ("gpu_device_info { no_such_field: 1 }", "cannot read the target configuration"),
+    ("\x00\x01\x02", "cannot read the target configuration"),
+])
+def test_a_target_that_is_none_is_refused(plugin, target, cause):
+    with pytest.raises(Refused, match=cause) as refused:
+        CompileProcess(plugin, target)
+    assert refused.value.code == INVALID_ARGUMENT
+    assert "GpuTargetConfigProto" in refused.value.text
+
+
+def refusal(compiler_factory, program, **how):
+    with compiler_factory() as process:
+        with pytest.raises(Refused) as refused:
+            process.compile(program, **how)
+    return refused.value
+
+
+@pytest.fixture
+def fresh(plugin):
+    """A process that refuses something takes no further program."""
+    return lambda **how: CompileProcess(plugin, TARGET, **how)
+
+
+def test_more_devices_than_there_are(fresh):
+    refused = refusal(lambda: fresh(devices=4), programs.summed_over_eight_devices(), devices=8)
+    assert refused.code == INVALID_ARGUMENT
+    assert "8 partitions on 4 devices" in refused.text
+
+
+def test_more_memory_than_the_device_has(fresh):
+    refused = refusal(fresh, programs.TOO_LARGE)
+    assert refused.code == RESOURCE_EXHAUSTED
+    assert "400000000004 bytes" in refused.text and "NVIDIA H200 has 151397597184" in refused.text
+
+
+@pytest.mark.parametrize("program", [b"garbage", b"ML\xefR\x0d garbage", b"module { nonsense }"])
+def test_garbage(fresh, program):
+    assert refusal(fresh, program).code == INVALID_ARGUMENT
+
+
+RAW = ["__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton", "mosaic_gpu_v2", "__cublas$lt$matmul", "my_kernel"]
+
+
+@pytest.mark.parametrize("target", RAW)
+@pytest.mark.parametrize("wrap", [lambda f: f, programs.in_loop, programs.in_function],
+                         ids=["plain", "loop", "function"])
+def test_kernels_of_a_client_are_refused_by_name(fresh, target, wrap):
+    refused = refusal(fresh, programs.calling(target, wrap=wrap))
+    assert refused.code == UNIMPLEMENTED
+    assert f'"{target}" is not served on GPUs' in refused.text
+
+
+def test_bytecode_in_which_a_target_cannot_be_told(compiler, fresh):
+    compiler.compile(programs.not_portable(calls=False))
+    refused = refusal(fresh, programs.not_portable(calls=True))
+    assert refused.code == UNIMPLEMENTED
+    assert "target cannot be told" in refused.text
+
+
+def test_a_worker_may_allow_raw_kernels(fresh):
+    """What the plugin says of it then is the plugin's."""
+    program = programs.calling("my_kernel")
+    try:
+        with fresh(flags=["--allow-raw-kernels=true"]) as process:
+            process.compile(program)
+    except Refused as refused:
+        assert "is not served on GPUs" not in refused.text
+
+
+def test_what_numpy_linalg_lowers_to_is_refused_with_the_way_out(fresh):
+    import jax.numpy as jnp
+    refused = refusal(fresh, programs.exported(jnp.linalg.inv, jnp.eye(4)))
+    assert refused.code == UNIMPLEMENTED
+    assert 'jax.devices("cpu")[0]' in refused.text
+
+
+def test_code_of_another_gpu_has_another_identity(plugin, compiler):
+    smaller = TARGET.replace("device_memory_size: 151397597184", "device_memory_size: 85899345920")
+    assert smaller != TARGET
+    with CompileProcess(plugin, smaller) as other:
+        theirs = other.compile(programs.DONATING).code.plugin
+    ours = compiler.compile(programs.DONATING).code.plugin
+    assert ours != theirs and ours.rsplit("target ", 1)[0] == theirs.rsplit("target ", 1)[0]
