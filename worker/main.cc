@@ -48,6 +48,8 @@ struct Flags {
   std::string runtime = "pjrt";
   std::string plugin;
   std::string plugin_kind = "cpu";
+  std::vector<std::string> plugin_options;
+  std::vector<std::string> preload;
   std::string target_config;
   bool allow_raw_kernels = false;
   std::string data_bind = "127.0.0.1:0";
@@ -90,6 +92,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
+  config.Flag("plugin-option", &flags.plugin_options,
+              "NAME=VALUE: an option that the plugin's client is created with (kind cuda: "
+              "memory_fraction, visible_devices, preallocate, ...); may be given several times");
+  config.Flag("preload", &flags.preload,
+              "Library to open before the plugin, by its path; may be given several times");
   config.Flag("target-config", &flags.target_config,
               "File with the text of XLA's GpuTargetConfigProto: what programs are compiled for, "
               "kind cuda only. Default: what the executor's GPU says");
@@ -138,27 +145,31 @@ std::string OwnPath() {
 }
 
 std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, int life_fd) {
-  return {OwnPath(),
-          fmt::format("--role={}", role),
-          "--controller=" + flags.controller,
-          "--name=" + flags.name,
-          "--island=" + flags.island,
-          fmt::format("--island-workers={}", flags.island_workers),
-          fmt::format("--devices={}", flags.devices),
-          fmt::format("--device-memory={}", flags.device_memory),
-          "--runtime=" + flags.runtime,
-          "--plugin=" + flags.plugin,
-          "--plugin-kind=" + flags.plugin_kind,
-          fmt::format("--allow-raw-kernels={}", flags.allow_raw_kernels),
-          "--data-bind=" + flags.data_bind,
-          "--advertise-host=" + flags.advertise_host,
-          "--log-level=" + flags.log_level,
-          fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
-          fmt::format("--max-mappings={}", flags.max_mappings),
-          fmt::format("--compile-cpu-limit={}ms", flags.compile_cpu_limit.count()),
-          fmt::format("--compile-memory-limit={}", flags.compile_memory_limit),
-          fmt::format("--compile-programs={}", flags.compile_programs),
-          fmt::format("--life-fd={}", life_fd)};
+  std::vector<std::string> out = {
+      OwnPath(),
+      fmt::format("--role={}", role),
+      "--controller=" + flags.controller,
+      "--name=" + flags.name,
+      "--island=" + flags.island,
+      fmt::format("--island-workers={}", flags.island_workers),
+      fmt::format("--devices={}", flags.devices),
+      fmt::format("--device-memory={}", flags.device_memory),
+      "--runtime=" + flags.runtime,
+      "--plugin=" + flags.plugin,
+      "--plugin-kind=" + flags.plugin_kind,
+      fmt::format("--allow-raw-kernels={}", flags.allow_raw_kernels),
+      "--data-bind=" + flags.data_bind,
+      "--advertise-host=" + flags.advertise_host,
+      "--log-level=" + flags.log_level,
+      fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
+      fmt::format("--max-mappings={}", flags.max_mappings),
+      fmt::format("--compile-cpu-limit={}ms", flags.compile_cpu_limit.count()),
+      fmt::format("--compile-memory-limit={}", flags.compile_memory_limit),
+      fmt::format("--compile-programs={}", flags.compile_programs),
+      fmt::format("--life-fd={}", life_fd)};
+  for (const std::string& option : flags.plugin_options) out.push_back("--plugin-option=" + option);
+  for (const std::string& library : flags.preload) out.push_back("--preload=" + library);
+  return out;
 }
 
 // Our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts its
@@ -247,6 +258,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const P
 
 int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   const auto runtime = MakeRuntime(flags, pjrt);
+  if (runtime.status().code() == absl::StatusCode::kOutOfRange) {
+    spdlog::error("--plugin-option: {}", Text(runtime.status()));
+    return kExitBadFlags;
+  }
   if (!runtime.ok()) {
     spdlog::error("cannot load the plugin {}: {}", pjrt.plugin_path, Text(runtime.status()));
     return kExitNoPlugin;
@@ -335,6 +350,11 @@ int Main(int argc, char** argv) {
     if (flags.plugin.empty())
       return BadFlag("--plugin (or FAIRWAY_PJRT_PLUGIN) must name the PJRT plugin to load");
     if (absl::Status status = CheckPjrtConfig(pjrt); !status.ok()) return BadFlag(Text(status));
+    for (const std::string& option : flags.plugin_options) {
+      if (absl::Status status = SetOption(pjrt, option); !status.ok())
+        return BadFlag("--plugin-option: " + Text(status));
+    }
+    pjrt.preload = flags.preload;
   }
   if (absl::Status status = CheckLogLevel(flags.log_level); !status.ok())
     return BadFlag(Text(status));

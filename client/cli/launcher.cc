@@ -151,7 +151,13 @@ absl::Status Launcher::StartWorker(Child& worker) {
       fmt::format("--device-memory={}", options_.device_memory),
       "--runtime=" + options_.runtime,
       "--plugin=" + options_.plugin,
+      "--plugin-kind=" + options_.plugin_kind,
+      fmt::format("--allow-raw-kernels={}", options_.allow_raw_kernels),
       fmt::format("--life-fd={}", kLifeFd)};
+  for (const std::string& option : options_.plugin_options)
+    spec.command.push_back("--plugin-option=" + option);
+  for (const std::string& library : options_.preload)
+    spec.command.push_back("--preload=" + library);
   spec.log_file = LogOf(worker.name);
   spec.inherited = {{life_read_.get(), kLifeFd}};
   FAIRWAY_ASSIGN_OR_RETURN(worker.pid, StartChild(spec));

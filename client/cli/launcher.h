@@ -20,9 +20,13 @@
 namespace fairway {
 
 struct LauncherOptions {
-  std::string programs;         // directory of fairway-controller and fairway-worker
-  std::string runtime;          // "pjrt", "host" or "sim"
-  std::string plugin;           // path of the PJRT plugin; pjrt only
+  std::string programs;  // directory of fairway-controller and fairway-worker
+  std::string runtime;   // "pjrt", "host" or "sim"
+  std::string plugin;    // path of the PJRT plugin; pjrt only
+  std::string plugin_kind = "cpu";
+  std::vector<std::string> plugin_options;  // NAME=VALUE
+  std::vector<std::string> preload;         // libraries
+  bool allow_raw_kernels = false;
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
   int islands = 1;

@@ -64,6 +64,10 @@ struct UpFlags {
   std::string bind = "127.0.0.1";
   std::string runtime = "pjrt";
   std::string plugin;
+  std::string plugin_kind = "cpu";
+  std::vector<std::string> plugin_options;
+  std::vector<std::string> preload;
+  bool allow_raw_kernels = false;
 };
 
 // Makes the directory this process's own while the result lives. The logs of an earlier cluster on
@@ -122,6 +126,10 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     options.programs = ProgramDirectory();
     options.runtime = flags.runtime;
     options.plugin = plugin;
+    options.plugin_kind = flags.plugin_kind;
+    options.plugin_options = flags.plugin_options;
+    options.preload = flags.preload;
+    options.allow_raw_kernels = flags.allow_raw_kernels;
     options.state_directory = fmt::format("{}/{}", StateRoot(), *port);
     options.bind = flags.bind;
     options.islands = flags.islands;
@@ -239,6 +247,15 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("plugin", &flags.plugin,
               "Path of the PJRT plugin; default: xla-cpu-pjrt of the Python environment");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
+  config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
+  config.Flag("plugin-option", &flags.plugin_options,
+              "NAME=VALUE: an option of every worker's plugin; may be given several times. "
+              "`fairway-worker --help` says more");
+  config.Flag("preload", &flags.preload,
+              "Library that every worker opens before the plugin; may be given several times");
+  config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
+              "Kind cuda: run kernels that clients bring, which can read and write whatever is on "
+              "the GPU");
   if (const auto code = config.Parse(argc, argv)) return *code;
   const auto usage = [](std::string_view text) {
     fmt::print(stderr, "fairway up: {}\n", text);
@@ -262,6 +279,12 @@ int RunUp(int argc, const char* const* argv) {
         "of the pjrt runtime is one worker here. Use --runtime host or sim, or more --islands");
   std::string plugin;
   if (flags.runtime == "pjrt") {
+    if (flags.plugin_kind != "cpu" && flags.plugin_kind != "cuda")
+      return usage(fmt::format("--plugin-kind is '{}', not cpu or cuda", flags.plugin_kind));
+    if (flags.plugin_kind == "cuda" && flags.plugin.empty())
+      return usage(
+          "--plugin-kind cuda takes --plugin PATH: xla_cuda_plugin.so of the package "
+          "jax-cuda13-pjrt, say");
     plugin = flags.plugin.empty() ? DefaultPlugin() : flags.plugin;
     if (plugin.empty())
       return usage(

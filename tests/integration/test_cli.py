@@ -146,6 +146,40 @@ def test_a_plugin_that_cannot_be_loaded_is_one_line_that_says_so(tmp_path):
         assert "w0 ended with exit code 3" in line and "cannot load" in line and str(plugin) in line
 
 
+@pytest.mark.parametrize("flags, expected", [
+    (["--plugin-kind=tpu"], "'tpu', not cpu or cuda"),
+    (["--plugin-kind=cuda"], "takes --plugin PATH"),
+])
+def test_up_names_what_is_wrong_with_the_plugins_kind(flags, expected):
+    done = run("fairway", "up", *flags)
+    assert done.returncode == 2 and expected in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("option, expected", [
+    ("no_such=1", 'a cuda plugin has no option "no_such" (it has: '),
+    ("preallocate", "preallocate has no value; expected preallocate=VALUE, a bool"),
+    ("preallocate=1", 'preallocate is a bool, got "1"'),
+    ("memory_fraction=half", 'memory_fraction is a float, got "half"'),
+    ("num_nodes=2x", 'num_nodes is an integer, got "2x"'),
+    ("visible_devices=0,a", 'visible_devices is a list of integers, got "0,a"'),
+])
+def test_a_plugin_option_that_is_none_is_refused_with_the_names_that_exist(option, expected):
+    done = run("fairway-worker", "--plugin=/no/such", "--plugin-kind=cuda", f"--plugin-option={option}")
+    assert done.returncode == 2
+    line = one_line(done.stderr)
+    assert "--plugin-option: " in line and expected in line
+    if "has:" in expected:
+        assert "memory_fraction, " in line and "visible_devices" in line
+
+
+def test_a_cpu_plugin_has_no_options_and_takes_each_once():
+    done = run("fairway-worker", "--plugin=/no/such", "--plugin-option=cpu_device_count=3")
+    assert done.returncode == 2 and "(it has: none)" in one_line(done.stderr)
+    done = run("fairway-worker", "--plugin=/no/such", "--plugin-kind=cuda",
+               "--plugin-option=num_nodes=1", "--plugin-option=num_nodes=2")
+    assert done.returncode == 2 and "num_nodes is given twice" in one_line(done.stderr)
+
+
 def test_lines_of_json_that_are_not_ours_end_nothing(tmp_path):
     (tmp_path / "bin").mkdir()
     fairway = shutil.copy(BIN / "fairway", tmp_path / "bin")  # starts the controller beside it

@@ -75,6 +75,7 @@ std::string CpuFeatures(std::string_view cpuinfo) {
 
 absl::StatusOr<std::shared_ptr<Client>> Client::Create(const PjrtConfig& config) {
   FAIRWAY_ASSIGN_OR_RETURN(Plugin plugin, LoadPlugin(config));
+  FAIRWAY_RETURN_IF_ERROR(CheckOptionsKnown(config, plugin.api_minor));
   std::shared_ptr<Client> client(new Client());
   client->plugin_ = std::move(plugin);
   if (client_exists.exchange(true)) {

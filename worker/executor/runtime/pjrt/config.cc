@@ -2,6 +2,8 @@
 #include "worker/executor/runtime/pjrt/config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -10,40 +12,104 @@ namespace {
 
 // Indexes into PjrtOption.
 enum OptionType : size_t { kString, kInt, kIntList, kFloat, kBool };
-constexpr const char* kTypeNames[] = {"string", "integer", "list of integers", "float", "bool"};
+constexpr const char* kTypeNames[] = {"a string", "an integer", "a list of integers", "a float",
+                                      "a bool"};
 
-using OptionTable = std::map<std::string, OptionType>;
+struct Option {
+  OptionType type;
+  int since = 0;  // the minor version of the PJRT API of the first plugin that has it
+};
+using OptionTable = std::map<std::string, Option, std::less<>>;
 
+// As the plugins of jax-cuda13-pjrt read them: 0.10.2 speaks PJRT API 0.112, 0.11.2 0.115, 0.12.0
+// 0.116.
 const OptionTable* OptionsOf(const std::string& kind) {
   static const OptionTable cpu = {};  // cpu_device_count is ours
   static const OptionTable cuda = {
-      {"platform_name", kString},
-      {"allocator", kString},
-      {"memory_fraction", kFloat},
-      {"preallocate", kBool},
-      {"collective_memory_size", kInt},
-      {"visible_devices", kIntList},
-      {"node_id", kInt},
-      {"num_nodes", kInt},
-      {"should_stage_host_to_device_transfers", kBool},
-      {"abort_collectives_on_failure", kBool},
-      {"use_tfrt_gpu_client", kBool},
-      {"enable_mock_nccl", kBool},
-      {"mock_gpu_topology", kString},
-      {"partition_index", kInt},
+      {"platform_name", {kString}},
+      {"allocator", {kString}},
+      {"memory_fraction", {kFloat}},
+      {"memory_fraction_policy", {kString, 116}},
+      {"preallocate", {kBool}},
+      {"collective_memory_size", {kInt}},
+      {"visible_devices", {kIntList}},
+      {"node_id", {kInt}},
+      {"num_nodes", {kInt}},
+      {"should_stage_host_to_device_transfers", {kBool}},
+      {"abort_collectives_on_failure", {kBool}},
+      {"max_inflight_computations", {kInt, 115}},
+      {"use_tfrt_gpu_client", {kBool}},
+      {"enable_mock_nccl", {kBool}},
+      {"mock_gpu_topology", {kString}},
+      {"partition_index", {kInt}},
   };
   if (kind == "cpu") return &cpu;
   if (kind == "cuda") return &cuda;
   return nullptr;
 }
 
-std::string Names(const OptionTable& table) {
+// Those that a plugin of that API has.
+std::string Names(const OptionTable& table, int api_minor) {
   std::string out;
-  for (const auto& [name, type] : table) {
+  for (const auto& [name, option] : table) {
+    if (option.since > api_minor) continue;
     if (!out.empty()) out += ", ";
     out += name;
   }
   return out.empty() ? "none" : out;
+}
+
+constexpr int kAnyVersion = 1 << 30;
+
+absl::Status NoSuchOption(const std::string& kind, std::string_view name,
+                          const OptionTable& table) {
+  return InvalidArgument("a {} plugin has no option \"{}\" (it has: {})", kind, name,
+                         Names(table, kAnyVersion));
+}
+
+absl::Status WrongType(std::string_view name, OptionType type, std::string_view text) {
+  return InvalidArgument("plugin option {} is {}, got \"{}\"", name, kTypeNames[type], text);
+}
+
+absl::StatusOr<PjrtOption> ParseOption(std::string_view name, OptionType type,
+                                       std::string_view text) {
+  const auto integer = [&](std::string_view digits) -> absl::StatusOr<int64_t> {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc() || end != digits.data() + digits.size())
+      return WrongType(name, type, text);
+    return number;
+  };
+  switch (type) {
+    case kString:
+      return std::string(text);
+    case kInt: {
+      FAIRWAY_ASSIGN_OR_RETURN(const int64_t number, integer(text));
+      return number;
+    }
+    case kIntList: {
+      std::vector<int64_t> list;
+      std::string_view left = text;
+      while (true) {
+        const size_t comma = left.find(',');
+        FAIRWAY_ASSIGN_OR_RETURN(const int64_t number, integer(left.substr(0, comma)));
+        list.push_back(number);
+        if (comma == std::string_view::npos) return list;
+        left.remove_prefix(comma + 1);
+      }
+    }
+    case kFloat: {
+      float number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || end != text.data() + text.size())
+        return WrongType(name, type, text);
+      return number;
+    }
+    case kBool:
+      if (text != "true" && text != "false") return WrongType(name, type, text);
+      return text == "true";
+  }
+  return WrongType(name, type, text);
 }
 
 constexpr std::string_view kWarnFlag = "--xla_cpu_collective_call_warn_stuck_timeout_seconds";
@@ -66,14 +132,42 @@ absl::Status CheckPjrtConfig(const PjrtConfig& config) {
   }
   for (const auto& [name, value] : config.create_options) {
     auto it = table->find(name);
-    if (it == table->end()) {
-      return InvalidArgument("a {} plugin has no option \"{}\" (it has: {})", config.kind, name,
-                             Names(*table));
-    }
-    if (value.index() != it->second) {
-      return InvalidArgument("option \"{}\" is a {}, got a {}", name, kTypeNames[it->second],
+    if (it == table->end()) return NoSuchOption(config.kind, name, *table);
+    if (value.index() != it->second.type) {
+      return InvalidArgument("option \"{}\" is {}, got {}", name, kTypeNames[it->second.type],
                              kTypeNames[value.index()]);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetOption(PjrtConfig& config, std::string_view setting) {
+  const OptionTable* table = OptionsOf(config.kind);
+  if (table == nullptr) return CheckPjrtConfig(config);
+  const size_t equals = setting.find('=');
+  const std::string_view name = setting.substr(0, equals);
+  const auto it = table->find(name);
+  if (it == table->end()) return NoSuchOption(config.kind, name, *table);
+  if (equals == std::string_view::npos) {
+    return InvalidArgument("plugin option {} has no value; expected {}=VALUE, {}", name, name,
+                           kTypeNames[it->second.type]);
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(PjrtOption value,
+                           ParseOption(name, it->second.type, setting.substr(equals + 1)));
+  if (!config.create_options.emplace(name, std::move(value)).second)
+    return InvalidArgument("plugin option {} is given twice", name);
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptionsKnown(const PjrtConfig& config, int api_minor) {
+  const OptionTable* table = OptionsOf(config.kind);
+  for (const auto& [name, value] : config.create_options) {
+    const auto it = table->find(name);
+    if (it == table->end() || it->second.since <= api_minor) continue;
+    return Error(absl::StatusCode::kOutOfRange,
+                 "the plugin is too old for option {}: it speaks PJRT API 0.{}, the first that has "
+                 "the option 0.{} (it has: {})",
+                 name, api_minor, it->second.since, Names(*table, api_minor));
   }
   return absl::OkStatus();
 }

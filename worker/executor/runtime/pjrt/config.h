@@ -44,6 +44,14 @@ struct PjrtConfig {
 // plugin does not have or whose value has another type; the text lists what exists.
 absl::Status CheckPjrtConfig(const PjrtConfig& config);
 
+// Adds an option written as NAME=VALUE; lists are written with commas. INVALID_ARGUMENT: this kind
+// of plugin has none of that name (the text lists what exists), or another type of value.
+absl::Status SetOption(PjrtConfig& config, std::string_view setting);
+
+// OUT_OF_RANGE: an option is newer than the plugin, whose PJRT API is 0.`api_minor`; the text lists
+// those that it has.
+absl::Status CheckOptionsKnown(const PjrtConfig& config, int api_minor);
+
 // Value for XLA_FLAGS in the environment of a process that loads the plugin. XLA reads it once, and
 // aborts the process on a flag that it does not know; so of `inherited` only flags known here
 // survive, and ours win.

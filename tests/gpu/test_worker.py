@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker of kind cuda says when it cannot start; there is no GPU here."""
+
+import subprocess
+
+import pytest
+from compile_process import WORKER
+
+
+def worker(plugin, *flags):
+    """A worker that finds no controller; it must end by itself."""
+    return subprocess.run(
+        [WORKER, "--plugin-kind=cuda", f"--plugin={plugin}", "--controller=127.0.0.1:1", *flags],
+        capture_output=True, text=True, timeout=120)
+
+
+def test_no_gpu(plugin):
+    done = worker(plugin)
+    assert done.returncode == 3
+    assert f"cannot load the plugin {plugin}" in done.stderr
+    assert "No visible GPU devices" in done.stderr
+
+
+def test_no_plugin_and_a_file_that_is_none(tmp_path):
+    done = worker(tmp_path / "missing.so")
+    assert done.returncode == 3 and str(tmp_path / "missing.so") in done.stderr
+    (tmp_path / "text.so").write_text("no library")
+    done = worker(tmp_path / "text.so")
+    assert done.returncode == 3 and "cannot load" in done.stderr and "text.so" in done.stderr
+
+
+def test_a_library_to_open_before_that_is_missing(plugin):
+    done = worker(plugin, "--preload=/no/such/libnccl.so.2")
+    assert done.returncode == 3
+    assert "/no/such/libnccl.so.2" in done.stderr
+
+
+def test_the_plugin_gets_the_options(plugin):
+    """It looks for the devices that it is to show, and finds no GPU at all."""
+    done = worker(plugin, "--plugin-option=visible_devices=0,1", "--plugin-option=preallocate=false",
+                  "--plugin-option=memory_fraction=0.4", "--plugin-option=allocator=bfc")
+    assert done.returncode == 3 and "No visible GPU devices" in done.stderr
+
+
+def test_an_option_that_the_plugin_is_too_old_for(plugin):
+    done = worker(plugin, "--plugin-option=memory_fraction_policy=total")
+    if done.returncode == 3:
+        pytest.skip("this version of the plugin has every option that there is")
+    assert done.returncode == 2
+    assert "too old for option memory_fraction_policy" in done.stderr
+    assert "(it has: abort_collectives_on_failure, allocator, " in done.stderr
+
+
+def test_a_target_configuration_that_cannot_be_read(plugin, tmp_path):
+    done = worker(plugin, f"--target-config={tmp_path / 'none'}")
+    assert done.returncode == 2 and "--target-config: cannot read" in done.stderr
+    done = worker("libc.so.6", "--plugin-kind=cpu", f"--target-config={tmp_path / 'none'}")
+    assert done.returncode == 2 and "cuda only" in done.stderr
