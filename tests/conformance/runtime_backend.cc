@@ -23,8 +23,8 @@ using namespace std::chrono_literals;
 
 class PjrtBackend final : public RuntimeBackend {
  public:
-  explicit PjrtBackend(std::shared_ptr<pjrt::Client> client)
-      : compiler_(MakePjrtCompiler(client)), runtime_(MakePjrtRuntime(std::move(client))) {}
+  PjrtBackend(std::shared_ptr<pjrt::Client> client, std::unique_ptr<Compiler> compiler)
+      : compiler_(std::move(compiler)), runtime_(MakePjrtRuntime(std::move(client))) {}
 
   Runtime& runtime() override { return *runtime_; }
   absl::StatusOr<CompileResult> Compile(Program program,
@@ -145,7 +145,23 @@ std::unique_ptr<RuntimeBackend> OpenedPjrt(int num_devices) {
     spdlog::error("{}", Describe(client.status()));
     return nullptr;
   }
-  return std::make_unique<PjrtBackend>(*std::move(client));
+  return std::make_unique<PjrtBackend>(*client, MakePjrtCompiler(*client));
+}
+
+// The stand-in for a CUDA plugin. Programs are compiled without the client, as on GPUs.
+std::unique_ptr<RuntimeBackend> OpenedCuda(int num_devices) {
+  PjrtConfig config;
+  config.plugin_path = FAIRWAY_STAND_IN_GPU;
+  config.kind = "cuda";
+  config.num_devices = num_devices;
+  auto client = pjrt::Client::Create(config);
+  auto compiler = client.ok() ? MakePjrtCompiler(config, (*client)->compile_target())
+                              : absl::StatusOr<std::unique_ptr<Compiler>>(client.status());
+  if (!compiler.ok()) {
+    spdlog::error("{}", Describe(compiler.status()));
+    return nullptr;
+  }
+  return std::make_unique<PjrtBackend>(*std::move(client), *std::move(compiler));
 }
 
 }  // namespace
@@ -164,6 +180,8 @@ std::string_view ReasonText(Reason reason) {
       return "no threads";
     case Reason::kNothingBrief:
       return "nothing brief";
+    case Reason::kStreamOrders:
+      return "the stream orders";
   }
   return "";
 }
@@ -174,6 +192,12 @@ const std::vector<BackendUnderTest>& Backends() {
        OpenedPjrt,
        {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
         {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
+      {"cuda",
+       OpenedCuda,
+       {{"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief},
+        {"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"AGangOverTwoExecutors", Reason::kOneExecutor},
+        {"AGangWantsAllInputsReadyAndGoodUnlessItIsSeparable", Reason::kStreamOrders}}},
       {"host",
        Opened<NativeBackend<HostRuntime>>,
        {{"StableHloRuns", Reason::kNoCompiler},

@@ -36,6 +36,7 @@ enum class Reason {
   kOneExecutor,
   kNoThreads,
   kNothingBrief,
+  kStreamOrders,  // gangs may be launched before their inputs are there
 };
 // For the table in docs/testing.md: "no compiler".
 std::string_view ReasonText(Reason reason);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the suite on every runtime, and keeps the table of what runs where (docs/testing.md).
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
 
 #include "tests/conformance/runtime_conformance.h"
+#include "worker/executor/runtime/pjrt/buffer.h"
 
 namespace fairway::conformance {
 namespace {
@@ -43,6 +47,26 @@ std::string Table() {
     rows += "\n";
   }
   return fmt::format("{}\n{}\n{}{}\n", header, rule, rows, counts);
+}
+
+// Without this the cases on cuda would say nothing of who reads device memory from the host.
+TEST(StandInDeathTest, AReadOfDeviceMemoryFromTheHostEndsTheProcess) {
+  const auto backend = std::ranges::find(Backends(), std::string("cuda"), &BackendUnderTest::name);
+  ASSERT_NE(backend, Backends().end());
+  const auto opened = backend->open(1);
+  ASSERT_NE(opened, nullptr);
+  auto buffer = opened->runtime().FromHost(Blob::Copy("abcd"), DType::kU8, Shape{{4}}, 0, "");
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  auto pinned = static_cast<pjrt::Buffer&>(**buffer).Pin();
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  const auto address = (*pinned)->Address();
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EXIT(
+      {
+        std::signal(SIGSEGV, SIG_DFL);  // of sanitizers
+        std::_Exit(*static_cast<const volatile char*>(*address));
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(RuntimeTable, IsTheOneInTheDocs) {

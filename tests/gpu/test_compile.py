@@ -52,13 +52,12 @@ def untuned_products(hlo):
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_it_compiles_without_a_gpu(compiler, name, record_property):
+def test_it_compiles_without_a_gpu(compiler, name):
     make, expected = COMPILED[name]
     program, began = make(), time.monotonic()
     compiled = compiler.compile(program, devices=8 if "8 devices" in name else 1)
     seconds = time.monotonic() - began
     memory = compiled.metadata.memory
-    record_property("seconds", round(seconds, 2))
     print(f"{name}: {seconds:.2f} s, {memory.temp} bytes of temporaries, {len(compiled.code.native)} of code")
     assert re.search(expected, compiled.text), compiled.text[:4000]
     # Machine code, where there is any of its own: not PTX, which the driver would have to compile.

@@ -85,7 +85,9 @@ class Computation:
         # Fairway's workers have a list of their own of what may be called, and say what is not on it.
         checks = [jax.export.DisabledSafetyCheck.custom_call(name)
                   for name in _custom_calls(lowered.as_text())]
-        exported = jax.export.export(self.jitted, disabled_checks=checks)
+        # For the island's platform, not for this process's: JAX has no name for ours if it is a GPU's.
+        exported = jax.export.export(
+            self.jitted, platforms=lowered._lowering._platforms, disabled_checks=checks)
         return exported(*(t.struct for t in self.inputs)).mlir_module_serialized
 
     def _lower(self) -> Any:

@@ -19,6 +19,8 @@ namespace {
 
 std::atomic<bool> client_exists{false};
 
+constexpr int64_t kLostShare = 50;  // one in so many bytes
+
 // Option structs that point into the configuration they were made of.
 class OptionList {
  public:
@@ -153,6 +155,7 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
       device_kind_.assign(kind->device_kind, kind->device_kind_size);
     }
 
+    if (!is_cpu_) FAIRWAY_RETURN_IF_ERROR(ReadMemory(device));
     Padded<PJRT_Device_DefaultMemory_Args> standard;
     standard->device = device;
     FAIRWAY_RETURN_IF_ERROR(Call(api(), api()->PJRT_Device_DefaultMemory, standard));
@@ -175,6 +178,18 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
       memories_.back()[index] = memory;
     }
   }
+  return absl::OkStatus();
+}
+
+// The pool has no single block of all that it has: some is lost between blocks.
+absl::Status Client::ReadMemory(PJRT_Device* device) {
+  Padded<PJRT_Device_MemoryStats_Args> stats;
+  stats->device = device;
+  FAIRWAY_RETURN_IF_ERROR(Annotate(Call(api(), api()->PJRT_Device_MemoryStats, stats),
+                                   "asking for the memory of a device"));
+  if (!stats->bytes_limit_is_set) return absl::OkStatus();
+  const int64_t memory = stats->bytes_limit - stats->bytes_limit / kLostShare;
+  device_memory_ = device_memory_ == 0 ? memory : std::min(device_memory_, memory);
   return absl::OkStatus();
 }
 

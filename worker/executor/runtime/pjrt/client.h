@@ -78,6 +78,7 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   PJRT_Device* device(int device) const { return devices_[device]; }
   // The id that device assignments speak of.
   int device_id(int device) const override { return device_ids_[device]; }
+  // Of the smallest device, less what its pool loses between blocks. 0: the plugin does not say.
   int64_t device_memory() const override { return device_memory_; }
   // Empty kind: the default memory. INVALID_ARGUMENT: no such kind.
   absl::StatusOr<PJRT_Memory*> memory(int device, std::string_view kind) const;
@@ -93,6 +94,7 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   Client() = default;
   absl::Status Open(const PjrtConfig& config);
   absl::Status ReadDescription(const PjrtConfig& config);
+  absl::Status ReadMemory(PJRT_Device* device);
   absl::Status ReadTopology(const PjrtConfig& config);
 
   Plugin plugin_;

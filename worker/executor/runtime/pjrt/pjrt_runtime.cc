@@ -125,7 +125,7 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
   info_.num_devices = client_->num_devices();
   info_.device_kind = client_->device_kind();
   info_.memory_kinds = client_->memory_kinds();
-  if (client_->is_cpu()) info_.device_memory = HostMemory();
+  info_.device_memory = client_->is_cpu() ? HostMemory() : client_->device_memory();
   info_.gang_inputs = client_->is_cpu() ? ArrivalRule::kReady : ArrivalRule::kExternal;
   info_.has_compiler = true;
   info_.target_config = client_->compile_target().config();

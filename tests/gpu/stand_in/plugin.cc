@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// A PJRT plugin for tests that says it is CUDA's, and computes on the CPU: it loads the CPU plugin
+// and changes what the worker's paths for GPUs look at. Device memory has addresses at which
+// nothing is, so that whoever reads it from the host is ended; bytes of a host are always copied;
+// there is a limit of memory; programs are compiled from a description of the device.
+//
+// FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8). FAIRWAY_STAND_IN_CLIENTS: a file that gets a
+// line for each client that is created.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pjrt_c_api.h"
+
+namespace {
+
+constexpr std::string_view kPlatform = "cuda";
+constexpr std::string_view kKind = "NVIDIA H200";
+constexpr std::string_view kTargetConfig = "target_config";
+constexpr std::string_view kHostMachine = "host_target_machine_options";
+constexpr int64_t kDeviceMemory = int64_t{1} << 30;
+// No address of x86-64 has bits like these; a program that uses it ends by SIGSEGV.
+constexpr uintptr_t kPoison = uintptr_t{0x5AFE} << 48;
+
+PJRT_Api real;   // the CPU plugin's
+PJRT_Api table;  // this one's
+
+// An error of this plugin; those of the CPU's are passed on.
+struct OwnError {
+  std::string text;
+};
+
+struct Topology {
+  std::string config;
+  std::string host_machine = "cpu: \"stand-in\"";
+  std::vector<PJRT_DeviceDescription*> devices;
+  std::vector<int> ids;  // of devices, whose addresses are those of these
+  std::vector<PJRT_NamedValue> attributes;
+  PJRT_Client* compiler = nullptr;  // made at the first compilation
+};
+
+std::mutex mutex;
+std::set<const OwnError*> errors;              // guarded by mutex
+std::map<const void*, int> descriptions;       // ids of described devices; guarded by mutex
+std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
+std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
+
+template <typename Args>
+struct Padded {
+  Args args;
+  char padding[256];
+  Padded() {
+    std::memset(static_cast<void*>(this), 0, sizeof(*this));
+    args.struct_size = sizeof(*this);
+  }
+  Args* operator->() { return &args; }
+};
+
+PJRT_Error* Fail(std::string text) {
+  auto* error = new OwnError{std::move(text)};
+  const std::lock_guard lock(mutex);
+  errors.insert(error);
+  return reinterpret_cast<PJRT_Error*>(error);
+}
+
+const OwnError* Own(const PJRT_Error* error) {
+  const auto* own = reinterpret_cast<const OwnError*>(error);
+  const std::lock_guard lock(mutex);
+  return errors.contains(own) ? own : nullptr;
+}
+
+void ErrorDestroy(PJRT_Error_Destroy_Args* args) {
+  const OwnError* own = Own(args->error);
+  if (own == nullptr) return real.PJRT_Error_Destroy(args);
+  {
+    const std::lock_guard lock(mutex);
+    errors.erase(own);
+  }
+  delete own;
+}
+
+void ErrorMessage(PJRT_Error_Message_Args* args) {
+  const OwnError* own = Own(args->error);
+  if (own == nullptr) return real.PJRT_Error_Message(args);
+  args->message = own->text.data();
+  args->message_size = own->text.size();
+}
+
+PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
+  if (Own(args->error) == nullptr) return real.PJRT_Error_GetCode(args);
+  args->code = PJRT_Error_Code_INVALID_ARGUMENT;
+  return nullptr;
+}
+
+int Gpus() {
+  const char* text = std::getenv("FAIRWAY_STAND_IN_GPUS");
+  return text != nullptr ? std::atoi(text) : 8;
+}
+
+Topology* MakeTopology(int devices, std::string config) {
+  auto* topology = new Topology();
+  topology->config = std::move(config);
+  topology->ids.resize(devices);
+  for (int d = 0; d < devices; ++d) {
+    topology->ids[d] = d;
+    topology->devices.push_back(reinterpret_cast<PJRT_DeviceDescription*>(&topology->ids[d]));
+    const std::lock_guard lock(mutex);
+    descriptions[&topology->ids[d]] = d;
+  }
+  for (const auto& [name, value] :
+       {std::pair<std::string_view, std::string_view>(kTargetConfig, topology->config),
+        std::pair<std::string_view, std::string_view>(kHostMachine, topology->host_machine)}) {
+    PJRT_NamedValue attribute{};
+    attribute.struct_size = PJRT_NamedValue_STRUCT_SIZE;
+    attribute.name = name.data();
+    attribute.name_size = name.size();
+    attribute.type = PJRT_NamedValue_kString;
+    attribute.string_value = value.data();
+    attribute.value_size = value.size();
+    topology->attributes.push_back(attribute);
+  }
+  return topology;
+}
+
+// A client of the CPU plugin with twice as many devices, so that gangs find threads.
+PJRT_Error* CreateCpuClient(int devices, PJRT_Client** out) {
+  PJRT_NamedValue count{};
+  count.struct_size = PJRT_NamedValue_STRUCT_SIZE;
+  count.name = "cpu_device_count";
+  count.name_size = std::strlen(count.name);
+  count.type = PJRT_NamedValue_kInt64;
+  count.int64_value = 2 * devices;
+  count.value_size = 1;
+  Padded<PJRT_Client_Create_Args> args;
+  args->create_options = &count;
+  args->num_options = 1;
+  if (PJRT_Error* error = real.PJRT_Client_Create(&args.args)) return error;
+  *out = args->client;
+  return nullptr;
+}
+
+PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
+  if (const char* path = std::getenv("FAIRWAY_STAND_IN_CLIENTS")) {
+    if (FILE* file = std::fopen(path, "a")) {
+      std::fputs("client\n", file);
+      std::fclose(file);
+    }
+  }
+  int gpus = Gpus();
+  if (gpus == 0) return Fail("No visible GPU devices.");
+  for (size_t i = 0; i < args->num_options; ++i) {
+    const PJRT_NamedValue& option = args->create_options[i];
+    if (std::string_view(option.name, option.name_size) != "visible_devices") continue;
+    gpus = static_cast<int>(option.value_size);
+    for (size_t d = 0; d < option.value_size; ++d) {
+      if (option.int64_array_value[d] >= Gpus()) return Fail("no such device in visible_devices");
+    }
+  }
+  if (PJRT_Error* error = CreateCpuClient(gpus, &args->client)) return error;
+  Topology* topology = MakeTopology(gpus,
+                                    "gpu_device_info { device_memory_size: 1073741824 }\n"
+                                    "device_description_str: \"NVIDIA H200\"\n");
+  const std::lock_guard lock(mutex);
+  exposed[args->client] = gpus;
+  topologies[args->client] = topology;
+  return nullptr;
+}
+
+PJRT_Error* ClientPlatformName(PJRT_Client_PlatformName_Args* args) {
+  args->platform_name = kPlatform.data();
+  args->platform_name_size = kPlatform.size();
+  return nullptr;
+}
+
+PJRT_Error* ClientAddressableDevices(PJRT_Client_AddressableDevices_Args* args) {
+  if (PJRT_Error* error = real.PJRT_Client_AddressableDevices(args)) return error;
+  const std::lock_guard lock(mutex);
+  args->num_addressable_devices = exposed[args->client];
+  return nullptr;
+}
+
+PJRT_Error* ClientTopology(PJRT_Client_TopologyDescription_Args* args) {
+  const std::lock_guard lock(mutex);
+  args->topology = reinterpret_cast<PJRT_TopologyDescription*>(topologies[args->client]);
+  return nullptr;
+}
+
+PJRT_Error* DescriptionId(PJRT_DeviceDescription_Id_Args* args) {
+  {
+    const std::lock_guard lock(mutex);
+    const auto own = descriptions.find(args->device_description);
+    if (own != descriptions.end()) {
+      args->id = own->second;
+      return nullptr;
+    }
+  }
+  return real.PJRT_DeviceDescription_Id(args);
+}
+
+PJRT_Error* DescriptionKind(PJRT_DeviceDescription_Kind_Args* args) {
+  args->device_kind = kKind.data();
+  args->device_kind_size = kKind.size();
+  return nullptr;
+}
+
+PJRT_Error* MemoryStats(PJRT_Device_MemoryStats_Args* args) {
+  args->bytes_in_use = 0;
+  args->bytes_limit = kDeviceMemory;
+  args->bytes_limit_is_set = true;
+  return nullptr;
+}
+
+PJRT_Error* TopologyCreate(PJRT_TopologyDescription_Create_Args* args) {
+  std::string shape, config;
+  for (size_t i = 0; i < args->num_options; ++i) {
+    const PJRT_NamedValue& option = args->create_options[i];
+    const std::string_view name(option.name, option.name_size);
+    const std::string value(option.string_value, option.value_size);
+    if (name == "topology") shape = value;
+    if (name == kTargetConfig) config = value;
+  }
+  int partitions = 0, hosts = 0, devices = 0;
+  if (std::sscanf(shape.c_str(), "%dx%dx%d", &partitions, &hosts, &devices) != 3)
+    return Fail("topology: expected partitions x hosts x devices");
+  if (config.find("gpu_device_info") == std::string::npos)
+    return Fail("Failed to parse GpuTargetConfigProto");
+  args->topology = reinterpret_cast<PJRT_TopologyDescription*>(
+      MakeTopology(partitions * hosts * devices, config));
+  return nullptr;
+}
+
+// Kept: the code compiled for it may outlive it.
+PJRT_Error* TopologyDestroy(PJRT_TopologyDescription_Destroy_Args*) { return nullptr; }
+
+PJRT_Error* TopologyPlatformName(PJRT_TopologyDescription_PlatformName_Args* args) {
+  args->platform_name = kPlatform.data();
+  args->platform_name_size = kPlatform.size();
+  return nullptr;
+}
+
+PJRT_Error* TopologyDevices(PJRT_TopologyDescription_GetDeviceDescriptions_Args* args) {
+  const auto* topology = reinterpret_cast<const Topology*>(args->topology);
+  args->descriptions = topology->devices.data();
+  args->num_descriptions = topology->devices.size();
+  return nullptr;
+}
+
+PJRT_Error* TopologyAttributes(PJRT_TopologyDescription_Attributes_Args* args) {
+  const auto* topology = reinterpret_cast<const Topology*>(args->topology);
+  args->attributes = topology->attributes.data();
+  args->num_attributes = topology->attributes.size();
+  return nullptr;
+}
+
+// By a client of the CPU plugin, of which the caller does not know.
+PJRT_Error* Compile(PJRT_Compile_Args* args) {
+  auto* topology =
+      reinterpret_cast<Topology*>(const_cast<PJRT_TopologyDescription*>(args->topology));
+  if (topology->compiler == nullptr) {
+    const int devices = static_cast<int>(topology->devices.size());
+    if (PJRT_Error* error = CreateCpuClient(devices, &topology->compiler)) return error;
+  }
+  Padded<PJRT_Client_Compile_Args> compile;
+  compile->client = topology->compiler;
+  compile->program = args->program;
+  compile->compile_options = args->compile_options;
+  compile->compile_options_size = args->compile_options_size;
+  if (PJRT_Error* error = real.PJRT_Client_Compile(&compile.args)) return error;
+  Padded<PJRT_LoadedExecutable_GetExecutable_Args> get;
+  get->loaded_executable = compile->executable;
+  if (PJRT_Error* error = real.PJRT_LoadedExecutable_GetExecutable(&get.args)) return error;
+  args->executable = get->executable;
+  return nullptr;
+}
+
+PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  args->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  return real.PJRT_Client_BufferFromHostBuffer(args);
+}
+
+PJRT_Error* UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
+  if (PJRT_Error* error = real.PJRT_Buffer_UnsafePointer(args)) return error;
+  args->buffer_pointer ^= kPoison;
+  return nullptr;
+}
+
+PJRT_Error* DevicePointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args) {
+  if (PJRT_Error* error = real.PJRT_Buffer_OpaqueDeviceMemoryDataPointer(args)) return error;
+  args->device_memory_ptr =
+      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(args->device_memory_ptr) ^ kPoison);
+  return nullptr;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
+  static const bool loaded = [] {
+    void* handle = dlopen(FAIRWAY_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return false;
+    auto* get = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(handle, "GetPjrtApi"));
+    if (get == nullptr) return false;
+    real = *get();
+    table = real;
+    table.PJRT_Error_Destroy = ErrorDestroy;
+    table.PJRT_Error_Message = ErrorMessage;
+    table.PJRT_Error_GetCode = ErrorGetCode;
+    table.PJRT_Client_Create = ClientCreate;
+    table.PJRT_Client_PlatformName = ClientPlatformName;
+    table.PJRT_Client_AddressableDevices = ClientAddressableDevices;
+    table.PJRT_Client_TopologyDescription = ClientTopology;
+    table.PJRT_DeviceDescription_Id = DescriptionId;
+    table.PJRT_DeviceDescription_Kind = DescriptionKind;
+    table.PJRT_Device_MemoryStats = MemoryStats;
+    table.PJRT_TopologyDescription_Create = TopologyCreate;
+    table.PJRT_TopologyDescription_Destroy = TopologyDestroy;
+    table.PJRT_TopologyDescription_PlatformName = TopologyPlatformName;
+    table.PJRT_TopologyDescription_GetDeviceDescriptions = TopologyDevices;
+    table.PJRT_TopologyDescription_Attributes = TopologyAttributes;
+    table.PJRT_Compile = Compile;
+    table.PJRT_Client_BufferFromHostBuffer = FromHost;
+    table.PJRT_Buffer_UnsafePointer = UnsafePointer;
+    table.PJRT_Buffer_OpaqueDeviceMemoryDataPointer = DevicePointer;
+    return true;
+  }();
+  return loaded ? &table : nullptr;
+}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Islands of kind cuda over the stand-in plugin (stand_in/plugin.cc): real JAX, true numbers, and
+device memory that ends whoever reads it from the host."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+
+from cluster import BIN, Cluster, clean_environment, wait_for  # noqa: E402
+
+PLUGIN = BIN.parent / "tests/fairway_stand_in_gpu.so"
+SMOKE = ROOT / "tests/versions/smoke.py"
+CASES = re.findall(r"^@case\ndef (\w+)", SMOKE.read_text(), re.MULTILINE)
+# JAX asks for a backend named "gpu" when it lowers them, and no handler on GPUs would answer them.
+NOT_SERVED = {"callbacks", "ordered_callbacks_of_several_devices_and_of_one",
+              "callbacks_with_types_of_4_bits"}
+FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """The file in which the plugin counts clients."""
+    return tmp_path_factory.mktemp("stand-in") / "clients"
+
+
+@pytest.fixture(scope="module")
+def cluster(clients):
+    with Cluster(flags=FLAGS, environment={"FAIRWAY_STAND_IN_CLIENTS": str(clients)}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def smoke(cluster):
+    done = subprocess.run([sys.executable, SMOKE], env=cluster.jax_environment(), text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=480)
+    results = {m[1]: m[0] for m in re.finditer(r"^(?:ok|failed) (\w+).*$", done.stdout, re.M)}
+    return results, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_smoke(name, smoke):
+    results, text = smoke
+    assert name in results, f"{name} did not end:\n{text[-6000:]}"
+    if name in NOT_SERVED:
+        assert results[name].startswith(f"failed {name}: RuntimeError: Unknown backend: 'gpu'")
+        pytest.skip("callbacks are not served on GPUs yet")
+    assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+
+
+def test_compile_processes_create_no_client(cluster, clients, smoke):
+    """Two islands, one executor each: two clients, after some sixty compilations."""
+    assert clients.read_text() == "client\n" * 2
+
+
+def test_a_device_has_what_the_plugin_says_less_a_reserve(cluster):
+    text = cluster.cli("status", "--controller", cluster.address).stdout
+    assert re.findall(r"4 cuda devices, memory .*\((.*) each at most\)", text) == ["1003.5 MiB"] * 2, text
+
+
+PROGRAM = """
+import jax, numpy as np
+x = jax.device_put(np.arange(8.0), jax.devices()[0])
+print(float((x * 2).sum()), flush=True)
+input()
+try:
+    print(float((x * 2).sum()))
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_killed_executor_comes_back_and_others_go_on(cluster):
+    """Data there is lost, with the cause; a session on the other island sees nothing."""
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout.readline() == "56.0\n"
+    executor = next(p for p in cluster.processes() if p.flag("role") == "executor"
+                    and p.flag("island") == "island0")
+    os.kill(executor.pid, 9)
+    said, _ = process.communicate("\n", timeout=120)
+    assert "DATA_LOSS" in said and "killed by SIGKILL" in said
+    wait_for(lambda: "island0 up" in cluster.cli("status", "--controller", cluster.address).stdout,
+             "island0 to come back")
+    again = subprocess.run([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
+                           input="\n", capture_output=True, timeout=120)
+    assert again.stdout == "56.0\n56.0\n"
+
+
+def test_more_than_the_device_has_waits_or_is_refused_and_the_next_runs(cluster):
+    """B2, by the plugin's limit."""
+    program = """
+import jax, jax.numpy as jnp
+held = [jnp.ones((64, 1 << 20)) for _ in range(3)]  # 256 MiB each, of 1003.5 MiB
+jax.block_until_ready(held)
+try:
+    jax.block_until_ready(jnp.ones((128, 1 << 20)))
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).split("\\n")[0])
+held.pop()
+print(float(jnp.ones((64, 1 << 20)).sum()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=cluster.jax_environment(), text=True,
+                          capture_output=True, timeout=240)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("RESOURCE_EXHAUSTED"), done.stdout + done.stderr
+    assert lines[1] == str(float(64 << 20)), done.stdout + done.stderr
+
+
+def test_no_gpu_is_said_by_fairway_up(tmp_path):
+    done = subprocess.run(
+        [BIN / "fairway", "up", *FLAGS, "--devices=1", "--port=0"], text=True, capture_output=True,
+        timeout=120, env=clean_environment(FAIRWAY_STAND_IN_GPUS="0", XDG_STATE_HOME=str(tmp_path)))
+    assert done.returncode == 1
+    assert "w0 ended with exit code 3" in done.stderr and "No visible GPU devices" in done.stderr
