@@ -123,6 +123,27 @@ def not_portable(calls):
     return out.getvalue()
 
 
+def artifact(text):
+    """The portable artifact of StableHLO that is given as text."""
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import hlo
+
+    with mlir.make_ir_context():
+        module = ir.Module.parse(text)
+        return hlo.serialize_portable_artifact(module, hlo.get_current_version())
+
+
+ALLOCATING = """module { func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.custom_call @AllocateBuffer() : () -> tensor<4xf32>
+  return %0 : tensor<4xf32> } }"""
+
+WAITING = """module { func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.create_token : !stablehlo.token
+  %1:2 = "stablehlo.infeed"(%0) {infeed_config = ""} : (!stablehlo.token) -> (tensor<4xf32>, !stablehlo.token)
+  return %1#0 : tensor<4xf32> } }"""
+
+
 DONATING = b"""module @donating {
   func.func public @main(%x: tensor<1024xf32> {tf.aliasing_output = 0 : i32}) -> tensor<1024xf32> {
     %0 = stablehlo.add %x, %x : tensor<1024xf32>

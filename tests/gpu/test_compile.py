@@ -164,6 +164,16 @@ def test_bytecode_in_which_a_target_cannot_be_told(compiler, fresh):
     assert "target cannot be told" in refused.text
 
 
+@pytest.mark.parametrize("text, cause", [
+    (programs.ALLOCATING, '"AllocateBuffer" is not served on GPUs'),
+    (programs.WAITING, "infeed is not served on GPUs: nobody is at the other end"),
+], ids=["memory that others left", "nobody at the other end"])
+def test_what_is_no_kernel_and_hurts_others_all_the_same(fresh, text, cause):
+    for program in (text.encode(), programs.artifact(text)):
+        refused = refusal(fresh, program)
+        assert refused.code == UNIMPLEMENTED and cause in refused.text
+
+
 def test_a_worker_may_allow_raw_kernels(fresh):
     """What the plugin says of it then is the plugin's."""
     program = programs.calling("my_kernel")

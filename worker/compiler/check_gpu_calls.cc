@@ -17,13 +17,16 @@ constexpr std::string_view kTarget = "call_target_name";
 constexpr int kTargetProperty = 2;
 
 // What JAX writes and XLA's passes take away. A name that ends with a dot: all that begin with it.
+// Not AllocateBuffer: its bytes would be what others left in the memory.
 constexpr std::string_view kWritten[] = {
-    "AllocateBuffer", "LayoutConstraint", "MoveToDevice", "MoveToHost", "SPMDFullToShardShape",
-    "SPMDShardToFullShape", "Sharding", "TopK", "X64Combine", "X64SplitHigh", "X64SplitLow",
-    "annotate_device_placement", "xla.sdy.",
+    "LayoutConstraint", "MoveToDevice", "MoveToHost", "SPMDFullToShardShape",
+    "SPMDShardToFullShape", "Sharding", "TopK", "annotate_device_placement", "xla.sdy.",
     // Operations that StableHLO has no form for.
     "chlo.", "stablehlo.", "mhlo.acos", "mhlo.acosh", "mhlo.asin", "mhlo.asinh", "mhlo.atanh",
     "mhlo.cosh", "mhlo.erf", "mhlo.ragged_dot", "mhlo.sinh", "mhlo.tan", "mhlo.topk"};
+
+// Nobody is at the other end, and a device would wait for ever.
+constexpr std::string_view kWaiting[] = {"infeed", "outfeed", "recv", "send"};
 
 // What XLA makes of operations. A name that ends with "$": all that begin with it.
 constexpr std::string_view kMade[] = {"AllocateBuffer",
@@ -90,6 +93,16 @@ absl::Status CheckTarget(std::string_view target) {
   return NotServed(target);
 }
 
+// Of an operation: "send" of "send_v2".
+std::string_view WithoutVersion(std::string_view name) { return name.substr(0, name.find("_v")); }
+
+absl::Status NobodyThere(std::string_view operation) {
+  return Error(absl::StatusCode::kUnimplemented,
+               "{} is not served on GPUs: nobody is at the other end, and the device would wait "
+               "for ever",
+               operation);
+}
+
 absl::Status Hidden(std::string_view why) {
   return Error(absl::StatusCode::kUnimplemented,
                "a custom call whose target cannot be told: {}. On GPUs it is checked before the "
@@ -105,6 +118,8 @@ absl::Status CheckOperation(const mlir::Module& module, const mlir::Attributes& 
                  "operation {}.{} is not served on GPUs: programs are StableHLO there", op.dialect,
                  op.name);
   }
+  const std::string_view plain = WithoutVersion(op.name);
+  if (std::ranges::find(kWaiting, plain) != std::end(kWaiting)) return NobodyThere(plain);
   if (op.name.find(kCall) == std::string_view::npos) return absl::OkStatus();
   if (op.dialect != "vhlo" || op.name != "custom_call_v1") {
     return Hidden(fmt::format("the operation is {}.{}", op.dialect, op.name));
@@ -170,6 +185,12 @@ absl::Status CheckText(std::string_view program) {
     if (end == std::string::npos || end == next) return Hidden("it has no name");
     FAIRWAY_RETURN_IF_ERROR(CheckTarget(std::string_view(text).substr(next, end - next)));
   }
+  constexpr std::string_view kDialectEnd = "hlo.";
+  for (size_t at = text.find(kDialectEnd); at != std::string::npos;
+       at = text.find(kDialectEnd, at + 1)) {
+    const std::string_view name = WithoutVersion(NameAt(text, at + kDialectEnd.size()));
+    if (std::ranges::find(kWaiting, name) != std::end(kWaiting)) return NobodyThere(name);
+  }
   constexpr std::string_view kMhlo = "mhlo.";
   for (size_t at = text.find(kMhlo); at != std::string::npos; at = text.find(kMhlo, at + 1)) {
     const std::string_view name = NameAt(text, at + kMhlo.size());
@@ -197,6 +218,9 @@ absl::Status CheckGpuProgram(std::string_view program) {
 absl::Status CheckGpuCode(const hlo::HloModule& module) {
   for (const hlo::HloComputation& computation : module.computations()) {
     for (const hlo::HloInstruction& instruction : computation.instructions()) {
+      if (instruction.opcode() == "infeed" || instruction.opcode() == "outfeed") {
+        return NobodyThere(instruction.opcode());
+      }
       if (instruction.opcode() != "custom-call") continue;
       if (!IsListed(instruction.custom_call_target(), kMade)) {
         return NotServed(instruction.custom_call_target());

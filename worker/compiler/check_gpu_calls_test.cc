@@ -57,6 +57,23 @@ TEST(CheckGpuCalls, NoFormOfTextHidesATarget) {
   }
 }
 
+TEST(CheckGpuCalls, MemoryThatOthersLeftIsNotGiven) {
+  EXPECT_EQ(CheckGpuProgram(Calling("stablehlo.custom_call @AllocateBuffer(%x)")).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(CheckGpuCalls, NothingWaitsForWhoIsNotThere) {
+  for (const std::string call :
+       {"\"stablehlo.infeed\"(%x)", "stablehlo.outfeed %x", "\"vhlo.send_v2\"(%x)",
+        "\"stablehlo.recv\"(%x)", "stablehlo.sender %x, \"stablehlo.send\""}) {
+    EXPECT_EQ(CheckGpuProgram(Calling(call)).code(), absl::StatusCode::kUnimplemented) << call;
+  }
+  EXPECT_EQ(CheckGpuProgram(Calling("func.call @sender(%x)")), absl::OkStatus());
+  hlo::HloModule module;
+  module.add_computations()->add_instructions()->set_opcode("infeed");
+  EXPECT_EQ(CheckGpuCode(module).code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST(CheckGpuCalls, BytecodeThatCannotBeReadIsRefused) {
   EXPECT_EQ(CheckGpuProgram("ML\xefR\x0d").code(), absl::StatusCode::kInvalidArgument);
 }
