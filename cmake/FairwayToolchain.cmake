@@ -44,6 +44,10 @@ endif()
 find_program(FAIRWAY_MOLD mold)
 if(FAIRWAY_MOLD)
   add_link_options(-fuse-ld=mold)
+  # mold 1.10 (Debian 12) can begin PT_GNU_RELRO at an empty .tbss, before the segment that holds the rest of it.
+  # Where that segment begins on a page boundary, the page before it is not mapped and the program does not
+  # start: "cannot apply additional memory protection after relocation". So executables go without RELRO.
+  add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-z,norelro>)
 endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
