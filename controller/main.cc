@@ -39,6 +39,7 @@ constexpr int kExitFailed = 1;
 constexpr int kExitOrphaned = 3;
 constexpr int kExitPortInUse = 5;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
+constexpr int kMostLaunchesAhead = 1024;
 
 struct Flags {
   std::string bind = "127.0.0.1";
@@ -49,6 +50,7 @@ struct Flags {
   std::chrono::milliseconds executor_deadline{10000};
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds callback_limit{60000};
+  int launches_ahead = ClusterOptions().max_gangs_in_flight;
   int64_t transit_memory = int64_t{4} << 30;
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
@@ -75,6 +77,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag(
       "callback-limit", &flags->callback_limit,
       "Time that a function of a client may take when a program on devices calls it; 0: any");
+  config.Flag(
+      "launches-ahead", &flags->launches_ahead,
+      "Gangs of an island that may be launched and not ended, 1 to 1024: more keep its "
+      "devices busy when programs are short, and make a neighbour wait longer for its turn. "
+      "Of programs on one device, twice as many for each");
   config.BytesFlag("transit-memory", &flags->transit_memory,
                    "Host memory for bytes on their way to and from clients; beyond it they go to "
                    "unlinked files");
@@ -101,6 +108,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   }
   if (flags->executor_deadline < std::chrono::milliseconds(100)) {
     fmt::print(stderr, "fairway-controller: --executor-deadline must be at least 100ms\n");
+    return kExitUsage;
+  }
+  if (flags->launches_ahead < 1 || flags->launches_ahead > kMostLaunchesAhead) {
+    fmt::print(stderr, "fairway-controller: --launches-ahead is {}, not 1 to {}\n",
+               flags->launches_ahead, kMostLaunchesAhead);
     return kExitUsage;
   }
   if (flags->life_fd >= 0 && ::fcntl(flags->life_fd, F_GETFD) < 0) {
@@ -158,6 +170,8 @@ absl::Status Controller::Start() {
   options.executor_deadline = flags_.executor_deadline;
   options.island_timeout = flags_.island_timeout;
   options.log_dir = flags_.log_dir;
+  options.cluster.max_gangs_in_flight = flags_.launches_ahead;
+  options.cluster.max_singles_per_device = 2 * flags_.launches_ahead;
   if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
   const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
   options.spool = spool;

@@ -15,6 +15,8 @@ enum ExitCode : int {
   kExitFenced = 4,        // the controller refused this process or declared it lost
   kExitPortTaken = 5,     // the data port is in use
   kExitDrainTimeout = 6,  // told to stop, and work in flight did not end in time
+  kExitDevicesLost = 7,   // its devices cannot be used any more; a new process can use them
+  kExitStartLimit = 8,    // creating the plugin's client took longer than --start-limit
 };
 
 constexpr std::string_view Meaning(int code) {
@@ -33,6 +35,10 @@ constexpr std::string_view Meaning(int code) {
       return "the port is taken";
     case kExitDrainTimeout:
       return "work in flight did not end in time";
+    case kExitDevicesLost:
+      return "its devices failed";
+    case kExitStartLimit:
+      return "the plugin did not start in time";
     default:
       return "";
   }

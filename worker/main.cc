@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <climits>
+#include <condition_variable>
 #include <csignal>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,6 +58,7 @@ struct Flags {
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
   std::string log_level = "info";
+  std::chrono::milliseconds start_limit{120000};
   std::chrono::milliseconds drain_limit{10000};
   int max_mappings = 0;
   std::chrono::milliseconds compile_limit{600000};
@@ -112,6 +116,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("max-mappings", &flags.max_mappings,
               "Memory mappings of an executor above which code that no session holds is unloaded; "
               "0: half of vm.max_map_count");
+  config.Flag("start-limit", &flags.start_limit,
+              "Time for creating the plugin's client. An executor that takes longer ends with code "
+              "8 and is started again");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
   config.Flag("compile-limit", &flags.compile_limit,
               "Longest time from a request to compile to its answer");
@@ -161,6 +168,7 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
       "--data-bind=" + flags.data_bind,
       "--advertise-host=" + flags.advertise_host,
       "--log-level=" + flags.log_level,
+      fmt::format("--start-limit={}ms", flags.start_limit.count()),
       fmt::format("--drain-limit={}ms", flags.drain_limit.count()),
       fmt::format("--max-mappings={}", flags.max_mappings),
       fmt::format("--compile-cpu-limit={}ms", flags.compile_cpu_limit.count()),
@@ -256,8 +264,41 @@ absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const P
   return MakePjrtRuntime(pjrt);
 }
 
+// Ends this process when it is not destroyed within `limit`: a plugin may wait for ever for a
+// driver that is stuck, and nothing ends such a call.
+class StartLimit {
+ public:
+  StartLimit(std::chrono::milliseconds limit, std::string what)
+      : thread_([this, limit, what = std::move(what)] {
+          std::unique_lock lock(mutex_);
+          if (wake_.wait_for(lock, limit, [this] { return done_; })) return;
+          spdlog::error("{} has not ended within {} ms (--start-limit)", what, limit.count());
+          spdlog::default_logger()->flush();
+          ::_exit(kExitStartLimit);
+        }) {}
+  ~StartLimit() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;  // uses the others
+};
+
 int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+  if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
+  std::optional<StartLimit> start_limit(
+      std::in_place, flags.start_limit,
+      fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
   const auto runtime = MakeRuntime(flags, pjrt);
+  start_limit.reset();
   if (runtime.status().code() == absl::StatusCode::kOutOfRange) {
     spdlog::error("--plugin-option: {}", Text(runtime.status()));
     return kExitBadFlags;
@@ -321,6 +362,7 @@ int Main(int argc, char** argv) {
   if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
   }
+  if (flags.start_limit.count() < 1) return BadFlag("--start-limit must be above 0s");
   if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
     return BadFlag(
         "--compile-processes and --compile-programs must be at least 1, --compile-warm 0");

@@ -21,8 +21,8 @@ class Coverage {
   }
   uint64_t steps() const { return steps_; }
 
-  // Prints the table. Whether at least 95 % happened.
-  bool Print() const {
+  // Prints the table. Whether at least 95 % happened; with `streams`, gangs behind others too.
+  bool Print(bool streams) const {
     size_t happened = 0;
     size_t legal = 0;
     const auto line = [&](const std::string& name) {
@@ -36,10 +36,11 @@ class Coverage {
       if (name.starts_with("move ")) line(name);
     }
     for (const char* name : kEvents) line(name);
+    if (streams) line("launch on a stream");
     const double percent = 100.0 * static_cast<double>(happened) / static_cast<double>(legal);
     std::puts(
         fmt::format("transition coverage: {} of {} ({:.1f} %)", happened, legal, percent).c_str());
-    return percent >= 95;
+    return percent >= 95 && (!streams || counts_.contains("launch on a stream"));
   }
 
  private:

@@ -30,6 +30,7 @@ ExecutorSpec Machine::Spec() const {
   spec.memory_kinds = {"device", "host"};
   spec.num_devices = devices_;
   spec.device_memory = memory_;
+  spec.gang_inputs = world_.config.gang_inputs;
   spec.highest_launch_id = last_launch_id_;
   spec.data_endpoint = worker_;
   return spec;
@@ -76,7 +77,7 @@ void Machine::Die() {
   receives_.clear();
   assemblies_.clear();
   loaded_.clear();
-  separable_.clear();
+  follows_.clear();
   for (auto& [number, pull] : pulls_) {
     if (pull.done == nullptr) continue;
     world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
@@ -103,7 +104,7 @@ void Machine::Reset() {
   incarnation_ = Incarnation(world_.next_incarnation++);
   report_pending_ = false;
   loaded_.clear();
-  separable_.clear();
+  follows_.clear();
   receives_.clear();
   assemblies_.clear();
   for (auto& [number, pull] : pulls_) {
@@ -233,20 +234,22 @@ void Machine::GoOnLater(NodeId node) {
 void Machine::Load(const InstallExecutable& install) {
   const ExecutableId id = install.executable;
   loaded_[id] = false;
-  separable_.erase(id);
+  follows_.erase(id);
   world_.queue.After(world_.random.Between(1, 4 * world_.config.duration),
                      [this, id, alone = install.members.empty(), life = life_] {
                        if (life != life_) return;
                        const Code& code = world_.codes.at(id);
                        loaded_[id] = !code.load_fails;
                        world_.Count(code.load_fails ? "install fails" : "install");
-                       const bool separable = alone && code.separable && !code.load_fails;
-                       if (separable) separable_.insert(id);
+                       const bool follows =
+                           alone && !code.load_fails &&
+                           (code.separable || world_.config.gang_inputs == ArrivalRule::kExternal);
+                       if (follows) follows_.insert(id);
                        core_->InstallDone(id,
                                           code.load_fails
                                               ? absl::InvalidArgumentError(code.LoadFailureText())
                                               : absl::OkStatus(),
-                                          separable);
+                                          follows);
                      });
 }
 
@@ -310,7 +313,7 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
-  run->behind = !launch.gang || separable_.contains(node.executable);
+  run->behind = !launch.gang || follows_.contains(node.executable);
   int gangs = 1;
   for (const auto& other : runs_) gangs += other->behind ? 0 : 1;
   if (!run->behind && gangs > world_.config.gangs_at_work)
@@ -320,7 +323,8 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   for (const int32_t device : node.devices) queues_[device].push_back(run);
   runs_.insert(run);
   const bool spread = run->gang->members.size() > 1;
-  if (launch.gang && run->behind) world_.Count("launch separable");
+  if (launch.gang && run->behind)
+    world_.Count(run->gang->code->separable ? "launch separable" : "launch on a stream");
   if (step) world_.Count(spread ? "step over executors" : "launch step");
   world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
   Kick();

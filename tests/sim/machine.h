@@ -192,7 +192,7 @@ class Machine final : public ExecutorActions {
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
-  std::set<ExecutableId> separable_;
+  std::set<ExecutableId> follows_;  // whose gangs may be started behind others
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
+//   [--streams]: gangs are started behind those that compute their inputs, as on GPUs
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
 #include <chrono>
 #include <cstdio>
@@ -23,6 +24,7 @@ struct Flags {
   double seconds = 1e9;
   bool verbose = false;
   bool coverage = false;
+  ArrivalRule gang_inputs = ArrivalRule::kReady;
   bool all_bugs = false;
   bool ok = true;
   std::string bug;
@@ -49,6 +51,8 @@ Flags Parse(int argc, char** argv) {
       flags.seeds = UINT64_MAX - flags.first;
     } else if (const char* v = value("--bug=")) {
       flags.bug = v;
+    } else if (arg == "--streams") {
+      flags.gang_inputs = ArrivalRule::kExternal;
     } else if (arg == "--verbose") {
       flags.verbose = true;
     } else if (arg == "--coverage") {
@@ -76,7 +80,7 @@ Outcome RunSeeds(const Flags& flags) {
   Outcome out;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
-    World world(seed, flags.verbose);
+    World world(seed, flags.verbose, flags.gang_inputs);
     world.Run();
     ++out.seeds;
     out.coverage.Add(world);
@@ -131,15 +135,17 @@ int Main(int argc, char** argv) {
   const Outcome out = RunSeeds(flags);
   if (out.failing_seed != 0) {
     std::puts(fmt::format("seed {} breaks {}: {}", out.failing_seed, out.rule, out.text).c_str());
-    std::puts(fmt::format("replay: {} --seed={}{} --verbose", flags.program, out.failing_seed,
-                          flags.bug.empty() ? "" : " --bug=" + flags.bug)
+    std::puts(fmt::format("replay: {} --seed={}{}{} --verbose", flags.program, out.failing_seed,
+                          flags.bug.empty() ? "" : " --bug=" + flags.bug,
+                          flags.gang_inputs == ArrivalRule::kExternal ? " --streams" : "")
                   .c_str());
     return 1;
   }
   std::puts(fmt::format("{} seeds, {:.1f} s, {:.0f} seeds/s, {} steps of the core, no rule broken",
                         out.seeds, out.seconds, out.seeds / out.seconds, out.coverage.steps())
                 .c_str());
-  if (flags.coverage) return out.coverage.Print() ? 0 : 1;
+  if (flags.coverage)
+    return out.coverage.Print(flags.gang_inputs == ArrivalRule::kExternal) ? 0 : 1;
   return 0;
 }
 

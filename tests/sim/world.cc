@@ -17,7 +17,9 @@ constexpr uint64_t kMaxSteps = 200000;
 
 }  // namespace
 
-World::World(uint64_t seed, bool verbose) : random(seed), verdict(verbose), verbose_(verbose) {
+World::World(uint64_t seed, bool verbose, ArrivalRule gang_inputs)
+    : random(seed), verdict(verbose), verbose_(verbose) {
+  config.gang_inputs = gang_inputs;
   Setup();
 }
 World::~World() {

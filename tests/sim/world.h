@@ -34,14 +34,15 @@ struct Config {
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
   int controller_losses = 0;
-  int failing_percent = 0;           // of computations
-  int gangs_at_work = kGangsAtWork;  // started at once by one executor, at most
+  int failing_percent = 0;                        // of computations
+  int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
+  ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not drawn
   ClusterOptions cluster;
 };
 
 class World {
  public:
-  World(uint64_t seed, bool verbose);
+  World(uint64_t seed, bool verbose, ArrivalRule gang_inputs = ArrivalRule::kReady);
   ~World();
 
   // To the end, or to the first broken rule.

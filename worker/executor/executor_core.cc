@@ -42,7 +42,7 @@ void ExecutorCore::On(InstallSequence command) {
 }
 
 void ExecutorCore::On(DropExecutable command) {
-  separable_.erase(command.executable);
+  follows_.erase(command.executable);
   shared_.erase(command.executable);
   if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
 }
@@ -53,8 +53,8 @@ const Sequence* ExecutorCore::SequenceOf(const Node& node) const {
   return it == sequences_.end() ? nullptr : it->second.get();
 }
 
-void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, bool separable) {
-  if (separable) separable_.insert(executable);
+void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, bool follows) {
+  if (follows) follows_.insert(executable);
   report_.installed.push_back({executable, std::move(status)});
   actions_->ReportWanted();
 }
@@ -126,7 +126,7 @@ bool ExecutorCore::Follows(const Node& node) const {
 }
 
 bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
-  if (gang && !separable_.contains(prepared.executable)) return false;
+  if (gang && !follows_.contains(prepared.executable)) return false;
   for (const std::vector<ShardRef>& device : prepared.inputs) {
     for (const ShardRef& ref : device) {
       const auto shard = shards_.find(ref);
@@ -136,7 +136,7 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
       if (producer == nodes_.end() || !producer->second.started) return false;
       const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
       if (launch == nullptr || launch->devices != prepared.devices ||
-          producer->second.launch->gang != gang || producer->second.separable != gang ||
+          producer->second.launch->gang != gang || producer->second.follows != gang ||
           SequenceOf(producer->second) != nullptr)
         return false;
     }
@@ -206,8 +206,8 @@ void ExecutorCore::Start(NodeId id, Node& node) {
     return;
   }
   node.started = true;
-  node.separable = node.launch->gang && separable_.contains(prepared.executable);
-  if (node.launch->gang && !node.separable) ++gangs_at_work_;
+  node.follows = node.launch->gang && follows_.contains(prepared.executable);
+  if (node.launch->gang && !node.follows) ++gangs_at_work_;
   actions_->StartLaunch(prepared, *node.launch);
   if (Planted(Bug::kReportEarly) && id.value % 3 == 0) FinishSeq(prepared.seq, absl::OkStatus());
   if (!node.launch->gang) StartFollowers(prepared);
@@ -215,7 +215,7 @@ void ExecutorCore::Start(NodeId id, Node& node) {
 
 bool ExecutorCore::IsItsTurn(const Node& gang) const {
   return gangs_at_work_ < max_gangs_ || Planted(Bug::kTooManyGangs) ||
-         separable_.contains(std::get<PrepareLaunch>(gang.command).executable);
+         follows_.contains(std::get<PrepareLaunch>(gang.command).executable);
 }
 
 void ExecutorCore::StartLaunches() {
@@ -455,7 +455,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
   nodes_.erase(it);
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
     if (node.started && node.launch->gang) {
-      if (!node.separable) --gangs_at_work_;
+      if (!node.follows) --gangs_at_work_;
       if (!gangs_.empty()) advance_.push_back(gangs_.front());
     }
     if (node.launch.has_value() && !node.parent) --num_launched_;
@@ -499,7 +499,7 @@ void ExecutorCore::Reset() {
   ended_.clear();
   failed_receives_.clear();
   sequences_.clear();
-  separable_.clear();
+  follows_.clear();
   shared_.clear();
   gangs_at_work_ = 0;
   num_launched_ = 0;

@@ -31,11 +31,11 @@ class ExecutorActions {
   virtual void Unload(ExecutableId executable) = 0;
 
   // Run `node` now; its inputs are ready, but that those of a launch on one device, or of a gang
-  // whose code is separable, may still be computed by launches of that kind on the same devices
-  // which were started before. The shell looks its buffers up
-  // by ShardRef, launches (gangs from one thread, and what runs on one device from another, in the
-  // order of these calls), stores the outputs under their ShardRefs,
-  // then Core::LaunchDone. For each of launch.inline_shards it hands the bytes to LaunchDone.
+  // whose code follows (InstallDone), may still be computed by launches of that kind on the same
+  // devices which were started before. The shell looks its buffers up by ShardRef, launches (gangs
+  // from one thread, and what runs on one device from another, in the order of these calls), stores
+  // the outputs under their ShardRefs, then Core::LaunchDone. For each of launch.inline_shards it
+  // hands the bytes to LaunchDone.
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
   // Bring one shard here: from another device of this executor, a peer or the controller. Store it
@@ -80,8 +80,9 @@ class ExecutorCore {
   // the same id) is reported as that node's INTERNAL failure; it never ends the process.
   void OnCommand(Command command);
 
-  // `separable`: a launch on several devices may be started before its inputs are computed.
-  void InstallDone(ExecutableId executable, absl::Status status, bool separable = false);
+  // `follows`: a launch on several devices may be started before its inputs are computed, behind
+  // launches of such code that compute them on the same devices.
+  void InstallDone(ExecutableId executable, absl::Status status, bool follows = false);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
@@ -133,7 +134,7 @@ class ExecutorCore {
   struct Node {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
-    bool separable = false;        // a started gang of such code
+    bool follows = false;          // a started gang of code that follows
     std::optional<Launch> launch;  // launched; waits for its inputs or its turn until started
     size_t missing = 0;            // inputs of a launch that are still computed here
     // The end of a launch that was heard of before that of an input.
@@ -233,8 +234,8 @@ class ExecutorCore {
   ExecutorActions* const actions_;
   const int max_gangs_;
   std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
-  std::set<ExecutableId> separable_;
-  std::set<ExecutableId> shared_;  // code and sequences that other executors run their part of
+  std::set<ExecutableId> follows_;  // code that InstallDone said it of
+  std::set<ExecutableId> shared_;   // code and sequences that other executors run their part of
   // Nodes and groups of steps; the controller never hears of them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
@@ -250,7 +251,7 @@ class ExecutorCore {
     absl::Status error;
   };
   std::deque<FailedReceive> failed_receives_;
-  int gangs_at_work_ = 0;  // but separable ones
+  int gangs_at_work_ = 0;  // but those of code that follows
   size_t num_launched_ = 0;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;

@@ -35,9 +35,14 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
              .on_end = [this](const std::string& why) { OnLinkEnd(why); },
              .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); }}) {}
 
-ExecutorProcess::~ExecutorProcess() = default;
+ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }
 
-void ExecutorProcess::Start() { link_.Connect(); }
+void ExecutorProcess::Start() {
+  runtime_->WhenLost([this](absl::Status why) {
+    loop_.Post("devices lost", [this, why = std::move(why)] { Exit(kExitDevicesLost, Text(why)); });
+  });
+  link_.Connect();
+}
 
 int ExecutorProcess::Run() {
   loop_.Run();

@@ -96,8 +96,8 @@ class ExecutorProcess {
   const std::shared_ptr<std::atomic<bool>> crowded_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// The whole of the process but the runtime: signals (SIGTERM drains, SIGINT is the supervisor's
-// business), the life pipe, the loop. Leaves by _exit, because plugin threads may be busy for long.
+// The process once it has a runtime: signals (SIGTERM drains, SIGINT is the supervisor's business)
+// and the loop. Leaves by _exit, because plugin threads may be busy for long.
 [[noreturn]] void RunExecutor(const ExecutorConfig& config, Runtime* runtime);
 
 }  // namespace fairway

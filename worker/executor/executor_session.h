@@ -24,6 +24,7 @@
 #include "worker/executor/executor_core.h"
 #include "worker/executor/gang_exchanges.h"
 #include "worker/executor/launch_queues.h"
+#include "worker/executor/posted.h"
 #include "worker/executor/report_pace.h"
 #include "worker/executor/runtime/runtime.h"
 
@@ -97,7 +98,8 @@ class ExecutorSession final : public ExecutorActions {
     bool loading = true;
     absl::Status status;
     std::shared_ptr<LoadedExecutable> loaded;
-    bool separable() const { return loaded != nullptr && loaded->separable(); }
+    // Whether gangs of it may be launched behind those that compute their inputs.
+    bool follows = false;
   };
   // What a launch leaves behind for its end.
   struct Launched {
@@ -154,10 +156,14 @@ class ExecutorSession final : public ExecutorActions {
 
   // Posts `f` unless the session has gone by then.
   template <typename F>
-  void PostHere(std::string_view name, F f);
+  void PostHere(std::string_view name, F f) {
+    Poster(name, std::move(f))();
+  }
   // A function that does so from any thread.
   template <typename F>
-  auto Poster(std::string_view name, F f);
+  Posted<F> Poster(std::string_view name, F f) {
+    return Posted<F>(context_.loop, name, alive_, std::move(f));
+  }
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;

@@ -54,6 +54,8 @@ std::vector<float> Values(std::string_view bytes) {
 
 class ExecutorSessionTest : public testing::Test {
  protected:
+  explicit ExecutorSessionTest(ArrivalRule gang_inputs = ArrivalRule::kReady)
+      : runtime_(4, true, gang_inputs) {}
   void SetUp() override {
     auto session = ExecutorSession::Open({&loop_, &runtime_, &blocking_, &launches_},
                                          Incarnation(5), "127.0.0.1:0", "127.0.0.1",
@@ -125,7 +127,7 @@ class ExecutorSessionTest : public testing::Test {
   }
 
   EventLoop loop_;
-  FakeRuntime runtime_{4, true};
+  FakeRuntime runtime_;
   BlockingPool blocking_{"test", 2};
   LaunchQueues launches_{&runtime_, 4};
   std::unique_ptr<ExecutorSession> session_;
@@ -189,6 +191,53 @@ TEST_F(ExecutorSessionTest, GangsWhoseDevicesDoNotWaitForEachOtherAreHandedOverA
   EXPECT_THAT(Values(inlined_[1].bytes->view()), ElementsAre(3, 6));
   EXPECT_THAT(runtime_.violations(), IsEmpty());
   EXPECT_THAT(failures_, IsEmpty());
+}
+
+// Devices that compute in the order of their launches, as GPUs do.
+class ExecutorSessionOnStreamsTest : public ExecutorSessionTest {
+ protected:
+  ExecutorSessionOnStreamsTest() : ExecutorSessionTest(ArrivalRule::kExternal) {}
+};
+
+TEST_F(ExecutorSessionOnStreamsTest, AChainOfGangsWithCollectivesIsHandedOverAtOnce) {
+  constexpr int kGangs = 100;
+  const GroupPart first = Part(1, {0, 1});
+  Put(first, 1);
+  Install(7, Program("allreduce", {0, 1}, 1, 1));
+  ASSERT_TRUE(Until([&] { return installed_.size() == 1; }));
+  uint64_t last = 0;
+  for (uint64_t i = 1; i <= kGangs; ++i)
+    last = Run(7, {0, 1}, {Part(i, {0, 1})}, {Part(i + 1, {0, 1})}, i > 1);
+  ASSERT_TRUE(Until([&] { return runtime_.under_way() == kGangs; }));
+  EXPECT_EQ(through_, 1u) << "none has ended";
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(last);
+  }));
+  ASSERT_EQ(inlined_.size(), size_t{kGangs});
+  EXPECT_THAT(Values(inlined_[0].bytes->view()), ElementsAre(2, 4));
+  EXPECT_THAT(Values(inlined_[1].bytes->view()), ElementsAre(4, 8));
+  EXPECT_THAT(runtime_.violations(), IsEmpty());
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+TEST_F(ExecutorSessionOnStreamsTest, AGangBehindOneThatCouldNotBeLaunchedIsNotLaunched) {
+  const GroupPart x = Part(1, {0, 1}), y = Part(2, {0, 1}), z = Part(3, {0, 1});
+  Put(x, 1);
+  Install(7, Program("allreduce", {0, 1}, 1, 1));
+  ASSERT_TRUE(Until([&] { return installed_.size() == 1; }));
+  // It has an argument too many, of which the runtime tells when it is launched.
+  const uint64_t refused = Run(7, {0, 1}, {x, x}, {y});
+  const uint64_t behind = Run(7, {0, 1}, {y}, {z}, true);
+  const uint64_t other = Run(7, {0, 1}, {x}, {Part(4, {0, 1})});
+  ASSERT_TRUE(Until([&] {
+    runtime_.EndAll();
+    return Finished(refused) && Finished(behind) && Finished(other);
+  }));
+  EXPECT_EQ(failures_.size(), 2u);
+  EXPECT_EQ(failures_[behind], failures_[refused]);
+  EXPECT_EQ(runtime_.launches().size(), 1u);
+  EXPECT_THAT(runtime_.violations(), IsEmpty());
 }
 
 TEST_F(ExecutorSessionTest, DamagedCodeFailsItsLaunches) {

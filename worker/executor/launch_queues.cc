@@ -6,8 +6,8 @@
 namespace fairway {
 namespace {
 
-// Outputs come from the call, the end of the execution from a callback, in either order; the later
-// one reports.
+// Outputs come from the call, the end of the execution and the bytes of its outputs from callbacks,
+// in any order; the last one reports.
 struct Pending {
   std::atomic<int> open{2};
   absl::Status status;
@@ -68,6 +68,15 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
   for (auto& row : result->outputs) {
     auto& to = job.outputs->buffers.emplace_back();
     for (auto& buffer : row) to.push_back(std::move(buffer));
+  }
+  job.outputs->bytes.resize(job.reads.size());
+  pending->open.fetch_add(static_cast<int>(job.reads.size()), std::memory_order_relaxed);
+  for (size_t i = 0; i < job.reads.size(); ++i) {
+    const auto buffer = job.outputs->buffers.at(job.reads[i].device).at(job.reads[i].output);
+    runtime.Read(*buffer, [pending, outputs = job.outputs, i](absl::StatusOr<HostView> view) {
+      if (view.ok()) outputs->bytes[i] = Blob::Copy(view->bytes);
+      pending->Arrive();
+    });
   }
   pending->Arrive();
 }

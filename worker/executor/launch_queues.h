@@ -24,6 +24,8 @@ namespace fairway {
 struct LaunchOutputs {
   std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> buffers;  // [device][output]
   absl::Status status;                                              // why there are none
+  // Of LaunchJob::reads, once the job has ended; nullptr: it could not be read.
+  std::vector<std::shared_ptr<Blob>> bytes;
 };
 
 struct LaunchJob {
@@ -37,11 +39,16 @@ struct LaunchJob {
   std::vector<int> devices;
   std::vector<std::vector<Input>> inputs;  // [device][argument]
   std::vector<int> non_donatable;
+  // Outputs whose bytes are asked for with the launch, so that they come with its end.
+  struct Output {
+    size_t device = 0, output = 0;
+  };
+  std::vector<Output> reads;
   uint64_t launch_id = 0;
   std::shared_ptr<ffi::HostCalls> host_calls;  // filled in when it is given
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
   // Called once, on any thread and perhaps within the call that gives the job, when the execution
-  // has ended: `outputs` are computed, or the error.
+  // has ended: `outputs` are computed and `reads` read, or the error.
   absl::AnyInvocable<void(absl::Status)> done;
 };
 

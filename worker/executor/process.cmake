@@ -3,6 +3,7 @@ fairway_library(fairway_life LAYER 5 SRCS ../life.cc DEPS fairway_base LIBS Thre
 fairway_library(fairway_executor LAYER 5
   SRCS buffer_table.cc client_calls.cc cut_out.cc executor_process.cc executor_session.cc gang_exchanges.cc
        launch_queues.cc report_batches.cc run_executor.cc serve_arguments.cc
+       session_transfers.cc
   DEPS fairway_executor_core fairway_life fairway_runtime fairway_ffi fairway_checksum fairway_compile_pool
        fairway_controller_link)
 fairway_test(cut_out_test SRCS cut_out_test.cc DEPS fairway_executor fairway_runtime_fake)

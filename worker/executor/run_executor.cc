@@ -9,7 +9,6 @@
 #include <boost/asio/signal_set.hpp>
 
 #include "worker/executor/executor_process.h"
-#include "worker/life.h"
 
 namespace fairway {
 
@@ -17,7 +16,6 @@ void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
   std::signal(SIGPIPE, SIG_IGN);
   // A terminal sends it to the whole group; the supervisor decides what it means.
   std::signal(SIGINT, SIG_IGN);
-  if (config.life_fd >= 0) ExitWithParent(config.life_fd);
   EventLoop loop;
   ExecutorProcess process(loop, config, runtime);
   boost::asio::signal_set signals(loop.io_context(), SIGTERM);

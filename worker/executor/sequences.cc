@@ -156,7 +156,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   // Which failure is told must not depend on which came first.
   if (!missing.empty() && (!failed.ok() || (gang && !Follows(command, gang)))) return false;
   if (gang && failed.ok() && gangs_at_work_ >= max_gangs_ &&
-      !separable_.contains(instruction.executable))
+      !follows_.contains(instruction.executable))
     return false;
   Launch launch;
   launch.node = command.node;

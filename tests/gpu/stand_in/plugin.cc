@@ -4,10 +4,21 @@
 // nothing is, so that whoever reads it from the host is ended; bytes of a host are always copied;
 // there is a limit of memory; programs are compiled from a description of the device.
 //
-// FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8). FAIRWAY_STAND_IN_CLIENTS: a file that gets a
-// line for each client that is created.
+// FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8).
+// FAIRWAY_STAND_IN_CLIENTS: a file that gets a line for each client that is created.
+// FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
+// FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, and "end NAME"
+// when its first device has ended.
+//
+// A program fails when its name has one of these in it:
+//   no_memory      Execute gives RESOURCE_EXHAUSTED
+//   one_device     Execute gives INTERNAL, as if it had begun on the other devices
+//   lose_device    this and every later call fail, as after a fault on a GPU
 #include <dlfcn.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +48,7 @@ PJRT_Api table;  // this one's
 // An error of this plugin; those of the CPU's are passed on.
 struct OwnError {
   std::string text;
+  PJRT_Error_Code code;
 };
 
 struct Topology {
@@ -53,6 +65,7 @@ std::set<const OwnError*> errors;              // guarded by mutex
 std::map<const void*, int> descriptions;       // ids of described devices; guarded by mutex
 std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
 std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
+std::atomic<bool> lost{false};                 // a fault has ended the context
 
 template <typename Args>
 struct Padded {
@@ -65,8 +78,8 @@ struct Padded {
   Args* operator->() { return &args; }
 };
 
-PJRT_Error* Fail(std::string text) {
-  auto* error = new OwnError{std::move(text)};
+PJRT_Error* Fail(std::string text, PJRT_Error_Code code = PJRT_Error_Code_INVALID_ARGUMENT) {
+  auto* error = new OwnError{std::move(text), code};
   const std::lock_guard lock(mutex);
   errors.insert(error);
   return reinterpret_cast<PJRT_Error*>(error);
@@ -96,8 +109,9 @@ void ErrorMessage(PJRT_Error_Message_Args* args) {
 }
 
 PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
-  if (Own(args->error) == nullptr) return real.PJRT_Error_GetCode(args);
-  args->code = PJRT_Error_Code_INVALID_ARGUMENT;
+  const OwnError* own = Own(args->error);
+  if (own == nullptr) return real.PJRT_Error_GetCode(args);
+  args->code = own->code;
   return nullptr;
 }
 
@@ -148,12 +162,24 @@ PJRT_Error* CreateCpuClient(int devices, PJRT_Client** out) {
   return nullptr;
 }
 
+// Adds a line to the file that the variable names.
+void Note(const char* variable, const std::string& line) {
+  const char* path = std::getenv(variable);
+  FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
+  if (file == nullptr) return;
+  std::fputs((line + "\n").c_str(), file);
+  std::fclose(file);
+}
+
+PJRT_Error* Lost() {
+  return Fail("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered",
+              PJRT_Error_Code_INTERNAL);
+}
+
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
-  if (const char* path = std::getenv("FAIRWAY_STAND_IN_CLIENTS")) {
-    if (FILE* file = std::fopen(path, "a")) {
-      std::fputs("client\n", file);
-      std::fclose(file);
-    }
+  Note("FAIRWAY_STAND_IN_CLIENTS", "client");
+  if (const char* path = std::getenv("FAIRWAY_STAND_IN_HANG")) {
+    while (::access(path, F_OK) == 0) ::poll(nullptr, 0, 10);
   }
   int gpus = Gpus();
   if (gpus == 0) return Fail("No visible GPU devices.");
@@ -282,7 +308,57 @@ PJRT_Error* Compile(PJRT_Compile_Args* args) {
   return nullptr;
 }
 
+std::string NameOf(PJRT_LoadedExecutable* program) {
+  Padded<PJRT_LoadedExecutable_GetExecutable_Args> get;
+  get->loaded_executable = program;
+  if (real.PJRT_LoadedExecutable_GetExecutable(&get.args) != nullptr) return {};
+  Padded<PJRT_Executable_Name_Args> name;
+  name->executable = get->executable;
+  real.PJRT_Executable_Name(&name.args);
+  std::string text(name->executable_name, name->executable_name_size);
+  Padded<PJRT_Executable_Destroy_Args> destroy;
+  destroy->executable = get->executable;
+  real.PJRT_Executable_Destroy(&destroy.args);
+  return text;
+}
+
+PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  const std::string name = NameOf(args->executable);
+  const auto is = [&](std::string_view fault) { return name.find(fault) != std::string::npos; };
+  if (is("lose_device")) lost = true;
+  if (lost) return Lost();
+  if (is("no_memory"))
+    return Fail("Out of memory while trying to allocate 68719476736 bytes.",
+                PJRT_Error_Code_RESOURCE_EXHAUSTED);
+  if (is("one_device")) return Fail("device 1: cuLaunchKernel failed", PJRT_Error_Code_INTERNAL);
+  Note("FAIRWAY_STAND_IN_LOG", "execute " + name);
+  if (PJRT_Error* error = real.PJRT_LoadedExecutable_Execute(args)) return error;
+  if (args->device_complete_events == nullptr) return nullptr;
+  Padded<PJRT_Event_OnReady_Args> ready;
+  ready->event = args->device_complete_events[0];
+  ready->user_arg = new std::string(name);
+  ready->callback = [](PJRT_Error* error, void* arg) {
+    const auto* ended = static_cast<std::string*>(arg);
+    Note("FAIRWAY_STAND_IN_LOG", "end " + *ended);
+    delete ended;
+    if (error == nullptr) return;
+    Padded<PJRT_Error_Destroy_Args> destroy;
+    destroy->error = error;
+    real.PJRT_Error_Destroy(&destroy.args);
+  };
+  return real.PJRT_Event_OnReady(&ready.args);
+}
+
+PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
+  return lost ? Lost() : real.PJRT_Buffer_ToHostBuffer(args);
+}
+
+PJRT_Error* ToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
+  return lost ? Lost() : real.PJRT_Buffer_CopyToMemory(args);
+}
+
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  if (lost) return Lost();
   args->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
   return real.PJRT_Client_BufferFromHostBuffer(args);
 }
@@ -327,6 +403,9 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
     table.PJRT_TopologyDescription_Attributes = TopologyAttributes;
     table.PJRT_Compile = Compile;
     table.PJRT_Client_BufferFromHostBuffer = FromHost;
+    table.PJRT_LoadedExecutable_Execute = Execute;
+    table.PJRT_Buffer_ToHostBuffer = ToHost;
+    table.PJRT_Buffer_CopyToMemory = ToMemory;
     table.PJRT_Buffer_UnsafePointer = UnsafePointer;
     table.PJRT_Buffer_OpaqueDeviceMemoryDataPointer = DevicePointer;
     return true;

@@ -128,6 +128,10 @@ class Runtime {
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(
       DeviceBuffer& buffer, int device, std::string_view memory_kind) = 0;
 
+  // `lost` is called at most once, on any thread, when the devices cannot be used any more, with
+  // the cause: this process is to end. To be set before the first launch.
+  virtual void WhenLost(absl::AnyInvocable<void(absl::Status)> lost) {}
+
   // The executor was told to launch this; Launch comes when its inputs and its turn have come. Ids
   // rise. For runtimes that simulate time.
   virtual void NoteLaunch(uint64_t launch_id) {}

@@ -215,7 +215,8 @@ bool FakeRuntime::State::Advance(bool told, std::vector<Callback>& after) {
   return any;
 }
 
-FakeRuntime::FakeRuntime(int num_devices, bool manual) : state_(std::make_shared<State>()) {
+FakeRuntime::FakeRuntime(int num_devices, bool manual, ArrivalRule gang_inputs)
+    : state_(std::make_shared<State>()) {
   state_->manual = manual;
   RuntimeInfo& info = state_->info;
   info.name = "fake";
@@ -224,7 +225,7 @@ FakeRuntime::FakeRuntime(int num_devices, bool manual) : state_(std::make_shared
   info.num_devices = num_devices;
   info.device_kind = "cpu";
   info.memory_kinds = {"device", "pinned_host"};
-  info.gang_inputs = ArrivalRule::kReady;
+  info.gang_inputs = gang_inputs;
 }
 
 FakeRuntime::~FakeRuntime() = default;
@@ -381,7 +382,9 @@ absl::Status CheckGang(State& state, const LaunchRequest& request) {
     state.violations.push_back(text);
     return absl::FailedPreconditionError(text);
   };
-  for (size_t d = 0; d < request.inputs.size() && !request.executable->separable(); ++d) {
+  const bool may_wait =
+      request.executable->separable() || state.info.gang_inputs == ArrivalRule::kExternal;
+  for (size_t d = 0; d < request.inputs.size() && !may_wait; ++d) {
     for (size_t a = 0; a < request.inputs[d].size(); ++a) {
       const auto& status = CellOf(request.inputs[d][a])->status;
       if (status.has_value() && status->ok()) continue;

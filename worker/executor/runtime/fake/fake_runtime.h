@@ -18,7 +18,8 @@ namespace fairway {
 // Thread-safe.
 class FakeRuntime final : public Runtime {
  public:
-  explicit FakeRuntime(int num_devices, bool manual = false);
+  explicit FakeRuntime(int num_devices, bool manual = false,
+                       ArrivalRule gang_inputs = ArrivalRule::kReady);
   ~FakeRuntime() override;
 
   const RuntimeInfo& info() const override;
@@ -56,8 +57,7 @@ class FakeRuntime final : public Runtime {
   std::vector<LaunchRecord> launches() const;  // in the order of the calls
   int under_way() const;                       // launches not ended
   // Rules that callers broke: a gang with an input not ready or poisoned (unless its program is
-  // separable), a gang out of launch-id
-  // order.
+  // separable, or gang_inputs is kExternal), a gang out of launch-id order.
   std::vector<std::string> violations() const;
   // Buffers that exist and are not donated, and their bytes.
   int live_buffers() const;

@@ -11,6 +11,7 @@
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
 #include "worker/executor/runtime/pjrt/executable.h"
+#include "worker/executor/runtime/pjrt/health.h"
 #include "worker/executor/runtime/pjrt/launch_id.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/pjrt/relayout.h"
@@ -193,6 +194,14 @@ absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attem
   return started;
 }
 
+// Whether a gang whose Execute failed with `why` may have begun on some of its devices. The plugin
+// does not tell; it checks arguments before it begins.
+bool LeavesOthersWaiting(const pjrt::Client& client, const Executable& executable, size_t devices,
+                         const absl::Status& why) {
+  return !client.is_cpu() && devices > 1 && !executable.separable() &&
+         why.code() != absl::StatusCode::kInvalidArgument;
+}
+
 // Waits for the inputs one after the other and sets `outcome` to the first failure among them, in
 // argument order, or to `own`. Each step is posted: long chains of failing programs do not deepen
 // the stack.
@@ -217,7 +226,8 @@ void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
 // Sets `outcome` when device `d` has ended, as `event` (taken over) says. Keeps what the program
 // took over until then: destroying a PJRT buffer that is donated to a program which still waits for
 // it blocks for ever.
-void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const PJRT_Api* api,
+void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions,
+                  const std::shared_ptr<pjrt::Health>& health, const PJRT_Api* api,
                   const Attempt& attempt, size_t d, PJRT_Event* event,
                   std::shared_ptr<ffi::CallingLaunch> calling, std::shared_ptr<Outcome> outcome) {
   std::vector<std::shared_ptr<Outcome>> origins;
@@ -233,9 +243,11 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions, const P
   }
   pjrt::HandOver(
       completions, api, event,
-      [completions, origins = std::move(origins), taken = std::move(taken),
-       calling = std::move(calling), outcome = std::move(outcome)](absl::Status status) mutable {
+      [completions, health, device = attempt.request.devices[d], origins = std::move(origins),
+       taken = std::move(taken), calling = std::move(calling),
+       outcome = std::move(outcome)](absl::Status status) mutable {
         taken.clear();
+        if (!status.ok()) health->Suspect(device, status);
         if (calling != nullptr && !calling->failure().ok()) {
           return outcome->Set(calling->failure());
         }
@@ -291,9 +303,10 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
                                       }));
   const size_t devices = request.devices.size();
   const bool gang = devices > 1;
-  const bool may_wait = !gang || executable.separable();  // for its inputs
-  if (!may_wait && info_.gang_inputs == ArrivalRule::kReady)
-    FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
+  // For its inputs. A stream has computed them when it comes to this program.
+  const bool may_wait =
+      !gang || executable.separable() || info_.gang_inputs == ArrivalRule::kExternal;
+  if (!may_wait) FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
   AwaitArguments(attempt);
 
@@ -325,7 +338,16 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
       if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
     }
     if (calling != nullptr && !calling->failure().ok()) return calling->failure();
-    return Annotate(std::move(started).status(), executable.name());
+    absl::Status why = Annotate(std::move(started).status(), executable.name());
+    if (LeavesOthersWaiting(*client_, executable, devices, why)) {
+      health_->Lost(Error(absl::StatusCode::kInternal,
+                          "a gang on {} devices was not started on all of them, and those on which "
+                          "it was may wait for the others for ever: {}",
+                          devices, Describe(why)));
+    } else {
+      health_->Suspect(request.devices[0], why);
+    }
+    return why;
   }
 
   auto end = std::make_shared<GangEnd>(
@@ -347,7 +369,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
     if (started->events[d] == nullptr) {
       outcomes[d]->Set(started->failure);
     } else {
-      FollowDevice(completions_, client_->api(), attempt, d, started->events[d], calling,
+      FollowDevice(completions_, health_, client_->api(), attempt, d, started->events[d], calling,
                    outcomes[d]);
     }
   }

@@ -13,6 +13,7 @@
 #include "worker/executor/runtime/pjrt/completions.h"
 #include "worker/executor/runtime/pjrt/executable.h"
 #include "worker/executor/runtime/pjrt/ffi.h"
+#include "worker/executor/runtime/pjrt/health.h"
 #include "worker/executor/runtime/pjrt/relayout.h"
 #include "worker/executor/runtime/pjrt/slots.h"
 
@@ -118,7 +119,9 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
     : client_(std::move(client)),
       completions_(std::make_shared<Completions>()),
       copies_(std::make_shared<Completions>()),
-      slots_(std::make_shared<Slots>(client_->num_devices())) {
+      slots_(std::make_shared<Slots>(client_->num_devices(),
+                                     client_->is_cpu() ? Slots::kGangsOnCpu : Slots::kGangs)),
+      health_(std::make_shared<pjrt::Health>(client_, copies_)) {
   info_.name = "pjrt";
   info_.platform_name = client_->platform_name();
   info_.platform_version = client_->platform_version();
@@ -156,6 +159,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& confi
 
 std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<Client> client) {
   return std::unique_ptr<PjrtRuntime>(new PjrtRuntime(std::move(client)));
+}
+
+void PjrtRuntime::WhenLost(absl::AnyInvocable<void(absl::Status)> lost) {
+  health_->WhenLost(std::move(lost));
 }
 
 absl::Status PjrtRuntime::CheckPlace(int device) const {
@@ -218,7 +225,19 @@ void PjrtRuntime::Read(DeviceBuffer& buffer,
   if (!pinned.ok()) return std::move(done)(std::move(pinned).status());
   auto size = ByteSize(source.spec().dtype, source.spec().shape);
   if (!size.ok()) return std::move(done)(std::move(size).status());
-  const bool in_place = client_->is_cpu() && source.spec().dense();
+  if (!client_->is_cpu() && *pinned != nullptr) {
+    // The stream orders the copy behind what computes the bytes.
+    return CopyOut(
+        completions_, copies_, *std::move(pinned), source.spec(), *size,
+        [origin = source.outcome(), done = std::move(done)](absl::StatusOr<HostView> view) mutable {
+          if (view.ok()) return std::move(done)(std::move(view));
+          // The plugin loses the code of the source's error.
+          origin->OnDone([why = view.status(), done = std::move(done)](absl::Status first) mutable {
+            std::move(done)(first.ok() ? why : first);
+          });
+        });
+  }
+  const bool in_place = source.spec().dense();
   source.outcome()->OnDone([completions = completions_, copies = copies_, raw = *std::move(pinned),
                             size = *size, spec = source.spec(), in_place,
                             done = std::move(done)](absl::Status status) mutable {

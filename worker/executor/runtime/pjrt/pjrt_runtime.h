@@ -17,16 +17,17 @@ namespace pjrt {
 class Buffer;
 class Client;
 class Completions;
+class Health;
 class Slots;
 }  // namespace pjrt
 
 // Beyond the seam, in all calls:
-// - Launch waits for a place when 2 gangs, or 24 programs of one device, are under way (XLA itself
-// blocks
-//   at 32, and a pile of gangs holds all threads of its pool).
-// - Launch refuses a gang with an input that is not ready or has failed (FAILED_PRECONDITION): XLA
-// would
-//   stall every later gang, or abort the process. Only where info().gang_inputs is kReady.
+// - Launch waits for a place when 24 programs of one device, or as many gangs, are under way: XLA
+//   itself blocks at 32. On CPU it waits at 2 gangs, as a pile of them holds all threads of its
+//   pool.
+// - Where info().gang_inputs is kReady, Launch refuses a gang with an input that is not ready or
+// has
+//   failed (FAILED_PRECONDITION): XLA would stall every later gang, or abort the process.
 // - A program of one device with an input known to have failed does not run; its outputs have that
 // error.
 // - An input that is being read, or is listed for two arguments, is not written into: it is passed
@@ -50,6 +51,7 @@ class PjrtRuntime final : public Runtime {
   void Read(DeviceBuffer& buffer, absl::AnyInvocable<void(absl::StatusOr<HostView>)> done) override;
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(DeviceBuffer& buffer, int device,
                                                              std::string_view memory_kind) override;
+  void WhenLost(absl::AnyInvocable<void(absl::Status)> lost) override;
   absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                       absl::AnyInvocable<void(absl::Status)> done) override;
 
@@ -89,6 +91,7 @@ class PjrtRuntime final : public Runtime {
   // For large values that are put in order for a reader: no launch may wait for that.
   const std::shared_ptr<pjrt::Completions> copies_;
   const std::shared_ptr<pjrt::Slots> slots_;
+  const std::shared_ptr<pjrt::Health> health_;
   std::atomic<int64_t> forced_copies_{0};
 };
 

@@ -12,16 +12,17 @@ namespace fairway::pjrt {
 // Bounds what is under way in the client: gangs, and programs of each device. Thread-safe.
 class Slots {
  public:
-  static constexpr int kGangs = 2;
-  static constexpr int kPerDevice = 24;  // with the gangs below XLA's own limit of 32
+  static constexpr int kGangsOnCpu = 2;  // each holds threads of XLA's pool
+  static constexpr int kGangs = 24;      // as kPerDevice
+  static constexpr int kPerDevice = 24;  // below XLA's own limit of 32
 
-  explicit Slots(int num_devices) : singles_(num_devices, 0) {}
+  Slots(int num_devices, int max_gangs) : max_gangs_(max_gangs), singles_(num_devices, 0) {}
 
   // Waits for a place. `device` < 0: a gang.
   void Take(int device) {
     std::unique_lock lock(mutex_);
     int& used = Used(device);
-    const int limit = device < 0 ? kGangs : kPerDevice;
+    const int limit = device < 0 ? max_gangs_ : kPerDevice;
     freed_.wait(lock, [&] { return used < limit; });
     ++used;
   }
@@ -36,6 +37,7 @@ class Slots {
  private:
   int& Used(int device) { return device < 0 ? gangs_ : singles_[device]; }
 
+  const int max_gangs_;
   std::mutex mutex_;
   std::condition_variable freed_;
   int gangs_ = 0;

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of a GPU and the order of gangs, over the stand-in plugin: it fails the programs whose names
+say so (stand_in/plugin.cc)."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+
+from cluster import BIN, Cluster, wait_for  # noqa: E402
+
+PLUGIN = BIN.parent / "tests/fairway_stand_in_gpu.so"
+FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
+CHAIN = 100
+
+BEGINNING = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+island = [d for d in jax.devices() if d.id < 4]
+other = [d for d in jax.devices() if d.id >= 4]
+over = NamedSharding(Mesh(np.array(island), ("x",)), P("x"))
+
+def named(name, body):
+    body.__name__ = name
+    return jax.jit(body)
+
+def failure(call):
+    try:
+        jax.block_until_ready(call())
+    except jax.errors.JaxRuntimeError as error:
+        return str(error)
+    return "it did not fail"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(flags=FLAGS) as cluster:
+        yield cluster
+
+
+def run(cluster, program):
+    done = subprocess.run([sys.executable, "-c", BEGINNING + program], env=cluster.jax_environment(),
+                          text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def island_is_up(cluster):
+    return "island0 up" in cluster.cli("status", "--controller", cluster.address).stdout
+
+
+def executor_pid(cluster, island="island0"):
+    return next((p.pid for p in cluster.executors() if p.flag("island") == island), None)
+
+
+def test_a_launch_for_which_the_plugin_has_no_memory_fails_and_the_next_runs(cluster):
+    """A thousand times: nothing is leaked, neither here nor in the accounting."""
+    before = executor_pid(cluster)
+    said = run(cluster, """
+x = jax.device_put(np.arange(4.0), island[0])
+failing = named("no_memory", lambda x: x + 1)
+behind = jax.jit(lambda x: x * 2)
+print(failure(lambda: failing(x)).split(chr(10))[0])
+print(failure(lambda: behind(failing(x))).split(chr(10))[0])
+for _ in range(1000):
+    assert failure(lambda: failing(x)).startswith("RESOURCE_EXHAUSTED")
+print(float(behind(x).sum()))
+# Nearly all that the device has.
+print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=island[0]), island[0])[0, :8])))
+""").splitlines()
+    for line in said[:2]:
+        assert line.startswith("RESOURCE_EXHAUSTED") and "Out of memory while trying to allocate" in line
+        assert "no_memory" in line
+    assert said[2:] == ["12.0", "8.0"]
+    assert executor_pid(cluster) == before, "the executor goes on"
+    wait_for(lambda: cluster.metrics().total("fairway_device_memory_used_bytes") == 0, "all memory to be given back")
+
+
+def lost(cluster, program, name):
+    """Runs `program`, which loses island0; returns what was said and what the log says."""
+    before = executor_pid(cluster)
+    said = run(cluster, program)
+    wait_for(lambda: executor_pid(cluster) not in (None, before) and island_is_up(cluster),
+             "island0 to come back")
+    assert "exited with code 7 (its devices failed)" in said, said
+    assert name in said, said
+    again = run(cluster, "print(float(jax.jit(jnp.sum)(jax.device_put(np.arange(8.0), over))))")
+    assert again == "28.0\n"
+
+
+def test_a_fault_that_stays_ends_the_executor_which_comes_back(cluster):
+    """What was on the island is lost with the cause; the same session goes on on the other one."""
+    lost(cluster, """
+kept = jax.device_put(np.arange(4.0), island[1])
+elsewhere = jax.device_put(np.arange(4.0), other[0])
+failure(lambda: named("lose_device", lambda x: x + 1)(jax.device_put(np.arange(4.0), island[0])))
+import time
+while True:
+    text = failure(lambda: kept + 1)
+    if "DATA_LOSS" in text: break
+    time.sleep(0.05)
+print(text)
+assert float((elsewhere + 1).sum()) == 10
+""", "CUDA_ERROR_ILLEGAL_ADDRESS")
+
+
+def test_a_gang_that_is_not_started_on_all_devices_ends_the_executor(cluster):
+    lost(cluster, """
+kept = jax.device_put(np.arange(4.0), island[1])
+failure(lambda: named("one_device", lambda x: x / x.sum())(jax.device_put(np.arange(4.0), over)))
+import time
+while True:
+    text = failure(lambda: kept + 1)
+    if "DATA_LOSS" in text: break
+    time.sleep(0.05)
+print(text)
+""", "device 1: cuLaunchKernel failed")
+
+
+def test_a_program_without_end_is_ended_by_a_restart(cluster):
+    """Others on the other island go on meanwhile."""
+    process = cluster.start_python("-c", BEGINNING + """
+x = jax.device_put(np.float32(1), island[0])
+result = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x))(x)
+print("launched", flush=True)
+print(failure(lambda: result))
+""")
+    assert process.stdout.readline() == "launched\n"
+    assert run(cluster, "print(float(jax.device_put(np.arange(4.0), other[0]).sum()))") == "6.0\n"
+    worker = next(p.flag("name") for p in cluster.executors() if p.flag("island") == "island0")
+    cluster.cli("restart", worker, "--controller", cluster.address)
+    said, _ = process.communicate(timeout=120)
+    assert "DATA_LOSS" in said and "it was ended by `fairway restart`" in said, said
+    wait_for(lambda: island_is_up(cluster), "island0 to come back")
+
+
+def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
+    hang = tmp_path / "hang"
+    hang.touch()
+    with open(tmp_path / "said", "w+") as said:
+        worker = subprocess.Popen(
+            [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1", "--start-limit=1s"],
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={"FAIRWAY_STAND_IN_HANG": str(hang)})
+        try:
+            def text():
+                return (tmp_path / "said").read_text()
+            wait_for(lambda: text().count("has not ended within 1000 ms (--start-limit)") >= 2,
+                     "two executors to end")
+            assert "exited with code 8 (the plugin did not start in time); starting it again" in text()
+            hang.unlink()
+            # Now it gets as far as to look for the controller.
+            wait_for(lambda: re.search(r"executor.*127\.0\.0\.1:1", text()), "an executor to start")
+        finally:
+            worker.terminate()
+            worker.wait(timeout=60)
+
+
+@pytest.mark.parametrize("ahead", [4, 16])
+def test_a_chain_of_gangs_is_handed_over_before_its_first_has_ended(tmp_path, ahead):
+    """As far as --launches-ahead allows, collectives and all; the results come with the launches."""
+    log = tmp_path / "log"
+    environment = {"FAIRWAY_STAND_IN_LOG": str(log), "FAIRWAY_LAUNCHES_AHEAD": str(ahead)}
+    with Cluster(islands=1, flags=FLAGS, environment=environment) as cluster:
+        program = """
+begin = named("first", lambda x: jax.lax.fori_loop(0, ROUNDS, lambda i, x: jnp.sin(x), x) * 0 + x.sum())
+step = named("step", lambda x: x / x.sum())
+x = jax.device_put(np.arange(4, dtype=np.float32), over)
+jax.block_until_ready(step(begin(x)))  # compiled
+open(LOG, "w").close()
+x = begin(x)
+for _ in range(CHAIN - 1):
+    x = step(x)
+print(np.asarray(x))
+""".replace("ROUNDS", "2_000_000").replace("LOG", repr(str(log))).replace("CHAIN", str(CHAIN))
+        assert run(cluster, program) == "[0.25 0.25 0.25 0.25]\n"
+        lines = log.read_text().splitlines()
+        assert lines.count("execute jit_step") == CHAIN - 1
+        before = lines[:next(i for i, line in enumerate(lines) if line.startswith("end"))]
+        assert before == ["execute jit_first"] + ["execute jit_step"] * (ahead - 1)
+        # No fetch reached the executor.
+        assert cluster.metrics().total("fairway_executor_fetches_total") == 0

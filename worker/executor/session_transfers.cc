@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session receives and serves.
+#include <algorithm>
+#include <optional>
+
+#include <spdlog/spdlog.h>
+
+#include "worker/executor/cut_out.h"
+#include "worker/executor/executor_session.h"
+
+namespace fairway {
+namespace {
+
+// Smaller blocks are handed to the runtime in the loop, larger ones by the blocking pool.
+constexpr int64_t kPlaceInLoop = 256 << 10;
+
+template <typename Answerer, typename Served>
+void Answer(const absl::StatusOr<HostView>& view, Answerer& answer, Served& served) {
+  if (view.ok()) {
+    answer(DataView{view->bytes, view->owner});
+  } else {
+    answer(view.status());
+  }
+  served(view.ok());
+}
+
+}  // namespace
+
+// ---- Receiving ----
+
+ExecutorSession::Arrival ExecutorSession::ArrivalOf(const PrepareReceive& node,
+                                                    size_t position) const {
+  const size_t out = node.pieces.empty() ? position : node.pieces[position].out;
+  const LocalShard& shard = node.out.shards[out];
+  Arrival arrival{node.node,   position,     {node.out.group, shard.shard}, node.out.dtype,
+                  shard.shape, shard.device, node.out.memory_kind,          0};
+  arrival.bytes = ByteSize(arrival.dtype, arrival.shape).value_or(0);
+  return arrival;
+}
+
+void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
+  const ShardSource& source = node.sources[position];
+  // What comes in one piece needs not be put together.
+  const bool alone = source.kind == ShardSource::Kind::kInline ||
+                     (source.kind == ShardSource::Kind::kPeer && !node.pieces.empty() &&
+                      node.pieces[position].to.whole());
+  if (!node.pieces.empty() && !alone) return StartPiece(node, position);
+  Arrival arrival = ArrivalOf(node, position);
+  buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+  const auto fail = [&](absl::Status why) {
+    PostHere("receive failed",
+             [this, arrival, why = std::move(why)] { Arrived(arrival, nullptr, why); });
+  };
+  switch (source.kind) {
+    case ShardSource::Kind::kLocal: {
+      auto from = buffers_.Find(source.shard);
+      if (from == nullptr) {
+        return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                          source.shard.shard, source.shard.group));
+      }
+      auto placed = Poster("local copy",
+                           [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+                             Placed(arrival, std::move(buffer));
+                           });
+      context_.blocking->Run([runtime = context_.runtime, from, device = arrival.device,
+                              kind = arrival.memory_kind, placed = std::move(placed)]() mutable {
+        auto copy = runtime->CopyToDevice(*from, device, kind);
+        placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
+                         : copy.status());
+      });
+      return;
+    }
+    case ShardSource::Kind::kPeer:
+    case ShardSource::Kind::kController: {
+      const bool peer = source.kind == ShardSource::Kind::kPeer;
+      plane_->Pull(peer ? source.endpoint : controller_endpoint_,
+                   peer ? source.incarnation : controller_, {node.transfer, source.index},
+                   arrival.bytes,
+                   [this, alive = std::weak_ptr<bool>(alive_),
+                    arrival](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+                     if (alive.lock() == nullptr || ended_) return;
+                     if (!bytes.ok()) return Arrived(arrival, nullptr, bytes.status());
+                     Place(arrival, *std::move(bytes));
+                   });
+      return;
+    }
+    case ShardSource::Kind::kInline: {
+      auto copy = source.bytes == nullptr ? nullptr : Blob::Copy(source.bytes->view());
+      if (copy == nullptr)
+        return fail(absl::ResourceExhaustedError("no host memory for an inline shard"));
+      PostHere("inline upload", [this, arrival, copy = std::move(copy)]() mutable {
+        Place(arrival, std::move(copy));
+      });
+      return;
+    }
+  }
+}
+
+void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
+  const Arrival arrival = ArrivalOf(node, position);
+  const ShardSource& source = node.sources[position];
+  const Piece& piece = node.pieces[position];
+  std::shared_ptr<Assembly>& assembly = assemblies_[arrival.ref];
+  if (assembly == nullptr) {
+    assembly = std::make_shared<Assembly>();
+    assembly->bytes = Blob::Make(static_cast<size_t>(arrival.bytes));
+    for (const Piece& other : node.pieces) assembly->open += other.out == piece.out ? 1 : 0;
+    buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+  }
+  const auto fail = [&](absl::Status why) {
+    PostHere("piece failed", [this, arrival, assembly, why = std::move(why)] {
+      PieceEnded(arrival, assembly, why);
+    });
+  };
+  if (assembly->bytes == nullptr) {
+    return fail(
+        Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", arrival.bytes));
+  }
+  if (source.kind == ShardSource::Kind::kLocal) {
+    auto from = buffers_.Find(source.shard);
+    if (from == nullptr) {
+      return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                        source.shard.shard, source.shard.group));
+    }
+    auto came = Poster("piece read", [this, arrival, assembly, from, box = piece.from,
+                                      to = piece.to](absl::StatusOr<HostView> view) {
+      PieceCame(arrival, assembly, box, to, std::move(view));
+    });
+    return context_.runtime->Read(*from, std::move(came));
+  }
+  const bool peer = source.kind == ShardSource::Kind::kPeer;
+  plane_->Pull(
+      peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
+      {node.transfer, source.index}, piece.from.bytes(),
+      [this, alive = std::weak_ptr<bool>(alive_), arrival, assembly, box = piece.from.Alone(),
+       to = piece.to](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+        if (alive.lock() == nullptr || ended_) return;
+        if (!bytes.ok()) return PieceEnded(arrival, assembly, bytes.status());
+        PieceCame(arrival, assembly, box, to, HostView{(*bytes)->view(), *bytes});
+      });
+}
+
+void ExecutorSession::PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+                                const Box& from, const Box& to, absl::StatusOr<HostView> view) {
+  if (ended_) return;
+  if (!view.ok()) return PieceEnded(std::move(arrival), assembly, view.status());
+  if (from.array_bytes() != static_cast<int64_t>(view->bytes.size()) ||
+      to.array_bytes() != arrival.bytes) {
+    return PieceEnded(std::move(arrival), assembly,
+                      Error(absl::StatusCode::kInternal, "a piece of {} bytes in a shard of {}",
+                            from.array_bytes(), view->bytes.size()));
+  }
+  if (from.bytes() <= kPlaceInLoop) {
+    CopyBox(from, view->bytes.data(), to, assembly->bytes->data());
+    return PieceEnded(std::move(arrival), assembly, absl::OkStatus());
+  }
+  auto copied = Poster("piece copied", [this, arrival, assembly] {
+    PieceEnded(arrival, assembly, absl::OkStatus());
+  });
+  // The boxes of one shard do not overlap: several may be copied at once.
+  context_.blocking->Run(
+      [from, to, assembly, view = *std::move(view), copied = std::move(copied)]() mutable {
+        CopyBox(from, view.bytes.data(), to, assembly->bytes->data());
+        copied();
+      });
+}
+
+void ExecutorSession::PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+                                 absl::Status status) {
+  if (ended_) return;
+  assembly->failed = assembly->failed || !status.ok();
+  const bool last = --assembly->open == 0;
+  const auto at = assemblies_.find(arrival.ref);
+  const bool wanted = at != assemblies_.end() && at->second == assembly;
+  if (last && wanted) assemblies_.erase(at);
+  if (last && wanted && !assembly->failed) return Place(std::move(arrival), assembly->bytes);
+  if (last && wanted) buffers_.Drop(arrival.ref);
+  core_.ReceiveDone(arrival.node, arrival.position, std::move(status));
+}
+
+void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
+  if (ended_) return;
+  const auto make = [runtime = context_.runtime](const Arrival& a, std::shared_ptr<Blob> block)
+      -> absl::StatusOr<std::shared_ptr<DeviceBuffer>> {
+    auto buffer = runtime->FromHost(std::move(block), a.dtype, a.shape, a.device, a.memory_kind);
+    if (!buffer.ok()) return buffer.status();
+    return std::shared_ptr<DeviceBuffer>(*std::move(buffer));
+  };
+  if (arrival.bytes <= kPlaceInLoop) return Placed(arrival, make(arrival, std::move(bytes)));
+  auto placed =
+      Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+        Placed(arrival, std::move(buffer));
+      });
+  context_.blocking->Run(
+      [make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
+        placed(make(arrival, std::move(bytes)));
+      });
+}
+
+void ExecutorSession::Placed(Arrival arrival,
+                             absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+  if (ended_) return;
+  if (!buffer.ok()) return Arrived(arrival, nullptr, buffer.status());
+  auto& b = **buffer;
+  b.OnReady(Poster("received", [this, arrival, buffer = *std::move(buffer)](absl::Status status) {
+    Arrived(arrival, buffer, status);
+  }));
+}
+
+void ExecutorSession::Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
+                              const absl::Status& status) {
+  if (ended_) return;
+  if (status.ok()) {
+    buffers_.Put(arrival.ref, buffer);
+  } else {
+    buffers_.Drop(arrival.ref);
+  }
+  core_.ReceiveDone(arrival.node, arrival.position, status);
+}
+
+// ---- Serving ----
+
+void ExecutorSession::OnPull(PullRequest request, DataPlane::Answer answer) {
+  if (ended_) return;
+  if (IsCallback(request.transfer)) return ServeArgument(request, std::move(answer));
+  const uint64_t pull = next_pull_++;
+  pulls_.emplace(pull, WaitingPull{std::move(answer), request.from});
+  core_.OnPull(pull, request.transfer, request.index);
+}
+
+void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
+  const ShardRef shard = item.shard;
+  auto waiting = pulls_.extract(pull);
+  if (waiting.empty()) return;
+  auto buffer = buffers_.Find(shard);
+  if (buffer == nullptr) {
+    waiting.mapped().answer(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
+                                  shard.shard, shard.group));
+    return PostHere("serve failed", [this, pull] { core_.ServeDone(pull); });
+  }
+  const bool fetch = waiting.mapped().from == controller_;
+  // Answers from the thread that has the bytes; the loop only hears of it.
+  auto served = Poster("served", [this, pull, fetch](bool ok) {
+    if (fetch && ok) ++fetches_served_;
+    core_.ServeDone(pull);
+  });
+  context_.runtime->Read(
+      *buffer, [buffer, box = item.box, pool = context_.blocking,
+                answer = std::move(waiting.mapped().answer),
+                served = std::move(served)](absl::StatusOr<HostView> view) mutable {
+        if (!view.ok() || !box.has_value()) return Answer(view, answer, served);
+        auto cut = [buffer, box = *std::move(box), view = *std::move(view),
+                    answer = std::move(answer), served = std::move(served)]() mutable {
+          Answer(CutOut(box, view), answer, served);
+        };
+        if (box->bytes() <= kPlaceInLoop) return cut();
+        pool->Run(std::move(cut));
+      });
+}
+
+void ExecutorSession::RefusePull(uint64_t pull, absl::Status why) {
+  auto waiting = pulls_.extract(pull);
+  if (!waiting.empty()) waiting.mapped().answer(std::move(why));
+}
+
+}  // namespace fairway
