@@ -12,16 +12,12 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "tests/e2e"))
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/versions")]
 
 from cluster import BIN, Cluster, clean_environment, wait_for  # noqa: E402
+from smoke_results import CASES, check, run_smoke  # noqa: E402
 
 PLUGIN = BIN.parent / "tests/fairway_stand_in_gpu.so"
-SMOKE = ROOT / "tests/versions/smoke.py"
-CASES = re.findall(r"^@case\ndef (\w+)", SMOKE.read_text(), re.MULTILINE)
-# JAX asks for a backend named "gpu" when it lowers them, and no handler on GPUs would answer them.
-NOT_SERVED = {"callbacks", "ordered_callbacks_of_several_devices_and_of_one",
-              "callbacks_with_types_of_4_bits"}
 FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
 
 
@@ -39,20 +35,12 @@ def cluster(clients):
 
 @pytest.fixture(scope="module")
 def smoke(cluster):
-    done = subprocess.run([sys.executable, SMOKE], env=cluster.jax_environment(), text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=480)
-    results = {m[1]: m[0] for m in re.finditer(r"^(?:ok|failed) (\w+).*$", done.stdout, re.M)}
-    return results, done.stdout + done.stderr
+    return run_smoke([sys.executable], cluster)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_smoke(name, smoke):
-    results, text = smoke
-    assert name in results, f"{name} did not end:\n{text[-6000:]}"
-    if name in NOT_SERVED:
-        assert results[name].startswith(f"failed {name}: RuntimeError: Unknown backend: 'gpu'")
-        pytest.skip("callbacks are not served on GPUs yet")
-    assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+    check(name, smoke, on_gpus=True)
 
 
 def test_compile_processes_create_no_client(cluster, clients, smoke):

@@ -63,3 +63,13 @@ def cluster():
         assert (BIN / name).is_file(), f"{BIN / name} is missing; run ./dev build"
     with Cluster(islands=2, devices=4) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def gpu_cluster():
+    """The same of kind cuda, over the stand-in plugin of tests/gpu."""
+    plugin = BIN.parent / "tests/fairway_stand_in_gpu.so"
+    assert plugin.is_file(), f"{plugin} is missing; run ./dev build fairway_stand_in_gpu"
+    with Cluster(islands=2, devices=4,
+                 flags=["--plugin-kind=cuda", f"--plugin={plugin}"]) as cluster:
+        yield cluster

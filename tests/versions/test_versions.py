@@ -2,18 +2,15 @@
 """The smoke matrix on every jaxlib that Fairway supports, each in an environment of its own."""
 
 import functools
-import pathlib
-import re
 import subprocess
 
 import pytest
 
 from cluster import PROGRAMS, clean_environment, wait_for
-from conftest import VERSIONS, python_of
+from conftest import OWN, VERSIONS, python_of
+from smoke_results import CASES, check, run_smoke
 from test_device_put import MOVES, PROGRAM, mover, readings
 
-HERE = pathlib.Path(__file__).resolve().parent
-CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "smoke.py").read_text(), re.MULTILINE)
 
 
 def run(version, *arguments, env):
@@ -25,14 +22,7 @@ def run(version, *arguments, env):
 
 @functools.cache
 def smoke(version, cluster):
-    """({case: line of its result}, all that was printed)."""
-    done = run(version, HERE / "smoke.py", env=cluster.jax_environment())
-    results = {}
-    for line in done.stdout.splitlines():
-        match = re.match(r"(?:ok|failed) (\w+)", line)
-        if match:
-            results[match[1]] = line
-    return results, done.stdout + done.stderr
+    return run_smoke(python_of(version), cluster)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -45,9 +35,14 @@ def test_the_environment_has_that_jaxlib(version):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_smoke(version, name, cluster):
-    results, text = smoke(version, cluster)
-    assert name in results, f"{name} did not end:\n{text[-6000:]}"
-    assert results[name] == f"ok {name}", f"{results[name]}\n{text[-6000:]}"
+    check(name, smoke(version, cluster))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v != OWN])  # tests/gpu runs that one
+def test_smoke_on_islands_of_gpus(version, name, gpu_cluster):
+    """Over the stand-in plugin: device memory that ends whoever reads it from the host."""
+    check(name, smoke(version, gpu_cluster), on_gpus=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -34,6 +34,7 @@ INITIALIZATION_KEY = "fairway_callbacks"
 _TARGET = "xla_ffi_python_cpu_callback"
 _PARTITIONED = "xla_ffi_partitioned_python_cpu_callback"
 _TARGETS = (_TARGET, _PARTITIONED)
+_ON_GPUS = tuple(name.replace("_cpu_", "_gpu_") for name in _TARGETS)
 _KEPT_SECONDS = 120.0  # functions of programs that are gone, which launches under way may still call
 
 _sessions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
@@ -140,7 +141,7 @@ def install() -> None:
     try:
         import jax
         from jax._src import compiler, traceback_util
-        from jax._src.interpreters import pxla
+        from jax._src.interpreters import mlir, pxla
         from jax.extend.backend import ifrt_proxy
 
         known = ["backend", "module", "executable_devices", "options", "host_callbacks"]
@@ -149,6 +150,7 @@ def install() -> None:
         _island = jax.make_user_context(None)
         compiler.backend_compile_and_load = _compile_for(compiler.backend_compile_and_load)
         ifrt_proxy.get_client = _serve_clients(ifrt_proxy.get_client)
+        mlir.ModuleContext.get_backend = _ours_first(mlir.ModuleContext.get_backend)
         execute = pxla.ExecuteReplicated
         execute._handle_token_bufs = _told_by_results(execute._handle_token_bufs)
         traceback_util.register_exclusion(__file__)  # errors name the line of the user
@@ -168,6 +170,18 @@ def _serve_clients(inner: Callable) -> Callable:
         return client
 
     return get_client
+
+
+def _ours_first(inner: Callable) -> Callable:
+    """JAX looks for the backend of a lowering by its platform, and islands of GPUs are none of "gpu"."""
+
+    @functools.wraps(inner)
+    def get_backend(self, *args, **kwargs):
+        if is_ours(self.backend) and len(self.platforms) == 1:
+            return self.backend
+        return inner(self, *args, **kwargs)
+
+    return get_backend
 
 
 def serve(client: Any, target: str, channel: bytes) -> None:
@@ -240,6 +254,7 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
         return module, functions
     with module.context:
         copy = ir.Module.parse(mlir.module_to_bytecode(module))
+        _refuse_on_gpus(copy)
         calls = _calls(copy)
         if {index for _, _, index in calls} != set(range(len(functions))):
             return module, functions  # of a kind that is not known here
@@ -255,22 +270,39 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
     return copy, ()
 
 
-def _calls(module: Any) -> list[tuple[Any, str, int]]:
-    """Custom calls of callbacks: the operation, its attribute with the index, and the index."""
+def _custom_calls(module: Any) -> list[tuple[Any, str]]:
+    """The custom calls of a module and their targets, those within loops and functions too."""
     from jax._src.lib.mlir import ir
 
     found = []
 
     def look(op):
         if op.name == "stablehlo.custom_call":
-            target = ir.StringAttr(op.attributes["call_target_name"]).value
-            for config in ("mhlo.backend_config", "backend_config") if target in _TARGETS else ():
-                if config in op.attributes and isinstance(op.attributes[config], ir.DictAttr):
-                    found.append((op, config, ir.IntegerAttr(op.attributes[config]["index"]).value))
+            found.append((op, ir.StringAttr(op.attributes["call_target_name"]).value))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)
     return found
+
+
+def _calls(module: Any) -> list[tuple[Any, str, int]]:
+    """Custom calls of callbacks: the operation, its attribute with the index, and the index."""
+    from jax._src.lib.mlir import ir
+
+    found = []
+    for op, target in _custom_calls(module):
+        for config in ("mhlo.backend_config", "backend_config") if target in _TARGETS else ():
+            if config in op.attributes and isinstance(op.attributes[config], ir.DictAttr):
+                found.append((op, config, ir.IntegerAttr(op.attributes[config]["index"]).value))
+    return found
+
+
+def _refuse_on_gpus(module: Any) -> None:
+    if any(target in _ON_GPUS for _, target in _custom_calls(module)):
+        raise NotImplementedError(
+            "functions of this process (jax.debug.print, pure_callback, io_callback) are not called "
+            "from GPU islands yet: compute what needs them on an island of CPUs, or on "
+            "jax.devices('cpu')")
 
 
 def _refuse_partitioned(module: Any, op: Any) -> None:
