@@ -8,6 +8,7 @@
 #include <climits>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
@@ -32,6 +33,7 @@
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/sim/sim_runtime.h"
 #include "worker/exit_codes.h"
+#include "worker/gpus.h"
 #include "worker/life.h"
 #include "worker/supervisor/supervisor.h"
 
@@ -53,6 +55,8 @@ struct Flags {
   std::string plugin_kind = "cpu";
   std::vector<std::string> plugin_options;
   std::vector<std::string> preload;
+  std::string gpus;
+  double gpu_fraction = 0;
   std::string target_config;
   bool allow_raw_kernels = false;
   std::string data_bind = "127.0.0.1:0";
@@ -98,7 +102,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
   config.Flag("plugin-option", &flags.plugin_options,
               "NAME=VALUE: an option that the plugin's client is created with (kind cuda: "
-              "memory_fraction, visible_devices, preallocate, ...); may be given several times");
+              "preallocate, allocator, ...); may be given several times");
+  config.Flag("gpus", &flags.gpus,
+              "Kind cuda: the GPUs that this worker has, by index or UUID with commas between. "
+              "Default: the first --devices of the host");
+  config.Flag(
+      "gpu-fraction", &flags.gpu_fraction,
+      "Kind cuda: the share of its GPUs' memory that this worker takes, above 0 and at most "
+      "0.9; needed where workers share a GPU. 0: what the plugin takes, and no other worker "
+      "has these GPUs");
   config.Flag("preload", &flags.preload,
               "Library to open before the plugin, by its path; may be given several times");
   config.Flag("target-config", &flags.target_config,
@@ -137,6 +149,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("life-fd", &flags.life_fd,
               "Inherited descriptor; its end of file ends this process. -1: none");
   if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;
+  if (!flags.gpus.empty() && config.source("devices") == Config::Source::kDefault)
+    flags.devices = 1 + static_cast<int>(std::count(flags.gpus.begin(), flags.gpus.end(), ','));
   return std::nullopt;
 }
 
@@ -164,6 +178,8 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
       "--runtime=" + flags.runtime,
       "--plugin=" + flags.plugin,
       "--plugin-kind=" + flags.plugin_kind,
+      "--gpus=" + flags.gpus,
+      fmt::format("--gpu-fraction={}", flags.gpu_fraction),
       fmt::format("--allow-raw-kernels={}", flags.allow_raw_kernels),
       "--data-bind=" + flags.data_bind,
       "--advertise-host=" + flags.advertise_host,
@@ -292,11 +308,48 @@ class StartLimit {
   std::thread thread_;  // uses the others
 };
 
-int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+// "libcuda.so.1", or what --preload names in its place.
+std::string DriverLibrary(const Flags& flags) {
+  constexpr std::string_view kName = "libcuda.so.1";
+  for (const std::string& library : flags.preload) {
+    if (library.ends_with(kName)) return library;
+  }
+  return std::string(kName);
+}
+
+// Takes this worker's share of its GPUs and tells the plugin of them. The shares are held as long
+// as the result lives.
+absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
+  std::vector<std::string> names;
+  for (int i = 0; i < flags.devices && flags.gpus.empty(); ++i) names.push_back(std::to_string(i));
+  if (!flags.gpus.empty()) {
+    FAIRWAY_ASSIGN_OR_RETURN(names, SplitGpus(flags.gpus));
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<Gpu> gpus, FindGpus(names, DriverLibrary(flags)));
+  std::vector<int64_t> indexes;
+  for (const Gpu& gpu : gpus) indexes.push_back(gpu.index);
+  pjrt.create_options["visible_devices"] = indexes;
+  const bool shared = flags.gpu_fraction > 0;
+  if (shared) pjrt.create_options["memory_fraction"] = static_cast<float>(flags.gpu_fraction);
+  return GpuShares::Take(std::filesystem::temp_directory_path(), gpus,
+                         shared ? flags.gpu_fraction : kMostOfGpu);
+}
+
+int RunExecutorRole(const Flags& flags, PjrtConfig pjrt) {
   if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
   std::optional<StartLimit> start_limit(
       std::in_place, flags.start_limit,
       fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
+  std::optional<absl::StatusOr<GpuShares>> gpus;
+  if (CompilesForTarget(flags)) {
+    gpus.emplace(TakeGpus(flags, pjrt));
+    if (!gpus->ok()) {
+      spdlog::error("--gpus: {}", Text(gpus->status()));
+      const bool missing = gpus->status().code() == absl::StatusCode::kNotFound ||
+                           gpus->status().code() == absl::StatusCode::kUnavailable;
+      return missing ? kExitNoPlugin : kExitBadFlags;
+    }
+  }
   const auto runtime = MakeRuntime(flags, pjrt);
   start_limit.reset();
   if (runtime.status().code() == absl::StatusCode::kOutOfRange) {
@@ -334,6 +387,32 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
        .limits = LimitsOf(flags),
        .programs = flags.compile_programs,
        .assembler = CompilesForTarget(flags) ? AssemblerOf(flags.plugin) : std::string()});
+}
+
+// What is wrong with --gpus and --gpu-fraction; empty: nothing.
+std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
+  if (!CompilesForTarget(flags)) {
+    return flags.gpus.empty() && flags.gpu_fraction == 0
+               ? ""
+               : "--gpus and --gpu-fraction are for --runtime pjrt with --plugin-kind cuda only";
+  }
+  for (const auto& [option, flag] :
+       {std::pair("visible_devices", "--gpus"), std::pair("memory_fraction", "--gpu-fraction")}) {
+    if (pjrt.create_options.contains(option))
+      return fmt::format("--plugin-option: {} is what {} says; give that instead", option, flag);
+  }
+  if (flags.gpu_fraction != 0 && !(flags.gpu_fraction > 0 && flags.gpu_fraction <= kMostOfGpu)) {
+    return fmt::format("--gpu-fraction is {}, not above 0 and at most {}", flags.gpu_fraction,
+                       kMostOfGpu);
+  }
+  if (flags.gpus.empty()) return "";
+  const auto names = SplitGpus(flags.gpus);
+  if (!names.ok()) return "--gpus: " + Text(names.status());
+  if (names->size() != static_cast<size_t>(flags.devices)) {
+    return fmt::format("--gpus names {} GPUs, and --devices is {}; leave --devices out",
+                       names->size(), flags.devices);
+  }
+  return "";
 }
 
 int Main(int argc, char** argv) {
@@ -398,6 +477,7 @@ int Main(int argc, char** argv) {
     }
     pjrt.preload = flags.preload;
   }
+  if (const std::string wrong = WrongGpus(flags, pjrt); !wrong.empty()) return BadFlag(wrong);
   if (absl::Status status = CheckLogLevel(flags.log_level); !status.ok())
     return BadFlag(Text(status));
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},

@@ -89,6 +89,7 @@ Launcher::Launcher(LauncherOptions options)
         worker.name += fmt::format(".{:0{}}", k, of_island);
       }
       worker.island = fmt::format("island{:0{}}", i, digits);
+      if (!options_.gpus.empty()) worker.gpus = options_.gpus[i];
     }
   }
 }
@@ -156,6 +157,10 @@ absl::Status Launcher::StartWorker(Child& worker) {
       fmt::format("--life-fd={}", kLifeFd)};
   for (const std::string& option : options_.plugin_options)
     spec.command.push_back("--plugin-option=" + option);
+  if (!worker.gpus.empty()) {
+    spec.command.push_back("--gpus=" + worker.gpus);
+    spec.command.push_back(fmt::format("--gpu-fraction={}", options_.gpu_fraction));
+  }
   for (const std::string& library : options_.preload)
     spec.command.push_back("--preload=" + library);
   spec.log_file = LogOf(worker.name);

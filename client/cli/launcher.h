@@ -26,6 +26,8 @@ struct LauncherOptions {
   std::string plugin_kind = "cpu";
   std::vector<std::string> plugin_options;  // NAME=VALUE
   std::vector<std::string> preload;         // libraries
+  std::vector<std::string> gpus;  // of each island's worker, as its --gpus; empty: of no kind cuda
+  double gpu_fraction = 0;        // of these GPUs' memory; 0: what the plugin takes
   bool allow_raw_kernels = false;
   std::string state_directory;  // log files go here
   std::string bind = "127.0.0.1";
@@ -67,6 +69,7 @@ class Launcher {
   struct Child {
     std::string name;
     std::string island;  // of a worker
+    std::string gpus;    // the same; empty: none
     pid_t pid = 0;       // 0: not running
     int restarts = 0;
     Clock::time_point started;

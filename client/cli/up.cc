@@ -8,11 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <sstream>
+
+#include <fmt/ranges.h>
 
 #include "base/config.h"
 #include "base/host.h"
@@ -67,8 +71,61 @@ struct UpFlags {
   std::string plugin_kind = "cpu";
   std::vector<std::string> plugin_options;
   std::vector<std::string> preload;
+  std::string gpus;
+  double gpu_fraction = 0;
   bool allow_raw_kernels = false;
 };
+
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> out;
+  std::istringstream in(list);
+  for (std::string item; std::getline(in, item, ',');) out.push_back(item);
+  return out;
+}
+
+// --gpus of each island's worker; empty: not of kind cuda.
+std::vector<std::string> GpusOfIslands(const UpFlags& flags) {
+  if (flags.runtime != "pjrt" || flags.plugin_kind != "cuda") return {};
+  std::vector<std::string> listed = Split(flags.gpus);
+  for (int i = 0; i < flags.islands * flags.devices && flags.gpus.empty(); ++i)
+    listed.push_back(std::to_string(i));
+  std::vector<std::string> out(flags.islands);
+  for (int island = 0; island < flags.islands; ++island) {
+    const auto first = listed.begin() + island * flags.devices;
+    out[island] = fmt::format("{}", fmt::join(first, first + flags.devices, ","));
+  }
+  return out;
+}
+
+// What is wrong with --gpus and --gpu-fraction; empty: nothing that can be told here.
+std::string WrongGpus(const UpFlags& flags) {
+  if (flags.runtime != "pjrt" || flags.plugin_kind != "cuda") {
+    return flags.gpus.empty() && flags.gpu_fraction == 0
+               ? ""
+               : "--gpus and --gpu-fraction are for --plugin-kind cuda only";
+  }
+  if (flags.gpus.empty()) return "";
+  const std::vector<std::string> listed = Split(flags.gpus);
+  const auto wanted = static_cast<size_t>(flags.islands * flags.devices);
+  if (listed.size() != wanted) {
+    return fmt::format(
+        "--gpus lists {} GPUs; {} islands of {} devices have {}: list one for each, and "
+        "a GPU that islands share once for each of them",
+        listed.size(), flags.islands, flags.devices, wanted);
+  }
+  constexpr double kMost = 0.9;  // worker/gpus.h
+  for (const std::string& gpu : listed) {
+    const auto islands = std::count(listed.begin(), listed.end(), gpu);
+    if (islands == 1) continue;
+    if (flags.gpu_fraction > 0 && flags.gpu_fraction * static_cast<double>(islands) <= kMost + 1e-9)
+      continue;
+    return fmt::format(
+        "--gpus gives GPU {} to {} islands, and --gpu-fraction is {}: together they may "
+        "have {} of its memory, so it must be above 0 and at most {:.3g}",
+        gpu, islands, flags.gpu_fraction, kMost, kMost / static_cast<double>(islands));
+  }
+  return "";
+}
 
 // Makes the directory this process's own while the result lives. The logs of an earlier cluster on
 // this port are kept once, as NAME.log.1. ALREADY_EXISTS: a cluster that runs has it.
@@ -128,6 +185,8 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     options.plugin = plugin;
     options.plugin_kind = flags.plugin_kind;
     options.plugin_options = flags.plugin_options;
+    options.gpus = GpusOfIslands(flags);
+    options.gpu_fraction = flags.gpu_fraction;
     options.preload = flags.preload;
     options.allow_raw_kernels = flags.allow_raw_kernels;
     options.state_directory = fmt::format("{}/{}", StateRoot(), *port);
@@ -251,6 +310,13 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("plugin-option", &flags.plugin_options,
               "NAME=VALUE: an option of every worker's plugin; may be given several times. "
               "`fairway-worker --help` says more");
+  config.Flag(
+      "gpus", &flags.gpus,
+      "Kind cuda: GPUs by index or UUID with commas between, those of the first island first; "
+      "one may be listed for several islands. Default: 0, 1, 2, ...");
+  config.Flag("gpu-fraction", &flags.gpu_fraction,
+              "Kind cuda: the share of its GPUs' memory that each worker takes, for islands that "
+              "share a GPU: 0.4, say. 0: all of it");
   config.Flag("preload", &flags.preload,
               "Library that every worker opens before the plugin; may be given several times");
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
@@ -277,6 +343,7 @@ int RunUp(int argc, const char* const* argv) {
     return usage(
         "--workers-per-island is above 1, but an XLA CPU client cannot span processes: an island "
         "of the pjrt runtime is one worker here. Use --runtime host or sim, or more --islands");
+  if (const std::string wrong = WrongGpus(flags); !wrong.empty()) return usage(wrong);
   std::string plugin;
   if (flags.runtime == "pjrt") {
     if (flags.plugin_kind != "cpu" && flags.plugin_kind != "cuda")

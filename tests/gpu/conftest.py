@@ -9,7 +9,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "tests/e2e")]
 # Programs are lowered here, over as many devices as they are compiled for.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"

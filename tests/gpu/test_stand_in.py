@@ -29,7 +29,9 @@ def clients(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(clients):
-    with Cluster(flags=FLAGS, environment={"FAIRWAY_STAND_IN_CLIENTS": str(clients)}) as cluster:
+    # Workers share GPUs by files there; those of other tests have other GPUs, as it were.
+    environment = {"FAIRWAY_STAND_IN_CLIENTS": str(clients), "TMPDIR": str(clients.parent)}
+    with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
 
 
@@ -108,3 +110,35 @@ def test_no_gpu_is_said_by_fairway_up(tmp_path):
         timeout=120, env=clean_environment(FAIRWAY_STAND_IN_GPUS="0", XDG_STATE_HOME=str(tmp_path)))
     assert done.returncode == 1
     assert "w0 ended with exit code 3" in done.stderr and "No visible GPU devices" in done.stderr
+
+
+def up(tmp_path, *flags):
+    return subprocess.run(
+        [BIN / "fairway", "up", *FLAGS, "--port=0", *flags], text=True, capture_output=True, timeout=120,
+        env=clean_environment(XDG_STATE_HOME=str(tmp_path), TMPDIR=str(tmp_path)))
+
+
+@pytest.mark.parametrize("flags, expected", [
+    (["--islands=2", "--gpus=0"], "--gpus lists 1 GPUs; 2 islands of 1 devices have 2"),
+    (["--islands=2", "--gpus=0,0"], "--gpus gives GPU 0 to 2 islands, and --gpu-fraction is 0: together "
+     "they may have 0.9 of its memory, so it must be above 0 and at most 0.45"),
+    (["--islands=2", "--gpus=0,0", "--gpu-fraction=0.5"], "at most 0.45"),
+    (["--plugin-kind=cpu", "--gpus=0"], "for --plugin-kind cuda only"),
+])
+def test_gpus_that_do_not_fit_are_refused_by_fairway_up(tmp_path, flags, expected):
+    done = up(tmp_path, *flags)
+    assert done.returncode == 2 and expected in done.stderr, done.stderr
+
+
+def test_islands_share_a_gpu_and_a_worker_more_is_refused(tmp_path):
+    """With fractions that fit; one that another process starts is refused by what is left."""
+    with Cluster(islands=2, devices=1, flags=[*FLAGS, "--gpus=3,3", "--gpu-fraction=0.4"],
+                 environment={"TMPDIR": str(tmp_path)}) as cluster:
+        assert {p.flag("gpus") for p in cluster.executors()} == {"3"}
+        more = subprocess.run(
+            [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1", "--gpus=3",
+             "--gpu-fraction=0.2"], text=True, capture_output=True, timeout=120,
+            env=clean_environment(TMPDIR=str(tmp_path)))
+        assert more.returncode == 2
+        assert "0.2 of the memory of GPU 3 (3) is asked for, and other workers of this host leave 0.1" \
+            in more.stderr

@@ -41,8 +41,16 @@ def failure(call):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(flags=FLAGS) as cluster:
+def hold(tmp_path_factory):
+    """While this file exists, the ends of programs with "held" in their names are not told."""
+    return tmp_path_factory.mktemp("stand-in") / "hold"
+
+
+@pytest.fixture(scope="module")
+def cluster(hold):
+    # Workers share GPUs by files in TMPDIR; those of other tests have other GPUs, as it were.
+    environment = {"TMPDIR": str(hold.parent), "FAIRWAY_STAND_IN_HOLD": str(hold)}
+    with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
 
 
@@ -84,52 +92,45 @@ print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=i
     wait_for(lambda: cluster.metrics().total("fairway_device_memory_used_bytes") == 0, "all memory to be given back")
 
 
-def lost(cluster, program, name):
-    """Runs `program`, which loses island0; returns what was said and what the log says."""
+LOST = """
+kept = jax.device_put(np.arange(4.0), island[1])
+elsewhere = jax.device_put(np.arange(4.0), other[0])
+failure(lambda: named(NAME, lambda x: x / x.sum())(jax.device_put(np.arange(4.0), PLACE)))
+text = ""
+while "DATA_LOSS" not in text:
+    text = failure(lambda: kept + 1)
+print(text)
+assert float((elsewhere + 1).sum()) == 10
+"""
+
+
+@pytest.mark.parametrize("fault, place, cause", [
+    ("lose_device", "island[0]", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("lose_later", "island[0]", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("lose_later", "over", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("one_device", "over", "device 1: cuLaunchKernel failed"),
+])
+def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause):
+    """What was on the island is lost with the cause; the same session goes on on the other one."""
     before = executor_pid(cluster)
-    said = run(cluster, program)
+    said = run(cluster, LOST.replace("NAME", repr(fault)).replace("PLACE", place))
+    assert "exited with code 7 (its devices failed)" in said and cause in said, said
     wait_for(lambda: executor_pid(cluster) not in (None, before) and island_is_up(cluster),
              "island0 to come back")
-    assert "exited with code 7 (its devices failed)" in said, said
-    assert name in said, said
     again = run(cluster, "print(float(jax.jit(jnp.sum)(jax.device_put(np.arange(8.0), over))))")
     assert again == "28.0\n"
 
 
-def test_a_fault_that_stays_ends_the_executor_which_comes_back(cluster):
-    """What was on the island is lost with the cause; the same session goes on on the other one."""
-    lost(cluster, """
-kept = jax.device_put(np.arange(4.0), island[1])
-elsewhere = jax.device_put(np.arange(4.0), other[0])
-failure(lambda: named("lose_device", lambda x: x + 1)(jax.device_put(np.arange(4.0), island[0])))
-import time
-while True:
-    text = failure(lambda: kept + 1)
-    if "DATA_LOSS" in text: break
-    time.sleep(0.05)
-print(text)
-assert float((elsewhere + 1).sum()) == 10
-""", "CUDA_ERROR_ILLEGAL_ADDRESS")
-
-
-def test_a_gang_that_is_not_started_on_all_devices_ends_the_executor(cluster):
-    lost(cluster, """
-kept = jax.device_put(np.arange(4.0), island[1])
-failure(lambda: named("one_device", lambda x: x / x.sum())(jax.device_put(np.arange(4.0), over)))
-import time
-while True:
-    text = failure(lambda: kept + 1)
-    if "DATA_LOSS" in text: break
-    time.sleep(0.05)
-print(text)
-""", "device 1: cuLaunchKernel failed")
-
-
-def test_a_program_without_end_is_ended_by_a_restart(cluster):
+@pytest.mark.parametrize("program", [
+    "lambda x: x + 1",  # whose end the plugin never tells
+    "lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x)",  # that has none
+])
+def test_what_does_not_end_is_ended_by_a_restart(cluster, hold, program):
     """Others on the other island go on meanwhile."""
-    process = cluster.start_python("-c", BEGINNING + """
+    hold.touch()
+    process = cluster.start_python("-c", BEGINNING + f"""
 x = jax.device_put(np.float32(1), island[0])
-result = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x))(x)
+result = named("held", {program})(x)
 print("launched", flush=True)
 print(failure(lambda: result))
 """)
@@ -139,6 +140,7 @@ print(failure(lambda: result))
     cluster.cli("restart", worker, "--controller", cluster.address)
     said, _ = process.communicate(timeout=120)
     assert "DATA_LOSS" in said and "it was ended by `fairway restart`" in said, said
+    hold.unlink()
     wait_for(lambda: island_is_up(cluster), "island0 to come back")
 
 
@@ -148,7 +150,8 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
     with open(tmp_path / "said", "w+") as said:
         worker = subprocess.Popen(
             [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1", "--start-limit=1s"],
-            stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={"FAIRWAY_STAND_IN_HANG": str(hang)})
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            env={"FAIRWAY_STAND_IN_HANG": str(hang), "TMPDIR": str(tmp_path)})
         try:
             def text():
                 return (tmp_path / "said").read_text()
@@ -166,24 +169,34 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
 @pytest.mark.parametrize("ahead", [4, 16])
 def test_a_chain_of_gangs_is_handed_over_before_its_first_has_ended(tmp_path, ahead):
     """As far as --launches-ahead allows, collectives and all; the results come with the launches."""
-    log = tmp_path / "log"
-    environment = {"FAIRWAY_STAND_IN_LOG": str(log), "FAIRWAY_LAUNCHES_AHEAD": str(ahead)}
+    log, hold = tmp_path / "log", tmp_path / "hold"
+    environment = {"FAIRWAY_STAND_IN_LOG": str(log), "FAIRWAY_STAND_IN_HOLD": str(hold),
+                   "FAIRWAY_LAUNCHES_AHEAD": str(ahead), "TMPDIR": str(tmp_path)}
     with Cluster(islands=1, flags=FLAGS, environment=environment) as cluster:
-        program = """
-begin = named("first", lambda x: jax.lax.fori_loop(0, ROUNDS, lambda i, x: jnp.sin(x), x) * 0 + x.sum())
-step = named("step", lambda x: x / x.sum())
+        process = cluster.start_python("-c", BEGINNING + f"""
+begin, step = named("held", lambda x: x + x.sum()), named("step", lambda x: x / x.sum())
 x = jax.device_put(np.arange(4, dtype=np.float32), over)
-jax.block_until_ready(step(begin(x)))  # compiled
-open(LOG, "w").close()
+jax.block_until_ready(step(begin(x)))
+print("compiled", flush=True)
+input()
 x = begin(x)
-for _ in range(CHAIN - 1):
+for _ in range({CHAIN - 1}):
     x = step(x)
 print(np.asarray(x))
-""".replace("ROUNDS", "2_000_000").replace("LOG", repr(str(log))).replace("CHAIN", str(CHAIN))
-        assert run(cluster, program) == "[0.25 0.25 0.25 0.25]\n"
+""")
+        assert process.stdout.readline() == "compiled\n"
+        log.write_text("")
+        hold.touch()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_for(lambda: log.read_text().count("execute") >= ahead, f"{ahead} gangs to be handed over")
+        hold.unlink()
+        said = process.communicate(timeout=120)[0]
+        assert said == "[0.2        0.23333333 0.26666668 0.3       ]\n"
         lines = log.read_text().splitlines()
-        assert lines.count("execute jit_step") == CHAIN - 1
-        before = lines[:next(i for i, line in enumerate(lines) if line.startswith("end"))]
-        assert before == ["execute jit_first"] + ["execute jit_step"] * (ahead - 1)
+        assert [line for line in lines if line.startswith("execute")] == (
+            ["execute jit_held"] + ["execute jit_step"] * (CHAIN - 1))
+        before = lines[:lines.index("end jit_held")]
+        assert sum(line.startswith("execute") for line in before) == ahead
         # No fetch reached the executor.
         assert cluster.metrics().total("fairway_executor_fetches_total") == 0

@@ -4,6 +4,7 @@
 import subprocess
 
 import pytest
+from cluster import BIN
 from compile_process import WORKER
 
 
@@ -37,8 +38,8 @@ def test_a_library_to_open_before_that_is_missing(plugin):
 
 def test_the_plugin_gets_the_options(plugin):
     """It looks for the devices that it is to show, and finds no GPU at all."""
-    done = worker(plugin, "--plugin-option=visible_devices=0,1", "--plugin-option=preallocate=false",
-                  "--plugin-option=memory_fraction=0.4", "--plugin-option=allocator=bfc")
+    done = worker(plugin, "--gpus=0,1", "--gpu-fraction=0.4", "--plugin-option=preallocate=false",
+                  "--plugin-option=allocator=bfc")
     assert done.returncode == 3 and "No visible GPU devices" in done.stderr
 
 
@@ -56,3 +57,34 @@ def test_a_target_configuration_that_cannot_be_read(plugin, tmp_path):
     assert done.returncode == 2 and "--target-config: cannot read" in done.stderr
     done = worker("libc.so.6", "--plugin-kind=cpu", f"--target-config={tmp_path / 'none'}")
     assert done.returncode == 2 and "cuda only" in done.stderr
+
+
+UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+
+
+def test_a_gpu_that_is_not_there(plugin, tmp_path):
+    """No driver here tells UUIDs, and that is said; one that does lists those that exist."""
+    done = worker(plugin, f"--gpus={UUID}")
+    assert done.returncode == 3 and f"looking for {UUID}" in done.stderr and "libcuda.so.1" in done.stderr
+    driver = BIN.parent / "tests/fairway_gpus_driver.so"
+    named = tmp_path / "libcuda.so.1"
+    named.symlink_to(driver)
+    done = worker(plugin, f"--gpus={UUID}", f"--preload={named}")
+    assert done.returncode == 3
+    assert f"this host has no GPU {UUID}; it has: 0 (GPU-00000000-0000" in done.stderr
+
+
+@pytest.mark.parametrize("flags, expected", [
+    (["--gpus=0,x"], '--gpus: "x" is no GPU; expected indexes or UUIDs'),
+    (["--gpus=0,1,0"], "--gpus: GPU 0 is listed twice"),
+    (["--gpus=0,1", "--devices=3"], "--gpus names 2 GPUs, and --devices is 3"),
+    (["--gpu-fraction=0.95"], "--gpu-fraction is 0.95, not above 0 and at most 0.9"),
+    (["--gpu-fraction=-1"], "--gpu-fraction is -1, not above 0"),
+    (["--plugin-option=visible_devices=0"], "visible_devices is what --gpus says"),
+    (["--plugin-option=memory_fraction=0.5"], "memory_fraction is what --gpu-fraction says"),
+    (["--plugin-kind=cpu", "--gpus=0"], "for --runtime pjrt with --plugin-kind cuda only"),
+])
+def test_gpus_that_cannot_be(plugin, flags, expected):
+    done = worker(plugin, *flags)
+    assert done.returncode == 2 and expected in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -66,10 +66,10 @@ def cluster():
 
 
 @pytest.fixture(scope="session")
-def gpu_cluster():
+def gpu_cluster(tmp_path_factory):
     """The same of kind cuda, over the stand-in plugin of tests/gpu."""
     plugin = BIN.parent / "tests/fairway_stand_in_gpu.so"
     assert plugin.is_file(), f"{plugin} is missing; run ./dev build fairway_stand_in_gpu"
-    with Cluster(islands=2, devices=4,
-                 flags=["--plugin-kind=cuda", f"--plugin={plugin}"]) as cluster:
+    with Cluster(islands=2, devices=4, flags=["--plugin-kind=cuda", f"--plugin={plugin}"],
+                 environment={"TMPDIR": str(tmp_path_factory.mktemp("gpus"))}) as cluster:
         yield cluster

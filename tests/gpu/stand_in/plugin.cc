@@ -14,11 +14,14 @@
 //   no_memory      Execute gives RESOURCE_EXHAUSTED
 //   one_device     Execute gives INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
+//   lose_later     Execute is well, its end is such a fault
+//   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +31,8 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "pjrt_c_api.h"
@@ -60,11 +65,21 @@ struct Topology {
   PJRT_Client* compiler = nullptr;  // made at the first compilation
 };
 
+// An end that this plugin tells. Lives as long as the process.
+struct OwnEvent {
+  std::mutex mutex;
+  std::condition_variable told;
+  bool done = false;
+  bool failed = false;
+  std::vector<std::pair<PJRT_Event_OnReadyCallback, void*>> waiters;
+};
+
 std::mutex mutex;
 std::set<const OwnError*> errors;              // guarded by mutex
 std::map<const void*, int> descriptions;       // ids of described devices; guarded by mutex
 std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
 std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
+std::set<const void*> own_events;              // guarded by mutex
 std::atomic<bool> lost{false};                 // a fault has ended the context
 
 template <typename Args>
@@ -176,11 +191,72 @@ PJRT_Error* Lost() {
               PJRT_Error_Code_INTERNAL);
 }
 
+// Returns once the file that the variable names is not there.
+void WaitWhileThere(const char* variable) {
+  const char* path = std::getenv(variable);
+  while (path != nullptr && ::access(path, F_OK) == 0) ::poll(nullptr, 0, 10);
+}
+
+OwnEvent* Own(PJRT_Event* event) {
+  const std::lock_guard lock(mutex);
+  return own_events.contains(event) ? reinterpret_cast<OwnEvent*>(event) : nullptr;
+}
+
+void Tell(OwnEvent& event, bool failed) {
+  std::vector<std::pair<PJRT_Event_OnReadyCallback, void*>> waiters;
+  {
+    const std::lock_guard lock(event.mutex);
+    event.done = true;
+    event.failed = failed;
+    waiters.swap(event.waiters);
+  }
+  event.told.notify_all();
+  for (const auto& [callback, arg] : waiters) callback(failed ? Lost() : nullptr, arg);
+}
+
+PJRT_Error* EventDestroy(PJRT_Event_Destroy_Args* args) {
+  return Own(args->event) != nullptr ? nullptr : real.PJRT_Event_Destroy(args);
+}
+
+PJRT_Error* EventIsReady(PJRT_Event_IsReady_Args* args) {
+  OwnEvent* own = Own(args->event);
+  if (own == nullptr) return real.PJRT_Event_IsReady(args);
+  const std::lock_guard lock(own->mutex);
+  args->is_ready = own->done;
+  return nullptr;
+}
+
+PJRT_Error* EventError(PJRT_Event_Error_Args* args) {
+  OwnEvent* own = Own(args->event);
+  if (own == nullptr) return real.PJRT_Event_Error(args);
+  const std::lock_guard lock(own->mutex);
+  return own->failed ? Lost() : nullptr;
+}
+
+PJRT_Error* EventAwait(PJRT_Event_Await_Args* args) {
+  OwnEvent* own = Own(args->event);
+  if (own == nullptr) return real.PJRT_Event_Await(args);
+  std::unique_lock lock(own->mutex);
+  own->told.wait(lock, [own] { return own->done; });
+  return own->failed ? Lost() : nullptr;
+}
+
+PJRT_Error* EventOnReady(PJRT_Event_OnReady_Args* args) {
+  OwnEvent* own = Own(args->event);
+  if (own == nullptr) return real.PJRT_Event_OnReady(args);
+  std::unique_lock lock(own->mutex);
+  if (!own->done) {
+    own->waiters.emplace_back(args->callback, args->user_arg);
+    return nullptr;
+  }
+  lock.unlock();
+  args->callback(own->failed ? Lost() : nullptr, args->user_arg);
+  return nullptr;
+}
+
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   Note("FAIRWAY_STAND_IN_CLIENTS", "client");
-  if (const char* path = std::getenv("FAIRWAY_STAND_IN_HANG")) {
-    while (::access(path, F_OK) == 0) ::poll(nullptr, 0, 10);
-  }
+  WaitWhileThere("FAIRWAY_STAND_IN_HANG");
   int gpus = Gpus();
   if (gpus == 0) return Fail("No visible GPU devices.");
   for (size_t i = 0; i < args->num_options; ++i) {
@@ -322,6 +398,35 @@ std::string NameOf(PJRT_LoadedExecutable* program) {
   return text;
 }
 
+void Destroy(PJRT_Error* error) {
+  if (error == nullptr) return;
+  Padded<PJRT_Error_Destroy_Args> destroy;
+  destroy->error = error;
+  ErrorDestroy(&destroy.args);
+}
+
+// An event that comes after `event` (taken over) and when nothing holds it; with a fault, if it is
+// to.
+PJRT_Event* Later(PJRT_Event* event, bool fault) {
+  auto* own = new OwnEvent();
+  {
+    const std::lock_guard lock(mutex);
+    own_events.insert(own);
+  }
+  std::thread([event, own, fault] {
+    Padded<PJRT_Event_Await_Args> wait;
+    wait->event = event;
+    Destroy(real.PJRT_Event_Await(&wait.args));
+    Padded<PJRT_Event_Destroy_Args> destroy;
+    destroy->event = event;
+    Destroy(real.PJRT_Event_Destroy(&destroy.args));
+    WaitWhileThere("FAIRWAY_STAND_IN_HOLD");
+    if (fault) lost = true;
+    Tell(*own, fault);
+  }).detach();
+  return reinterpret_cast<PJRT_Event*>(own);
+}
+
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string name = NameOf(args->executable);
   const auto is = [&](std::string_view fault) { return name.find(fault) != std::string::npos; };
@@ -334,6 +439,10 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Note("FAIRWAY_STAND_IN_LOG", "execute " + name);
   if (PJRT_Error* error = real.PJRT_LoadedExecutable_Execute(args)) return error;
   if (args->device_complete_events == nullptr) return nullptr;
+  if (is("held") || is("lose_later")) {
+    for (size_t d = 0; d < args->num_devices; ++d)
+      args->device_complete_events[d] = Later(args->device_complete_events[d], is("lose_later"));
+  }
   Padded<PJRT_Event_OnReady_Args> ready;
   ready->event = args->device_complete_events[0];
   ready->user_arg = new std::string(name);
@@ -341,12 +450,9 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     const auto* ended = static_cast<std::string*>(arg);
     Note("FAIRWAY_STAND_IN_LOG", "end " + *ended);
     delete ended;
-    if (error == nullptr) return;
-    Padded<PJRT_Error_Destroy_Args> destroy;
-    destroy->error = error;
-    real.PJRT_Error_Destroy(&destroy.args);
+    Destroy(error);
   };
-  return real.PJRT_Event_OnReady(&ready.args);
+  return EventOnReady(&ready.args);
 }
 
 PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
@@ -389,6 +495,11 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
     table.PJRT_Error_Destroy = ErrorDestroy;
     table.PJRT_Error_Message = ErrorMessage;
     table.PJRT_Error_GetCode = ErrorGetCode;
+    table.PJRT_Event_Destroy = EventDestroy;
+    table.PJRT_Event_IsReady = EventIsReady;
+    table.PJRT_Event_Error = EventError;
+    table.PJRT_Event_Await = EventAwait;
+    table.PJRT_Event_OnReady = EventOnReady;
     table.PJRT_Client_Create = ClientCreate;
     table.PJRT_Client_PlatformName = ClientPlatformName;
     table.PJRT_Client_AddressableDevices = ClientAddressableDevices;
