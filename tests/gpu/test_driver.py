@@ -133,6 +133,22 @@ jax.block_until_ready(program(jax.device_put(x, there[1])))
     assert log.processes() == {executor.pid for executor in cluster.executors()}
 
 
+def test_a_program_of_several_kernels_is_a_graph_that_follows_its_arguments(cluster, log):
+    run(cluster, """
+program = jax.jit(lambda x: (jnp.sin(jnp.cumsum(x)).reshape(100, 10).sum(1) + jnp.sort(x)[:100], x))
+value = np.arange(1000.0, dtype=np.float32)
+arguments = [jax.device_put(value + i, here[0]) for i in range(3)]
+kept = [program(argument) for argument in 2 * arguments]
+# Its second result is a copy, and the kernels wrote into nobody's argument.
+assert all((np.asarray(copy) == value + i % 3).all() for i, (_, copy) in enumerate(kept))
+assert all((np.asarray(x) == value + i).all() for i, x in enumerate(arguments))
+""")
+    kernels = log.lines(r"kernel (\S+) .*")
+    assert len(kernels) >= 6 * 3 and kernels == kernels[:len(kernels) // 6] * 6
+    assert log.lines("give graph .*")
+    assert not log.lines("missing .*")
+
+
 def test_what_a_program_only_copies_is_right(cluster, log):
     run(cluster, """
 value = np.arange(5000.0, dtype=np.float32)
@@ -212,9 +228,9 @@ assert (np.asarray(jax.device_put(array, there[0])) == value).all()
 """)
 
 
-def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, folder):
+def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):
     """The accounting was told of twice as much; the plugin tries for 10 s before it says so."""
-    with start(plugin, folder, "--device-memory=2GiB") as cluster:
+    with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
         before = cluster.executors()[0].pid
         said = run(cluster, """
 def outcome(array):
@@ -335,7 +351,7 @@ def test_a_function_that_is_not_there_is_told_and_noted(tmp_path):
     log = tmp_path / "log"
     assert outcome(direct("""
 for name in (b"cuMemAlloc", b"cuNoSuchFunction"):
-    print(cuda.cuGetProcAddress(name, ctypes.byref(pointer), 13000, ctypes.c_uint64(0)))
+    print(cuda.cuGetProcAddress_v2(name, ctypes.byref(pointer), 13000, ctypes.c_uint64(0), None))
     print(int(pointer.value is None))
 """, FAIRWAY_DRIVER_LOG=str(log))) == [0, 0, 500, 1]
     assert log.read_text().endswith(": missing cuNoSuchFunction\n")

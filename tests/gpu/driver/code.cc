@@ -25,6 +25,8 @@ struct Module {
 
 constexpr size_t kGlobalBytes = size_t{1} << 20;  // what a global is made of is not read
 
+}  // namespace
+
 Result Launch(void* stream, void* handle) {
   static std::atomic<int64_t> launches{0};
   if (State() != kOk) return State();
@@ -42,7 +44,6 @@ Result Launch(void* stream, void* handle) {
   return kOk;
 }
 
-}  // namespace
 }  // namespace fairway_driver
 
 using namespace fairway_driver;
@@ -50,9 +51,6 @@ using namespace fairway_driver;
 FAIRWAY_EXPORT int cuModuleLoadData(void** module, const void*) {
   *module = new Module();
   return State();
-}
-FAIRWAY_EXPORT int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
-  return cuModuleLoadData(module, image);
 }
 FAIRWAY_EXPORT int cuModuleLoadFatBinary(void** module, const void* image) {
   return cuModuleLoadData(module, image);
@@ -73,42 +71,14 @@ FAIRWAY_EXPORT int cuModuleGetGlobal_v2(DevicePointer* out, size_t* bytes, void*
   return Give(out, global);
 }
 
-FAIRWAY_EXPORT int cuLibraryLoadData(void** library, const void* code, int*, void**, unsigned, int*,
-                                     void**, unsigned) {
-  return cuModuleLoadData(library, code);
-}
-FAIRWAY_EXPORT int cuLibraryUnload(void*) { return State(); }
-FAIRWAY_EXPORT int cuLibraryGetModule(void** module, void* library) {
-  return Give(module, library);
-}
-FAIRWAY_EXPORT int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
-  return cuModuleGetFunction(kernel, library, name);
-}
-FAIRWAY_EXPORT int cuLibraryGetGlobal(DevicePointer* out, size_t* bytes, void* library,
-                                      const char* name) {
-  return cuModuleGetGlobal_v2(out, bytes, library, name);
-}
-
-FAIRWAY_EXPORT int cuKernelGetFunction(void** function, void* kernel) {
-  return Give(function, kernel);
-}
 FAIRWAY_EXPORT int cuKernelGetName(const char** name, void* kernel) {
   return Give(name, static_cast<Kernel*>(kernel)->name.c_str());
-}
-FAIRWAY_EXPORT int cuFuncGetName(const char** name, void* kernel) {
-  return cuKernelGetName(name, kernel);
-}
-FAIRWAY_EXPORT int cuFuncGetModule(void** module, void* kernel) {
-  return Give(module, static_cast<Kernel*>(kernel)->module);
 }
 FAIRWAY_EXPORT int cuFuncGetAttribute(int* value, int attribute, void*) {
   return Give(value, attribute == 0 ? 1024 : attribute == 4 ? 32 : 0);  // threads, registers
 }
 FAIRWAY_EXPORT int cuFuncSetAttribute(void*, int, int) { return kOk; }
 FAIRWAY_EXPORT int cuFuncSetCacheConfig(void*, int) { return kOk; }
-FAIRWAY_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int, size_t) {
-  return Give(blocks, 2);
-}
 
 FAIRWAY_EXPORT int cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsigned,
                                   unsigned, unsigned, void* stream, void**, void**) {

@@ -18,7 +18,7 @@ namespace fairway_driver {
 namespace {
 
 std::atomic<bool> lost{false};
-thread_local std::vector<Context*> stack;
+thread_local Context* current = nullptr;
 
 std::vector<Context>& Contexts() {
   static auto* const contexts = [] {
@@ -103,7 +103,7 @@ int Gpus() { return static_cast<int>(Setting("FAIRWAY_DRIVER_GPUS", 8)); }
 
 int64_t MemoryOfGpu() { return Setting("FAIRWAY_DRIVER_MEMORY", int64_t{1} << 30); }
 
-Context& Current() { return stack.empty() ? Contexts()[0] : *stack.back(); }
+Context& Current() { return current == nullptr ? Contexts()[0] : *current; }
 
 Context* ContextOf(int device) { return &Contexts()[device]; }
 
@@ -149,9 +149,6 @@ FAIRWAY_EXPORT int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   std::memset(uuid, 0x10 + device, 16);
   return kOk;
 }
-FAIRWAY_EXPORT int cuDeviceGetUuid(unsigned char* uuid, int device) {
-  return cuDeviceGetUuid_v2(uuid, device);
-}
 FAIRWAY_EXPORT int cuDeviceGetPCIBusId(char* text, int size, int device) {
   std::snprintf(text, size, "0000:%02x:00.0", device + 1);
   return kOk;
@@ -168,8 +165,8 @@ FAIRWAY_EXPORT int cuGetErrorName(int error, const char** text) {
       return Give(text, "CUDA_ERROR_OUT_OF_MEMORY");
     case kNoDevice:
       return Give(text, "CUDA_ERROR_NO_DEVICE");
-    case kNotReady:
-      return Give(text, "CUDA_ERROR_NOT_READY");
+    case kNoSymbol:
+      return Give(text, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND");
     case kIllegalAddress:
       return Give(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
     default:
@@ -180,6 +177,8 @@ FAIRWAY_EXPORT int cuGetErrorString(int error, const char** text) {
   switch (error) {
     case kOutOfMemory:
       return Give(text, "out of memory");
+    case kNoSymbol:
+      return Give(text, "the stand-in driver lacks a function");
     case kIllegalAddress:
       return Give(text, "an illegal memory access was encountered");
     default:
@@ -192,33 +191,18 @@ FAIRWAY_EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
   ContextOf(device)->active = true;
   return Give(context, ContextOf(device));
 }
-FAIRWAY_EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return kOk; }
-FAIRWAY_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return kOk; }
 FAIRWAY_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   *flags = 0;
   return Give(active, ContextOf(device)->active);
 }
 FAIRWAY_EXPORT int cuCtxSetCurrent(void* context) {
-  if (!stack.empty()) stack.pop_back();
-  if (context != nullptr) stack.push_back(static_cast<Context*>(context));
+  current = static_cast<Context*>(context);
   return kOk;
 }
-FAIRWAY_EXPORT int cuCtxGetCurrent(void** context) {
-  return Give(context, stack.empty() ? nullptr : stack.back());
-}
-FAIRWAY_EXPORT int cuCtxPushCurrent_v2(void* context) {
-  stack.push_back(static_cast<Context*>(context));
-  return kOk;
-}
-FAIRWAY_EXPORT int cuCtxPopCurrent_v2(void** context) {
-  if (stack.empty()) return kInvalidContext;
-  if (context != nullptr) *context = stack.back();
-  stack.pop_back();
-  return kOk;
-}
+FAIRWAY_EXPORT int cuCtxGetCurrent(void** context) { return Give(context, current); }
 FAIRWAY_EXPORT int cuCtxGetDevice(int* device) {
-  if (stack.empty()) return kInvalidContext;
-  return Give(device, stack.back()->device);
+  if (current == nullptr) return kInvalidContext;
+  return Give(device, current->device);
 }
 FAIRWAY_EXPORT int cuCtxSynchronize() {
   WaitForDevice(Current().device);
@@ -229,8 +213,6 @@ FAIRWAY_EXPORT int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   return Give(greatest, -5);
 }
-FAIRWAY_EXPORT int cuCtxGetLimit(size_t* value, int) { return Give(value, 1024); }
-FAIRWAY_EXPORT int cuCtxSetLimit(int, size_t) { return kOk; }
 
 FAIRWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** function, int, uint64_t,
                                        int* status) {
@@ -245,8 +227,4 @@ FAIRWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** function, int, u
   if (*function != nullptr) return kOk;
   Note(std::string("missing ") + name);
   return kNotFound;
-}
-FAIRWAY_EXPORT int cuGetProcAddress(const char* name, void** function, int version,
-                                    uint64_t flags) {
-  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
 }

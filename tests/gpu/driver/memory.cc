@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of GPUs and of the host, virtual memory, copies and fills.
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,14 +35,10 @@ struct Physical {
   ~Physical();
 };
 
-struct Mapping {
-  std::shared_ptr<Physical> memory;
-  bool reserved;  // by cuMemAddressReserve
-};
-
 std::mutex mutex;
-// Guarded by mutex, never destroyed: mappings by address in this process, bytes used by device.
-auto& mappings = *new std::map<char*, Mapping>();
+// Guarded by mutex, never destroyed: what is mapped at an address of this process, bytes used of a
+// GPU.
+auto& mappings = *new std::map<char*, std::shared_ptr<Physical>>();
 auto& used = *new std::map<int, int64_t>();
 
 Physical::~Physical() {
@@ -67,29 +62,16 @@ std::shared_ptr<Physical> MakeMemory(size_t bytes, int device) {
 DevicePointer DeviceOf(char* host) { return reinterpret_cast<DevicePointer>(host) ^ kPoison; }
 
 // The mapping that has the address, or the end. With mutex held.
-std::map<char*, Mapping>::iterator Find(DevicePointer pointer) {
+std::map<char*, std::shared_ptr<Physical>>::iterator Find(DevicePointer pointer) {
   auto mapping = mappings.upper_bound(HostOf(pointer));
   if (!OfDevice(pointer) || mapping == mappings.begin()) return mappings.end();
   --mapping;
-  const bool inside = HostOf(pointer) < mapping->first + mapping->second.memory->bytes;
+  const bool inside = HostOf(pointer) < mapping->first + mapping->second->bytes;
   return inside ? mapping : mappings.end();
 }
 
 using SharedMemory = std::shared_ptr<Physical>;
 SharedMemory& MemoryOf(uint64_t handle) { return *reinterpret_cast<SharedMemory*>(handle); }
-
-// Gives a copy to a stream. What leaves the allocated memory is a fault.
-Result Copy(void* stream, DevicePointer to, DevicePointer from, size_t bytes) {
-  if (State() != kOk) return State();
-  Stream& on = StreamOf(stream);
-  const char* way = !OfDevice(from) ? "to" : !OfDevice(to) ? "from" : "within";
-  on.Do([=, &on] {
-    if (!Reachable(to, bytes) || !Reachable(from, bytes)) return Lose();
-    std::memmove(HostOf(to), HostOf(from), bytes);
-    Note(std::string("copy ") + way + " " + std::to_string(bytes) + " " + on.name());
-  });
-  return kOk;
-}
 
 Result CopyAndWait(DevicePointer to, DevicePointer from, size_t bytes) {
   if (const Result given = Copy(nullptr, to, from, bytes); given != kOk) return given;
@@ -122,9 +104,21 @@ bool Reachable(DevicePointer pointer, size_t bytes) {
   for (const DevicePointer end = pointer + bytes; pointer < end;) {
     const auto mapping = Find(pointer);
     if (mapping == mappings.end()) return false;
-    pointer = DeviceOf(mapping->first + mapping->second.memory->bytes);
+    pointer = DeviceOf(mapping->first + mapping->second->bytes);
   }
   return true;
+}
+
+Result Copy(void* stream, DevicePointer to, DevicePointer from, size_t bytes) {
+  if (State() != kOk) return State();
+  Stream& on = StreamOf(stream);
+  const char* way = !OfDevice(from) ? "to" : !OfDevice(to) ? "from" : "within";
+  on.Do([=, &on] {
+    if (!Reachable(to, bytes) || !Reachable(from, bytes)) return Lose();
+    std::memmove(HostOf(to), HostOf(from), bytes);
+    Note(std::string("copy ") + way + " " + std::to_string(bytes) + " " + on.name());
+  });
+  return kOk;
 }
 
 Result Allocate(DevicePointer* out, size_t bytes, int device) {
@@ -135,7 +129,7 @@ Result Allocate(DevicePointer* out, size_t bytes, int device) {
   if (memory == nullptr) return kOutOfMemory;
   void* host = ::mmap(nullptr, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->file, 0);
   if (host == MAP_FAILED) return kOutOfMemory;
-  mappings[static_cast<char*>(host)] = {memory, false};
+  mappings[static_cast<char*>(host)] = memory;
   return Give(out, DeviceOf(static_cast<char*>(host)));
 }
 
@@ -151,7 +145,7 @@ FAIRWAY_EXPORT int cuMemFree_v2(DevicePointer pointer) {
   const std::lock_guard lock(mutex);
   const auto mapping = Find(pointer);
   if (mapping == mappings.end() || mapping->first != HostOf(pointer)) return kInvalidValue;
-  ::munmap(mapping->first, mapping->second.memory->bytes);
+  ::munmap(mapping->first, mapping->second->bytes);
   mappings.erase(mapping);
   return State();
 }
@@ -160,15 +154,6 @@ FAIRWAY_EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) {
   *total = MemoryOfGpu();
   return Give(free, MemoryOfGpu() - used[Current().device]);
 }
-FAIRWAY_EXPORT int cuMemGetAddressRange_v2(DevicePointer* base, size_t* size,
-                                           DevicePointer pointer) {
-  const std::lock_guard lock(mutex);
-  const auto mapping = Find(pointer);
-  if (mapping == mappings.end()) return kNotFound;
-  if (base != nullptr) *base = DeviceOf(mapping->first);
-  if (size != nullptr) *size = mapping->second.memory->bytes;
-  return kOk;
-}
 FAIRWAY_EXPORT int cuPointerGetAttribute(void* out, int attribute, DevicePointer pointer) {
   const std::lock_guard lock(mutex);
   const auto mapping = Find(pointer);
@@ -176,14 +161,14 @@ FAIRWAY_EXPORT int cuPointerGetAttribute(void* out, int attribute, DevicePointer
   if (OfDevice(pointer) && !found) return kInvalidValue;
   if (attribute == 2) return Give(static_cast<unsigned*>(out), found ? 2 : 1);  // GPU's, host's
   if (!found) return kInvalidValue;
-  const auto& [base, what] = *mapping;
+  const auto& [base, memory] = *mapping;
   switch (attribute) {
     case 9:  // the GPU
-      return Give(static_cast<int*>(out), what.memory->device);
+      return Give(static_cast<int*>(out), memory->device);
     case 11:  // where its allocation begins, and its bytes
       return Give(static_cast<DevicePointer*>(out), DeviceOf(base));
     case 12:
-      return Give(static_cast<size_t*>(out), what.memory->bytes);
+      return Give(static_cast<size_t*>(out), memory->bytes);
     case 14:  // kinds of handles by which it can be exported
       return Give(static_cast<uint64_t*>(out), 0);
     default:
@@ -211,18 +196,12 @@ FAIRWAY_EXPORT int cuMemFreeHost(void* pointer) {
 }
 FAIRWAY_EXPORT int cuMemHostRegister_v2(void*, size_t, unsigned) { return State(); }
 FAIRWAY_EXPORT int cuMemHostUnregister(void*) { return State(); }
-FAIRWAY_EXPORT int cuMemHostGetDevicePointer_v2(DevicePointer* out, void* host, unsigned) {
-  return Give(out, Address(host));
-}
 
 FAIRWAY_EXPORT int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t bytes) {
   return CopyAndWait(to, Address(from), bytes);
 }
 FAIRWAY_EXPORT int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t bytes) {
   return CopyAndWait(Address(to), from, bytes);
-}
-FAIRWAY_EXPORT int cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t bytes) {
-  return CopyAndWait(to, from, bytes);
 }
 FAIRWAY_EXPORT int cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes,
                                         void* stream) {
@@ -235,22 +214,9 @@ FAIRWAY_EXPORT int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, si
                                         void* stream) {
   return Copy(stream, to, from, bytes);
 }
-FAIRWAY_EXPORT int cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, void* stream) {
-  return Copy(stream, to, from, bytes);
-}
 FAIRWAY_EXPORT int cuMemcpyPeerAsync(DevicePointer to, void*, DevicePointer from, void*,
                                      size_t bytes, void* stream) {
   return Copy(stream, to, from, bytes);
-}
-FAIRWAY_EXPORT int cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t count) {
-  const Result given = Fill(nullptr, to, value, count);
-  StreamOf(nullptr).Wait();
-  return given;
-}
-FAIRWAY_EXPORT int cuMemsetD32_v2(DevicePointer to, unsigned value, size_t count) {
-  const Result given = Fill(nullptr, to, value, count);
-  StreamOf(nullptr).Wait();
-  return given;
 }
 FAIRWAY_EXPORT int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t count,
                                    void* stream) {
@@ -312,9 +278,10 @@ FAIRWAY_EXPORT int cuMemMap(DevicePointer pointer, size_t bytes, size_t offset, 
   if (offset != 0 || bytes != memory->bytes) return kInvalidValue;
   void* host = ::mmap(HostOf(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->file, 0);
   if (host == MAP_FAILED) return kInvalidValue;
-  mappings[HostOf(pointer)] = {memory, true};
+  mappings[HostOf(pointer)] = memory;
   return kOk;
 }
+// The first GPU's rights are everybody's.
 FAIRWAY_EXPORT int cuMemSetAccess(DevicePointer pointer, size_t bytes, const Access* access,
                                   size_t) {
   const int rights = access->rights == 3   ? PROT_READ | PROT_WRITE

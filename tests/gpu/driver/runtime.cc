@@ -38,9 +38,7 @@ FAIRWAY_EXPORT int cudaGetFuncBySymbol(void** function, const void* host) {
   return fairway_driver::Give(function, kernel->second);
 }
 FAIRWAY_EXPORT int cudaRuntimeGetVersion(int* version) { return cuDriverGetVersion(version); }
-FAIRWAY_EXPORT int cudaDriverGetVersion(int* version) { return cuDriverGetVersion(version); }
 FAIRWAY_EXPORT int cudaGetDeviceCount(int* count) { return cuDeviceGetCount(count); }
-FAIRWAY_EXPORT int cudaGetLastError() { return 0; }
 FAIRWAY_EXPORT int cudaPeekAtLastError() { return 0; }
 FAIRWAY_EXPORT const char* cudaGetErrorString(int) { return "an error of the stand-in's runtime"; }
 FAIRWAY_EXPORT const char* cudaGetErrorName(int) { return "cudaErrorOfTheStandIn"; }

@@ -172,15 +172,7 @@ FAIRWAY_EXPORT int cuStreamQuery(void* stream) {
   if (State() != kOk) return State();
   return static_cast<Queue&>(StreamOf(stream)).Idle() ? kOk : kNotReady;
 }
-FAIRWAY_EXPORT int cuStreamGetPriority(void*, int* priority) { return Give(priority, 0); }
-FAIRWAY_EXPORT int cuStreamGetCtx(void* stream, void** context) {
-  return Give(context, ContextOf(StreamOf(stream).device()));
-}
 FAIRWAY_EXPORT int cuStreamIsCapturing(void*, int* status) { return Give(status, 0); }
-FAIRWAY_EXPORT int cuStreamGetCaptureInfo_v2(void*, int* status, uint64_t*, void**, const void***,
-                                             size_t*) {
-  return Give(status, 0);
-}
 FAIRWAY_EXPORT int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   StreamOf(stream).DoAlways(
       [event = EventOf(event), until = EventOf(event)->Recorded()] { event->Wait(until); });
