@@ -228,6 +228,33 @@ assert (np.asarray(jax.device_put(array, there[0])) == value).all()
 """)
 
 
+def test_a_fault_of_a_kernel_is_told_as_the_driver_says_it_and_others_go_on(plugin, tmp_path):
+    fault = tmp_path / "fault"
+    with start(plugin, tmp_path, FAIRWAY_DRIVER_FAULT=str(fault)) as cluster:
+        process = cluster.start_python("-c", BEGINNING + """
+step = jax.jit(lambda x: -x)
+value = np.arange(100000.0, dtype=np.float32)
+here_array, there_array = (jax.device_put(value, island[0]) for island in (here, there))
+jax.block_until_ready([step(here_array), step(there_array)])
+print("ready", flush=True)
+input()
+try:
+    jax.block_until_ready(step(step(step(here_array))))
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+input()
+print((np.asarray(there_array) == value).all(), jax.block_until_ready(step(there_array)).shape)
+""")
+        assert process.stdout.readline() == "ready\n"
+        fault.touch()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        said = process.stdout.readline()
+        assert "island island0" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said
+        fault.unlink()
+        assert process.communicate("\n", timeout=120)[0] == "True (100000,)\n"
+
+
 def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):
     """The accounting was told of twice as much; the plugin tries for 10 s before it says so."""
     with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
