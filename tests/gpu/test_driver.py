@@ -159,6 +159,22 @@ assert all((np.asarray(y) == value).all() for y in twice)
     assert log.lines(r"copy within (20000) gpu .*")
 
 
+def test_a_gang_runs_on_each_of_its_gpus_and_a_collective_without_nccl_fails_by_name(cluster, log):
+    run(cluster, """
+array = jax.device_put(np.arange(8.0), NamedSharding(Mesh(np.array(there), ("x",)), P("x")))
+program = jax.jit(lambda x: x * 2)
+jax.block_until_ready(program(array))
+try:
+    jax.block_until_ready(jax.jit(jnp.sum)(array))
+    raise SystemExit("it has summed over two GPUs")
+except jax.errors.JaxRuntimeError as error:
+    assert "Unable to load NCCL library" in str(error), error
+jax.block_until_ready(program(array))
+""")
+    gpus = log.lines(r"kernel loop_multiply_fusion gpu (\d) .*")
+    assert len(gpus) == 4 and sorted(set(gpus)) in (["0", "1"], ["2", "3"])
+
+
 CHAIN = """
 steps = [jax.jit(lambda x: jnp.sin(x) + 1), jax.jit(lambda x: jnp.sin(x) * 2), jax.jit(lambda x: -x)]
 x = jax.device_put(np.arange(1000.0), here[0])

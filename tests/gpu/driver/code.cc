@@ -13,10 +13,9 @@ namespace {
 
 struct Kernel {
   std::string name;
-  void* module;
 };
 
-// A module or library has nothing in it; what is asked of it by name is made then. Kept for good.
+// A module has nothing in it; what is asked of it by name is made then. Kept for good.
 struct Module {
   std::mutex mutex;
   std::map<std::string, Kernel> kernels;
@@ -59,7 +58,7 @@ FAIRWAY_EXPORT int cuModuleUnload(void*) { return State(); }
 FAIRWAY_EXPORT int cuModuleGetFunction(void** kernel, void* handle, const char* name) {
   auto* module = static_cast<Module*>(handle);
   const std::lock_guard lock(module->mutex);
-  return Give(kernel, &module->kernels.try_emplace(name, Kernel{name, handle}).first->second);
+  return Give(kernel, &module->kernels.try_emplace(name, Kernel{name}).first->second);
 }
 FAIRWAY_EXPORT int cuModuleGetGlobal_v2(DevicePointer* out, size_t* bytes, void* handle,
                                         const char* name) {
