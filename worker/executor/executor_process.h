@@ -83,6 +83,7 @@ class ExecutorProcess {
   const ExecutorConfig config_;
   Runtime* const runtime_;
   BlockingPool blocking_;
+  std::vector<std::unique_ptr<BlockingPool>> placing_;  // ExecutorSession::Context::placing
   LaunchQueues launches_;
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;

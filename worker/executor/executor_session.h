@@ -41,6 +41,8 @@ class ExecutorSession final : public ExecutorActions {
     LaunchQueues* launches = nullptr;
     int island_workers = 1;                               // executors that own the island
     std::shared_ptr<ClientCalls> client_calls = nullptr;  // of programs with callbacks
+    // By device: who makes its buffers, where that may wait for memory (RuntimeInfo::memory_waits).
+    std::vector<BlockingPool*> placing = {};
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
@@ -185,6 +187,7 @@ class ExecutorSession final : public ExecutorActions {
   void PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly, absl::Status status);
   // Makes a device buffer of received bytes.
   void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
+  BlockingPool& PlacingPool(int device) const;
   void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
   void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
                const absl::Status& status);

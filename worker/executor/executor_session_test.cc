@@ -56,10 +56,11 @@ class ExecutorSessionTest : public testing::Test {
  protected:
   explicit ExecutorSessionTest(ArrivalRule gang_inputs = ArrivalRule::kReady)
       : runtime_(4, true, gang_inputs) {}
-  void SetUp() override {
-    auto session = ExecutorSession::Open({&loop_, &runtime_, &blocking_, &launches_},
-                                         Incarnation(5), "127.0.0.1:0", "127.0.0.1",
-                                         [this](Report report) { Take(std::move(report)); });
+  void SetUp() override { Open({}); }
+  void Open(std::vector<BlockingPool*> placing) {
+    auto session = ExecutorSession::Open(
+        {&loop_, &runtime_, &blocking_, &launches_, 1, nullptr, std::move(placing)}, Incarnation(5),
+        "127.0.0.1:0", "127.0.0.1", [this](Report report) { Take(std::move(report)); });
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
   }
@@ -238,6 +239,25 @@ TEST_F(ExecutorSessionOnStreamsTest, AGangBehindOneThatCouldNotBeLaunchedIsNotLa
   EXPECT_EQ(failures_[behind], failures_[refused]);
   EXPECT_EQ(runtime_.launches().size(), 1u);
   EXPECT_THAT(runtime_.violations(), IsEmpty());
+}
+
+TEST_F(ExecutorSessionTest, ADeviceWhoseMemoryIsWaitedForHoldsUpNoOther) {
+  BlockingPool full("full", 1), free("free", 1);
+  Open({&full, &free});
+  std::promise<void> go;
+  full.Run([held = go.get_future().share()] { held.wait(); });
+  PrepareReceive waits;
+  waits.node = NodeId(++node_);
+  waits.seq = ++seq_;
+  waits.out = Part(1, {0});
+  waits.sources.push_back({.kind = ShardSource::Kind::kInline, .bytes = Blob::Copy("8 bytes.")});
+  Command(waits);
+  Put(Part(2, {1}), 1);
+  EXPECT_FALSE(Finished(waits.seq));
+  go.set_value();
+  EXPECT_TRUE(Until([&] { return Finished(waits.seq); }));
+  EXPECT_THAT(failures_, IsEmpty());
+  session_ = nullptr;  // before the pools
 }
 
 TEST_F(ExecutorSessionTest, DamagedCodeFailsItsLaunches) {

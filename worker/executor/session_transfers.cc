@@ -11,7 +11,8 @@
 namespace fairway {
 namespace {
 
-// Smaller blocks are handed to the runtime in the loop, larger ones by the blocking pool.
+// Smaller blocks are handed to the runtime in the loop, where that waits for nothing; larger ones
+// by a pool.
 constexpr int64_t kPlaceInLoop = 256 << 10;
 
 template <typename Answerer, typename Served>
@@ -62,12 +63,13 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
                            [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
                              Placed(arrival, std::move(buffer));
                            });
-      context_.blocking->Run([runtime = context_.runtime, from, device = arrival.device,
-                              kind = arrival.memory_kind, placed = std::move(placed)]() mutable {
-        auto copy = runtime->CopyToDevice(*from, device, kind);
-        placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
-                         : copy.status());
-      });
+      PlacingPool(arrival.device)
+          .Run([runtime = context_.runtime, from, device = arrival.device,
+                kind = arrival.memory_kind, placed = std::move(placed)]() mutable {
+            auto copy = runtime->CopyToDevice(*from, device, kind);
+            placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
+                             : copy.status());
+          });
       return;
     }
     case ShardSource::Kind::kPeer:
@@ -178,6 +180,12 @@ void ExecutorSession::PieceEnded(Arrival arrival, const std::shared_ptr<Assembly
   core_.ReceiveDone(arrival.node, arrival.position, std::move(status));
 }
 
+BlockingPool& ExecutorSession::PlacingPool(int device) const {
+  const auto& pools = context_.placing;
+  const bool has = device >= 0 && static_cast<size_t>(device) < pools.size();
+  return has ? *pools[device] : *context_.blocking;
+}
+
 void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
   if (ended_) return;
   const auto make = [runtime = context_.runtime](const Arrival& a, std::shared_ptr<Blob> block)
@@ -186,13 +194,14 @@ void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
     if (!buffer.ok()) return buffer.status();
     return std::shared_ptr<DeviceBuffer>(*std::move(buffer));
   };
-  if (arrival.bytes <= kPlaceInLoop) return Placed(arrival, make(arrival, std::move(bytes)));
+  if (context_.placing.empty() && arrival.bytes <= kPlaceInLoop)
+    return Placed(arrival, make(arrival, std::move(bytes)));
   auto placed =
       Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
         Placed(arrival, std::move(buffer));
       });
-  context_.blocking->Run(
-      [make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
+  PlacingPool(arrival.device)
+      .Run([make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
         placed(make(arrival, std::move(bytes)));
       });
 }

@@ -35,6 +35,8 @@ struct RuntimeInfo {
   std::vector<std::string> memory_kinds;  // the first is the default
   int64_t device_memory = 0;              // bytes per device where users give none; 0: no limit
   ArrivalRule gang_inputs = ArrivalRule::kReady;
+  // FromHost and CopyToDevice may wait for memory of the device, for seconds.
+  bool memory_waits = false;
   bool has_compiler = false;
   // What programs are compiled for where that takes no client: the text of XLA's
   // GpuTargetConfigProto, and of its HostTargetMachineOptionsProto. Empty: it takes one.

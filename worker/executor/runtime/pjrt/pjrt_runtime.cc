@@ -130,6 +130,7 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
   info_.memory_kinds = client_->memory_kinds();
   info_.device_memory = client_->is_cpu() ? HostMemory() : client_->device_memory();
   info_.gang_inputs = client_->is_cpu() ? ArrivalRule::kReady : ArrivalRule::kExternal;
+  info_.memory_waits = !client_->is_cpu();  // XLA's pool tries for 10 s
   info_.has_compiler = true;
   info_.target_config = client_->compile_target().config();
   info_.host_machine = client_->compile_target().host_machine();
