@@ -137,8 +137,9 @@ class Cluster:
                 pass
 
     def processes(self):
-        """Every live process of the cluster."""
-        found = []
+        """Every live process of the cluster, but for forks that have not yet executed their program:
+        these show the command line of their parent."""
+        found, parents = {}, {}
         wanted = f"{MARK}={self.mark}".encode()
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -147,12 +148,14 @@ class Cluster:
                 if wanted not in (entry / "environ").read_bytes().split(b"\0"):
                     continue
                 arguments = (entry / "cmdline").read_bytes().decode().split("\0")[:-1]
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
             if arguments and state != "Z" and os.path.basename(arguments[0]).startswith("fairway"):
-                found.append(Process(int(entry.name), arguments))
-        return sorted(found, key=lambda process: process.pid)
+                found[int(entry.name)] = Process(int(entry.name), arguments)
+                parents[int(entry.name)] = int(parent)
+        return [process for pid, process in sorted(found.items())
+                if parents[pid] not in found or found[parents[pid]].arguments != process.arguments]
 
     def executors(self):
         """The executor children, one per island, in the order of the islands' names."""
