@@ -9,30 +9,33 @@ namespace {
 constexpr IslandId kIsland(1);
 constexpr DeviceId kA(1);
 constexpr DeviceId kB(2);
+constexpr SessionId kOne(1);
+constexpr SessionId kTwo(2);
 using Nodes = std::vector<NodeId>;
 
 TEST(AdmissionTest, ANodeReservesAllItsDevicesOrNone) {
   Admission a;
   a.SetDevice(kA, 100);
   a.SetDevice(kB, 100);
-  a.Enqueue(NodeId(1), kIsland, {{kA, 60}, {kB, 60}});
-  a.Enqueue(NodeId(2), kIsland, {{kA, 10}, {kB, 60}});
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}, {kB, 60}});
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 10}, {kB, 60}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
   EXPECT_EQ(a.used(kA), 60);
-  const auto head = a.Head(kIsland);
-  ASSERT_TRUE(head.has_value());
-  EXPECT_EQ(head->device, kB);
-  EXPECT_FALSE(head->hopeless);
+  const auto first = a.First(kIsland, kOne);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->device, kB);
+  EXPECT_EQ(first->lacks, 20);
+  EXPECT_FALSE(first->hopeless);
   a.Release(kB, 20);
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(2)});
 }
 
-TEST(AdmissionTest, ASmallNodeDoesNotOvertakeALargeOneThatWaits) {
+TEST(AdmissionTest, ASmallNodeDoesNotOvertakeALargeOneOfItsSessionThatWaits) {
   Admission a;
   a.SetDevice(kA, 100);
-  a.Enqueue(NodeId(1), kIsland, {{kA, 60}});
-  a.Enqueue(NodeId(2), kIsland, {{kA, 60}});
-  a.Enqueue(NodeId(3), kIsland, {{kA, 1}});
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(3), kOne, kIsland, {{kA, 1}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
   EXPECT_EQ(a.Admit(kIsland), Nodes{});
   EXPECT_TRUE(a.Remove(NodeId(2), kIsland));
@@ -40,18 +43,93 @@ TEST(AdmissionTest, ASmallNodeDoesNotOvertakeALargeOneThatWaits) {
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(3)});
 }
 
+TEST(AdmissionTest, ALineIsForADevice) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.SetDevice(kB, 100);
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(3), kOne, kIsland, {{kB, 60}});          // needs nothing of A
+  a.Enqueue(NodeId(4), kOne, kIsland, {{kA, 1}, {kB, 1}});  // is behind 2 on A
+  a.Enqueue(NodeId(5), kOne, kIsland, {{kB, 1}});           // is behind 4 on B
+  EXPECT_EQ(a.Admit(kIsland), (Nodes{NodeId(1), NodeId(3)}));
+  EXPECT_EQ(a.waiting(kIsland), 3u);
+  a.Release(kA, 60);
+  EXPECT_EQ(a.Admit(kIsland), (Nodes{NodeId(2), NodeId(4), NodeId(5)}));
+}
+
+TEST(AdmissionTest, AnotherSessionPassesANodeWhoseRoomNothingUnderWayWillMake) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(3), kTwo, kIsland, {{kA, 30}});
+  EXPECT_EQ(a.Admit(kIsland), (Nodes{NodeId(1), NodeId(3)}));
+  ASSERT_EQ(a.Firsts(kIsland).size(), 1u);
+  EXPECT_EQ(a.Firsts(kIsland)[0].session, kOne);
+}
+
+TEST(AdmissionTest, RoomIsKeptForANodeThatWillFitWhenWhatIsUnderWayHasEnded) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.Enqueue(NodeId(1), kTwo, kIsland, {{kA, 60}});
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
+  a.WillRelease(kA, 60);
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 90}});
+  a.Enqueue(NodeId(3), kTwo, kIsland, {{kA, 11}});  // would leave less than 90
+  a.Enqueue(NodeId(4), kTwo, kIsland, {{kA, 10}});  // is behind it
+  EXPECT_EQ(a.Admit(kIsland), Nodes{});
+  EXPECT_TRUE(a.Remove(NodeId(3), kIsland));
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(4)});
+  a.WillRelease(kA, -60);
+  a.Release(kA, 60);
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(2)});
+}
+
+TEST(AdmissionTest, RoomIsKeptOnAllDevicesOfAGang) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.SetDevice(kB, 100);
+  a.Enqueue(NodeId(1), kTwo, kIsland, {{kA, 100}});
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
+  a.WillRelease(kA, 100);
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 80}, {kB, 80}});
+  a.Enqueue(NodeId(3), kTwo, kIsland, {{kB, 21}});
+  EXPECT_EQ(a.Admit(kIsland), Nodes{});
+  a.WillRelease(kA, -100);  // a client keeps it after all
+  a.Release(kB, 0);
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(3)});
+}
+
+TEST(AdmissionTest, ANodeThatComesLateTakesItsPlaceInItsSession) {
+  Admission a;
+  a.SetDevice(kA, 100);
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}});
+  a.Enqueue(NodeId(3), kOne, kIsland, {{kA, 60}});
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
+  EXPECT_EQ(a.NewFirsts(kIsland).size(), 1u);
+  EXPECT_EQ(a.NewFirsts(kIsland).size(), 0u);
+  a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 50}});
+  EXPECT_EQ(a.Admit(kIsland), Nodes{});
+  const auto fresh = a.NewFirsts(kIsland);
+  ASSERT_EQ(fresh.size(), 1u);
+  EXPECT_EQ(fresh[0].node, NodeId(2));
+  a.Release(kA, 60);
+  EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(2)});
+}
+
 TEST(AdmissionTest, MoreThanTheDeviceHasIsHopeless) {
   Admission a;
   a.SetDevice(kA, 100);
-  a.Enqueue(NodeId(1), kIsland, {{kA, 101}});
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 101}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{});
-  EXPECT_TRUE(a.Head(kIsland)->hopeless);
+  EXPECT_TRUE(a.First(kIsland, kOne)->hopeless);
 }
 
 TEST(AdmissionTest, ADeviceWithoutLimitTakesAll) {
   Admission a;
   a.SetDevice(kA, 0);
-  a.Enqueue(NodeId(1), kIsland, {{kA, int64_t{1} << 60}});
+  a.Enqueue(NodeId(1), kOne, kIsland, {{kA, int64_t{1} << 60}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(1)});
 }
 

@@ -172,6 +172,8 @@ struct IslandStatus {
   size_t prepared = 0;
   size_t in_flight = 0;   // launched and not finished
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
+  NodeId last_given_up;   // of these, and the device on which it did not fit
+  DeviceId given_up_for;
 };
 
 struct ExecutorStatus {
@@ -371,13 +373,14 @@ class Cluster {
   // ------------------------------------------------------------------------------------
 
   void FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes);
-  // Time passes; call it a few times a second. A node that could not start even if all other work
-  // had ended fails once nothing has been freed for options.admission_grace_ms (rule B2): frees may
-  // be on their way.
+  // Time passes; call it a few times a second. What waits for memory fails when it has made no
+  // progress for options.admission_grace_ms (rule B2): frees may be on their way.
   void Tick(int64_t now_ms);
 
   // Whose launch it is that an executor runs, and its device as that session sees it. NOT_FOUND:
   // nothing of that id is launched there.
+  // Whose node it is; nothing when there is no such node.
+  std::optional<SessionId> SessionOf(NodeId node) const;
   absl::StatusOr<CallbackCaller> CallerOf(ExecutorId executor, LaunchId launch,
                                           int32_t ordinal) const;
 

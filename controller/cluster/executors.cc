@@ -332,13 +332,18 @@ void Cluster::State::Pump(Island& island) {
   }
   while (true) {
     for (const NodeId id : admission.Admit(island.id)) Prepare(*FindNode(id));
-    const auto head = admission.Head(island.id);
-    if (!head) break;
-    if (head->hopeless) {
-      Fail(*FindNode(head->node), Exhausted(*head, "it can never fit"), head->node);
-    } else if (!MakeRoom(*FindNode(head->node))) {
-      break;
+    bool again = false;
+    for (const Admission::Shortage& first : admission.NewFirsts(island.id)) {
+      Node& node = *FindNode(first.node);
+      if (first.hopeless) {
+        Fail(node, Exhausted(first, "it can never fit"), first.node);
+        again = true;
+      } else {
+        const std::vector<Admission::Shortage> all = admission.Firsts(island.id);
+        again |= !all.empty() && all[0].node == first.node && MakeRoom(node);
+      }
     }
+    if (!again) break;
   }
   for (const Grant& grant : island.sequencer.Step()) {
     if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);

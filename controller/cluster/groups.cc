@@ -44,13 +44,16 @@ std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shard
 }
 
 void Cluster::State::HoldView(const Array& array) {
-  for (const GroupId id : GroupsOf(array.shards)) ++FindGroup(id)->handle_refs;
+  for (const GroupId id : GroupsOf(array.shards)) {
+    Group& group = *FindGroup(id);
+    if (++group.handle_refs == 1) CountLeaving(group);
+  }
 }
 
 void Cluster::State::DropView(const Array& array) {
   for (const GroupId id : GroupsOf(array.shards)) {
     Group* group = FindGroup(id);
-    --group->handle_refs;
+    if (--group->handle_refs == 0) CountLeaving(*group);
     Collect(*group);
   }
 }
@@ -65,7 +68,11 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
       ++group->num_deleted;
     }
   }
-  for (const GroupId id : GroupsOf(shards)) Collect(*FindGroup(id));
+  for (const GroupId id : GroupsOf(shards)) {
+    Group& deleted = *FindGroup(id);
+    CountLeaving(deleted);
+    Collect(deleted);
+  }
 }
 
 bool Cluster::State::IsDeleted(const Array& array) const {
@@ -88,10 +95,17 @@ absl::Status Cluster::State::CheckUsable(const Array& array, uint64_t handle) co
                handle);
 }
 
-void Cluster::State::AddReader(GroupId id, NodeId node) {
+void Cluster::State::AddReader(GroupId id, const Node& node) {
   Group* group = FindGroup(id);
   ++group->readers;
-  if (!group->settled()) group->waiters.push_back(node);
+  if (!group->settled()) group->waiters.push_back(node.id);
+  HasMemory(node, *group, false);
+}
+
+void Cluster::State::HasMemory(const Node& reader, Group& group, bool has) {
+  if (reader.kind == NodeKind::kFetch) return;
+  group.queued_readers += has ? -1 : 1;
+  if (group.queued_readers <= 1) CountLeaving(group);
 }
 
 void Cluster::State::DropReader(GroupId id) {
@@ -125,6 +139,7 @@ void Cluster::State::ReleaseBytes(Group& group) {
     Island& island = islands.at(group.island);
     for (const Place& place : group.places) Release(island, place.device, Rounded(place.bytes));
     group.charged = false;
+    CountLeaving(group);
     to_pump.insert(group.island);
   }
   if (group.declared) {

@@ -23,6 +23,11 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   return backlog;
 }
 
+std::optional<SessionId> Cluster::SessionOf(NodeId node) const {
+  const auto it = state_->nodes.find(node);
+  return it == state_->nodes.end() ? std::nullopt : std::optional(it->second->session);
+}
+
 absl::StatusOr<CallbackCaller> Cluster::CallerOf(ExecutorId executor_id, LaunchId launch,
                                                  int32_t ordinal) const {
   const State& s = *state_;
@@ -73,7 +78,8 @@ std::vector<IslandStatus> Cluster::Islands() const {
   for (const auto& [id, island] : state_->islands) {
     out.push_back({id, island.name, state_->IslandUp(island), island.epoch,
                    island.sequencer.gangs_granted(), state_->admission.waiting(id),
-                   island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up});
+                   island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up,
+                   island.last_given_up, island.given_up_for});
   }
   return out;
 }
@@ -144,8 +150,8 @@ absl::Status Cluster::CheckInvariants() const {
                    kStateNames[static_cast<int>(move.second)]);
   }
   std::map<GroupId, int> handle_refs;
-  std::map<GroupId, int> readers;
-  std::map<DeviceId, int64_t> used;
+  std::map<GroupId, int> readers, queued_readers;
+  std::map<DeviceId, int64_t> used, leaving;
   for (const auto& [id, session] : s.sessions) {
     const auto count = [&](const Array& array) {
       for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
@@ -157,8 +163,11 @@ absl::Status Cluster::CheckInvariants() const {
   }
   for (const auto& [id, node] : s.nodes) {
     int unsettled = 0;
+    const bool has_memory =
+        node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
     for (const GroupId group : node->reads) {
       ++readers[group];
+      if (!has_memory && node->kind != NodeKind::kFetch) ++queued_readers[group];
       const auto it = s.groups.find(group);
       if (it == s.groups.end())
         return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
@@ -168,8 +177,10 @@ absl::Status Cluster::CheckInvariants() const {
     if (unsettled != node->unsettled_inputs)
       return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
                    node->unsettled_inputs, unsettled);
-    if (node->state == NodeState::kPrepared || node->state == NodeState::kLaunched) {
-      for (const Reservation& r : node->reservations) used[r.device] += r.total();
+    for (const Reservation& r : node->reservations) {
+      if (!has_memory) break;
+      used[r.device] += r.total();
+      leaving[r.device] += r.temp;
     }
     for (const GroupId group : node->outputs) {
       const auto it = s.groups.find(group);
@@ -193,6 +204,13 @@ absl::Status Cluster::CheckInvariants() const {
     if (group->charged) {
       for (const Place& place : group->places) used[place.device] += Rounded(place.bytes);
     }
+    if (group->queued_readers != queued_readers[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} queued readers, but has {}", id,
+                   group->queued_readers, queued_readers[id]);
+    if ((group->charged || group->reserved) && group->queued_readers == 0 &&
+        (group->handle_refs == 0 || group->all_deleted())) {
+      for (const Place& place : group->places) leaving[place.device] += Rounded(place.bytes);
+    }
   }
   for (const auto& [id, executor] : s.executors) {
     for (int i = 0; i < executor.spec.num_devices; ++i) {
@@ -200,6 +218,10 @@ absl::Status Cluster::CheckInvariants() const {
       if (s.admission.used(device) != used[device])
         return Error(absl::StatusCode::kInternal, "device {} counts {} bytes, but {} are held",
                      device, s.admission.used(device), used[device]);
+      if (s.admission.will_release(device) != leaving[device])
+        return Error(absl::StatusCode::kInternal,
+                     "device {} counts on {} bytes, but {} will be given back", device,
+                     s.admission.will_release(device), leaving[device]);
       const int64_t limit = s.admission.limit(device);
       if (limit != 0 && used[device] > limit)
         return Error(absl::StatusCode::kInternal, "device {} holds {} bytes, over its {}", device,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for memory (rule B2). Nodes are admitted in program order, so that the oldest that waits
-// depends only on nodes that hold their memory. A node that comes late (its bytes came late, an
-// executor was away) finds that younger ones, perhaps its own dependants, were admitted before it:
-// those that have not begun make room again.
+// Waiting for memory (rule B2). On a device, the nodes of a session are admitted in program order,
+// so that the oldest that waits depends only on nodes that hold their memory. A node that comes
+// late (its bytes came late, an executor was away) finds that younger ones, perhaps its own
+// dependants, were admitted before it, as do those of other sessions that passed it: for the oldest
+// that waits on an island, younger ones that have not begun make room again.
 #include <algorithm>
 
 #include "base/planted.h"
@@ -59,72 +60,116 @@ bool Cluster::State::MakeRoom(const Node& node) {
   return true;
 }
 
-bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island) const {
-  if (node.island == island && !node.held() && node.kind != NodeKind::kFetch)
-    return node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
+void Cluster::State::CountLeaving(Group& group) {
+  const bool leaving = (group.charged || group.reserved) && group.queued_readers == 0 &&
+                       (group.handle_refs == 0 || group.all_deleted());
+  if (std::exchange(group.leaving, leaving) == leaving) return;
+  for (const Place& place : group.places)
+    admission.WillRelease(place.device, leaving ? Rounded(place.bytes) : -Rounded(place.bytes));
+}
+
+void Cluster::State::CountTemporary(const Node& node, bool begins) {
+  for (const Reservation& r : node.reservations) {
+    if (r.temp > 0) admission.WillRelease(r.device, begins ? r.temp : -r.temp);
+  }
+}
+
+bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
+  if (node.island == island && !node.held() && node.kind != NodeKind::kFetch) {
+    const bool has = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
+    return has &&
+           (!device || std::any_of(node.reservations.begin(), node.reservations.end(),
+                                   [&](const Reservation& r) { return r.device == device; }));
+  }
   // What the client has not given up stays when its reader has ended.
   return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
     const Group& group = *groups.at(id);
-    return group.island == island && (group.handle_refs == 0 || group.all_deleted());
+    return group.island == island && (group.handle_refs == 0 || group.all_deleted()) &&
+           (!device || std::any_of(group.places.begin(), group.places.end(),
+                                   [&](const Place& place) { return place.device == device; }));
   });
 }
 
 bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
-  if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
   return std::any_of(live.begin(), live.end(),
                      [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
 }
 
+bool Cluster::State::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
+                                 const Island& island, const std::set<NodeId>& live) const {
+  if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
+  // Its own session may give something up when its own work has ended. Others are not waited for.
+  return std::any_of(live.begin(), live.lower_bound(stuck.before), [&](NodeId id) {
+    const Node& node = *nodes.at(id);
+    return HoldsMemoryOf(node, island.id,
+                         node.session == first.session ? DeviceId() : first.device);
+  });
+}
+
 void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
   admission.Release(device, bytes);
-  if (bytes <= 0) return;
-  island.stuck_since = -1;
-  island.gives_up = false;
+  if (bytes > 0) ++island.moves;
 }
 
 void Cluster::State::GiveUpStuck(int64_t now_ms) {
   std::optional<std::set<NodeId>> live;
   for (auto& [id, island] : islands) {
-    if (!IslandUp(island) || !admission.Head(id)) {
-      island.stuck_since = -1;
-      island.gives_up = false;
+    const std::vector<Admission::Shortage> firsts =
+        IslandUp(island) ? admission.Firsts(id) : std::vector<Admission::Shortage>();
+    std::erase_if(island.stuck, [&](const auto& entry) {
+      return std::none_of(firsts.begin(), firsts.end(), [&](const Admission::Shortage& first) {
+        return first.session == entry.first;
+      });
+    });
+    if (firsts.empty()) continue;
+    if (MakeRoom(*FindNode(firsts[0].node))) {
+      to_pump.insert(id);
       continue;
     }
-    const bool elapsed =
-        island.stuck_since >= 0 && now_ms - island.stuck_since >= options.admission_grace_ms;
-    if (elapsed && !island.gives_up) {
+    for (const Admission::Shortage& told : firsts) {
+      // Others that have failed here may have made room.
+      const auto first = admission.First(id, told.session);
+      if (!first || first->node != told.node) continue;
+      Island::Stuck& stuck = island.stuck[first->session];
+      // One that was taken back since has a grace of its own.
+      if (stuck.node != first->node || FindNode(first->node)->submitted > stuck.through) {
+        stuck = {first->node,   NodeId(next_node), now_ms,
+                 num_submitted, first->lacks,      std::max<int64_t>(first->lacks / 16, 1)};
+      } else if (first->lacks <= stuck.lacks - stuck.step) {
+        stuck.since = now_ms;
+        stuck.through = num_submitted;
+        stuck.lacks = first->lacks;
+      }
+      if (now_ms - stuck.since < options.admission_grace_ms) continue;
       if (!live) live = LiveNodes();
-      island.gives_up = !AnotherWillFree(id, *live);
-    }
-    if (elapsed && island.gives_up) {
-      FailStuck(island);
-      live.reset();
-    } else if (elapsed || island.stuck_since < 0) {
-      island.stuck_since = now_ms;
-      island.stuck_through = num_submitted;
+      if (WillBeFreed(*first, stuck, island, *live)) {
+        stuck.since = now_ms;
+        stuck.through = num_submitted;
+      } else {
+        FailStuck(island, *first, stuck.through);
+        live.reset();
+      }
     }
   }
 }
 
-void Cluster::State::FailStuck(Island& island) {
+void Cluster::State::FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through) {
   constexpr int kInATurn = 256;  // the others follow in the next turns
-  std::map<DeviceId, Held> held;
-  // As long as nothing is freed and nothing begins, all that has waited as long is as stuck.
-  for (int i = 0; i < kInATurn && island.gives_up; ++i) {
-    const auto head = admission.Head(island.id);
-    if (!head) return;
-    Node& node = *FindNode(head->node);
-    if (node.submitted > island.stuck_through) {
-      island.stuck_since = -1;
-      island.gives_up = false;
-      return;
-    }
-    const auto [at, fresh] = held.try_emplace(head->device);
-    if (fresh) at->second = HeldOn(head->device);
+  const Held held = HeldOn(stuck.device);
+  const uint64_t moves = island.moves;
+  for (int i = 0; i < kInATurn; ++i) {
+    // As long as nothing is freed and nothing begins, all that has waited as long for the same
+    // device is as stuck.
+    const auto first = admission.First(island.id, stuck.session);
+    if (!first || first->device != stuck.device || island.moves != moves) return;
+    Node& node = *FindNode(first->node);
+    if (node.submitted > through) return;
     ++island.given_up;
+    island.last_given_up = node.id;
+    island.given_up_for = first->device;
     Fail(node,
-         Exhausted(*head, WhoHolds(at->second, node.session) +
-                              ". No work that is under way would free enough"),
+         Exhausted(*first,
+                   WhoHolds(held, node.session) + ". No work that is under way would free enough"),
          node.id);
     Settle();
   }
@@ -137,7 +182,7 @@ std::set<NodeId> Cluster::State::LiveNodes() const {
     before = live.size() + moving.size();
     for (const auto& [id, island] : islands) {
       if (moving.contains(id) || !IslandUp(island)) continue;
-      if (!admission.Head(id) || AnotherWillFree(id, live)) moving.insert(id);
+      if (admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
     }
     for (const auto& [id, node] : nodes) {
       const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {

@@ -11,6 +11,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   Start(1024);
@@ -161,6 +162,100 @@ TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
               ElementsAre(HasSubstr("install"), HasSubstr("prepare"), HasSubstr("launch")));
   End(a, 2);
   EXPECT_EQ(cluster.Usage()[0].used, 832);
+}
+
+// A session that holds most of device 0 waits for as much again, of which 9984 bytes are not there.
+class NeighboursTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    Start(16384);
+    hog = session;
+    PutReady(1, 0, 3200);
+    for (uint64_t i = 0; i < 12; ++i) PutReady(100 + i, 0, 1);
+    session = cluster.OpenSession("other").value();
+  }
+  // Of the session that holds most.
+  uint64_t DefineForHog(uint64_t id, std::vector<ValueType> in, std::vector<ValueType> out) {
+    std::swap(session, hog);
+    const uint64_t handle = Define(id, {0}, std::move(in), std::move(out));
+    std::swap(session, hog);
+    return handle;
+  }
+  void Ask() {
+    const uint64_t f = DefineForHog(1, {F32({3200})}, {F32({3200})});
+    ASSERT_TRUE(cluster.Execute(hog, f, {1}, {}, {2}).ok());
+    cluster.Watch(hog, 2, {2});
+    EXPECT_THAT(actions.Take(), IsEmpty());
+  }
+  SessionId hog;
+};
+
+TEST_F(NeighboursTest, OthersPassWhatWaitsForMemoryThatItsClientKeeps) {
+  Ask();
+  PutReady(1, 1);
+  PutReady(2, 0, 50);
+  const uint64_t g = Define(2, {0}, {F32({50})}, {F32({50})});
+  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare")));
+}
+
+TEST_F(NeighboursTest, FreesThatDoNotHelpPutNothingOff) {
+  Ask();
+  cluster.Tick(1000);
+  for (const int64_t now : {1500, 2000, 2500}) {
+    ASSERT_TRUE(cluster.Delete(hog, {100 + static_cast<uint64_t>(now) / 500}).ok());
+    cluster.Tick(now);
+  }
+  cluster.Tick(2900);
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
+  cluster.Tick(3000);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("watched 2: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(NeighboursTest, ASixteenthOfWhatItLacksGivesItAnotherGrace) {
+  Ask();
+  cluster.Tick(1000);
+  for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(cluster.Delete(hog, {100 + i}).ok());
+  cluster.Tick(2500);
+  cluster.Tick(4400);
+  EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
+  cluster.Tick(4500);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("watched 2: RESOURCE_EXHAUSTED")));
+}
+
+TEST_F(NeighboursTest, WhatRanBeforeItIsWaitedForAndWhatCameLaterIsNot) {
+  PutReady(2, 0, 50);
+  const uint64_t g = Define(2, {0}, {F32({50})}, {F32({50})});
+  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
+  Installed(a, 2);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n15")));
+  Ask();
+  for (const int64_t now : {1000, 3000, 5000}) cluster.Tick(now);
+  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {4}).ok());
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n17")));
+  End(a, 15);
+  cluster.Tick(6900);
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.Tick(7000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED")));
+  End(a, 17);
+}
+
+TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLongest) {
+  const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 bytes that are there
+  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.Delete(session, {3}).ok());
+  const uint64_t f = DefineForHog(1, {}, {F32({600})});  // 2432
+  ASSERT_TRUE(cluster.Execute(hog, f, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.Execute(session, Define(3, {0}, {}, {F32({150})}), {}, {}, {4}).ok());
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("install x2"), HasSubstr("prepare n14")));
+  EXPECT_EQ(cluster.Islands()[0].queued, 2u);
+  Installed(a, 2);
+  actions.Take();
+  End(a, 14);
+  // The first has its room, and what is left is not enough for the second.
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare n15")));
+  EXPECT_EQ(cluster.Islands()[0].queued, 1u);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // The life of a node: queued, prepared, launched, ended.
 #include <algorithm>
 #include <cassert>
-#include <unordered_map>
 #include <utility>
 
 #include "base/planted.h"
@@ -53,7 +52,7 @@ void Cluster::State::Move(Node& node, NodeState to) {
     Island& island = islands.at(node.island);
     if (to == NodeState::kPrepared) {
       island.prepared.insert(node.id);
-      island.gives_up = false;
+      ++island.moves;
     }
     if (node.state == NodeState::kPrepared) island.prepared.erase(node.id);
   }
@@ -67,7 +66,7 @@ void Cluster::State::Enqueue(Node& node) {
       if (!input.settled()) ++node.unsettled_inputs;
       if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
         ++node.unlaunched_inputs;
-      AddReader(id, node.id);
+      AddReader(id, node);
     }
   }
   if (node.open_blobs > 0 || (node.after_inputs && node.unsettled_inputs > 0)) return;
@@ -93,64 +92,11 @@ bool Cluster::State::ReceivesFrom(const Node& node, ExecutorId executor) const {
 void Cluster::State::Submit(Node& node) {
   if (SourcesUp(node)) {
     node.submitted = ++num_submitted;
-    admission.Enqueue(node.id, node.island, Needs(node));
+    admission.Enqueue(node.id, node.session, node.island, Needs(node));
     to_pump.insert(node.island);
   } else {
     parked.insert(node.id);
   }
-}
-
-void Cluster::State::CreditDonations(Node& node) {
-  // What a sequence takes over need not be free when its outputs come to be.
-  if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
-  bool changed = false;
-  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
-  for (const int32_t a : node.donatable) {
-    if (!donated[a]) continue;
-    const std::vector<ShardRef>& shards = node.inputs[a];
-    for (size_t i = 0; i < shards.size(); ++i) {
-      const Place& place = FindGroup(shards[i].group)->places[shards[i].shard];
-      Reservation* r = ReservationOn(node, place.device, i);
-      if (r == nullptr) continue;
-      r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
-      changed = true;
-    }
-  }
-  if (!changed) return;
-  admission.Remove(node.id, node.island);
-  admission.Enqueue(node.id, node.island, Needs(node));
-}
-
-std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
-                                                   const std::vector<int32_t>& arguments) {
-  std::vector<bool> donated(node.inputs.size());
-  if (arguments.empty()) return donated;
-  struct Use {
-    size_t argument = 0;  // the first one with shards of the group
-    size_t shards = 0;
-    bool alone = true;  // no other argument has some
-  };
-  std::unordered_map<GroupId, Use> uses;
-  for (size_t a = 0; a < node.inputs.size(); ++a) {
-    std::pair<const GroupId, Use>* last = nullptr;
-    for (const ShardRef& ref : node.inputs[a]) {
-      if (last == nullptr || last->first != ref.group)
-        last = &*uses.try_emplace(ref.group, Use{a}).first;
-      last->second.alone = last->second.alone && last->second.argument == a;
-      ++last->second.shards;
-    }
-  }
-  for (const int32_t a : arguments) {
-    const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
-    donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
-      const Group& group = *FindGroup(id);
-      const Use& use = uses.at(id);
-      // Its other shards, if any, stay in memory until the group is freed.
-      return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
-             use.alone && use.shards == group.places.size();
-    });
-  }
-  return donated;
 }
 
 void Cluster::State::Prepare(Node& node) {
@@ -170,7 +116,13 @@ void Cluster::State::Prepare(Node& node) {
     }
   }
   node.open_participants = static_cast<int>(node.participants.size());
-  for (const GroupId id : node.outputs) FindGroup(id)->declared = true;
+  for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), true);
+  CountTemporary(node, true);
+  for (const GroupId id : node.outputs) {
+    Group& group = *FindGroup(id);
+    group.declared = group.reserved = true;
+    CountLeaving(group);
+  }
   if (node.kind == NodeKind::kReceive) {
     PrepareSends(node);
     for (size_t p = 0; p < node.participants.size(); ++p) PrepareReceiveOn(node, p);
@@ -363,20 +315,6 @@ void Cluster::State::LaunchLost(const Node& node) {
   }
 }
 
-void Cluster::State::TakeOver(Node& node, Group& input) {
-  input.charged = false;
-  for (size_t i = 0; i < input.places.size(); ++i) {
-    const Place& place = input.places[i];
-    int64_t credit = 0;
-    if (Reservation* r = ReservationOn(node, place.device, i); r != nullptr) {
-      credit = std::min(r->credit, Rounded(place.bytes));
-      r->credit -= credit;
-    }
-    Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
-  }
-  to_pump.insert(input.island);
-}
-
 std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
   std::vector<std::pair<int64_t, GroupId>> small;
   for (const GroupId id : node.outputs) {
@@ -481,9 +419,14 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   }
   if (node.kind != NodeKind::kLaunch) EndTransfer(node);
   Move(node, NodeState::kQueued);
-  // A receive may have ended on some of them: what it left there is freed with the group.
-  if (node.kind == NodeKind::kLaunch) {
-    for (const GroupId id : node.outputs) FindGroup(id)->declared = false;
+  for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), false);
+  CountTemporary(node, false);
+  for (const GroupId id : node.outputs) {
+    Group& group = *FindGroup(id);
+    // A receive may have ended on some of them: what it left there is freed with the group.
+    if (node.kind == NodeKind::kLaunch) group.declared = false;
+    group.reserved = false;
+    CountLeaving(group);
   }
   Island& island = islands.at(node.island);
   for (const Reservation& r : node.reservations) Release(island, r.device, r.total());
@@ -560,6 +503,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (held) {
     if (node.kind != NodeKind::kLaunch) EndTransfer(node);
     Island& island = islands.at(node.island);
+    CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
       if (!keeps) Release(island, r.device, r.output - r.credit);
@@ -583,7 +527,10 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       retired.contains(ended->executable->id))
     Forget(ended->executable->id);
-  for (const GroupId id : ended->reads) DropReader(id);
+  for (const GroupId id : ended->reads) {
+    if (!held) HasMemory(*ended, *FindGroup(id), true);
+    DropReader(id);
+  }
   for (const GroupId id : ended->outputs) {
     if (Group* group = FindGroup(id)) Collect(*group);
   }

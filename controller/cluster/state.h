@@ -83,7 +83,10 @@ struct Group {
 
   int handle_refs = 0;        // views of client handles
   int readers = 0;            // unfinished nodes that read it
+  int queued_readers = 0;     // of `readers`, those that have no memory yet; no fetches
   bool charged = false;       // its bytes are reserved on its devices
+  bool reserved = false;      // its producer has reserved them
+  bool leaving = false;       // counted by Admission::WillRelease; see State::CountLeaving
   bool declared = false;      // executors know it
   bool launched = false;      // its producer was launched
   std::vector<bool> deleted;  // per shard; empty: none
@@ -227,14 +230,20 @@ struct Island {
   std::set<NodeId> prepared;  // its prepared launches and receives
   // Set while it is down for good: the error of what comes to it.
   absl::Status gone;
-  // Since when the first of its queue has not fitted and nothing has been freed; -1: not so. What
-  // was submitted after `stuck_through` waits for another grace.
-  int64_t stuck_since = -1;
-  uint64_t stuck_through = 0;
-  // What has waited for the grace fails: nothing that is under way frees anything, nothing has been
-  // freed and nothing has begun.
-  bool gives_up = false;
+  // The first node of a session that waits for memory there.
+  struct Stuck {
+    NodeId node;
+    NodeId before;         // nodes below it were there when it became the first
+    int64_t since = 0;     // its grace runs from here; begins anew with progress
+    uint64_t through = 0;  // of Node::submitted: what came later waits for a grace of its own
+    int64_t lacks = 0;     // bytes; progress is a `step` less
+    int64_t step = 1;
+  };
+  std::map<SessionId, Stuck> stuck;
+  uint64_t moves = 0;     // grows when memory is given back or a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
+  NodeId last_given_up;   // of these
+  DeviceId given_up_for;  // the device on which it did not fit
 };
 
 struct Binding {
@@ -352,8 +361,10 @@ struct Cluster::State {
                                  const std::vector<const Array*>& in);
   // The handle is as deleted from here on; other views of its shards are not.
   void GiveAway(Array& array);
-  void AddReader(GroupId id, NodeId node);
+  void AddReader(GroupId id, const Node& node);
   void DropReader(GroupId id);
+  // A node that reads the group has memory now (or ends), or has none. Fetches need none.
+  void HasMemory(const Node& reader, Group& group, bool has);
   void SetReady(Group& group);
   void SetFailed(Group& group, const absl::Status& error, NodeId cause);
   // Frees the bytes when nobody needs them, and forgets the group when nobody knows it.
@@ -369,7 +380,7 @@ struct Cluster::State {
   // `known`: how it has ended already, as far as it has.
   void WatchNodes(SessionId session, uint64_t token, NodeId first, const absl::Status& known);
 
-  // ---- nodes (nodes.cc)
+  // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
   // Puts a queued node into its island's queue, or parks it.
   void Submit(Node& node);
@@ -417,9 +428,12 @@ struct Cluster::State {
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
   // Takes younger nodes that have not begun back, so that `node` fits. Returns whether it does.
   bool MakeRoom(const Node& node);
-  // Whether the node's end may free memory there.
-  bool HoldsMemoryOf(const Node& node, IslandId island) const;
+  // Whether the node's end may free memory there; with `device`, on that one.
+  bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
   bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
+  // Whether something that was there before it began to wait, and ends, may free memory for it.
+  bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
+                   const Island& island, const std::set<NodeId>& live) const;
   // The nodes that will end without anything being freed by clients: all others wait for memory,
   // directly or not.
   std::set<NodeId> LiveNodes() const;
@@ -434,7 +448,12 @@ struct Cluster::State {
   void Release(Island& island, DeviceId device, int64_t bytes);
   // Fails what has waited for memory for a grace that nothing under way will free.
   void GiveUpStuck(int64_t now_ms);
-  void FailStuck(Island& island);
+  void FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through);
+  // To be called when what it looks at has changed: whether the group's bytes are given back when
+  // work that has its memory has ended, whatever clients do.
+  void CountLeaving(Group& group);
+  // The same of what a node that has (`begins`) or had memory needs for itself.
+  void CountTemporary(const Node& node, bool begins);
   static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
                              int64_t output, int64_t temp);
   // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.

@@ -48,20 +48,29 @@ void Controller::Settle() {
 }
 
 void Controller::Tick(int64_t now_ms) {
-  std::map<std::string, uint64_t> running;  // islands with launches at work
-  for (const IslandStatus& island : cluster_.Islands()) {
-    for (const auto& [id, member] : members_) {
-      if (member.up && member.machine->running() && member.machine->island() == island.name)
-        running[island.name] = island.given_up;
-    }
-  }
+  const std::map<DeviceId, NodeId> running = Running();
+  std::map<IslandId, uint64_t> before;
+  for (const IslandStatus& island : cluster_.Islands()) before[island.id] = island.given_up;
   cluster_.Tick(now_ms);
   for (const IslandStatus& island : cluster_.Islands()) {
-    const auto before = running.find(island.name);
-    if (before != running.end() && before->second != island.given_up)
-      world_.Broken("B2", "a node is given up while island {} runs something", island.name);
+    if (before[island.id] == island.given_up) continue;
+    const auto older = running.find(island.given_up_for);
+    if (older != running.end() && older->second < island.last_given_up)
+      world_.Broken("B2", "node {} is given up while device {} runs node {}", island.last_given_up,
+                    island.given_up_for, older->second);
   }
   Settle();
+}
+
+std::map<DeviceId, NodeId> Controller::Running() const {
+  std::map<DeviceId, NodeId> oldest;
+  for (const DeviceUsage& usage : cluster_.Usage()) {
+    const auto member = members_.find(usage.executor);
+    if (member == members_.end() || !member->second.up) continue;
+    const std::optional<NodeId> node = member->second.machine->Running(usage.local_ordinal);
+    if (node) oldest[usage.device] = *node;
+  }
+  return oldest;
 }
 
 void Controller::Register(Machine& machine) {
@@ -130,11 +139,15 @@ void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare)
                     static_cast<uint64_t>(spec.max_steps)};
   for (const DeviceId device : spec.devices) prepared.places.push_back(MachineOf(device));
   if (!prepared_.emplace(prepare.node, std::move(prepared)).second) return;
-  NodeId& last = last_prepared_[member.machine->island()];
-  if (prepare.node < last)
-    world_.Broken("B2", "island {}: node {} waited for memory while node {} overtook it",
-                  member.machine->island(), prepare.node, last);
-  last = std::max(last, prepare.node);
+  const std::optional<SessionId> session = cluster_.SessionOf(prepare.node);
+  if (!session) return world_.Broken("B2", "node {} is prepared, but not known", prepare.node);
+  for (const DeviceId device : spec.devices) {
+    NodeId& last = last_prepared_[{*session, device}];
+    if (prepare.node < last)
+      world_.Broken("B2", "island {}: node {} waited for memory while node {} overtook it",
+                    member.machine->island(), prepare.node, last);
+    last = std::max(last, prepare.node);
+  }
 }
 
 void Controller::NoteLaunch(Member& member, const Launch& launch) {

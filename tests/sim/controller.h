@@ -30,6 +30,9 @@ class Controller final : public ClusterActions {
   // Time passes: what waits for memory may be given up, but not while something runs on its island.
   void Tick(int64_t now_ms);
 
+  // The oldest node that was launched on each device and has not ended.
+  std::map<DeviceId, NodeId> Running() const;
+
   // A machine asks to be registered; a machine of an earlier incarnation is reported as lost first.
   void Register(Machine& machine);
   // The loss of that registration is noticed.
@@ -86,7 +89,8 @@ class Controller final : public ClusterActions {
   };
   std::map<NodeId, Prepared> prepared_;
   std::map<std::string, uint64_t> last_launch_;  // by island
-  std::map<std::string, NodeId> last_prepared_;  // the highest launch node, by island
+  // The highest launch node of a session on a device.
+  std::map<std::pair<SessionId, DeviceId>, NodeId> last_prepared_;
 };
 
 }  // namespace fairway::sim

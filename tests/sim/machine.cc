@@ -492,6 +492,16 @@ void Machine::CheckTotals() {
   }
 }
 
+std::optional<NodeId> Machine::Running(int32_t ordinal) const {
+  std::optional<NodeId> oldest;
+  for (const auto& run : runs_) {
+    const std::vector<int32_t>& devices = run->node.devices;
+    const bool here = std::find(devices.begin(), devices.end(), ordinal) != devices.end();
+    if (here && (!oldest || run->node.node < *oldest)) oldest = run->node.node;
+  }
+  return oldest;
+}
+
 std::string Machine::Leftovers() const {
   if (!alive()) return {};
   std::string text;

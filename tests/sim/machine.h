@@ -95,7 +95,8 @@ class Machine final : public ExecutorActions {
 
   // Whether nothing is left; else what.
   std::string Leftovers() const;
-  bool running() const { return !runs_.empty(); }
+  // The oldest node that was launched on a device and has not ended.
+  std::optional<NodeId> Running(int32_t ordinal) const;
   void CheckTotals();
 
   // ExecutorActions

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments that a launch takes over (rule B1), and what that saves of memory.
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+void Cluster::State::CreditDonations(Node& node) {
+  // What a sequence takes over need not be free when its outputs come to be.
+  if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
+  bool changed = false;
+  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
+  for (const int32_t a : node.donatable) {
+    if (!donated[a]) continue;
+    const std::vector<ShardRef>& shards = node.inputs[a];
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const Place& place = FindGroup(shards[i].group)->places[shards[i].shard];
+      Reservation* r = ReservationOn(node, place.device, i);
+      if (r == nullptr) continue;
+      r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
+      changed = true;
+    }
+  }
+  if (!changed) return;
+  admission.Remove(node.id, node.island);
+  admission.Enqueue(node.id, node.session, node.island, Needs(node));
+}
+
+std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
+                                                   const std::vector<int32_t>& arguments) {
+  std::vector<bool> donated(node.inputs.size());
+  if (arguments.empty()) return donated;
+  struct Use {
+    size_t argument = 0;  // the first one with shards of the group
+    size_t shards = 0;
+    bool alone = true;  // no other argument has some
+  };
+  std::unordered_map<GroupId, Use> uses;
+  for (size_t a = 0; a < node.inputs.size(); ++a) {
+    std::pair<const GroupId, Use>* last = nullptr;
+    for (const ShardRef& ref : node.inputs[a]) {
+      if (last == nullptr || last->first != ref.group)
+        last = &*uses.try_emplace(ref.group, Use{a}).first;
+      last->second.alone = last->second.alone && last->second.argument == a;
+      ++last->second.shards;
+    }
+  }
+  for (const int32_t a : arguments) {
+    const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
+    donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
+      const Group& group = *FindGroup(id);
+      const Use& use = uses.at(id);
+      // Its other shards, if any, stay in memory until the group is freed.
+      return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
+             use.alone && use.shards == group.places.size();
+    });
+  }
+  return donated;
+}
+
+void Cluster::State::TakeOver(Node& node, Group& input) {
+  input.charged = false;
+  CountLeaving(input);
+  for (size_t i = 0; i < input.places.size(); ++i) {
+    const Place& place = input.places[i];
+    int64_t credit = 0;
+    if (Reservation* r = ReservationOn(node, place.device, i); r != nullptr) {
+      credit = std::min(r->credit, Rounded(place.bytes));
+      r->credit -= credit;
+    }
+    Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
+  }
+  to_pump.insert(input.island);
+}
+
+}  // namespace fairway
