@@ -95,6 +95,8 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
   std::map<std::vector<DeviceId>, ExecutableId> placed;
   std::vector<Waiter> waiting;  // until it is ready
+  int asked_again = 0;
+  std::set<IslandId> without;  // islands that had nobody to compile it
 };
 
 bool NamesFiles(std::string_view option) {
@@ -167,18 +169,45 @@ void CompileService::CompileFor(const KnownProgram& program, const v1::CompileOp
   entry->last_use = next_use_++;
   entry->waiting.push_back(std::move(waiter));
   ++compilations_;
+  Ask(island, key, program, options);
+}
+
+void CompileService::Ask(IslandId island, const std::string& key, const KnownProgram& program,
+                         const v1::CompileOptions& options) {
   backend_->Compile(
       island, program.bytes, options,
-      [this, key, program, options, alive = alive_](absl::StatusOr<CompiledCode> result) {
-        if (*alive) Compiled(key, program, options, std::move(result));
+      [this, island, key, program, options, alive = alive_](absl::StatusOr<CompiledCode> result) {
+        if (*alive) Compiled(island, key, program, options, std::move(result));
       });
 }
 
-void CompileService::Compiled(const std::string& key, const KnownProgram& program,
+std::optional<IslandId> CompileService::AskNext(Entry& entry, IslandId asked) const {
+  constexpr int kTimes = 2;  // so a program that makes workers go away takes few of them along
+  if (entry.asked_again == kTimes) return std::nullopt;
+  ++entry.asked_again;
+  // Once more there: another worker of the island may have a compiler.
+  if (entry.without.insert(asked).second) return asked;
+  const std::vector<ExecutorStatus> executors = cluster_->Executors();
+  const auto here = std::ranges::find(executors, asked, &ExecutorStatus::island);
+  for (const ExecutorStatus& other : executors) {
+    const absl::StatusOr<std::string> platform = PlatformOf(other.island);
+    // Its compilers know as many devices as its executors have.
+    if (other.up && !entry.without.contains(other.island) && platform.ok() &&
+        *platform == entry.platform && here != executors.end() &&
+        other.spec.num_devices == here->spec.num_devices)
+      return other.island;
+  }
+  return std::nullopt;
+}
+
+void CompileService::Compiled(IslandId asked, const std::string& key, const KnownProgram& program,
                               const v1::CompileOptions& options,
                               absl::StatusOr<CompiledCode> result) {
   const auto it = entries_.find(key);
   const std::shared_ptr<Entry> entry = it->second;
+  if (result.status().code() == absl::StatusCode::kUnavailable) {
+    if (const auto next = AskNext(*entry, asked)) return Ask(*next, key, program, options);
+  }
   std::vector<Waiter> waiting = std::move(entry->waiting);
   entry->waiting.clear();
   if (!result.ok()) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,7 +30,8 @@ struct CompiledCode {
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
-  // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected.
+  // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected, or the one
+  // that was asked went away; a program is no reason.
   virtual void Compile(IslandId island, std::shared_ptr<const std::string> program,
                        v1::CompileOptions options,
                        std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
@@ -61,7 +63,9 @@ struct CompiledProgram {
 
 // Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices
 // asked for, so that one compilation serves every placement on an island of the same platform. Code
-// that names its devices (v1::ExecutableMetadata) is compiled again for each other placement.
+// that names its devices (v1::ExecutableMetadata) is compiled again for each other placement. What
+// a worker did not end because it went away is asked again: of another one of its island, else of
+// another island of the same platform and size.
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
@@ -111,8 +115,13 @@ class CompileService {
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
-  void Compiled(const std::string& key, const KnownProgram& program,
+  // Asks a worker of `island`.
+  void Ask(IslandId island, const std::string& key, const KnownProgram& program,
+           const v1::CompileOptions& options);
+  void Compiled(IslandId asked, const std::string& key, const KnownProgram& program,
                 const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
+  // The island to ask next when `asked` had nobody to compile for `entry`; none: enough were asked.
+  std::optional<IslandId> AskNext(Entry& entry, IslandId asked) const;
   void Trim();
   std::set<ExecutableId> InUse();
 

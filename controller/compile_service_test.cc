@@ -136,6 +136,47 @@ TEST_F(CompileServiceTest, FailuresReachAllWhoWaitAndAreNotKept) {
   EXPECT_EQ(cluster_.open_compilations(), 1u);
 }
 
+TEST_F(CompileServiceTest, WhatAWorkerDidNotEndIsAskedAgainHereAndThenElsewhere) {
+  const absl::Status gone = absl::UnavailableError("worker w0 went away while it compiled");
+  Compile("p", 0, 1);
+  const IslandId here = cluster_.last_island();
+  cluster_.AnswerCompile(gone);
+  EXPECT_EQ(cluster_.last_island(), here);
+  cluster_.AnswerCompile(gone);
+  EXPECT_NE(cluster_.last_island(), here);
+  EXPECT_TRUE(results_.empty());
+  cluster_.AnswerCompile(TestCode(1, 1, 1));
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(results_[0].ok()) << results_[0].status();
+  // It is for devices of the island that it was meant for.
+  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[0]->id, {0}).ok());
+}
+
+TEST_F(CompileServiceTest, WhatMakesWorkersGoAwayIsNotAskedForEver) {
+  Compile("p", 0, 1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(results_.empty());
+    cluster_.AnswerCompile(absl::UnavailableError("gone"));
+  }
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_EQ(results_[0].status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(cluster_.open_compilations(), 0u);
+}
+
+TEST_F(CompileServiceTest, AnotherIslandIsAskedOnlyWhenItIsOfTheSamePlatform) {
+  Cluster& cluster = cluster_.cluster();
+  ExecutorSpec other = cluster.Executors()[1].spec;
+  cluster.ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
+  other.incarnation = Incarnation(8);
+  other.platform_version += "; CPU 2";
+  ASSERT_TRUE(cluster.ExecutorUp(other).ok());
+  Compile("p", 0, 1);
+  cluster_.AnswerCompile(absl::UnavailableError("gone"));
+  cluster_.AnswerCompile(absl::UnavailableError("nobody is there"));
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_EQ(results_[0].status().message(), "nobody is there");
+}
+
 // An executor would refuse each command about them, which ends its registration.
 TEST_F(CompileServiceTest, ArraysThatNoExecutorTakesAreRefused) {
   const auto refused = [&](const std::string& program, const std::vector<int64_t>& dims) {

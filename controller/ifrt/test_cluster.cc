@@ -272,8 +272,10 @@ void TestCluster::OnFetched(SessionId session, uint64_t token, absl::StatusOr<By
   door_.OnFetched(session, token, std::move(bytes));
 }
 
-void TestCluster::Compile(IslandId, std::shared_ptr<const std::string>, v1::CompileOptions options,
+void TestCluster::Compile(IslandId island, std::shared_ptr<const std::string>,
+                          v1::CompileOptions options,
                           std::function<void(absl::StatusOr<CompiledCode>)> done) {
+  last_island_ = island;
   last_options_ = std::move(options);
   compilations_.push_back(std::move(done));
 }

@@ -49,6 +49,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void AnswerCompile(absl::StatusOr<CompiledCode> result);
   size_t open_compilations() const { return compilations_.size(); }
   const v1::CompileOptions& last_options() const { return last_options_; }
+  IslandId last_island() const { return last_island_; }
 
   ExecutorId a, b;
   std::vector<std::string> log;  // one line per action, in order
@@ -96,6 +97,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   std::map<std::pair<TransferId, int32_t>, PrepareSend::Item> sends_;  // by executors
   std::deque<std::function<void(absl::StatusOr<CompiledCode>)>> compilations_;
   v1::CompileOptions last_options_;
+  IslandId last_island_;
   Cluster cluster_;
   CompileService compiler_;
   IfrtDoor door_;
