@@ -90,9 +90,12 @@ class World : public ClusterActions {
   void PullToHost(TransferId, ExecutorId, int32_t, int64_t) override {}
   void OnWatched(SessionId, uint64_t, absl::Status) override {}
   void OnFetched(SessionId, uint64_t, absl::StatusOr<BytesRef>) override {}
+  void WantTurn() override { turn_wanted = true; }
 
+  bool turn_wanted = false;
   void Deliver() {
     do {
+      while (std::exchange(turn_wanted, false)) cluster.Turn();
       while (!commands.empty()) {
         executor.core.OnCommand(std::move(commands.front()));
         commands.pop_front();

@@ -25,7 +25,8 @@ void Admission::Enqueue(NodeId node, SessionId session, IslandId island,
                         std::vector<MemoryNeed> needs) {
   Island& at = islands_[island];
   for (const MemoryNeed& need : needs) At(need.device).island = island;
-  if (at.waiting.emplace(node, Waiting{session, std::move(needs)}).second) at.fresh.insert(node);
+  if (at.waiting.emplace(node, Waiting{session, std::move(needs)}).second)
+    at.candidates[session].insert(node);
 }
 
 bool Admission::Remove(NodeId node, IslandId island) {
@@ -33,9 +34,8 @@ bool Admission::Remove(NodeId node, IslandId island) {
   if (at == islands_.end()) return false;
   const auto it = at->second.waiting.find(node);
   if (it == at->second.waiting.end()) return false;
-  at->second.fresh.erase(node);
-  std::set<NodeId> freed;
-  if (it->second.in_lines) LeaveLines(at->second, node, it->second, freed);
+  DropCandidate(at->second, it->second.session, node);
+  if (it->second.in_lines) LeaveLines(at->second, node, it->second);
   if (!at->second.lines.empty()) {  // room may have been kept for it
     for (const MemoryNeed& need : it->second.needs) at->second.touched.insert(need.device);
   }
@@ -106,15 +106,30 @@ void Admission::JoinLines(Island& island, NodeId node, Waiting& waiting) {
   island.by_session[waiting.session].insert(node);
 }
 
-void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting,
-                           std::set<NodeId>& freed) {
+void Admission::DropCandidate(Island& island, SessionId session, NodeId node) {
+  const auto candidates = island.candidates.find(session);
+  if (candidates == island.candidates.end()) return;
+  candidates->second.erase(node);
+  if (candidates->second.empty()) island.candidates.erase(candidates);
+}
+
+NodeId Admission::NextCandidate(Island& island) {
+  auto next = island.candidates.upper_bound(island.served);
+  if (next == island.candidates.end()) next = island.candidates.begin();
+  island.served = next->first;
+  const NodeId node = next->second.extract(next->second.begin()).value();
+  if (next->second.empty()) island.candidates.erase(next);
+  return node;
+}
+
+void Admission::LeaveLines(Island& island, NodeId node, const Waiting& waiting) {
   for (const MemoryNeed& need : waiting.needs) {
     const auto line = island.lines.find({need.device, waiting.session});
     line->second.erase(node);
     if (line->second.empty()) {
       island.lines.erase(line);
     } else {
-      freed.insert(*line->second.begin());
+      island.candidates[waiting.session].insert(*line->second.begin());
     }
   }
   const auto all = island.by_session.find(waiting.session);
@@ -141,22 +156,21 @@ void Admission::Protect(const Island& island, SessionId session, KeptOn& kept) c
   }
 }
 
-std::vector<NodeId> Admission::Admit(IslandId island) {
+std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
   std::vector<NodeId> admitted;
   const auto found = islands_.find(island);
   if (found == islands_.end()) return admitted;
   Island& at = found->second;
-  std::set<NodeId> candidates = std::exchange(at.fresh, {});
   for (const DeviceId device : std::exchange(at.touched, {})) {
     for (auto line = at.lines.lower_bound({device, SessionId()});
          line != at.lines.end() && line->first.first == device; ++line)
-      candidates.insert(*line->second.begin());
+      at.candidates[line->first.second].insert(*line->second.begin());
   }
-  if (candidates.empty()) return admitted;
+  if (at.candidates.empty()) return admitted;
   KeptOn kept;
   for (const auto& [session, all] : at.by_session) Protect(at, session, kept);
-  while (!candidates.empty()) {
-    const NodeId node = candidates.extract(candidates.begin()).value();
+  for (size_t looked = 0; !at.candidates.empty() && looked < most; ++looked) {
+    const NodeId node = NextCandidate(at);
     const auto it = at.waiting.find(node);
     Waiting& waiting = it->second;
     if (!Leads(at, node, waiting) || !Fits(node, waiting, kept)) {
@@ -167,7 +181,7 @@ std::vector<NodeId> Admission::Admit(IslandId island) {
     }
     for (const MemoryNeed& need : waiting.needs) At(need.device).used += need.bytes;
     if (waiting.in_lines) {
-      LeaveLines(at, node, waiting, candidates);
+      LeaveLines(at, node, waiting);
       std::erase_if(kept, [&](const auto& entry) { return entry.second.node == node; });
       Protect(at, waiting.session, kept);
     }
@@ -176,6 +190,11 @@ std::vector<NodeId> Admission::Admit(IslandId island) {
   }
   std::sort(admitted.begin(), admitted.end());
   return admitted;
+}
+
+bool Admission::HasCandidates(IslandId island) const {
+  const auto at = islands_.find(island);
+  return at != islands_.end() && (!at->second.candidates.empty() || !at->second.touched.empty());
 }
 
 std::optional<Admission::Shortage> Admission::First(IslandId island, SessionId session) const {
@@ -210,10 +229,13 @@ std::vector<Admission::Shortage> Admission::NewFirsts(IslandId island) {
   return fresh;
 }
 
-std::vector<NodeId> Admission::Queue(IslandId island) const {
+std::vector<NodeId> Admission::Queue(IslandId island, size_t most) const {
   std::vector<NodeId> nodes;
   if (const auto at = islands_.find(island); at != islands_.end()) {
-    for (const auto& [node, waiting] : at->second.waiting) nodes.push_back(node);
+    for (const auto& [node, waiting] : at->second.waiting) {
+      if (nodes.size() == most) break;
+      nodes.push_back(node);
+    }
   }
   return nodes;
 }

@@ -50,8 +50,11 @@ class Admission {
 
   // The nodes of the island that fit now, in order of age; their needs are reserved. Looks at those
   // that are new, and at the first ones of each session on devices on which something was given
-  // back.
-  std::vector<NodeId> Admit(IslandId island);
+  // back; sessions take turns. Looks at no more than `most`; see HasCandidates.
+  std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX);
+
+  // Whether Admit has more to look at.
+  bool HasCandidates(IslandId island) const;
 
   struct Shortage {
     NodeId node;
@@ -70,8 +73,8 @@ class Admission {
   // Those that have become so since the last call.
   std::vector<Shortage> NewFirsts(IslandId island);
 
-  // All that wait, in order of age.
-  std::vector<NodeId> Queue(IslandId island) const;
+  // Those that wait, in order of age; at most the first `most`.
+  std::vector<NodeId> Queue(IslandId island, size_t most = SIZE_MAX) const;
   size_t waiting(IslandId island) const;
   int64_t used(DeviceId device) const;
   int64_t limit(DeviceId device) const;
@@ -89,11 +92,14 @@ class Admission {
   struct Waiting {
     SessionId session;
     std::vector<MemoryNeed> needs;
-    bool in_lines = false;  // else it is in `fresh`
+    bool in_lines = false;  // else it is a candidate
   };
   struct Island {
     std::map<NodeId, Waiting> waiting;
-    std::set<NodeId> fresh;  // nobody has looked at them
+    // Those that may fit: new ones, and ones that lead lines where something changed. Of sessions
+    // that have none there is no entry.
+    std::map<SessionId, std::set<NodeId>> candidates;
+    SessionId served;  // the last one that had its turn
     // No line is empty. A session's first node is the first of all its lines.
     std::map<std::pair<DeviceId, SessionId>, std::set<NodeId>> lines;
     std::map<SessionId, std::set<NodeId>> by_session;  // those in lines
@@ -112,9 +118,11 @@ class Admission {
   // Whether nothing of its own session is before it in any of its lines.
   static bool Leads(const Island& island, NodeId node, const Waiting& waiting);
   static void JoinLines(Island& island, NodeId node, Waiting& waiting);
-  // The nodes that lead lines that it has left join `freed`.
-  static void LeaveLines(Island& island, NodeId node, const Waiting& waiting,
-                         std::set<NodeId>& freed);
+  // The nodes that lead lines that it has left become candidates.
+  static void LeaveLines(Island& island, NodeId node, const Waiting& waiting);
+  static void DropCandidate(Island& island, SessionId session, NodeId node);
+  // The next candidate, which is none any more; sessions take turns.
+  static NodeId NextCandidate(Island& island);
   // Keeps room for the session's first node if what is under way will make room for it.
   void Protect(const Island& island, SessionId session, KeptOn& kept) const;
 

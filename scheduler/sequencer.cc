@@ -78,9 +78,9 @@ void Sequencer::GiveBack(const Budget& budget) {
   }
 }
 
-std::vector<Grant> Sequencer::Step() {
+std::vector<Grant> Sequencer::Step(size_t most) {
   std::vector<Grant> grants;
-  while (true) {
+  while (grants.size() < most) {
     auto first = launchable_.end();
     for (auto queue = launchable_.begin(); queue != launchable_.end(); ++queue) {
       if (Allows(queue->first) &&

@@ -53,7 +53,8 @@ class Sequencer {
 
   // The launches that may go now, lowest node first (program order), in the order in which they
   // must be sent.
-  std::vector<Grant> Step();
+  // At most `most`; as many: there may be more.
+  std::vector<Grant> Step(size_t most = SIZE_MAX);
 
   // Granted and not finished.
   std::vector<NodeId> Running() const;

@@ -72,6 +72,10 @@ Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
     }
     EndTurn(2);
     loop_.Run();
+    // The daemon's loop would come to these before it slept.
+    while (std::exchange(turn_wanted_, false)) cluster_.Turn();
+    EndTurn(2);
+    loop_.Run();
     if (answers_.answers_size() > 0) {
       packed_answers_ = answers_.SerializeAsString();
       answers_.Clear();
@@ -125,6 +129,8 @@ void Controller::OnWatched(SessionId session, uint64_t token, absl::Status statu
 void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   door_.OnFetched(session, token, std::move(bytes));
 }
+
+void Controller::WantTurn() { turn_wanted_ = true; }
 
 absl::StatusOr<ExecutorId> Controller::OnExecutorUp(const ExecutorSpec& spec) {
   return cluster_.ExecutorUp(spec);

@@ -54,6 +54,7 @@ class Controller final : public ClusterActions,
   void PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) override;
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void WantTurn() override;
 
   // WorkerHubEvents
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
@@ -77,6 +78,7 @@ class Controller final : public ClusterActions,
   class HostLink;
   void FromClient(const std::string& message);
   void EndTurn(int rounds);
+  bool turn_wanted_ = false;
 
   EventLoop loop_;
   Cluster cluster_;

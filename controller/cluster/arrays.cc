@@ -21,16 +21,24 @@ int64_t PartOf(const Sharding& sharding, int32_t position) {
 
 }  // namespace
 
-absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t out,
+absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session, uint64_t out,
                                                 const ArraySpec& spec,
                                                 std::vector<int32_t> blob_of_shard) {
-  State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  const Operation operation(*state_);
+  FAIRWAY_ASSIGN_OR_RETURN(Session * found, state_->FindSession(session));
+  auto put = state_->MakePut(*found, out, spec, std::move(blob_of_shard));
+  state_->Settle();
+  return put;
+}
+
+absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uint64_t out,
+                                                           const ArraySpec& spec,
+                                                           std::vector<int32_t> blob_of_shard) {
   const std::vector<int32_t>& devices = spec.sharding.devices();
   if (blob_of_shard.size() != devices.size() || devices.empty())
     return InvalidArgument("put of {}: {} shards given for {} devices",
                            ToString(spec.dtype, spec.shape), blob_of_shard.size(), devices.size());
-  FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts, SplitByIsland(*session, devices));
+  FAIRWAY_ASSIGN_OR_RETURN(std::vector<IslandShards> parts, SplitByIsland(session, devices));
   std::vector<Shape> shapes;
   std::vector<int64_t> bytes;
   for (int i = 0; i < spec.sharding.num_shards(); ++i) {
@@ -42,26 +50,27 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t o
       return InvalidArgument("put: blob {} for shard {}", blob_of_shard[i], i);
   }
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind,
-                           MemoryKind(session->devices[devices[0]], spec.sharding.memory_kind()));
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
+                           MemoryKind(session.devices[devices[0]], spec.sharding.memory_kind()));
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, NewHandle(session, out));
 
   const int num_blobs = 1 + *std::max_element(blob_of_shard.begin(), blob_of_shard.end());
   Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
   std::vector<Node*> made;
   for (const IslandShards& part : parts) {
-    Group& group = s.MakeGroup(session_id, part.island, spec.dtype, kind);
-    Node& node = s.MakeNode(session_id, NodeKind::kReceive, part.island,
-                            "put of " + ToString(spec.dtype, spec.shape));
+    Group& group = MakeGroup(session.id, part.island, spec.dtype, kind);
+    Node& node = MakeNode(session.id, NodeKind::kReceive, part.island,
+                          "put of " + ToString(spec.dtype, spec.shape));
+    ChargeShards(part.positions.size());
     node.is_upload = true;
     node.blobs.resize(num_blobs);
     for (const int32_t position : part.positions) {
-      const VirtualDevice& device = session->devices[devices[position]];
+      const VirtualDevice& device = session.devices[devices[position]];
       array.shards[position] = {group.id, static_cast<int32_t>(group.places.size())};
       group.places.push_back(
-          {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
+          {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
-      s.AddReservation(node.reservations, device.device, bytes[position], 0);
+      AddReservation(node.reservations, device.device, bytes[position], 0);
     }
     group.producer = node.id;
     node.outputs = {group.id};
@@ -69,22 +78,26 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session_id, uint64_t o
     node.open_blobs = static_cast<int>(needed.size());
     made.push_back(&node);
   }
-  s.HoldView(array);
-  session->arrays.emplace(handle, std::move(array));
+  HoldView(array);
+  session.arrays.emplace(handle, std::move(array));
   const NodeId first = made.front()->id;
   for (Node* node : made) {
     node->upload = first;
-    s.Enqueue(*node);
+    Enqueue(*node);
   }
-  s.Settle();
   return PutResult{handle, first};
 }
 
 void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes) {
-  State& s = *state_;
+  const Operation operation(*state_);
+  state_->Provide(upload, blob, bytes);
+  state_->Settle();
+}
+
+void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes) {
   // One node per island, numbered one after the other.
-  for (uint64_t id = upload.value; id < upload.value + s.islands.size(); ++id) {
-    Node* node = s.FindNode(NodeId(id));
+  for (uint64_t id = upload.value; id < upload.value + islands.size(); ++id) {
+    Node* node = FindNode(NodeId(id));
     if (node == nullptr || !node->is_upload || node->upload != upload ||
         node->state != NodeState::kWaiting)
       continue;
@@ -93,28 +106,28 @@ void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef
         node->blobs[blob] != nullptr)
       continue;
     if (!bytes.ok()) {
-      s.Fail(*node, bytes.status(), node->id);
+      Fail(*node, bytes.status(), node->id);
       continue;
     }
-    const Group& group = *s.FindGroup(node->outputs[0]);
+    const Group& group = *FindGroup(node->outputs[0]);
     const auto size = static_cast<int64_t>((*bytes)->size());
     size_t i = 0;
     while (i < wanted.size() && (wanted[i] != blob || group.places[i].bytes == size)) ++i;
     if (i < wanted.size()) {
-      s.Fail(*node,
-             InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}",
-                             node->name, i, size, group.places[i].bytes),
-             node->id);
+      Fail(*node,
+           InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}", node->name,
+                           i, size, group.places[i].bytes),
+           node->id);
       continue;
     }
     node->blobs[blob] = *bytes;
-    if (--node->open_blobs == 0) s.Enqueue(*node);
+    if (--node->open_blobs == 0) Enqueue(*node);
   }
-  s.Settle();
 }
 
 absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
                                             const ArraySpec& spec, absl::Status error) {
+  const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (error.ok()) return InvalidArgument("an error array needs an error, but its status is OK");
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, state_->NewHandle(*session, out));
@@ -180,6 +193,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
     const std::optional<std::vector<int32_t>>& devices,
     const std::optional<std::string>& memory_kind, CopySemantics semantics,
     const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   std::vector<const Array*> sources;
@@ -224,6 +238,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
 absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
                                            const std::vector<uint64_t>& in, CopySemantics semantics,
                                            uint64_t out) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   if (static_cast<int>(in.size()) != spec.sharding.num_shards())
@@ -269,6 +284,7 @@ absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
 absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id, uint64_t in,
                                                            CopySemantics semantics,
                                                            const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
@@ -296,6 +312,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
 
 absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uint64_t in,
                                                        CopySemantics semantics, uint64_t out) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
@@ -313,6 +330,7 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
 }
 
 absl::Status Cluster::Delete(SessionId session, const std::vector<uint64_t>& handles) {
+  const Operation operation(*state_);
   State& s = *state_;
   absl::Status status;
   for (const uint64_t handle : handles) {
@@ -334,6 +352,7 @@ absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) cons
 }
 
 absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>& handles) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   constexpr size_t kNamed = 10;  // a client may send millions

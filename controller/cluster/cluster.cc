@@ -22,11 +22,13 @@ absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   const auto it = sessions.find(id);
   if (it == sessions.end())
     return Error(absl::StatusCode::kNotFound, "there is no session {}: it has ended", id);
+  FinishRun(id);
   return &it->second;
 }
 
 absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t handle) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(session_id));
+  Charge(1);
   const auto it = session->arrays.find(handle);
   if (it != session->arrays.end()) return &it->second;
   if (Planted(Bug::kCrossSession)) {
@@ -70,6 +72,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& sessio
 }
 
 absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
+  const Operation operation(*state_);
   State& s = *state_;
   std::vector<const Island*> islands;
   for (const auto& [id, island] : s.islands) {
@@ -116,23 +119,48 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
 }
 
 void Cluster::CloseSession(SessionId id) {
+  const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.sessions.find(id);
   if (it == s.sessions.end()) return;
   // From here on nothing of it is found by handle; its launched work goes on without it.
-  Session session = std::move(it->second);
+  auto closing = std::make_unique<Closing>();
+  closing->session = std::move(it->second);
   s.sessions.erase(it);
   std::erase_if(s.watches, [&](const auto& entry) { return entry.second.session == id; });
-  if (!Planted(Bug::kForgetSessionArrays)) {
-    for (const auto& [handle, array] : session.arrays) s.DropView(array);
-  }
-  for (const auto& [handle, program] : session.programs) s.Retire(*program);
-  const absl::Status closed = absl::CancelledError("the session has ended");
-  for (auto node = session.nodes.rbegin(); node != session.nodes.rend(); ++node) {
-    Node* open = s.FindNode(*node);
-    if (open != nullptr && open->state != NodeState::kLaunched) s.Fail(*open, closed, *node);
-  }
+  Worklist& list = s.WorkOf(id);
+  closing->run = std::move(list.run);
+  list.closing = std::move(closing);
   s.Settle();
+}
+
+void Cluster::State::GoOnClosing(Worklist& list) {
+  constexpr int kAtOnce = 16;
+  Session& session = list.closing->session;
+  if (list.closing->run != nullptr) {
+    std::vector<Array>& values = list.closing->run->values;
+    for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
+      DropView(values.back());
+      values.pop_back();
+    }
+    if (values.empty()) list.closing->run.reset();
+  } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
+    for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
+      DropView(session.arrays.extract(session.arrays.begin()).mapped());
+  } else if (!session.programs.empty()) {
+    Retire(*session.programs.begin()->second);
+    session.programs.erase(session.programs.begin());
+  } else if (!session.nodes.empty()) {
+    // Younger ones first: nothing is taken back for the sake of others that end too.
+    const absl::Status closed = absl::CancelledError("the session has ended");
+    for (int i = 0; i < kAtOnce && !session.nodes.empty(); ++i) {
+      const NodeId id = session.nodes.extract(std::prev(session.nodes.end())).value();
+      Node* open = FindNode(id);
+      if (open != nullptr && open->state != NodeState::kLaunched) Fail(*open, closed, id);
+    }
+  } else {
+    list.closing.reset();
+  }
 }
 
 const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
@@ -169,6 +197,7 @@ absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
 }
 
 void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles) {
+  const Operation operation(*state_);
   State& s = *state_;
   const uint64_t id = s.AddWatch(session, token);
   s.watches[id].open = 1;  // until all are registered
@@ -203,6 +232,7 @@ void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_
 }
 
 void Cluster::Tick(int64_t now_ms) {
+  const Operation operation(*state_);
   State& s = *state_;
   std::vector<NodeId> overdue;
   for (auto& [id, node] : s.nodes) {
@@ -212,6 +242,7 @@ void Cluster::Tick(int64_t now_ms) {
   }
   for (const NodeId id : overdue) {
     Node* node = s.FindNode(id);
+    if (node == nullptr) continue;
     const absl::Status error = node->deferred;  // taking it back clears it
     if (!error.ok()) s.Fail(*node, error, id);
   }

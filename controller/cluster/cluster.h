@@ -126,12 +126,13 @@ struct ExecuteOptions {
 };
 
 struct ExecuteResult {
-  NodeId node;
+  NodeId node;                    // of a program: the first one that it makes
   std::vector<uint64_t> handles;  // of the outputs
   std::vector<ArraySpec> specs;
 };
 
-// What the core asks of its shell. Calls must not re-enter the core.
+// What the core asks of its shell. Only OnWatched and OnFetched may call the core: they come when
+// the operation that made the answer is over.
 class ClusterActions {
  public:
   virtual ~ClusterActions() = default;
@@ -150,6 +151,10 @@ class ClusterActions {
   // The answers to Watch, ExecuteOptions::watch and Fetch. A session that was closed gets none.
   virtual void OnWatched(SessionId session, uint64_t token, absl::Status status) = 0;
   virtual void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) = 0;
+
+  // Work is left: call Cluster::Turn soon, after others had their turn in the loop. Comes once
+  // before each Turn.
+  virtual void WantTurn() = 0;
 };
 
 // Bytes in use on one device, for status pages and messages.
@@ -207,6 +212,9 @@ struct ClusterOptions {
   int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its completion,
   int64_t inline_gang_bytes = 256 << 10;    // as long as those of one gang are not more than this,
   int64_t inline_session_bytes = 64 << 20;  // and the session's latest ones not more than this
+  // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
+  // turn, but for what cannot be interrupted.
+  uint64_t turn_units = 2000;
 };
 
 class Cluster {
@@ -361,9 +369,10 @@ class Cluster {
   absl::StatusOr<uint64_t> BindProgram(SessionId session, uint64_t out, ProgramSource source);
   absl::Status ReleaseProgram(SessionId session, uint64_t handle);
   absl::StatusOr<ExecutableSignature> ProgramSignature(SessionId session, uint64_t program) const;
-  // Runs it once; runs may overlap. Arguments that lie elsewhere or are cut in another way are
-  // resharded. Donated arguments (but options.non_donatable) are deleted. Fire and forget as
-  // Execute. The node is the last one.
+  // Runs it once; runs may overlap. A long program is made in several turns: until all its steps
+  // are made the session is busy, and the results are not there. Arguments that lie elsewhere or
+  // are cut in another way are resharded. Donated arguments (but options.non_donatable) are
+  // deleted. Fire and forget as Execute.
   absl::StatusOr<ExecuteResult> RunProgram(SessionId session, uint64_t program,
                                            const std::vector<uint64_t>& args,
                                            const ExecuteOptions& options,
@@ -373,6 +382,8 @@ class Cluster {
   // ------------------------------------------------------------------------------------
 
   void FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes);
+  // Does some of the work that is left (see ClusterActions::WantTurn).
+  void Turn();
   // Time passes; call it a few times a second. What waits for memory fails when it has made no
   // progress for options.admission_grace_ms (rule B2): frees may be on their way.
   void Tick(int64_t now_ms);
@@ -383,6 +394,13 @@ class Cluster {
   std::optional<SessionId> SessionOf(NodeId node) const;
   absl::StatusOr<CallbackCaller> CallerOf(ExecutorId executor, LaunchId launch,
                                           int32_t ordinal) const;
+
+  // Whether an operation of the session is not over yet. The next one first waits until it is, in
+  // one turn, however long: front doors take the session's next request when it is not busy.
+  bool Busy(SessionId session) const;
+  // Units of work that all operations, events and turns have taken so far: one for each node,
+  // group, handle, piece or command that was touched, about a microsecond.
+  uint64_t units() const;
 
   // ---- Looking
   // ------------------------------------------------------------------------------------------------
@@ -410,11 +428,7 @@ class Cluster {
 
  private:
   struct State;
-  // Puts those of a program that are not there.
-  absl::Status PutConstants(SessionId session, BoundProgram& program);
-  // An array that only a program has; its view is held.
-  absl::StatusOr<Array> PutConstant(SessionId session, const ArraySpec& spec,
-                                    const std::string& bytes);
+  class Operation;
   std::unique_ptr<State> state_;
 };
 

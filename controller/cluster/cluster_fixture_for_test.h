@@ -123,15 +123,22 @@ class Recorder : public ClusterActions {
     lines.push_back(fmt::format("pull t{} from e{} #{} {}B", t, e, index, bytes));
   }
   void OnWatched(SessionId s, uint64_t token, absl::Status status) override {
+    CheckCore();
     lines.push_back(fmt::format("s{} watched {}: {}", s, token, Describe(status)));
   }
+  void WantTurn() override { turn_wanted = true; }
   void OnFetched(SessionId s, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
+    CheckCore();
     lines.push_back(
         fmt::format("s{} fetched {}: {}", s, token,
                     bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
   }
+  // An answer may call the core, so it comes when the core is whole.
+  void CheckCore() const { EXPECT_EQ(Describe(cluster->CheckInvariants()), "OK"); }
   Lines Take() { return std::exchange(lines, {}); }
 
+  Cluster* cluster = nullptr;
+  bool turn_wanted = false;
   Lines lines;
   std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
 };
@@ -161,6 +168,7 @@ inline ValueType F32(std::vector<int64_t> dims, bool donated = false) {
 
 class ClusterTest : public ::testing::Test {
  protected:
+  ClusterTest() { actions.cluster = &cluster; }
   void Start(int64_t memory = 0) {
     a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
     b = cluster.ExecutorUp(Worker("wb", "ib", 2, memory)).value();
@@ -169,6 +177,10 @@ class ClusterTest : public ::testing::Test {
   }
   void TearDown() override { EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK"); }
 
+  // Does what is left of earlier operations.
+  void RunTurns() {
+    while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+  }
   // f32[4] on one device, uploaded and there.
   void PutReady(uint64_t handle, int32_t device, int64_t elements = 4) {
     const auto put = cluster.Put(

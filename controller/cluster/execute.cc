@@ -142,6 +142,7 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
 }
 
 void Cluster::ForgetExecutable(ExecutableId id) {
+  const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
   }
@@ -151,6 +152,7 @@ void Cluster::ForgetExecutable(ExecutableId id) {
 absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
                                                  ExecutableId id,
                                                  const std::vector<int32_t>& devices) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto it = s.executables.find(id);
@@ -177,6 +179,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
 }
 
 absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
+  const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (session->executables.erase(handle) == 0)
     return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
@@ -203,6 +206,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
                                                const std::vector<uint64_t>& args,
                                                const ExecuteOptions& options,
                                                const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
@@ -305,6 +309,7 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   std::set<GroupId> reads;
   for (const Array* argument : arguments) {
     node.inputs.push_back(argument->shards);
+    ChargeShards(argument->shards.size());
     for (const GroupId group : GroupsOf(argument->shards)) reads.insert(group);
   }
   node.donatable = donatable;

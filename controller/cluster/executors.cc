@@ -28,6 +28,7 @@ void Cluster::State::FlushFrees(Executor& executor) {
 }
 
 void Cluster::State::SendTo(Executor& executor, Command command) {
+  Charge(1);
   FlushFrees(executor);
   if (executor.up) actions->Send(executor.id, std::move(command));
 }
@@ -77,6 +78,7 @@ absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
 }
 
 absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
+  const Operation operation(*state_);
   State& s = *state_;
   if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
     return InvalidArgument(
@@ -151,6 +153,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
 }
 
 void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
+  const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
   if (it == s.executors.end() || !it->second.up) return;
@@ -226,6 +229,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
 }
 
 void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
+  const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.islands.find(id);
   if (it == s.islands.end() || s.IslandUp(it->second)) return;
@@ -244,6 +248,7 @@ void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
 }
 
 void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
+  const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
   if (it == s.executors.end() || !it->second.up) return;
@@ -264,47 +269,39 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       executor.installs.erase(install);
     }
     for (const Executor::Install::Waiter& waiter : waiters) {
-      Node* node = s.FindNode(waiter.node);
-      if (node == nullptr || node->attempt != waiter.attempt) continue;
-      if (done.status.ok()) {
-        --node->open_installs;
-        s.MaybeArrived(*node);
-      } else {
-        s.Fail(*node, Annotate(done.status, node->name + ": loading on " + s.Where(*node)),
-               waiter.node);
-      }
+      const Node* node = s.FindNode(waiter.node);
+      if (node == nullptr) continue;
+      Told& told = s.WorkOf(node->session).told.emplace_back();
+      told.what = Told::What::kLoaded;
+      told.node = waiter.node;
+      told.attempt = waiter.attempt;
+      told.status = done.status;
     }
   }
   for (Report::Inlined& inlined : report.inlined)
     s.StoreInlined(inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
-  std::map<uint64_t, std::map<int32_t, Node::FailedOutput>> failed_outputs;
+  std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {
     if (failure.output < 0) {
       failures.emplace(failure.seq, std::move(failure.status));
     } else {
       failed_outputs[failure.seq].emplace(
-          failure.output, Node::FailedOutput{std::move(failure.status), failure.argument});
+          failure.output, FailedOutput{std::move(failure.status), failure.argument});
     }
   }
   const auto ended = [&](uint64_t seq, const Executor::Open& open) {
-    Node* node = s.FindNode(open.node);
+    const Node* node = s.FindNode(open.node);
     if (node == nullptr) return;
-    const auto failure = failures.find(seq);
+    Told& told = s.WorkOf(node->session).told.emplace_back();
+    told.node = open.node;
+    told.executor = id;
+    told.participant = open.participant;
+    told.seq = seq;
+    if (const auto failure = failures.find(seq); failure != failures.end())
+      told.status = std::move(failure->second);
     if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
-      node->failed_outputs.merge(outputs->second);
-    const Participant& participant = node->participants[open.participant];
-    if (participant.executor != id || participant.seq != seq) return;
-    if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
-      // Refused before its launch: a bug of ours, but the node must end.
-      s.Fail(*node,
-             failure == failures.end() ? absl::InternalError("ended before it was launched")
-                                       : failure->second,
-             open.node);
-    } else {
-      s.ParticipantEnded(*node, open.participant,
-                         failure == failures.end() ? absl::OkStatus() : failure->second);
-    }
+      told.failed_outputs = std::move(outputs->second);
   };
   std::vector<std::pair<uint64_t, Executor::Open>> all;
   while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {
@@ -324,16 +321,27 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   s.Settle();
 }
 
-void Cluster::State::Pump(Island& island) {
+void Cluster::State::Pump(Island& island, uint64_t until) {
+  constexpr size_t kAtOnce = 32;
   if (!IslandUp(island)) {
     if (island.gone.ok()) return;
-    for (const NodeId id : admission.Queue(island.id)) Fail(*FindNode(id), island.gone, id);
+    const std::vector<NodeId> first = admission.Queue(island.id, kAtOnce);
+    for (const NodeId id : first) Fail(*FindNode(id), island.gone, id);
+    if (!first.empty()) to_pump.insert(island.id);
     return;
   }
   while (true) {
-    for (const NodeId id : admission.Admit(island.id)) Prepare(*FindNode(id));
+    const std::vector<NodeId> admitted = admission.Admit(island.id, kAtOnce);
+    for (const NodeId id : admitted) Prepare(*FindNode(id));
+    Charge(kAtOnce / 8);
+    if (admission.HasCandidates(island.id)) {
+      if (units < until) continue;
+      to_pump.insert(island.id);
+      break;
+    }
     bool again = false;
     for (const Admission::Shortage& first : admission.NewFirsts(island.id)) {
+      Charge(1);
       Node& node = *FindNode(first.node);
       if (first.hopeless) {
         Fail(node, Exhausted(first, "it can never fit"), first.node);
@@ -344,44 +352,16 @@ void Cluster::State::Pump(Island& island) {
       }
     }
     if (!again) break;
-  }
-  for (const Grant& grant : island.sequencer.Step()) {
-    if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);
-  }
-}
-
-void Cluster::State::Settle() {
-  while (true) {
-    if (!settled.empty()) {
-      const GroupId id = settled.front();
-      settled.pop_front();
-      Group* group = FindGroup(id);
-      if (group == nullptr) continue;
-      const std::vector<NodeId> waiters = std::exchange(group->waiters, {});
-      const std::vector<Group::Watcher> watchers = std::exchange(group->watchers, {});
-      const absl::Status error = group->error;
-      const NodeId cause = group->cause;
-      for (const NodeId waiter : waiters) {
-        if (Node* node = FindNode(waiter)) InputSettled(*node, *group);
-      }
-      for (const Group::Watcher& watcher : watchers) {
-        if (Planted(Bug::kLoseWatch) && !error.ok()) continue;
-        WatchEnded(watcher.watch, watcher.position, error, cause);
-      }
-      if (Group* still = FindGroup(id)) Collect(*still);
-    } else if (!ended_inputs.empty()) {
-      const NodeId id = ended_inputs.front();
-      ended_inputs.pop_front();
-      if (Node* node = FindNode(id)) InputsEnded(*node);
-    } else if (!to_pump.empty()) {
-      const IslandId id = *to_pump.begin();
-      to_pump.erase(to_pump.begin());
-      Pump(islands.at(id));
-    } else {
+    if (units >= until) {
+      to_pump.insert(island.id);
       break;
     }
   }
-  for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
+  const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
+  for (const Grant& grant : grants) {
+    if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);
+  }
+  if (grants.size() == kAtOnce) to_pump.insert(island.id);
 }
 
 }  // namespace fairway

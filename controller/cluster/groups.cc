@@ -22,6 +22,7 @@ Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype
   group->dtype = dtype;
   group->memory_kind = memory_kind;
   Group& made = *group;
+  Charge(1);
   groups.emplace(made.id, std::move(group));
   return made;
 }
@@ -44,6 +45,7 @@ std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shard
 }
 
 void Cluster::State::HoldView(const Array& array) {
+  ChargeShards(array.shards.size());
   for (const GroupId id : GroupsOf(array.shards)) {
     Group& group = *FindGroup(id);
     if (++group.handle_refs == 1) CountLeaving(group);
@@ -51,6 +53,7 @@ void Cluster::State::HoldView(const Array& array) {
 }
 
 void Cluster::State::DropView(const Array& array) {
+  ChargeShards(array.shards.size());
   for (const GroupId id : GroupsOf(array.shards)) {
     Group* group = FindGroup(id);
     if (--group->handle_refs == 0) CountLeaving(*group);
@@ -59,6 +62,7 @@ void Cluster::State::DropView(const Array& array) {
 }
 
 void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
+  ChargeShards(shards.size());
   Group* group = nullptr;
   for (const ShardRef& ref : shards) {
     if (group == nullptr || group->id != ref.group) group = FindGroup(ref.group);
@@ -119,7 +123,7 @@ void Cluster::State::DropReader(GroupId id) {
 void Cluster::State::SetReady(Group& group) {
   group.state = GroupState::kReady;
   group.producer = NodeId();
-  settled.push_back(group.id);
+  WorkOf(group.session).settled.push_back(group.id);
 }
 
 void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId cause) {
@@ -131,7 +135,7 @@ void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId c
   group.inlined.clear();
   // Launched work on surviving executors may still read its shards there.
   if (group.readers == 0 || Planted(Bug::kFreeAtLoss)) ReleaseBytes(group);
-  if (!was_settled) settled.push_back(group.id);
+  if (!was_settled) WorkOf(group.session).settled.push_back(group.id);
 }
 
 void Cluster::State::ReleaseBytes(Group& group) {
@@ -202,13 +206,16 @@ uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
 void Cluster::State::WatchNodes(SessionId session, uint64_t token, NodeId first,
                                 const absl::Status& known) {
   const uint64_t id = AddWatch(session, token);
-  PendingWatch& watch = watches[id];
-  watch.open = 1;  // until all are registered
-  for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
-    it->second->watch = id;
-    ++watch.open;
-  }
+  watches[id].open = 1;  // until all are registered
+  WatchFrom(first, id);
   WatchEnded(id, 0, known, NodeId());
+}
+
+void Cluster::State::WatchFrom(NodeId first, uint64_t watch) {
+  for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
+    it->second->watch = watch;
+    ++watches[watch].open;
+  }
 }
 
 void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status,
@@ -224,7 +231,7 @@ void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status
   if (--watch.open > 0) return;
   const PendingWatch ended = std::move(watch);
   watches.erase(it);
-  actions->OnWatched(ended.session, ended.token, ended.failure);
+  Answered(ended.session, ended.token, ended.failure);
 }
 
 }  // namespace fairway

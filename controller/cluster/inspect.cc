@@ -152,17 +152,32 @@ absl::Status Cluster::CheckInvariants() const {
   std::map<GroupId, int> handle_refs;
   std::map<GroupId, int> readers, queued_readers;
   std::map<DeviceId, int64_t> used, leaving;
-  for (const auto& [id, session] : s.sessions) {
-    const auto count = [&](const Array& array) {
-      for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
-    };
+  const auto count = [&](const Array& array) {
+    for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
+  };
+  const auto count_session = [&](const Session& session) {
     for (const auto& [handle, array] : session.arrays) count(array);
     for (const auto& [handle, program] : session.programs) {
       for (const auto& [value, array] : program->constants) count(array);
     }
+  };
+  for (const auto& [id, session] : s.sessions) count_session(session);
+  for (const auto& [id, list] : s.work) {
+    if (list.closing != nullptr) count_session(list.closing->session);
+    const ProgramRun* run = list.closing != nullptr ? list.closing->run.get() : list.run.get();
+    for (size_t v = 0; run != nullptr && v < run->values.size(); ++v) count(run->values[v]);
+  }
+  // Inputs that are settled and whose readers do not know yet count as open.
+  std::map<NodeId, int> untold;
+  for (const auto& [id, group] : s.groups) {
+    for (size_t w = group->num_told; group->settled() && w < group->waiters.size(); ++w)
+      ++untold[group->waiters[w]];
+    if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
+        !s.work.contains(group->session))
+      return Error(absl::StatusCode::kInternal, "nobody tells those that wait for group {}", id);
   }
   for (const auto& [id, node] : s.nodes) {
-    int unsettled = 0;
+    int unsettled = untold[id];
     const bool has_memory =
         node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
     for (const GroupId group : node->reads) {
@@ -199,7 +214,8 @@ absl::Status Cluster::CheckInvariants() const {
     if (group->settled() == static_cast<bool>(group->producer))
       return Error(absl::StatusCode::kInternal, "group {} is {} with producer {}", id,
                    group->settled() ? "settled" : "pending", group->producer);
-    if (group->handle_refs == 0 && group->readers == 0 && !group->producer)
+    if (group->handle_refs == 0 && group->readers == 0 && !group->producer &&
+        group->waiters.empty() && group->watchers.empty())
       return Error(absl::StatusCode::kInternal, "group {} is known to nobody", id);
     if (group->charged) {
       for (const Place& place : group->places) used[place.device] += Rounded(place.bytes);

@@ -171,7 +171,9 @@ void Cluster::State::FailStuck(Island& island, const Admission::Shortage& stuck,
          Exhausted(*first,
                    WhoHolds(held, node.session) + ". No work that is under way would free enough"),
          node.id);
-    Settle();
+    // What depends on it fails with it, before it is given up for the same reason.
+    const auto left = work.find(stuck.session);
+    while (left != work.end() && left->second.follows()) DoItem(stuck.session, left->second);
   }
 }
 

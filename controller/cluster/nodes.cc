@@ -39,6 +39,7 @@ Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island
   node->island = island;
   node->name = std::move(name);
   Node& made = *node;
+  Charge(1);
   nodes.emplace(made.id, std::move(node));
   if (const auto it = sessions.find(session); it != sessions.end())
     it->second.nodes.insert(made.id);
@@ -72,7 +73,7 @@ void Cluster::State::Enqueue(Node& node) {
   if (node.open_blobs > 0 || (node.after_inputs && node.unsettled_inputs > 0)) return;
   Move(node, NodeState::kQueued);
   if (node.kind != NodeKind::kFetch) Submit(node);
-  if (node.unsettled_inputs == 0) ended_inputs.push_back(node.id);
+  if (node.unsettled_inputs == 0) WorkOf(node.session).ended_inputs.push_back(node.id);
 }
 
 bool Cluster::State::SourcesUp(const Node& node) const {
@@ -100,6 +101,7 @@ void Cluster::State::Submit(Node& node) {
 }
 
 void Cluster::State::Prepare(Node& node) {
+  ChargeShards(node.reservations.size() + node.sources.size());
   Move(node, NodeState::kPrepared);
   node.participants.clear();
   const auto join = [&](ExecutorId id) {
@@ -207,7 +209,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
   }
   const bool early = Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 2;
   if (--node.unsettled_inputs == 0 || early) {
-    ended_inputs.push_back(node.id);
+    WorkOf(node.session).ended_inputs.push_back(node.id);
   } else if (node.kind == NodeKind::kLaunch && node.unlaunched_inputs == 0) {
     MaybeArrived(node);
   }
@@ -255,7 +257,9 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.launch_id = launch_id;
   command.gang = node.executable->devices.size() > 1;
   command.ahead = node.unsettled_inputs > 0;
-  const bool poisoned = WorstInput(node) != nullptr;
+  // Of one that goes ahead nothing is known to have failed; what has, but is not told, is found out
+  // by its executors.
+  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(node) != nullptr;
   const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
@@ -487,6 +491,7 @@ void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) 
 }
 
 void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cause) {
+  Charge(1 + node.reads.size() + node.outputs.size());
   const bool launched = node.state == NodeState::kLaunched;
   const bool held = launched || node.state == NodeState::kPrepared;
   if (launched) islands.at(node.island).sequencer.Finished(node.id);
@@ -518,8 +523,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
                worst != nullptr ? worst->cause : cause);
   }
   if (const auto session = sessions.find(node.session); session != sessions.end()) {
-    if (node.kind == NodeKind::kFetch && !status.ok())
-      actions->OnFetched(node.session, node.token, status);
+    if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
     session->second.nodes.erase(node.id);
     session->second.record_bytes -= node.record_bytes;
   }

@@ -71,8 +71,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
                                         : std::vector<int32_t>();
     for (size_t o = 0; o < by.size(); ++o) {
       if (by[o] < 0) continue;
-      node.failed_outputs.insert_or_assign(static_cast<int32_t>(o),
-                                           Node::FailedOutput{status, by[o]});
+      node.failed_outputs.insert_or_assign(static_cast<int32_t>(o), FailedOutput{status, by[o]});
     }
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {

@@ -52,8 +52,8 @@ absl::StatusOr<ExecutableSpec> Cluster::State::SequenceSpec(
   return spec;
 }
 
-absl::StatusOr<Array> Cluster::PutConstant(SessionId session, const ArraySpec& spec,
-                                           const std::string& bytes) {
+absl::StatusOr<Array> Cluster::State::PutConstant(Session& session, const ArraySpec& spec,
+                                                  const std::string& bytes) {
   std::vector<BytesRef> blobs;
   std::vector<int32_t> blob_of_shard;
   std::map<std::vector<int64_t>, int32_t> known;  // by where the shard lies
@@ -71,11 +71,12 @@ absl::StatusOr<Array> Cluster::PutConstant(SessionId session, const ArraySpec& s
     CopyBox(part, bytes.data(), part.Alone(), blob->data());
     blobs.push_back(std::move(blob));
   }
-  FAIRWAY_ASSIGN_OR_RETURN(const PutResult put, Put(session, 0, spec, std::move(blob_of_shard)));
+  FAIRWAY_ASSIGN_OR_RETURN(const PutResult put,
+                           MakePut(session, 0, spec, std::move(blob_of_shard)));
   for (size_t b = 0; b < blobs.size(); ++b)
-    ProvideUpload(put.upload, static_cast<int32_t>(b), std::move(blobs[b]));
+    Provide(put.upload, static_cast<int32_t>(b), std::move(blobs[b]));
   // The program has it, not the client.
-  return std::move(state_->sessions.at(session).arrays.extract(put.handle).mapped());
+  return std::move(session.arrays.extract(put.handle).mapped());
 }
 
 absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
@@ -110,14 +111,14 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
   return program;
 }
 
-absl::Status Cluster::PutConstants(SessionId session, BoundProgram& program) {
+absl::Status Cluster::State::PutConstants(Session& session, BoundProgram& program) {
   for (const ProgramPlan::Constant& constant : program.plan.constants) {
     Array& array = program.constants[constant.value];
     const bool lost = std::any_of(array.shards.begin(), array.shards.end(), [&](ShardRef ref) {
-      return state_->FindGroup(ref.group)->state == GroupState::kFailed;
+      return FindGroup(ref.group)->state == GroupState::kFailed;
     });
     if (!array.shards.empty() && !lost) continue;
-    state_->DropView(array);
+    DropView(array);
     array = Array();
     FAIRWAY_ASSIGN_OR_RETURN(array,
                              PutConstant(session, program.values[constant.value], *constant.bytes));
@@ -127,6 +128,7 @@ absl::Status Cluster::PutConstants(SessionId session, BoundProgram& program) {
 
 absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out,
                                               ProgramSource source) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   for (const std::vector<int32_t>& devices : source.slices) {
@@ -135,15 +137,17 @@ absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
   FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<BoundProgram> program, s.MakeProgram(*session, source));
-  if (absl::Status put = PutConstants(session_id, *program); !put.ok()) {
+  if (absl::Status put = s.PutConstants(*session, *program); !put.ok()) {
     s.Retire(*program);
     return Annotate(put, "program " + source.name);
   }
   session->programs.emplace(handle, std::move(program));
+  s.Settle();
   return handle;
 }
 
 absl::Status Cluster::ReleaseProgram(SessionId session_id, uint64_t handle) {
+  const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
@@ -209,81 +213,130 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
                                                   const std::vector<uint64_t>& args,
                                                   const ExecuteOptions& options,
                                                   const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  const BoundProgram& program = *it->second;
+  BoundProgram& program = *it->second;
   const ProgramPlan& plan = program.plan;
   if (!out.empty() && out.size() != plan.results.size())
     return InvalidArgument("{} has {} results, but {} handles were given for them", program.name,
                            plan.results.size(), out.size());
   ExecuteResult result;
+  result.node = NodeId(s.next_node);
   for (const int32_t value : plan.results) result.specs.push_back(program.values[value]);
   FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, plan.results.size()));
-  State::Making made;
-  const auto refuse = [&](absl::Status error) {
-    for (Node* node : made.nodes) s.Forget(*node);
-    for (size_t o = 0; o < out.size(); ++o)
-      session->arrays.emplace(out[o], Array{result.specs[o], {}, error});
-    return error;
-  };
-  // Those that an executor took with it are put anew.
-  if (const absl::Status put = PutConstants(session_id, *it->second); !put.ok())
-    return refuse(Annotate(put, program.name));
-  if (args.size() != static_cast<size_t>(plan.arguments))
-    return refuse(InvalidArgument("{} takes {} arguments, but {} were given", program.name,
-                                  plan.arguments, args.size()));
-
+  auto run = std::make_unique<ProgramRun>();
+  run->program = &program;
+  run->results = result.handles;
   const NodeId first(s.next_node);
-  // Views that this call holds until all nodes have been made.
-  std::vector<Array> values(plan.values.size());
-  std::vector<uint64_t> donated;                     // handles
-  std::vector<bool> ours(plan.values.size(), true);  // whether buffers may be taken over
-  const std::vector<bool> kept = options.Kept(args.size());
-  for (int32_t a = 0; a < plan.arguments; ++a) {
-    absl::StatusOr<Array> argument = s.ArgumentOf(*session, program, a, args[a], made);
-    if (!argument.ok()) return refuse(argument.status());
-    values[a] = *std::move(argument);
-    ours[a] = plan.donated[a] && !kept[a];
-    if (ours[a] && values[a].error.ok()) donated.push_back(args[a]);
+  if (absl::Status begun = s.BeginRun(*session, program, args, options, *run); !begun.ok()) {
+    for (size_t o = 0; o < out.size(); ++o)
+      session->arrays.emplace(out[o], Array{result.specs[o], {}, begun});
+    return begun;
   }
-  for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(values[a]);
+  if (options.watch) {
+    run->watch = s.AddWatch(session_id, *options.watch);
+    s.watches[run->watch].open = 1;  // until all nodes are made
+    s.WatchFrom(first, run->watch);
+  }
+  // A program of a few steps is made at once.
+  Worklist& list = s.WorkOf(session_id);
+  list.run = std::move(run);
+  const uint64_t until = s.units + kSliceUnits;
+  while (list.run != nullptr && s.units < until) s.GoOn(session_id, list);
+  s.Settle();
+  return result;
+}
+
+absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
+                                      const std::vector<uint64_t>& args,
+                                      const ExecuteOptions& options, ProgramRun& run) {
+  const ProgramPlan& plan = program.plan;
+  // Constants that an executor took with it are put anew.
+  FAIRWAY_RETURN_IF_ERROR(Annotate(PutConstants(session, program), program.name));
+  if (args.size() != static_cast<size_t>(plan.arguments))
+    return InvalidArgument("{} takes {} arguments, but {} were given", program.name, plan.arguments,
+                           args.size());
+  run.values.resize(plan.values.size());
+  run.ours.assign(plan.values.size(), true);
+  Charge(plan.values.size() / kShardsPerUnit);
+  const std::vector<bool> kept = options.Kept(args.size());
+  Making made;
+  for (int32_t a = 0; a < plan.arguments; ++a) {
+    absl::StatusOr<Array> argument = ArgumentOf(session, program, a, args[a], made);
+    if (!argument.ok()) {
+      for (Node* node : made.nodes) Forget(*node);
+      return argument.status();
+    }
+    run.values[a] = *std::move(argument);
+    run.ours[a] = plan.donated[a] && !kept[a];
+    if (run.ours[a] && run.values[a].error.ok()) run.donated.push_back(args[a]);
+  }
+  for (int32_t a = 0; a < plan.arguments; ++a) HoldView(run.values[a]);
   for (Node* node : made.nodes) {
     node->after_inputs = program.sequential;
-    s.Enqueue(*node);
+    Enqueue(*node);
   }
   for (const auto& [value, array] : program.constants) {
-    values[value] = array;
-    s.HoldView(array);
+    run.values[value] = array;
+    HoldView(array);
   }
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const NodeId node = s.RunStep(*session, program, i, values, ours);
-    if (node) result.node = node;
+  return absl::OkStatus();
+}
+
+void Cluster::State::GoOn(SessionId id, Worklist& list) {
+  ProgramRun& run = *list.run;
+  Session& session = sessions.at(id);
+  if (run.next_step < run.program->plan.steps.size()) {
+    const NodeId first(next_node);
+    RunStep(session, *run.program, run.next_step++, run.values, run.ours);
+    if (run.watch != 0) WatchFrom(first, run.watch);
+    return;
   }
+  if (!std::exchange(run.ended, true)) EndRun(session, run);
+  constexpr int kAtOnce = 16;
+  for (int i = 0; i < kAtOnce && !run.values.empty(); ++i) {
+    DropView(run.values.back());
+    run.values.pop_back();
+  }
+  if (!run.values.empty()) return;
+  if (run.watch != 0) WatchEnded(run.watch, 0, run.failed, NodeId());
+  list.run.reset();
+}
+
+void Cluster::State::EndRun(Session& session, ProgramRun& run) {
+  const ProgramPlan& plan = run.program->plan;
   std::set<GroupId> returned;
-  absl::Status failed;  // of what no node was made for
   for (size_t r = 0; r < plan.results.size(); ++r) {
-    Array array = values[plan.results[r]];
-    if (failed.ok()) failed = array.error;
-    s.HoldView(array);
-    const std::vector<GroupId> groups = s.GroupsOf(array.shards);
+    Array array = run.values[plan.results[r]];
+    if (run.failed.ok()) run.failed = array.error;
+    HoldView(array);
+    const std::vector<GroupId> groups = GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
-    session->arrays.emplace(result.handles[r], std::move(array));
+    session.arrays.emplace(run.results[r], std::move(array));
   }
-  for (const uint64_t argument : donated) {
-    Array& array = session->arrays.at(argument);
+  for (const uint64_t argument : run.donated) {
+    Array& array = session.arrays.at(argument);
     const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
                                    [&](ShardRef ref) { return returned.contains(ref.group); });
     // What is handed on as a result is the result's from here on.
-    stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
+    stays ? GiveAway(array) : MarkDeleted(array.shards);
   }
-  for (const Array& array : values) s.DropView(array);
-  if (options.watch) s.WatchNodes(session_id, *options.watch, first, failed);
-  s.Settle();
-  return result;
+}
+
+void Cluster::State::FinishRun(SessionId session) {
+  const auto list = work.find(session);
+  if (list == work.end()) return;
+  while (list->second.run != nullptr) GoOn(session, list->second);
+}
+
+bool Cluster::Busy(SessionId session) const {
+  const auto list = state_->work.find(session);
+  return list != state_->work.end() && list->second.run != nullptr;
 }
 
 Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,
@@ -300,8 +353,8 @@ Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& 
   return array;
 }
 
-NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, size_t step,
-                               std::vector<Array>& values, std::vector<bool>& ours) {
+void Cluster::State::RunStep(Session& session, const BoundProgram& program, size_t step,
+                             std::vector<Array>& values, std::vector<bool>& ours) {
   const ProgramPlan& plan = program.plan;
   if (const auto* transfer = std::get_if<ProgramPlan::Transfer>(&plan.steps[step])) {
     const Array& from = values[transfer->input];
@@ -314,7 +367,7 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
     if (!moved.ok()) {
       for (Node* node : made.nodes) Forget(*node);
       to = Array{target, {}, moved.status()};
-      return NodeId();
+      return;
     }
     to = *std::move(moved);
     HoldView(to);
@@ -324,12 +377,11 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
       if (std::find(shared.begin(), shared.end(), ref.group) != shared.end())
         ours[transfer->output] = false;
     }
-    const NodeId last = made.nodes.empty() ? NodeId() : made.nodes.back()->id;
     for (Node* node : made.nodes) {
       node->after_inputs = program.sequential;
       Enqueue(*node);
     }
-    return last;
+    return;
   }
   const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[step]);
   const ExecutableSpec& spec = executables.at(program.sequences[step]);
@@ -349,7 +401,6 @@ NodeId Cluster::State::RunStep(Session& session, const BoundProgram& program, si
   for (const Array& array : failed) DropView(array);
   for (size_t o = 0; o < run.outputs.size(); ++o)
     values[run.outputs[o]] = std::move(launched.outputs[o]);
-  return launched.node;
 }
 
 }  // namespace fairway

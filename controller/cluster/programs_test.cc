@@ -451,6 +451,7 @@ TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWel
   EXPECT_THAT(actions.Take(), testing::AllOf(Contains("e1 <- install x1"),
                                              Contains(HasSubstr("e1 <- install sequence"))));
   cluster.CloseSession(session);
+  RunTurns();
   EXPECT_EQ(cluster.counts().nodes, 0u);
   EXPECT_EQ(cluster.counts().groups, 0u);
 }

@@ -57,6 +57,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId session_id,
                                                      const std::vector<uint64_t>& in,
                                                      const RemapPlan& plan, CopySemantics semantics,
                                                      const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   if (semantics == CopySemantics::kAlwaysCopy)

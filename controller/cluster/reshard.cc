@@ -41,6 +41,7 @@ absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& sour
       const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
       const std::vector<SourcePiece> pieces = pieces_of(position);
       num_pieces += pieces.size();
+      Charge(1 + pieces.size());
       ++num_shards;
       made.pieces += pieces.size();
       if (made.pieces > kMaxPieces && others > 0)
@@ -233,6 +234,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Reshard(SessionId session,
                                                        const std::vector<ArraySpec>& targets,
                                                        CopySemantics semantics,
                                                        const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   for (size_t i = 0; i < in.size() && i < targets.size(); ++i) {
     const ArraySpec* spec = Spec(session, in[i]);
     if (spec == nullptr || spec->dtype == DType::kInvalid) continue;  // told below
@@ -249,6 +251,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Bitcast(SessionId session,
                                                        const std::vector<ArraySpec>& targets,
                                                        CopySemantics semantics,
                                                        const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
   return state_->RemakeAll(session, in, targets, semantics, out, &State::Bitcasted);
 }
 

@@ -38,9 +38,8 @@ TEST_F(ClusterTest, AReshardThatFailsWhereItComesToFailsForTheDevicesThatCopyItT
   actions.Take();
   cluster.Watch(session, 9, {2});
   End(b, 2, absl::InternalError("boom"));
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t2",
-                                          HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]"),
-                                          "e2 <- free [2]"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t2", "e2 <- free [2]",
+                                          HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]")));
 }
 
 TEST_F(ClusterTest, ACopyOfReplicasPullsOnceForEachExecutorAndDonatesAllOfThem) {

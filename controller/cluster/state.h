@@ -15,6 +15,7 @@
 
 #include "base/shared_vector.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/work.h"
 #include "scheduler/admission.h"
 #include "scheduler/sequencer.h"
 
@@ -97,8 +98,11 @@ struct Group {
     uint64_t watch;
     size_t position;
   };
-  std::vector<NodeId> waiters;  // nodes that wait until it is settled; some have ended
-  std::vector<Watcher> watchers;
+  // Nodes that wait until it is settled; some have ended. When it is settled the first `num_told`
+  // of them know, and the worklist of its session has it until all do.
+  std::vector<NodeId> waiters;
+  size_t num_told = 0;
+  std::deque<Watcher> watchers;
 
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
   bool settled() const { return state != GroupState::kPending; }
@@ -170,11 +174,7 @@ struct Node {
   std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
   int open_installs = 0;
   LaunchId launch_id;
-  struct FailedOutput {
-    absl::Status status;
-    int32_t argument = -1;  // whose error it is
-  };
-  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others are well
+  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others went well
   std::vector<GroupId> taken;                      // donated to it by the launch
 
   // kReceive
@@ -282,6 +282,26 @@ struct Session {
   int64_t inlined_bytes = 0;         // of `inlined`
 };
 
+// A program whose steps are being made, a few in each turn. Its session takes no other operation
+// meanwhile.
+struct ProgramRun {
+  BoundProgram* program = nullptr;  // of the session
+  size_t next_step = 0;
+  std::vector<Array> values;      // of the plan, as far as they are made; their views are held
+  std::vector<bool> ours;         // by value: whether its buffers may be taken over
+  std::vector<uint64_t> results;  // handles
+  std::vector<uint64_t> donated;  // handles of arguments
+  uint64_t watch = 0;             // 0: none
+  bool ended = false;             // all steps are made, the results are there
+  absl::Status failed;            // of what no node was made for
+};
+
+// What is left of a session that has ended; no handle leads there any more.
+struct Closing {
+  Session session;
+  std::unique_ptr<ProgramRun> run;
+};
+
 struct PendingWatch {
   SessionId session;
   uint64_t token = 0;
@@ -317,10 +337,16 @@ struct Cluster::State {
   uint64_t inline_hits = 0;
   uint64_t executor_fetches = 0;
 
-  // Work that an event makes necessary is put here and done by Settle, so that nothing recurses.
-  std::deque<GroupId> settled;
-  std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
-  std::set<IslandId> to_pump;
+  // Work that an event makes necessary is put here and done by Work, so that nothing recurses and
+  // no turn is long (work.cc).
+  std::unordered_map<SessionId, Worklist> work;
+  std::deque<SessionId> busy;  // those that have some, in turn
+  std::set<IslandId> to_pump;  // islands where something may be admitted or launched
+  std::deque<Answer> answers;  // of the operation that is under way
+  uint64_t units = 0;          // of work, since the start
+  bool turn_wanted = false;    // Turn is to come: what is left waits for it
+  bool operating = false;      // an operation is under way: none may begin
+  bool handing_over = false;   // answers are on their way
   std::set<NodeId>
       parked;  // queued receives that wait until the executors of their sources are back
   std::set<ExecutorId> with_frees;
@@ -379,6 +405,8 @@ struct Cluster::State {
   // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
   // `known`: how it has ended already, as far as it has.
   void WatchNodes(SessionId session, uint64_t token, NodeId first, const absl::Status& known);
+  // The watch waits for the nodes from `first` on, too.
+  void WatchFrom(NodeId first, uint64_t watch);
 
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
@@ -511,10 +539,25 @@ struct Cluster::State {
   // An array that is an error from the start, as one with failed shards on the devices of `spec`;
   // its view is held.
   Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
-  // Step `step` of a run; what it makes goes into `values`, held. `ours`: values whose buffers may
-  // be taken over.
-  NodeId RunStep(Session& session, const BoundProgram& program, size_t step,
-                 std::vector<Array>& values, std::vector<bool>& ours);
+  // Makes step `step` of a run; what it makes goes into `values`, held. `ours`: values whose
+  // buffers may be taken over.
+  void RunStep(Session& session, const BoundProgram& program, size_t step,
+               std::vector<Array>& values, std::vector<bool>& ours);
+  // Checks and takes the arguments. On failure nothing of it is left.
+  absl::Status BeginRun(Session& session, BoundProgram& program, const std::vector<uint64_t>& args,
+                        const ExecuteOptions& options, ProgramRun& run);
+  // All its steps are made: gives the session the results.
+  void EndRun(Session& session, ProgramRun& run);
+  // Makes all that is left of the session's run, in this turn.
+  void FinishRun(SessionId session);
+  // Puts those of a program that are not there.
+  absl::Status PutConstants(Session& session, BoundProgram& program);
+  // An array that only a program has; its view is held.
+  absl::StatusOr<Array> PutConstant(Session& session, const ArraySpec& spec,
+                                    const std::string& bytes);
+  absl::StatusOr<PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
+                                    std::vector<int32_t> blob_of_shard);
+  void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
   void Retire(BoundProgram& program);
   // Forgets a retired sequence that no node runs any more.
   void Forget(ExecutableId sequence);
@@ -564,8 +607,49 @@ struct Cluster::State {
   static std::string WhoHolds(const Held& held, SessionId asking);
   absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
 
-  void Pump(Island& island);
+  // Admits and launches what may go there, until `units` reaches `until`.
+  void Pump(Island& island, uint64_t until);
+
+  // ---- work (work.cc)
+  void Charge(uint64_t more) { units += more; }
+  void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
+  // The worklist of the session, which has its turn when it comes.
+  Worklist& WorkOf(SessionId session);
+  // Does what is left to do, unless a turn is to come anyway: an operation does not pay for what
+  // others left.
   void Settle();
+  // Does what is left to do, until there is nothing or a turn's units are used.
+  void DoWork();
+  bool HasWork() const { return !busy.empty() || !to_pump.empty(); }
+  // One slice, which ends with the turn.
+  void DoSlice(SessionId session, uint64_t turn_ends);
+  void DoItem(SessionId session, Worklist& list);
+  void TellLoaded(const Told& told);
+  void TellEnded(Told told);
+  // Makes the next steps of the session's program.
+  void GoOn(SessionId session, Worklist& list);
+  // Gives up some more of what a session that has ended held.
+  void GoOnClosing(Worklist& list);
+  // Tells some of those that wait for a settled group; returns whether all know.
+  bool TellWaiters(GroupId id);
+  void Answered(SessionId session, uint64_t token, absl::Status status) {
+    answers.push_back({session, token, std::move(status), nullptr, false});
+  }
+  void Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
+  void HandOver();
+};
+
+// One operation or event of the core. When it is over, the answers that it made are handed over:
+// they may begin another one.
+class Cluster::Operation {
+ public:
+  explicit Operation(State& state);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+ private:
+  State& state_;
 };
 
 }  // namespace fairway

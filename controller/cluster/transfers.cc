@@ -147,6 +147,7 @@ void Cluster::State::EndTransfer(const Node& node) {
 }
 
 void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
+  const Operation operation(*state_);
   State& s = *state_;
   const absl::StatusOr<Array*> array = s.FindArray(session, handle);
   absl::Status status = array.status();
@@ -156,19 +157,19 @@ void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
     status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one",
                              handle, (*array)->shards.size());
   if (!status.ok()) {
-    s.actions->OnFetched(session, token, status);
+    s.Fetched(session, token, status);
     return;
   }
   const ShardRef ref = (*array)->shards[0];
   Group& group = *s.FindGroup(ref.group);
   if (group.state == GroupState::kFailed) {
-    s.actions->OnFetched(session, token, group.error);
+    s.Fetched(session, token, group.error);
     return;
   }
   if (group.state == GroupState::kReady) {
     if (BytesRef bytes = s.Inlined(group, ref.shard)) {
       ++s.inline_hits;
-      s.actions->OnFetched(session, token, std::move(bytes));
+      s.Fetched(session, token, std::move(bytes));
       return;
     }
   }
@@ -194,8 +195,7 @@ void Cluster::State::StartFetch(Node& node) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    if (sessions.contains(node.session))
-      actions->OnFetched(node.session, node.token, std::move(bytes));
+    if (sessions.contains(node.session)) Fetched(node.session, node.token, std::move(bytes));
     Conclude(node, absl::OkStatus(), node.id);
     return;
   }
@@ -208,6 +208,7 @@ void Cluster::State::StartFetch(Node& node) {
 }
 
 void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
+  const Operation operation(*state_);
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));
   if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
@@ -217,7 +218,7 @@ void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) 
   }
   if (bytes.ok()) {
     if (s.sessions.contains(node->session))
-      s.actions->OnFetched(node->session, node->token, *std::move(bytes));
+      s.Fetched(node->session, node->token, *std::move(bytes));
     s.Conclude(*node, absl::OkStatus(), node->id);
   } else {
     s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)), node->id);

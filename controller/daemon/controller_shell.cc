@@ -206,6 +206,12 @@ void ControllerShell::OnFetched(SessionId session, uint64_t token, absl::StatusO
   if (answers_.fetched) answers_.fetched(session, token, std::move(bytes));
 }
 
+void ControllerShell::WantTurn() {
+  loop_.Post("core turn", [this, alive = alive_] {
+    if (*alive) cluster_->Turn();
+  });
+}
+
 // ---- CompileBackend ----
 
 void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,

@@ -43,8 +43,8 @@ class ControllerShell final : public ClusterActions,
                               public CompileBackend,
                               private WorkerHubEvents {
  public:
-  // The core's answers to watches and Fetch, for the door that asked. Called from inside the core's
-  // operations.
+  // The core's answers to watches and Fetch, for the door that asked. Called when the operation
+  // that made them is over, perhaps before it returns to the one who called it.
   struct Answers {
     std::function<void(SessionId, uint64_t token, absl::Status)> watched;
     std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
@@ -87,6 +87,7 @@ class ControllerShell final : public ClusterActions,
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void WantTurn() override;
 
   // CompileBackend
   void Compile(IslandId island, std::shared_ptr<const std::string> program,

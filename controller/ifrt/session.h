@@ -70,6 +70,10 @@ class IfrtSession {
 
   // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;
+  // Whether its last request is not over yet: the next one waits.
+  bool Busy() const { return cluster_->Busy(session_); }
+  // Units of work that the core has done so far, for everybody.
+  uint64_t WorkDone() const { return cluster_->units(); }
 
   uint64_t id() const { return id_; }
   SessionId session() const { return session_; }

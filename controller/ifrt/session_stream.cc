@@ -9,6 +9,7 @@ namespace {
 // Answers do not wait for the end of a longer batch, other sessions not for that of a long one.
 constexpr size_t kRequestsPerFlush = 32;
 constexpr size_t kRequestsOfATurn = 256;
+constexpr uint64_t kUnitsOfATurn = 1000;  // of the core's work
 
 // What an answer holds in memory while its client does not read it, about. Large ones are made of
 // many small messages, which take several times their bytes on the wire; asking for it takes time.
@@ -33,9 +34,11 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   IfrtSession* session = door_->Find(id_);
   if (session == nullptr) return Going::kEnded;
   for (auto& item : items) unhandled_.push_back(std::move(item));
+  const uint64_t until = session->WorkDone() + kUnitsOfATurn;
   for (size_t handled = 1; !unhandled_.empty(); ++handled) {
     if (LeavesTooMuchUnread()) return Going::kLater;
-    if (handled > kRequestsOfATurn) return Going::kSoon;
+    if (session->Busy() || handled > kRequestsOfATurn) return Going::kSoon;
+    if (session->WorkDone() >= until) return session->MayRead() ? Going::kSoon : Going::kLater;
     session->Handle(*unhandled_.front());
     unhandled_.pop_front();
     if (handled % kRequestsPerFlush == 0) Flush(true);

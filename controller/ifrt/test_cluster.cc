@@ -225,6 +225,7 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
 
 void TestCluster::RunAll() {
   while (true) {
+    while (std::exchange(turn_wanted_, false)) cluster_.Turn();
     if (!off_loop_.empty()) {
       const auto [work, then] = std::move(off_loop_.front());
       off_loop_.pop_front();

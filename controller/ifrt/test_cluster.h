@@ -61,6 +61,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void WantTurn() override { turn_wanted_ = true; }
 
   // CompileBackend
   void Compile(IslandId island, std::shared_ptr<const std::string> program,
@@ -87,6 +88,7 @@ class TestCluster : public ClusterActions, public CompileBackend {
   BytesRef Source(const PrepareReceive& command, size_t i) const;
   void Store(const PrepareReceive& command, size_t i);
 
+  bool turn_wanted_ = false;
   std::deque<Work> work_;
   std::deque<std::pair<std::function<void()>, std::function<void()>>> off_loop_;
   std::map<std::pair<ExecutorId, NodeId>, PrepareLaunch> prepared_;

@@ -12,6 +12,7 @@ namespace {
 // session's caps, and before others have their turn in the loop.
 constexpr int kRequestsBetweenLooks = 64;
 constexpr int kRequestsOfATurn = 256;
+constexpr uint64_t kUnitsOfATurn = 1000;  // of the core's work
 // What a small request takes in memory once it has been read, about.
 constexpr size_t kRequestBytes = 256;
 
@@ -46,6 +47,7 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
   if (closed_) return Going::kEnded;
   for (ClientBatch& item : items) batches_.push_back(std::move(item));
   int handled = 0;
+  uint64_t until = 0;
   while (!batches_.empty()) {
     ClientBatch& batch = batches_.front();
     if (next_request_ == 0) {
@@ -62,7 +64,9 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
       batch.uploaded.clear();
     }
     for (; next_request_ < batch.message->requests_size(); ++next_request_) {
-      if (handled == kRequestsOfATurn) return Going::kSoon;
+      if (handled == 0) until = session_->WorkDone() + kUnitsOfATurn;
+      if (session_->Busy() || handled == kRequestsOfATurn) return Going::kSoon;
+      if (session_->WorkDone() >= until) return session_->MayRead() ? Going::kSoon : Going::kLater;
       if (++handled % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
         return Going::kLater;
       session_->Handle(batch.message->requests(next_request_));

@@ -68,6 +68,10 @@ class NativeSession {
 
   // Whether to go on handling requests (rule B3).
   bool MayRead() const;
+  // Whether its last request is not over yet: the next one waits.
+  bool Busy() const { return cluster_->Busy(session_); }
+  // Units of work that the core has done so far, for everybody.
+  uint64_t WorkDone() const { return cluster_->units(); }
 
   SessionId session() const { return session_; }
 

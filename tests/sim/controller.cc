@@ -253,6 +253,15 @@ void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t in
   });
 }
 
+void Controller::WantTurn() {
+  world_.Count("turn");
+  world_.queue.After(world_.random.Between(0, 200), [this, &world = world_, epoch = world_.epoch] {
+    if (world.controller.get() != this || world.epoch != epoch) return;
+    cluster_.Turn();
+    Settle();
+  });
+}
+
 void Controller::OnWatched(SessionId session, uint64_t token, absl::Status status) {
   answers_.push_back(
       {session, token, false, status.ok() ? absl::StatusOr<BytesRef>(BytesRef()) : status});

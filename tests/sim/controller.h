@@ -51,6 +51,7 @@ class Controller final : public ClusterActions {
   void PullToHost(TransferId transfer, ExecutorId executor, int32_t index, int64_t bytes) override;
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
+  void WantTurn() override;
 
  private:
   struct Member {

@@ -327,7 +327,7 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     return world_.controller->Settle();
   }
   world_.Count("program");
-  world_.Trace("  up to n{}", run->node);
+  world_.Trace("  from n{}", run->node);
   std::vector<ProgramValue> values;
   for (size_t a = 0; a < args.size(); ++a) {
     const ModelArray& array = arrays_[args[a]];

@@ -54,6 +54,7 @@ void World::Setup() {
   config.cluster.inline_session_bytes = r.Between(128, 4096);
   config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
+  if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,

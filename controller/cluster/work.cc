@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns: what operations and events left to be done, a slice of each session after the other.
+#include "controller/cluster/work.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+Worklist::Worklist() = default;
+Worklist::~Worklist() = default;
+
+Cluster::Operation::Operation(State& state) : state_(state) {
+  assert(!state_.operating && "an answer re-entered the core");
+  state_.operating = true;
+  state_.Charge(1);
+}
+
+Cluster::Operation::~Operation() {
+  state_.operating = false;
+  state_.HandOver();
+}
+
+void Cluster::State::HandOver() {
+  if (answers.empty() || std::exchange(handing_over, true)) return;
+  while (!answers.empty()) {
+    Answer answer = std::move(answers.front());
+    answers.pop_front();
+    if (!sessions.contains(answer.session)) continue;  // an answer before it ended the session
+    if (!answer.fetch) {
+      actions->OnWatched(answer.session, answer.token, std::move(answer.status));
+    } else if (answer.status.ok()) {
+      actions->OnFetched(answer.session, answer.token, std::move(answer.bytes));
+    } else {
+      actions->OnFetched(answer.session, answer.token, std::move(answer.status));
+    }
+  }
+  handing_over = false;
+}
+
+void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
+                     /*fetch=*/true});
+}
+
+Worklist& Cluster::State::WorkOf(SessionId session) {
+  Worklist& list = work[session];
+  if (!std::exchange(list.queued, true)) busy.push_back(session);
+  return list;
+}
+
+void Cluster::Turn() {
+  const Operation operation(*state_);
+  state_->turn_wanted = false;
+  state_->DoWork();
+}
+
+uint64_t Cluster::units() const { return state_->units; }
+
+void Cluster::State::Settle() {
+  if (!turn_wanted) DoWork();
+}
+
+void Cluster::State::DoWork() {
+  const uint64_t until = units + options.turn_units;
+  while (HasWork() && units < until) {
+    for (size_t left = busy.size(); left > 0 && units < until; --left) {
+      const SessionId session = busy.front();
+      busy.pop_front();
+      DoSlice(session, until);
+    }
+    if (!busy.empty() && units >= until) break;  // islands follow when all have had a slice
+    for (const IslandId id : std::exchange(to_pump, {})) {
+      Pump(islands.at(id), until);
+      Charge(1);
+    }
+  }
+  for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
+  if (!HasWork()) return;
+  turn_wanted = true;
+  actions->WantTurn();
+}
+
+void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
+  // References into the map stay, but for this one when its session has ended.
+  Worklist& list = work.at(session);
+  const uint64_t until = std::min(turn_ends, units + kSliceUnits);
+  while (!list.empty() && units < until) DoItem(session, list);
+  if (!list.empty()) {
+    busy.push_back(session);
+    return;
+  }
+  list.queued = false;
+  if (!sessions.contains(session)) work.erase(session);
+}
+
+void Cluster::State::DoItem(SessionId session, Worklist& list) {
+  Charge(1);
+  if (!list.told.empty()) {
+    Told told = std::move(list.told.front());
+    list.told.pop_front();
+    told.what == Told::What::kLoaded ? TellLoaded(told) : TellEnded(std::move(told));
+  } else if (!list.settled.empty()) {
+    if (TellWaiters(list.settled.front())) list.settled.pop_front();
+  } else if (!list.ended_inputs.empty()) {
+    const NodeId id = list.ended_inputs.front();
+    list.ended_inputs.pop_front();
+    if (Node* node = FindNode(id)) InputsEnded(*node);
+  } else if (list.run != nullptr) {
+    GoOn(session, list);
+  } else {
+    GoOnClosing(list);
+  }
+}
+
+void Cluster::State::TellLoaded(const Told& told) {
+  Node* node = FindNode(told.node);
+  if (node == nullptr || node->attempt != told.attempt) return;
+  if (told.status.ok()) {
+    --node->open_installs;
+    MaybeArrived(*node);
+  } else {
+    Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(*node)), told.node);
+  }
+}
+
+void Cluster::State::TellEnded(Told told) {
+  Node* node = FindNode(told.node);
+  if (node == nullptr) return;
+  // It may have been taken back since, or lost this executor.
+  if (told.participant >= node->participants.size()) return;
+  const Participant& participant = node->participants[told.participant];
+  if (participant.executor != told.executor || participant.seq != told.seq) return;
+  node->failed_outputs.merge(told.failed_outputs);
+  if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
+    // Refused before its launch: a bug of ours, but the node must end.
+    Fail(*node,
+         told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
+         told.node);
+  } else {
+    ParticipantEnded(*node, told.participant, std::move(told.status));
+  }
+}
+
+bool Cluster::State::TellWaiters(GroupId id) {
+  Group* group = FindGroup(id);
+  if (group == nullptr) return true;
+  constexpr int kAtOnce = 64;
+  for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
+    Charge(1);
+    if (Node* node = FindNode(group->waiters[group->num_told++])) InputSettled(*node, *group);
+  }
+  if (group->num_told < group->waiters.size()) return false;
+  group->waiters.clear();
+  group->num_told = 0;
+  for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
+    Charge(1);
+    const Group::Watcher watcher = group->watchers.front();
+    group->watchers.pop_front();
+    if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
+    WatchEnded(watcher.watch, watcher.position, group->error, group->cause);
+  }
+  if (!group->watchers.empty()) return false;
+  Collect(*group);
+  return true;
+}
+
+}  // namespace fairway

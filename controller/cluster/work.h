@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that operations and events leave behind, kept by session and done in bounded turns. Private
+// to this folder.
+//
+// One event may make much necessary: a failed upload fails the 100,000 computations behind it. So
+// an event only writes down what follows, and Cluster::Turn does it, a slice of each busy session
+// after the other. Arrays never cross sessions (rule T1), so what follows from a session's work is
+// that session's: its neighbours wait for a slice of it, never for all of it.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_WORK_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_WORK_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+
+namespace fairway {
+
+// Units of work, about a microsecond each: one node, group, handle, piece or command that is
+// touched, or 256 shards that are walked.
+inline constexpr uint64_t kShardsPerUnit = 256;
+// What one session may use before the next one has its slice.
+inline constexpr uint64_t kSliceUnits = 250;
+
+// An output of a sequence that failed while others went well.
+struct FailedOutput {
+  absl::Status status;
+  int32_t argument = -1;  // the argument whose error it has; -1: it failed by itself
+};
+
+// What an executor said of a node.
+struct Told {
+  enum class What : uint8_t { kLoaded, kEnded };
+  What what = What::kEnded;
+  NodeId node;
+  absl::Status status;
+  uint64_t attempt = 0;  // kLoaded: of the node when it began to wait
+  // kEnded: who ended it.
+  ExecutorId executor;
+  size_t participant = 0;
+  uint64_t seq = 0;
+  std::map<int32_t, FailedOutput> failed_outputs;
+};
+
+struct Closing;     // state.h: what is left of a session that has ended
+struct ProgramRun;  // state.h: a program whose steps are being made
+
+// What is left to do for one session. Done in this order; `told` may add to `settled`, and that to
+// `ended_inputs`.
+struct Worklist {
+  Worklist();
+  ~Worklist();
+
+  std::deque<Told> told;
+  std::deque<GroupId> settled;      // groups whose waiters have not been told
+  std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
+  std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<Closing> closing;
+  bool queued = false;  // whether State::busy has it
+
+  // Whether something follows from what has happened already.
+  bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
+  bool empty() const { return !follows() && run == nullptr && closing == nullptr; }
+};
+
+// An answer to a client that waits for the end of the operation that made it.
+struct Answer {
+  SessionId session;
+  uint64_t token = 0;
+  absl::Status status;
+  BytesRef bytes;  // of a fetch that went well
+  bool fetch = false;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_WORK_H_
