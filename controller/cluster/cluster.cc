@@ -235,11 +235,13 @@ void Cluster::Tick(int64_t now_ms) {
   const Operation operation(*state_);
   State& s = *state_;
   std::vector<NodeId> overdue;
-  for (auto& [id, node] : s.nodes) {
-    if (node->deferred.ok()) continue;
+  std::erase_if(s.deferred, [&](NodeId id) {
+    Node* const node = s.FindNode(id);
+    if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
-  }
+    return false;
+  });
   for (const NodeId id : overdue) {
     Node* node = s.FindNode(id);
     if (node == nullptr) continue;

@@ -368,13 +368,18 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   // The failure of a source that the controller has yet to hear of is told by its producer, as the
   // first cause.
   if (!result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
-    node.deferred = Annotate(result, node.name + " to " + Where(node));
+    Defer(node, Annotate(result, node.name + " to " + Where(node)));
     return;
   }
   // Nor is it known to have gone well before its source is: what it took may be a shard of a group
   // of which another fails.
   if (node.unsettled_inputs > 0) return;
   EndWith(node, std::move(result));
+}
+
+void Cluster::State::Defer(Node& node, absl::Status failure) {
+  node.deferred = std::move(failure);
+  deferred.insert(node.id);
 }
 
 absl::Status Cluster::State::ResultOf(const Node& node) {
@@ -392,7 +397,7 @@ void Cluster::State::LaunchEnded(Node& node) {
   // One that ran on several executors lost another: of which and why the controller hears soon.
   if (node.participants.size() > 1 && node.failure.ok() && PeerGone(result) &&
       (IsSequence(node) || WorstInput(node) == nullptr)) {
-    node.deferred = Annotate(result, node.name + " on " + Where(node));
+    Defer(node, Annotate(result, node.name + " on " + Where(node)));
     return;
   }
   EndWith(node, std::move(result));

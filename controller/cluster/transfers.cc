@@ -213,7 +213,7 @@ void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) 
   Node* node = s.FindNode(NodeOf(transfer));
   if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
   if (PeerGone(bytes.status())) {
-    node->deferred = Annotate(bytes.status(), "fetch from " + s.Where(*node));
+    s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));
     return;
   }
   if (bytes.ok()) {

@@ -48,8 +48,8 @@ struct Told {
   std::map<int32_t, FailedOutput> failed_outputs;
 };
 
-struct Closing;     // state.h: what is left of a session that has ended
-struct ProgramRun;  // state.h: a program whose steps are being made
+struct Closing;     // records.h: what is left of a session that has ended
+struct ProgramRun;  // records.h: a program whose steps are being made
 
 // What is left to do for one session. Done in this order; `told` may add to `settled`, and that to
 // `ended_inputs`.

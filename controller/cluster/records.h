@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of the controller's core: shard groups, arrays, nodes, executors, islands, sessions.
+// Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_RECORDS_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_RECORDS_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/shared_vector.h"
+#include "controller/cluster/cluster.h"
+#include "controller/cluster/work.h"
+#include "scheduler/sequencer.h"
+
+namespace fairway {
+
+inline constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
+inline int64_t Rounded(int64_t bytes) {
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
+}
+
+// Where one shard of a group lies.
+struct Place {
+  ExecutorId executor;
+  int32_t ordinal = 0;  // of the device within its executor
+  DeviceId device;
+  int64_t bytes = 0;  // of the shard, dense
+};
+
+// What a node reserves on one device.
+struct Reservation {
+  DeviceId device;
+  int64_t output = 0;
+  int64_t temp = 0;
+  int64_t credit = 0;  // of donated inputs that certainly become outputs: not reserved again
+  int64_t total() const { return output + temp - credit; }
+};
+
+// What an executable needs to be known of where it runs, worked out once: launches are many, and of
+// many devices.
+struct CodeLayout {
+  // What runs on one executor.
+  struct Part {
+    ExecutorId executor;
+    std::vector<int32_t> positions;  // in the executable's devices
+    std::vector<int32_t> ordinals;   // of these devices
+  };
+  struct Output {
+    SharedVector<Place> places;        // by position
+    SharedVector<int32_t> replica_of;  // as in Group
+  };
+  std::vector<Part> parts;                // in the order of the executors' first devices
+  std::vector<int32_t> part_of;           // by position
+  std::vector<Output> outputs;            // by result
+  std::vector<Reservation> reservations;  // of a launch
+  size_t runs = 0;                        // nodes that run it and have not ended
+};
+
+//   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
+enum class GroupState : uint8_t { kPending, kReady, kFailed };
+
+// Shard buffers made together by one producer, all on one island, with one reference count.
+struct Group {
+  GroupId id;
+  SessionId session;  // whose memory it is
+  IslandId island;
+  DType dtype = DType::kInvalid;
+  std::string memory_kind;
+  std::vector<Shape> shapes;  // one for all shards, or one per shard
+  SharedVector<Place> places;
+  SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: each its own
+
+  GroupState state = GroupState::kPending;
+  absl::Status error;  // kFailed
+  NodeId cause;        // kFailed: the node that failed first
+  NodeId producer;     // until it has ended
+
+  int handle_refs = 0;        // views of client handles
+  int readers = 0;            // unfinished nodes that read it
+  int queued_readers = 0;     // of `readers`, those that have no memory yet; no fetches
+  bool charged = false;       // its bytes are reserved on its devices
+  bool reserved = false;      // its producer has reserved them
+  bool leaving = false;       // counted by Admission::WillRelease; see State::CountLeaving
+  bool declared = false;      // executors know it
+  bool launched = false;      // its producer was launched
+  std::vector<bool> deleted;  // per shard; empty: none
+  size_t num_deleted = 0;
+  std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
+
+  struct Watcher {
+    uint64_t watch;
+    size_t position;
+  };
+  // Nodes that wait until it is settled; some have ended. When it is settled the first `num_told`
+  // of them know, and the worklist of its session has it until all do.
+  std::vector<NodeId> waiters;
+  size_t num_told = 0;
+  std::deque<Watcher> watchers;
+
+  const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
+  bool settled() const { return state != GroupState::kPending; }
+  bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
+  bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
+};
+
+// What a handle points at: a list of shards (or an error from the start), and its type.
+struct Array {
+  ArraySpec spec;
+  std::vector<ShardRef> shards;
+  absl::Status error;    // set: there are no shards
+  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
+};
+
+enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
+
+//   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
+//   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
+//   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
+//   on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
+enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
+bool CanMove(NodeState from, NodeState to);
+
+// What a pull says when the peer went away, or is a later incarnation than the one that was asked.
+inline bool PeerGone(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kAborted;
+}
+
+struct Participant {
+  ExecutorId executor;
+  uint64_t seq = 0;
+  bool done = false;
+  absl::Status status;
+};
+
+struct Node {
+  NodeId id;
+  SessionId session;
+  NodeKind kind = NodeKind::kLaunch;
+  NodeState state = NodeState::kWaiting;
+  IslandId island;
+  std::string name;            // for messages
+  std::vector<GroupId> reads;  // each once
+  std::vector<GroupId> outputs;
+  std::vector<Reservation> reservations;
+  std::vector<Participant> participants;
+  int unsettled_inputs = 0;
+  int unlaunched_inputs =
+      0;  // of `reads`, those that have failed, or are neither ready nor launched
+  int open_participants = 0;
+  bool after_inputs = false;  // queued when its inputs have ended, not before
+  bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
+  uint64_t attempt = 0;    // how often it was taken back
+  uint64_t submitted = 0;  // numbers what enters the queues for memory
+  absl::Status failure;    // of an executor that was lost in the middle
+  // A receive that failed because the peer went away, or before its inputs were known to have
+  // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
+  absl::Status deferred;
+  int64_t deferred_since = -1;
+  uint64_t watch = 0;       // of the call that made it
+  size_t record_bytes = 0;  // what the record itself holds, about: of launches and reshards
+
+  // kLaunch
+  const ExecutableSpec* executable = nullptr;
+  CodeLayout* layout = nullptr;               // of it
+  std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
+  std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
+  int open_installs = 0;
+  LaunchId launch_id;
+  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others went well
+  std::vector<GroupId> taken;                      // donated to it by the launch
+
+  // kReceive
+  std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
+  std::vector<Piece> pieces;      // empty, or one per source; Piece::out is a shard of outputs[0]
+  std::vector<BytesRef> blobs;    // uploads: by blob number
+  std::vector<int32_t> blob_of_shard;
+  int open_blobs = 0;
+  bool is_upload = false;
+  bool remade = false;  // its shards are made of pieces, or have no bytes
+  // The shard of outputs[0] that sources[i] is for.
+  size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
+  NodeId upload;  // uploads: the first node of the same put
+
+  // kFetch
+  ShardRef fetched;
+  uint64_t token = 0;
+  bool pulling = false;
+};
+
+struct Executor {
+  ExecutorId id;
+  IslandId island;
+  ExecutorSpec spec;
+  bool up = false;
+  DeviceId first_device;
+  std::string last_error;
+  uint64_t next_seq = 1;
+  struct Open {
+    NodeId node;
+    size_t participant = 0;  // of the node, which this executor is
+  };
+  std::map<uint64_t, Open> open;  // prepared and not reported as ended, by seq
+  struct Install {
+    bool installed = false;
+    struct Waiter {
+      NodeId node;
+      uint64_t attempt = 0;  // of the node; another one: it was taken back, and waits anew
+    };
+    std::vector<Waiter> waiters;
+  };
+  std::map<ExecutableId, Install> installs;
+  std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
+  std::vector<GroupId> frees;           // to go with the next command
+};
+
+struct Island {
+  IslandId id;
+  std::string name;
+  uint64_t epoch = 0;
+  std::vector<ExecutorId> executors;
+  Sequencer sequencer{SequencerOptions{}};
+  std::set<NodeId> prepared;  // its prepared launches and receives
+  // Set while it is down for good: the error of what comes to it.
+  absl::Status gone;
+  // The first node of a session that waits for memory there.
+  struct Stuck {
+    NodeId node;
+    NodeId before;         // nodes below it were there when it became the first
+    int64_t since = 0;     // its grace runs from here; begins anew with progress
+    uint64_t through = 0;  // of Node::submitted: what came later waits for a grace of its own
+    int64_t lacks = 0;     // bytes; progress is a `step` less
+    int64_t step = 1;
+  };
+  std::map<SessionId, Stuck> stuck;
+  uint64_t moves = 0;     // grows when memory is given back or a node gets some
+  uint64_t given_up = 0;  // nodes that failed because they would never have fitted
+  NodeId last_given_up;   // of these
+  DeviceId given_up_for;  // the device on which it did not fit
+};
+
+struct Binding {
+  ExecutableId executable;
+  std::vector<int32_t> devices;  // virtual
+  std::vector<ArraySpec> outputs;
+};
+
+// A program on devices (programs.cc).
+struct BoundProgram {
+  std::string name;
+  ProgramPlan plan;
+  bool sequential = false;
+  std::vector<ArraySpec> values;  // of the plan, over virtual devices
+  // By step: of a sequence, its executable; none for a transfer.
+  std::vector<ExecutableId> sequences;
+  std::vector<std::vector<ArraySpec>> outputs;  // by step
+  std::map<int32_t, Array> constants;           // by value
+};
+
+struct Session {
+  SessionId id;
+  std::string tenant;
+  std::vector<VirtualDevice> devices;
+  std::unordered_map<uint64_t, Array> arrays;
+  std::unordered_map<uint64_t, Binding> executables;
+  std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
+  uint64_t next_handle = kFirstServerHandle;
+  std::set<NodeId> nodes;   // unfinished
+  size_t record_bytes = 0;  // of them
+  struct InlinedEntry {
+    ShardRef shard;
+    int64_t bytes = 0;
+  };
+  std::deque<InlinedEntry> inlined;  // oldest first; some of groups that are gone
+  int64_t inlined_bytes = 0;         // of `inlined`
+};
+
+// A program whose steps are being made, a few in each turn. Its session takes no other operation
+// meanwhile.
+struct ProgramRun {
+  BoundProgram* program = nullptr;  // of the session
+  size_t next_step = 0;
+  std::vector<Array> values;      // of the plan, as far as they are made; their views are held
+  std::vector<bool> ours;         // by value: whether its buffers may be taken over
+  std::vector<uint64_t> results;  // handles
+  std::vector<uint64_t> donated;  // handles of arguments
+  uint64_t watch = 0;             // 0: none
+  bool ended = false;             // all steps are made, the results are there
+  absl::Status failed;            // of what no node was made for
+};
+
+// What is left of a session that has ended; no handle leads there any more.
+struct Closing {
+  Session session;
+  std::unique_ptr<ProgramRun> run;
+};
+
+struct PendingWatch {
+  SessionId session;
+  uint64_t token = 0;
+  size_t open = 0;
+  size_t failed_at = SIZE_MAX;
+  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
+  absl::Status failure;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_RECORDS_H_

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that take more than their share. Beside each, others go on, and no executor is lost."""
+
+import re
+import subprocess
+
+import pytest
+
+from cluster import BIN, EXAMPLES, Cluster, clean_environment, wait_for
+
+# A loop that goes 2,000 times from one island to the other and back: 8,000 steps a call.
+MANY_STEPS = """# proto-file: proto/fairway/v1/program.proto
+# proto-message: fairway.v1.Program
+name: "pingpong"
+slices { name: "a" devices: 2 }
+slices { name: "b" devices: 2 }
+computations { name: "double" devices: 2
+  kernels { name: "double" parameters { dtype: 11 global_dims: [8] tiles: [2] }
+    steps { kernel: "scale" operands: [0] factor: 1 } results { value: 1 tiles: [2] } }
+  parameters { dtype: 11 dims: [8] tiles: [2] } results { dtype: 11 dims: [8] tiles: [2] } }
+graphs {
+  nodes { name: "x" argument { type { slice: 0 array { dtype: 11 dims: [8] tiles: [2] } } } }
+  nodes { name: "l" loop { body: 1 count: 2000 inputs { node: 0 } } }
+  results { node: 1 } }
+graphs {
+  nodes { name: "x" argument { type { slice: 0 array { dtype: 11 dims: [8] tiles: [2] } } } }
+  nodes { name: "b" compute { computation: 0 slice: 1 inputs { node: 0 } } }
+  nodes { name: "a" compute { computation: 0 slice: 0 inputs { node: 1 } } }
+  results { node: 2 } }
+"""
+
+
+@pytest.fixture
+def host_cluster(tmp_path):
+    """Two islands of two devices without a plugin; no process of it may die."""
+    with Cluster(2, 2, ("--runtime=host",), environment={"XDG_STATE_HOME": str(tmp_path)}) as cluster:
+        before = {process.pid for process in cluster.processes()}
+        yield cluster
+        assert before <= {process.pid for process in cluster.processes()}, cluster.logs()
+
+
+def run(cluster, *arguments):
+    return [BIN / "fairway", "run", f"--controller={cluster.address}", *map(str, arguments)]
+
+
+def counts(cluster):
+    """What the controller holds, by name, as `fairway status` tells it."""
+    status = cluster.cli("status", "--controller", cluster.address).stdout
+    return {name: int(number) for number, name in re.findall(r"(\d+) ([a-z ]+)", status)}
+
+
+def test_a_program_of_many_steps_called_without_waiting_holds_up_nobody(host_cluster, tmp_path):
+    program = tmp_path / "many_steps.txtpb"
+    program.write_text(MANY_STEPS)
+    environment = clean_environment()
+    hog = subprocess.Popen(
+        run(host_cluster, program, "--arg", "x=1.5", "--repeat", 256),
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: counts(host_cluster)["unfinished nodes"] > 10000, "its calls to be under way", 60)
+        for _ in range(3):
+            done = subprocess.run(
+                run(host_cluster, EXAMPLES / "programs" / "two_stages.txtpb", "--arg", "x=1.5", "--repeat", 10),
+                env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert hog.poll() is None, "it ended before the others had: make it longer"
+    finally:
+        hog.kill()
+        hog.wait()
+    # What it left is given up, and the executors are those of before.
+    wait_for(lambda: counts(host_cluster)["unfinished nodes"] == 0, "the end of its work", 120)
+    assert "was lost" not in host_cluster.logs()
