@@ -47,7 +47,7 @@ struct Flags {
   int http_port = 29001;
   int link_port = 29002;
   int data_port = 29003;
-  std::chrono::milliseconds executor_deadline{10000};
+  std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
   std::chrono::milliseconds callback_limit{60000};
   int launches_ahead = ClusterOptions().max_gangs_in_flight;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/frame_stream.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -24,6 +28,16 @@ FrameStream::FrameStream(StreamSocket socket)
       peer_(PeerName(socket_)),
       linger_(socket_.get_executor()),
       in_(kBufferBytes) {}
+
+void FrameStream::WatchHost(std::chrono::milliseconds silence) {
+  const auto set = [&](int option, int value) {
+    (void)setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+  };
+  // Probed each second while idle; the last option bounds probes and what waits to be acknowledged.
+  set(TCP_KEEPIDLE, 1);
+  set(TCP_KEEPINTVL, 1);
+  set(TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
+}
 
 void FrameStream::Start() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Read(); });
@@ -66,7 +80,11 @@ void FrameStream::OnRead(const error_code& error, size_t count, bool direct) {
     if (error == boost::asio::error::eof) {
       return Fail(Error(absl::StatusCode::kUnavailable, "{} ended within a frame", peer_));
     }
-    return Fail(Error(absl::StatusCode::kUnavailable, "link to {}: {}", peer_, error.message()));
+    const bool silent = error == boost::asio::error::timed_out ||
+                        error == boost::asio::error::host_unreachable ||
+                        error == boost::asio::error::network_unreachable;
+    return Fail(Error(silent ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable,
+                      "link to {}: {}", peer_, error.message()));
   }
   if (finishing_) {
     in_begin_ = in_end_ = 0;

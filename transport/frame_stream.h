@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 #define FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -50,6 +51,9 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   void FinishAndClose();
   // Closes; no virtual function is called any more.
   void CloseNow();
+
+  // As Link::WatchHost.
+  void WatchHost(std::chrono::milliseconds silence);
 
   const std::string& peer() const { return peer_; }
   bool closed() const { return closed_; }

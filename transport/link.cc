@@ -111,6 +111,7 @@ class SocketLink final : public Link {
   size_t queued_bytes() const override { return stream_->queued(); }
   void Close() override { stream_->End(); }
   std::string peer() const override { return stream_->peer(); }
+  void WatchHost() override { stream_->WatchHost(kHostSilence); }
 
  private:
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);

@@ -28,6 +28,8 @@ struct Frame {
   std::string payload;
 };
 
+inline constexpr std::chrono::milliseconds kHostSilence{3000};
+
 // One connection. Loop-confined: all calls and callbacks happen in the loop it was made with.
 // Frames arrive in the order in which they were sent, or the link closes.
 class Link {
@@ -40,6 +42,11 @@ class Link {
   // Sends what is queued, then closes. `on_closed` comes.
   virtual void Close() = 0;
   virtual std::string peer() const = 0;  // "127.0.0.1:4711", for messages
+  // From now on the link closes with DEADLINE_EXCEEDED when the peer's host has acknowledged
+  // nothing for kHostSilence. The kernels of both hosts see to it: a process that is stopped or
+  // busy is not taken for a silent host, unless more is sent to it than its socket holds. So it is
+  // for links that carry next to nothing. Nothing happens on links within a host's own memory.
+  virtual void WatchHost() {}
 
   // Set both before control returns to the loop. `on_closed` comes once: OK after an orderly end,
   // else the cause (bad magic, version, checksum, a frame over the limit, a reset).

@@ -18,7 +18,7 @@
 namespace fairway {
 
 // Version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 5;
+inline constexpr uint32_t kLinkProtocol = 6;
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;

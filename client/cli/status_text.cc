@@ -66,6 +66,12 @@ std::string DurationText(int64_t ms) {
   return fmt::format("{} h {} min", s / 3600, s / 60 % 60);
 }
 
+std::string StateText(const v1::Executor& executor) {
+  if (!executor.up()) return "down";
+  if (executor.stalled_ms() == 0) return "up";
+  return fmt::format("stalled for {},", DurationText(executor.stalled_ms()));
+}
+
 std::string ExecutorText(const v1::Executor& executor) {
   int64_t used = 0;
   int64_t limit = 0;
@@ -73,9 +79,9 @@ std::string ExecutorText(const v1::Executor& executor) {
     used += device.memory_used();
     limit = std::max(limit, device.memory_limit());
   }
-  std::string out = fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(),
-                                executor.up() ? "up" : "down", executor.devices_size(),
-                                executor.platform(), BytesText(used));
+  std::string out =
+      fmt::format("  {:<12} {:<5} {} {} devices, memory {}", executor.worker(), StateText(executor),
+                  executor.devices_size(), executor.platform(), BytesText(used));
   if (limit > 0) out += fmt::format(" ({} each at most)", BytesText(limit));
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';

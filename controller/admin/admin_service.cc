@@ -145,6 +145,8 @@ void FillExecutor(const ControllerSnapshot& snapshot, const ExecutorStatus& from
   to->set_platform(from.spec.platform_name);
   to->set_device_kind(from.spec.device_kind);
   to->set_last_error(ValidUtf8(from.last_error));
+  if (const auto it = snapshot.stalled.find(from.id); it != snapshot.stalled.end())
+    to->set_stalled_ms(it->second.count());
   to->set_supervisor_connected(snapshot.supervisors.contains(from.spec.worker));
   if (const auto it = snapshot.executor_fetches.find(from.id);
       it != snapshot.executor_fetches.end()) {

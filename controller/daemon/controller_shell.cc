@@ -252,6 +252,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
             });
   out.usage = cluster_->Usage();
   out.supervisors = hub_->Supervisors();
+  out.stalled = hub_->Stalled();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();
   for (const auto& [endpoint, bytes] : data_plane_->PulledBytes()) out.fetched_bytes += bytes;
   out.executor_fetches = executor_fetches_;

@@ -30,7 +30,7 @@ struct ControllerOptions {
   std::string bind = "127.0.0.1";
   int link_port = 0;  // 0: any free one
   int data_port = 0;
-  std::chrono::milliseconds executor_deadline{10000};
+  std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
   std::string log_dir;
   int64_t launcher_pid = 0;

@@ -116,6 +116,14 @@ void ByIsland(Exposition& out, const ControllerSnapshot& s) {
               {{"island", names[executor.island]}, {"worker", executor.spec.worker}});
   }
   std::map<ExecutorId, std::string> workers;
+  out.Family(
+      "fairway_executor_stalled_seconds", "gauge",
+      "How long the executor has been silent, while its host answers; 0: it is not stalled.");
+  for (const ExecutorStatus& executor : s.executors) {
+    const auto it = s.stalled.find(executor.id);
+    out.Value(it == s.stalled.end() ? 0 : static_cast<double>(it->second.count()) / 1000,
+              {{"worker", executor.spec.worker}, {"island", executor.spec.island}});
+  }
   for (const ExecutorStatus& executor : s.executors) workers[executor.id] = executor.spec.worker;
   out.Family("fairway_device_memory_used_bytes", "gauge",
              "Device memory that arrays and running work hold.");

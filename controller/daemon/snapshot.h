@@ -4,6 +4,7 @@
 #ifndef FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 #define FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -30,6 +31,7 @@ struct ControllerSnapshot {
   ClusterCounts counts;
   std::vector<IslandStatus> islands;
   std::vector<ExecutorStatus> executors;
+  std::map<ExecutorId, std::chrono::milliseconds> stalled;
   std::vector<DeviceUsage> usage;
   std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
 

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "controller/daemon/executor_log.h"
+#include "controller/daemon/worker_hub_peers.h"
 #include "transport/frame.h"
 #include "wire/link_codec.h"
 
@@ -19,56 +20,7 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
 constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
 
-double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
-
 }  // namespace
-
-// One connection.
-struct WorkerHub::Peer {
-  uint64_t number = 0;
-  std::unique_ptr<Link> link;
-  Role role = Role::kNew;
-  Clock::time_point heard;
-  std::string worker;
-  ExecutorId executor;
-  std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
-};
-
-// A worker's executor over all its incarnations.
-struct WorkerHub::Executor {
-  enum class State : uint8_t {
-    kUp,
-    kLinkEnded,  // waits until `cause_due` for the supervisor's account
-    kLost,       // the owner knows
-  };
-  ExecutorId id;
-  State state = State::kLost;
-  ExecutorSpec spec;
-  std::string host;
-  int64_t pid = 0;
-  uint64_t peer = 0;
-  Clock::time_point cause_due;
-  std::string link_cause;
-  v1::FromController batch;
-  size_t batch_bytes = 0;
-  bool flush_posted = false;
-};
-
-struct WorkerHub::Supervisor {
-  uint64_t peer = 0;
-  std::string island;
-  std::string host;
-  int64_t pid = 0;
-  bool has_compiler = false;
-  // Its executor is up, or was since it connected. So it is one of the island's workers, which one
-  // whose executor is refused is not, and compiles for what that executor told of.
-  bool belongs = false;
-};
-
-struct WorkerHub::Compilation {
-  std::string worker;
-  std::function<void(absl::StatusOr<CompiledCode>)> done;
-};
 
 WorkerHub::WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
                      std::function<Clock::time_point()> now)
@@ -125,6 +77,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   }
   using Kind = v1::ToController::MessageCase;
   if (peer.role == Role::kNew) return OnFirst(peer, message);
+  if (peer.role == Role::kPulse) return;  // nothing belongs there
   const bool executor = peer.role == Role::kExecutor;
   switch (message.message_case()) {
     case Kind::kHeartbeat:
@@ -149,6 +102,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
       break;
     case Kind::kRegisterExecutor:
     case Kind::kRegisterWorker:
+    case Kind::kPulse:
     case Kind::MESSAGE_NOT_SET:
       break;
   }
@@ -158,6 +112,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
 void WorkerHub::OnFirst(Peer& peer, const v1::ToController& message) {
   if (message.has_register_executor()) return OnRegisterExecutor(peer, message.register_executor());
   if (message.has_register_worker()) return OnRegisterWorker(peer, message.register_worker());
+  if (message.has_pulse()) return OnPulse(peer, message.pulse());
   FencePeer(peer, "the first message on a link must be a registration");
 }
 
@@ -328,6 +283,8 @@ void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
 
 void WorkerHub::OnClosed(Peer& peer, const absl::Status& status) {
   const Role role = std::exchange(peer.role, Role::kDone);
+  if (role == Role::kPulse && status.code() == absl::StatusCode::kDeadlineExceeded)
+    HostSilent(peer);
   if (role == Role::kExecutor) {
     ExecutorLinkEnded(
         peer, status.ok() ? "its process ended" : fmt::format("its link broke: {}", Text(status)));
@@ -385,95 +342,6 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   }
   if (const auto it = peers_.find(executor->peer); it != peers_.end()) Finish(*it->second);
   DeclareLost(*executor, how, LogText(died));
-}
-
-void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log) {
-  executor.state = Executor::State::kLost;
-  executor.batch.Clear();
-  executor.batch_bytes = 0;
-  // The core says which executor; here is how.
-  const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
-                                   executor.host, executor.pid, log);
-  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
-              "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
-              executor.spec.island, Text(cause));
-  events_->OnExecutorLost(executor.id, cause);
-}
-
-void WorkerHub::EndExecutor(Peer& peer, const std::string& why) {
-  Executor& executor = *executors_[peer.executor];
-  if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
-    v1::FromController kill;
-    kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
-    kill.mutable_kill_executor()->set_reason(why);
-    Reply(*peers_[it->second->peer], kill);
-  }
-  FencePeer(peer, "declared lost: " + why);
-  DeclareLost(executor, why);
-}
-
-absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker,
-                                                       const std::string& reason) {
-  std::vector<std::string> known;
-  for (const auto& [id, executor] : executors_) {
-    known.push_back(executor->spec.worker);
-    if (executor->spec.worker != worker) continue;
-    if (executor->state != Executor::State::kUp)
-      return Error(absl::StatusCode::kFailedPrecondition,
-                   "the executor of worker {} is down: its supervisor starts it anew by itself",
-                   worker);
-    const Incarnation ended = executor->spec.incarnation;
-    const std::string island = executor->spec.island;
-    // A gang that one of them will not end is waited for by the others.
-    for (const auto& [other_id, other] : executors_) {
-      if (other->spec.island == island && other->state == Executor::State::kUp)
-        EndExecutor(*peers_.at(other->peer), reason);
-    }
-    return ended;
-  }
-  std::ranges::sort(known);  // they register in any order
-  return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
-               worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
-}
-
-void WorkerHub::Tick() {
-  const auto now = now_();
-  // If this process was stopped itself, all others look silent.
-  const auto late = now - last_tick_;
-  last_tick_ = now;
-  if (late > options_.deadline / 2) {
-    spdlog::warn("the controller did not run for {:.1f} s; the deadlines of executors begin anew",
-                 std::chrono::duration<double>(late).count());
-    for (const auto& [number, peer] : peers_) peer->heard = now;
-  }
-  std::vector<Peer*> silent;
-  for (const auto& [number, peer] : peers_) {
-    const auto limit = peer->role == Role::kNew ? options_.register_wait : options_.deadline;
-    if (now - peer->heard > limit) silent.push_back(peer.get());
-  }
-  for (Peer* const peer : silent) {
-    const Role role = peer->role;
-    if (role == Role::kDone) {
-      // It was told to go, and does not take the message.
-      peers_.erase(peer->number);
-    } else if (role == Role::kNew) {
-      spdlog::warn("{} did not register; closing the link", peer->link->peer());
-      Finish(*peer);
-    } else if (role == Role::kSupervisor) {
-      spdlog::warn("worker {} was silent for {:.1f} s", peer->worker, Seconds(options_.deadline));
-      SupervisorEnded(*peer);
-      Finish(*peer);
-    } else {
-      EndExecutor(*peer, fmt::format("it was silent for {:.1f} s (--executor-deadline)",
-                                     Seconds(options_.deadline)));
-    }
-  }
-  for (const auto& [id, executor] : executors_) {
-    Flush(*executor);
-    if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
-      DeclareLost(*executor, executor->link_cause);
-    }
-  }
 }
 
 void WorkerHub::Send(ExecutorId id, Command command) {

@@ -45,8 +45,10 @@ class WorkerHubEvents {
 
 struct WorkerHubOptions {
   Incarnation controller;
-  std::string data_endpoint;                  // ":port" of the controller's data plane
-  std::chrono::milliseconds deadline{10000};  // of silence
+  std::string data_endpoint;  // ":port" of the controller's data plane
+  // Of silence of a process whose host answers: it may be stopped or busy. A silent host is told by
+  // its supervisor's pulse (kHostSilence).
+  std::chrono::milliseconds deadline{60000};
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
@@ -95,6 +97,8 @@ class WorkerHub {
   // nullptr: never registered. Of the latest registration.
   const ExecutorSpec* Spec(ExecutorId executor) const;
   std::set<std::string> Supervisors() const;
+  // Executors that were silent for some seconds, and for how long.
+  std::map<ExecutorId, std::chrono::milliseconds> Stalled() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;
@@ -105,7 +109,7 @@ class WorkerHub {
   uint64_t commands_sent() const { return commands_sent_; }
 
  private:
-  enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kDone };
+  enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kDone };
   struct Peer;
   struct Executor;
   struct Supervisor;
@@ -116,6 +120,10 @@ class WorkerHub {
   void OnFirst(Peer& peer, const v1::ToController& message);
   void OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& message);
   void OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message);
+  void OnPulse(Peer& peer, const v1::Pulse& pulse);
+  // The host at the other end of the pulse does not answer: all that runs there is lost.
+  void HostSilent(Peer& pulse);
+  void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);

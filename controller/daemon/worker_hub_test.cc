@@ -50,6 +50,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   WorkerHubTest() {
     options_.controller = Incarnation(77);
     options_.data_endpoint = ":4711";
+    options_.deadline = milliseconds(10000);
     hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
   }
 

@@ -110,6 +110,22 @@ def test_a_stopped_executor_is_lost_at_its_deadline_killed_and_replaced(new_clus
     assert all(pid_of(cluster, w, "executor") for w in ("w0", "w1"))
 
 
+def test_a_stopped_executor_is_shown_as_stalled_and_loses_nothing_when_it_goes_on(new_cluster):
+    cluster = new_cluster(islands=1, devices=1)
+    before = executor_of(cluster, "w0")
+    executor = pid_of(cluster, "w0", "executor")
+    os.kill(executor, signal.SIGSTOP)
+    try:
+        wait_for(lambda: executor_of(cluster, "w0").get("stalled_ms"), "the executor to be shown as stalled", 30)
+        assert "stalled for" in cluster.cli("status", "--controller", cluster.address).stdout
+        assert executor_of(cluster, "w0")["up"]
+    finally:
+        os.kill(executor, signal.SIGCONT)
+    wait_for(lambda: not executor_of(cluster, "w0").get("stalled_ms"), "the executor to go on", 30)
+    after = executor_of(cluster, "w0")
+    assert after["up"] and after["incarnation"] == before["incarnation"] and after["last_error"] == ""
+
+
 def test_a_stopped_executor_whose_worker_is_stopped_too_is_fenced_when_it_wakes(new_cluster):
     cluster = new_cluster(
         islands=1, devices=1, environment={"FAIRWAY_EXECUTOR_DEADLINE": "1500ms"}

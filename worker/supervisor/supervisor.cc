@@ -21,6 +21,14 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBeyondDrain{2000};  // for an executor to end after its own limit
 constexpr size_t kMaxDeaths = 16;
 
+v1::Pulse PulseOf(const std::string& worker) {
+  v1::Pulse pulse;
+  pulse.set_worker(worker);
+  pulse.set_host(HostName());
+  pulse.set_pid(::getpid());
+  return pulse;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
@@ -32,7 +40,8 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
             {.on_open = [this] { Register(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
              .on_end = [this](const std::string& why) { OnLinkEnd(why); },
-             .fill_heartbeat = [](v1::Heartbeat&) {}}) {}
+             .fill_heartbeat = [](v1::Heartbeat&) {}}),
+      pulse_(loop, config_.controller, PulseOf(config_.worker)) {}
 
 Supervisor::~Supervisor() = default;
 
@@ -162,6 +171,7 @@ void Supervisor::Register() {
 
 void Supervisor::OnLinkEnd(const std::string& why) {
   registered_ = false;
+  pulse_.Stop();
   if (exit_code_.has_value()) return loop_.Stop();
   spdlog::warn("link to {} ended: {}", config_.controller, why);
   link_.Connect();
@@ -190,6 +200,7 @@ void Supervisor::OnRegistered(const v1::WorkerRegistered& registered) {
   spdlog::info("worker {} of {} is connected to {}", config_.worker, config_.island,
                config_.controller);
   SendDeaths();
+  pulse_.Start();
   link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
 }
 

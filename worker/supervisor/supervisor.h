@@ -17,6 +17,7 @@
 #include "fairway/v1/link.pb.h"
 #include "worker/compiler/compile_pool.h"
 #include "worker/controller_link.h"
+#include "worker/pulse.h"
 #include "worker/supervisor/executor_child.h"
 
 namespace fairway {
@@ -75,6 +76,7 @@ class Supervisor {
   std::string kill_reason_;  // why this supervisor killed the executor
 
   ControllerLink link_;
+  Pulse pulse_;  // while this worker is registered
   bool registered_ = false;
   std::deque<v1::ExecutorDied> deaths_;  // not yet told
 

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who lives: silent hosts, silent processes, deaths, restarts (docs/design/0057-liveness.md).
+#include <algorithm>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include "controller/daemon/executor_log.h"
+#include "controller/daemon/worker_hub_peers.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+
+// An executor that was silent for so long is shown as stalled.
+constexpr milliseconds kStalledAfter{3000};
+
+double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
+
+}  // namespace
+
+void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log) {
+  executor.state = Executor::State::kLost;
+  executor.batch.Clear();
+  executor.batch_bytes = 0;
+  // The core says which executor; here is how.
+  const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
+                                   executor.host, executor.pid, log);
+  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
+              "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
+              executor.spec.island, Text(cause));
+  events_->OnExecutorLost(executor.id, cause);
+}
+
+void WorkerHub::EndExecutor(Peer& peer, const std::string& why) {
+  Executor& executor = *executors_[peer.executor];
+  if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
+    v1::FromController kill;
+    kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
+    kill.mutable_kill_executor()->set_reason(why);
+    Reply(*peers_[it->second->peer], kill);
+  }
+  FencePeer(peer, "declared lost: " + why);
+  DeclareLost(executor, why);
+}
+
+absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker,
+                                                       const std::string& reason) {
+  std::vector<std::string> known;
+  for (const auto& [id, executor] : executors_) {
+    known.push_back(executor->spec.worker);
+    if (executor->spec.worker != worker) continue;
+    if (executor->state != Executor::State::kUp)
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "the executor of worker {} is down: its supervisor starts it anew by itself",
+                   worker);
+    const Incarnation ended = executor->spec.incarnation;
+    const std::string island = executor->spec.island;
+    // A gang that one of them will not end is waited for by the others.
+    for (const auto& [other_id, other] : executors_) {
+      if (other->spec.island == island && other->state == Executor::State::kUp)
+        EndExecutor(*peers_.at(other->peer), reason);
+    }
+    return ended;
+  }
+  std::ranges::sort(known);  // they register in any order
+  return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
+               worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+}
+
+void WorkerHub::Tick() {
+  const auto now = now_();
+  // If this process was stopped itself, all others look silent.
+  const auto late = now - last_tick_;
+  last_tick_ = now;
+  if (late > options_.deadline / 2) {
+    spdlog::warn("the controller did not run for {:.1f} s; the deadlines of executors begin anew",
+                 std::chrono::duration<double>(late).count());
+    for (const auto& [number, peer] : peers_) peer->heard = now;
+  }
+  std::vector<Peer*> silent;
+  for (const auto& [number, peer] : peers_) {
+    if (peer->role == Role::kPulse) continue;  // the kernels watch it
+    NoteStalled(*peer, now);
+    const auto limit = peer->role == Role::kNew ? options_.register_wait : options_.deadline;
+    if (now - peer->heard > limit) silent.push_back(peer.get());
+  }
+  for (Peer* const peer : silent) {
+    const Role role = peer->role;
+    if (role == Role::kDone) {
+      // It was told to go, and does not take the message.
+      peers_.erase(peer->number);
+    } else if (role == Role::kNew) {
+      spdlog::warn("{} did not register; closing the link", peer->link->peer());
+      Finish(*peer);
+    } else if (role == Role::kSupervisor) {
+      spdlog::warn("worker {} was silent for {:.1f} s", peer->worker, Seconds(options_.deadline));
+      SupervisorEnded(*peer);
+      Finish(*peer);
+    } else {
+      EndExecutor(*peer, fmt::format("it was silent for {:.1f} s (--executor-deadline)",
+                                     Seconds(options_.deadline)));
+    }
+  }
+  for (const auto& [id, executor] : executors_) {
+    Flush(*executor);
+    if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
+      DeclareLost(*executor, executor->link_cause);
+    }
+  }
+}
+
+void WorkerHub::NoteStalled(Peer& peer, Clock::time_point now) {
+  if (peer.role != Role::kExecutor) return;
+  const auto silence = std::chrono::duration_cast<milliseconds>(now - peer.heard);
+  if (std::exchange(peer.stalled, silence > kStalledAfter) || !peer.stalled) return;
+  spdlog::warn(
+      "the executor of worker {} is stalled: it was silent for {:.1f} s, while its host answers. "
+      "Is it "
+      "stopped, or its machine overloaded? It is given up after {:.1f} s (--executor-deadline)",
+      peer.worker, Seconds(silence), Seconds(options_.deadline));
+}
+
+std::map<ExecutorId, milliseconds> WorkerHub::Stalled() const {
+  std::map<ExecutorId, milliseconds> out;
+  for (const auto& [number, peer] : peers_) {
+    const auto silence = std::chrono::duration_cast<milliseconds>(now_() - peer->heard);
+    if (peer->role == Role::kExecutor && silence > kStalledAfter) out[peer->executor] = silence;
+  }
+  return out;
+}
+
+void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {
+  const auto it = supervisors_.find(pulse.worker());
+  if (it == supervisors_.end() || it->second->host != pulse.host() ||
+      it->second->pid != pulse.pid())
+    return FencePeer(peer, fmt::format("no worker '{}' with pid {} is connected from host {}",
+                                       pulse.worker(), pulse.pid(), pulse.host()));
+  if (const auto old = peers_.find(std::exchange(it->second->pulse, peer.number));
+      old != peers_.end())
+    Finish(*old->second);
+  peer.role = Role::kPulse;
+  peer.worker = pulse.worker();
+  peer.link->WatchHost();
+}
+
+void WorkerHub::HostSilent(Peer& pulse) {
+  const auto it = supervisors_.find(pulse.worker);
+  if (it == supervisors_.end() || it->second->pulse != pulse.number) return;
+  const std::string how = fmt::format("its host {} acknowledged nothing for {:.0f} s",
+                                      it->second->host, Seconds(kHostSilence));
+  Executor* const executor = FindExecutor(pulse.worker);
+  if (executor != nullptr && executor->state != Executor::State::kLost) {
+    const auto peer = peers_.find(executor->peer);
+    peer != peers_.end() && executor->state == Executor::State::kUp
+        ? EndExecutor(*peer->second, how)
+        : DeclareLost(*executor, how);
+  }
+  Peer& supervisor = *peers_.at(it->second->peer);
+  spdlog::warn("worker {} is disconnected: {}", pulse.worker, how);
+  SupervisorEnded(supervisor);
+  Finish(supervisor);
+}
+
+}  // namespace fairway

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Silent hosts are told from silent processes. Links are played by the test, and the clock is its
+// own.
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/daemon/worker_hub.h"
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Key;
+
+// What the hub does with one of its links.
+struct Seen {
+  Link* link = nullptr;
+  bool watched = false;
+  bool closed = false;
+  std::vector<v1::FromController> messages;
+};
+
+class PlayedLink final : public Link {
+ public:
+  explicit PlayedLink(Seen& seen) : seen_(seen) { seen_.link = this; }
+  ~PlayedLink() override { seen_.link = nullptr; }
+  void Send(Frame frame) override {
+    ASSERT_TRUE(UnpackFrame(frame, &seen_.messages.emplace_back()).ok());
+  }
+  size_t queued_bytes() const override { return 0; }
+  void Close() override { seen_.closed = true; }
+  std::string peer() const override { return "played"; }
+  void WatchHost() override { seen_.watched = true; }
+
+ private:
+  Seen& seen_;
+};
+
+class LivenessTest : public ::testing::Test, public WorkerHubEvents {
+ protected:
+  LivenessTest() {
+    executor_ = &Register("w0", 11);
+    supervisor_ = &RegisterSupervisor("w0");
+  }
+
+  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override {
+    return ExecutorId(static_cast<uint32_t>(1 + spec.worker.back() - '0'));  // w0: 1
+  }
+  void OnExecutorLost(ExecutorId, const absl::Status& cause) override {
+    lost_.push_back(Text(cause));
+  }
+  void OnCrowded(ExecutorId) override {}
+  void OnCallback(ExecutorId, CallbackCall) override {}
+  void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
+  void OnReport(ExecutorId, Incarnation, Report) override {}
+
+  Seen& Connect(const v1::ToController& first) {
+    Seen& seen = seen_.emplace_back();
+    hub_.Accept(std::make_unique<PlayedLink>(seen));
+    seen.link->on_frame(PackFrame(first));
+    return seen;
+  }
+  Seen& Register(const std::string& worker, uint64_t incarnation) {
+    v1::ToController message;
+    auto* const registration = message.mutable_register_executor();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_host("h");
+    registration->set_pid(100);
+    ExecutorSpec spec;
+    spec.worker = worker;
+    spec.island = "island0";
+    spec.incarnation = Incarnation(incarnation);
+    spec.runtime = "fake";
+    spec.platform_name = "cpu";
+    spec.memory_kinds = {"device"};
+    spec.num_devices = 2;
+    spec.data_endpoint = worker + ":1";
+    ToProto(spec, registration->mutable_spec());
+    return Connect(message);
+  }
+  Seen& RegisterSupervisor(const std::string& worker) {
+    v1::ToController message;
+    auto* const registration = message.mutable_register_worker();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_worker(worker);
+    registration->set_island("island0");
+    registration->set_host("h");
+    registration->set_pid(10);
+    return Connect(message);
+  }
+  Seen& ConnectPulse(const std::string& worker, int64_t pid = 10) {
+    v1::ToController message;
+    message.mutable_pulse()->set_worker(worker);
+    message.mutable_pulse()->set_host("h");
+    message.mutable_pulse()->set_pid(pid);
+    return Connect(message);
+  }
+  void Beat(Seen& seen) {
+    v1::ToController message;
+    message.mutable_heartbeat()->set_sequence(1);
+    seen.link->on_frame(PackFrame(message));
+  }
+  void Advance(milliseconds time, bool supervisor_beats = true) {
+    for (; time.count() > 0; time -= milliseconds(500)) {
+      now_ += milliseconds(500);
+      if (supervisor_beats) Beat(*supervisor_);
+      hub_.Tick();
+    }
+  }
+
+  EventLoop loop_;
+  WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
+  WorkerHub hub_{loop_, WorkerHubOptions{}, this, [this] { return now_; }};
+  std::deque<Seen> seen_;
+  Seen* executor_ = nullptr;
+  Seen* supervisor_ = nullptr;
+  std::vector<std::string> lost_;
+};
+
+TEST_F(LivenessTest, AllOfAHostIsLostWhenItsPulseSaysThatItIsSilent) {
+  Seen& pulse = ConnectPulse("w0");
+  EXPECT_TRUE(pulse.watched);
+  pulse.link->on_closed(absl::DeadlineExceededError("link to h: Connection timed out"));
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("its host h acknowledged nothing for 3 s")));
+  EXPECT_THAT(hub_.Supervisors(), IsEmpty());
+  EXPECT_TRUE(executor_->closed);
+  EXPECT_TRUE(supervisor_->closed);
+}
+
+TEST_F(LivenessTest, APulseThatEndsOtherwiseSaysNothing) {
+  ConnectPulse("w0").link->on_closed(absl::OkStatus());
+  ConnectPulse("w0").link->on_closed(absl::UnavailableError("Connection reset by peer"));
+  EXPECT_THAT(lost_, IsEmpty());
+  EXPECT_THAT(hub_.Supervisors(), ElementsAre("w0"));
+}
+
+TEST_F(LivenessTest, OnlyTheLatestPulseOfAWorkerCounts) {
+  Seen& old = ConnectPulse("w0");
+  ConnectPulse("w0");
+  EXPECT_TRUE(old.closed);
+  old.link->on_closed(absl::DeadlineExceededError("timed out"));
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
+TEST_F(LivenessTest, APulseOfAnUnknownWorkerOrProcessIsRefused) {
+  for (Seen* pulse : {&ConnectPulse("w9"), &ConnectPulse("w0", 11)}) {
+    ASSERT_FALSE(pulse->messages.empty());
+    EXPECT_THAT(pulse->messages[0].fence().reason(), HasSubstr("is connected from host h"));
+    EXPECT_TRUE(pulse->closed);
+  }
+}
+
+TEST_F(LivenessTest, ASilentProcessIsShownAsStalledAndLostAfterTheDeadline) {
+  Advance(milliseconds(2500));
+  EXPECT_THAT(hub_.Stalled(), IsEmpty());
+  Advance(milliseconds(1000));
+  EXPECT_THAT(hub_.Stalled(), ElementsAre(Key(ExecutorId(1))));
+  Beat(*executor_);
+  EXPECT_THAT(hub_.Stalled(), IsEmpty());
+  Advance(milliseconds(60000));
+  EXPECT_THAT(lost_, IsEmpty());
+  Advance(milliseconds(500));
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("it was silent for 60.0 s (--executor-deadline)")));
+  EXPECT_THAT(hub_.Stalled(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace fairway

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What WorkerHub remembers of connections, executors and supervisors. Private to the hub.
+#ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_PEERS_H_
+#define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_PEERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "controller/daemon/worker_hub.h"
+
+namespace fairway {
+
+// One connection.
+struct WorkerHub::Peer {
+  uint64_t number = 0;
+  std::unique_ptr<Link> link;
+  Role role = Role::kNew;
+  Clock::time_point heard;
+  std::string worker;
+  ExecutorId executor;
+  std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
+  bool stalled = false;                    // it was logged that it is silent
+};
+
+// A worker's executor over all its incarnations.
+struct WorkerHub::Executor {
+  enum class State : uint8_t {
+    kUp,
+    kLinkEnded,  // waits until `cause_due` for the supervisor's account
+    kLost,       // the owner knows
+  };
+  ExecutorId id;
+  State state = State::kLost;
+  ExecutorSpec spec;
+  std::string host;
+  int64_t pid = 0;
+  uint64_t peer = 0;
+  Clock::time_point cause_due;
+  std::string link_cause;
+  v1::FromController batch;
+  size_t batch_bytes = 0;
+  bool flush_posted = false;
+};
+
+struct WorkerHub::Supervisor {
+  uint64_t peer = 0;
+  std::string island;
+  std::string host;
+  int64_t pid = 0;
+  bool has_compiler = false;
+  // Its executor is up, or was since it connected. So it is one of the island's workers, which one
+  // whose executor is refused is not, and compiles for what that executor told of.
+  bool belongs = false;
+  uint64_t pulse = 0;  // the peer of its pulse; 0: none yet
+};
+
+struct WorkerHub::Compilation {
+  std::string worker;
+  std::function<void(absl::StatusOr<CompiledCode>)> done;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_PEERS_H_

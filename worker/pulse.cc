@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/pulse.h"
+
+#include <utility>
+
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+constexpr std::chrono::milliseconds kPulseConnectTimeout{3000};
+constexpr std::chrono::milliseconds kPauseBeforeRedial{1000};
+
+}  // namespace
+
+Pulse::Pulse(EventLoop& loop, std::string controller, v1::Pulse message)
+    : loop_(loop), controller_(std::move(controller)), message_(std::move(message)) {}
+
+void Pulse::Start() {
+  wanted_ = true;
+  if (link_ == nullptr && !std::exchange(dialing_, true)) Dial();
+}
+
+void Pulse::Stop() {
+  wanted_ = false;
+  // This may be a callback of the link itself.
+  loop_.Post("drop pulse", [link = std::move(link_)] {});
+}
+
+void Pulse::Dial() {
+  ConnectTcp(loop_, controller_, kPulseConnectTimeout,
+             [this](absl::StatusOr<std::unique_ptr<Link>> link) { OnConnected(std::move(link)); });
+}
+
+void Pulse::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
+  dialing_ = false;
+  if (!wanted_) return;
+  const auto again = [this] {
+    if (std::exchange(dialing_, true)) return;
+    loop_.PostAfter(kPauseBeforeRedial, "pulse", [this] {
+      dialing_ = false;
+      if (wanted_) Start();
+    });
+  };
+  if (!link.ok()) return again();
+  link_ = *std::move(link);
+  link_->on_frame = [](const Frame&) {};  // a fence: the link closes
+  link_->on_closed = [this, again](const absl::Status&) {
+    loop_.Post("drop pulse", [closed = std::move(link_)] {});
+    if (wanted_) again();
+  };
+  link_->WatchHost();
+  v1::ToController message;
+  *message.mutable_pulse() = message_;
+  link_->Send(PackFrame(message));
+}
+
+}  // namespace fairway

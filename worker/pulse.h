@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's second link to its controller, on which nothing is sent but its first message: the
+// kernels of both hosts tell by it when one of them is silent (docs/design/0057-liveness.md).
+#ifndef FAIRWAY_WORKER_PULSE_H_
+#define FAIRWAY_WORKER_PULSE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "async/event_loop.h"
+#include "fairway/v1/link.pb.h"
+#include "transport/link.h"
+
+namespace fairway {
+
+// Loop-confined; lives as long as its loop turns.
+class Pulse {
+ public:
+  // `controller`: host:port of its link port.
+  Pulse(EventLoop& loop, std::string controller, v1::Pulse message);
+
+  // Connects, again and again until Stop; nothing happens when it is at work already.
+  void Start();
+  void Stop();
+
+ private:
+  void Dial();
+  void OnConnected(absl::StatusOr<std::unique_ptr<Link>> link);
+
+  EventLoop& loop_;
+  const std::string controller_;
+  const v1::Pulse message_;
+  bool wanted_ = false;
+  bool dialing_ = false;  // or a pause before it
+  std::shared_ptr<Link> link_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_PULSE_H_
