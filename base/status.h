@@ -34,6 +34,13 @@ inline absl::Status Annotate(absl::Status status, std::string_view where) {
   return out;
 }
 
+inline constexpr size_t kMaxErrorText = 4096;
+
+// An error as others may be told of it: texts and payloads of clients, programs and workers travel
+// in commands and lie in arrays. A text of more than kMaxErrorText bytes is cut in its middle,
+// which it then says; payloads of more bytes are dropped.
+absl::Status Bounded(absl::Status status);
+
 // The message as std::string (absl's own view type does not mix with fmt here).
 inline std::string Text(const absl::Status& status) { return std::string(status.message()); }
 

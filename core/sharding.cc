@@ -10,7 +10,7 @@ Sharding Sharding::SingleDevice(int32_t device, std::string memory_kind) {
   Sharding s;
   s.kind_ = Kind::kSingleDevice;
   s.replicated_ = true;
-  s.devices_ = {device};
+  s.devices_ = std::vector<int32_t>{device};
   s.memory_kind_ = std::move(memory_kind);
   return s;
 }
@@ -19,7 +19,7 @@ Sharding Sharding::Replicated(std::vector<int32_t> devices, std::string memory_k
   Sharding s;
   s.kind_ = Kind::kTiled;
   s.replicated_ = true;
-  s.tile_of_.assign(devices.size(), 0);
+  s.tile_of_ = std::vector<int64_t>(devices.size(), 0);
   s.devices_ = std::move(devices);
   s.memory_kind_ = std::move(memory_kind);
   return s;
@@ -56,7 +56,7 @@ Sharding Sharding::ConcreteEven(std::vector<int32_t> devices, Shape shard_shape,
   s.replicated_ = replicated;
   s.devices_ = std::move(devices);
   s.memory_kind_ = std::move(memory_kind);
-  s.shard_shapes_ = {std::move(shard_shape)};
+  s.shard_shapes_ = std::vector<Shape>{std::move(shard_shape)};
   return s;
 }
 

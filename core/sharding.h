@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_vector.h"
 #include "base/status.h"
 #include "core/shape.h"
 
@@ -82,11 +83,12 @@ class Sharding {
  private:
   Kind kind_ = Kind::kOpaque;
   bool replicated_ = false;
-  std::vector<int32_t> devices_;
+  // Shared by copies: a program may have one for each of 100,000 values.
+  SharedVector<int32_t> devices_;
   std::string memory_kind_;
-  std::vector<int64_t> tiles_;
-  std::vector<int64_t> tile_of_;     // PerDevice: contents
-  std::vector<Shape> shard_shapes_;  // one (even) or one per shard (concrete)
+  SharedVector<int64_t> tiles_;
+  SharedVector<int64_t> tile_of_;     // PerDevice: contents
+  SharedVector<Shape> shard_shapes_;  // one (even) or one per shard (concrete)
 };
 
 // dtype, global shape and sharding of an array; the layout is always dense, major to minor.

@@ -169,6 +169,12 @@ class Lowering {
             "{}: unrolled, the loops over several slices have more than {} steps; run the program "
             "several times",
             NodeText(program_, graph, n), kMaxUnrolled);
+      if (unrolled_values_ > kMaxUnrolledValues)
+        return InvalidArgument(
+            "{}: unrolled, the steps of the loops over several slices take and make more than {} "
+            "values; run the program several times, or give its computations fewer arguments and "
+            "results",
+            NodeText(program_, graph, n), kMaxUnrolledValues);
     }
     std::vector<int32_t> results;
     for (const ValueRef ref : in.results) results.push_back(made[ref.node][ref.output]);
@@ -196,6 +202,7 @@ class Lowering {
   std::vector<int32_t> Add(size_t graph, size_t n, int32_t place, std::vector<int32_t> inputs) {
     Unit unit{graph, n, place, false, std::move(inputs), {}};
     for (const SliceSpec& type : types_[graph][n]) unit.outputs.push_back(NewValue(type));
+    if (graph != 0) unrolled_values_ += unit.inputs.size() + unit.outputs.size();
     units_.push_back(std::move(unit));
     return units_.back().outputs;
   }
@@ -400,6 +407,7 @@ class Lowering {
   std::map<std::pair<size_t, size_t>, int32_t> constants_;
   std::map<size_t, std::optional<int32_t>> only_place_;  // by graph
   size_t inlined_ = 0;                                   // nodes
+  size_t unrolled_values_ = 0;  // inputs and outputs of units that are not of the first graph
   std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
   std::map<int32_t, int32_t> part_of_;      // by value
   std::vector<int32_t> order_;

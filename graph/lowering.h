@@ -68,6 +68,8 @@ absl::StatusOr<ProgramPlan> Lower(const Program& program, const ProgramTypes& ty
                                   const ProgramBinding& binding);
 
 inline constexpr size_t kMaxUnrolled = 100'000;
+// And the most values that these steps take and make, all together: each costs some 200 bytes.
+inline constexpr size_t kMaxUnrolledValues = size_t{1} << 18;
 
 }  // namespace fairway
 

@@ -388,6 +388,27 @@ TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
   EXPECT_THAT(RunPlan(m, plan, {"x"}), ElementsAre("f(x)"));
 }
 
+// Few steps, each of many results: the values count, not the steps alone.
+TEST(Lowering, LoopsThatMakeManyValuesAreBoundedToo) {
+  for (const int64_t rounds : {64, 2000}) {
+    Maker m;
+    const int wide = m.Computation("wide", 1, 2000);
+    m.program.graphs.resize(2);
+    const ValueRef made = m.Compute(wide, 0, {m.Argument(0, 1)}, 1);
+    const ValueRef there = m.Add(TransferNode{made, {1, Whole(4, 2)}}, 1);
+    m.program.graphs[1].results = {m.Add(TransferNode{there, {0, Whole(4, 2)}}, 1)};
+    m.program.graphs[0].results = {m.Add(LoopNode{1, rounds, {m.Argument(0)}})};
+    const auto plan = Lower(m.program, *CheckProgram(m.program), m.binding);
+    if (rounds == 64) {
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_LE(plan->values.size(), kMaxUnrolledValues);
+    } else {
+      EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(Text(plan.status()), HasSubstr("take and make more than 262144 values"));
+    }
+  }
+}
+
 // Bodies that are shared double a program with each level.
 TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
   for (const int levels : {16, 17}) {

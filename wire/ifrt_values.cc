@@ -41,7 +41,7 @@ absl::Status StatusFromProto(const tensorflow::StatusProto& proto) {
   absl::Status status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
                       proto.message());
   for (const auto& [url, value] : proto.payload()) status.SetPayload(url, absl::Cord(value));
-  return status;
+  return Bounded(std::move(status));
 }
 
 void StatusToProto(const absl::Status& status, tensorflow::StatusProto* proto) {

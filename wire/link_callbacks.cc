@@ -8,8 +8,6 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMaxErrorText = 64 << 10;
-
 void Put(const CallbackArray& array, v1::LinkCallbackArray* out) {
   out->set_dtype(static_cast<int32_t>(array.dtype));
   out->mutable_dims()->Assign(array.shape.dims.begin(), array.shape.dims.end());

@@ -21,8 +21,9 @@ absl::Status CheckText(std::string_view what, const std::string& text, size_t li
 
 v1::Status ToProto(const absl::Status& status) {
   v1::Status out;
-  out.set_code(static_cast<int>(status.code()));
-  out.set_message(Text(status));
+  const absl::Status bounded = Bounded(status);
+  out.set_code(static_cast<int>(bounded.code()));
+  out.set_message(Text(bounded));
   return out;
 }
 
@@ -30,8 +31,9 @@ absl::Status StatusFromProto(const v1::Status& status) {
   if (status.code() == 0) return absl::OkStatus();
   const bool known =
       status.code() > 0 && status.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal,
-               "{}", status.message());
+  return Bounded(
+      Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal,
+            "{}", status.message()));
 }
 
 void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {

@@ -5,17 +5,7 @@
 #include <utility>
 
 namespace fairway {
-namespace {
-
-constexpr size_t kMaxErrorText = 64 << 10;
-
-// The text of a client's error; it goes into the errors of others, and logs.
-absl::Status Bounded(absl::Status status) {
-  if (status.ok() || status.message().size() <= kMaxErrorText) return status;
-  return {status.code(), Text(status).substr(0, kMaxErrorText) + "\n... (cut)"};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 // ---- Sessions and streams ----
 

@@ -106,7 +106,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
         node->blobs[blob] != nullptr)
       continue;
     if (!bytes.ok()) {
-      Fail(*node, bytes.status(), node->id);
+      Fail(*node, Bounded(bytes.status()), node->id);
       continue;
     }
     const Group& group = *FindGroup(node->outputs[0]);
@@ -131,7 +131,7 @@ absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (error.ok()) return InvalidArgument("an error array needs an error, but its status is OK");
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, state_->NewHandle(*session, out));
-  session->arrays.emplace(handle, Array{spec, {}, std::move(error)});
+  session->arrays.emplace(handle, Array{spec, {}, Bounded(std::move(error))});
   return handle;
 }
 

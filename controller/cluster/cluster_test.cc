@@ -505,6 +505,17 @@ TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {
               ElementsAre("e1 <- end send t2", "e1 <- free [1]", "s1 fetched 1: abc"));
 }
 
+TEST_F(ClusterTest, ALongErrorOfAClientIsCutBeforeItTravels) {
+  Start();
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  ASSERT_TRUE(
+      cluster.MakeError(session, 1, spec, absl::AbortedError(std::string(1 << 20, 'x'))).ok());
+  cluster.Watch(session, 9, {1});
+  ASSERT_EQ(actions.lines.size(), 1u);
+  EXPECT_THAT(actions.lines[0], HasSubstr("... (1048576 bytes in all)"));
+  EXPECT_LT(actions.lines[0].size(), 5000u);
+}
+
 TEST_F(ClusterTest, HandlesOfOneSessionMeanNothingInAnother) {
   Start();
   PutReady(1, 0);

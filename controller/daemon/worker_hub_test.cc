@@ -3,7 +3,6 @@
 #include "controller/daemon/worker_hub.h"
 
 #include <deque>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
