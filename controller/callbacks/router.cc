@@ -5,8 +5,6 @@
 #include <utility>
 
 namespace fairway {
-namespace {}  // namespace
-
 // ---- Sessions and streams ----
 
 void CallbackRouter::SessionOpened(SessionId session, std::string channel) {
