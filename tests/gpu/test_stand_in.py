@@ -104,6 +104,24 @@ print(float(jnp.ones((64, 1 << 20)).sum()))
     assert lines[1] == str(float(64 << 20)), done.stdout + done.stderr
 
 
+def test_programs_are_compiled_for_the_file_and_refused_by_another_gpu_with_both_names(tmp_path):
+    target = tmp_path / "target.txtpb"
+    target.write_text('gpu_device_info { device_memory_size: 99 }\ndevice_description_str: "Other GPU"\n')
+    with Cluster(islands=1, devices=1, flags=FLAGS, environment={
+            "TMPDIR": str(tmp_path), "FAIRWAY_TARGET_CONFIG": str(target)}) as cluster:
+        done = subprocess.run([sys.executable, "-c", """
+import jax, numpy as np
+compiled = jax.jit(lambda x: x * 2).lower(np.float32(1)).compile()
+try:
+    jax.block_until_ready(compiled(np.float32(1)))
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""], env=cluster.jax_environment(), text=True, capture_output=True, timeout=240)
+    both = re.search(r'code of another plugin: it was made by "(.*?)", this is "(.*?)"', done.stdout)
+    assert both and both[1] != both[2], done.stdout + done.stderr
+    assert all(name.startswith("cuda; ") for name in both.groups())
+
+
 LINEAR_ALGEBRA = """
 import jax, jax.numpy as jnp
 x = jnp.eye(3)
