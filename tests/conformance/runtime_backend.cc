@@ -178,10 +178,6 @@ std::string_view ReasonText(Reason reason) {
       return "one executor";
     case Reason::kNoThreads:
       return "no threads";
-    case Reason::kNothingBrief:
-      return "nothing brief";
-    case Reason::kStreamOrders:
-      return "the stream orders";
   }
   return "";
 }
@@ -191,21 +187,17 @@ const std::vector<BackendUnderTest>& Backends() {
       {"pjrt",
        OpenedPjrt,
        {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
-        {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
+        {"AGangOverTwoExecutors", Reason::kOneExecutor}},
+       /*computes=*/true,
+       /*has_brief=*/true},
       {"cuda",
        OpenedCuda,
-       {{"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief},
-        {"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
-        {"AGangOverTwoExecutors", Reason::kOneExecutor},
-        {"AGangWantsAllInputsReadyAndGoodUnlessItIsSeparable", Reason::kStreamOrders}}},
-      {"host",
-       Opened<NativeBackend<HostRuntime>>,
-       {{"StableHloRuns", Reason::kNoCompiler},
-        {"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief}}},
+       {{"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
+        {"AGangOverTwoExecutors", Reason::kOneExecutor}}},
+      {"host", Opened<NativeBackend<HostRuntime>>, {{"StableHloRuns", Reason::kNoCompiler}}},
       {"sim",
        Opened<NativeBackend<SimRuntime>>,
        {{"StableHloRuns", Reason::kNoCompiler},
-        {"ABriefExecutableEndsWithinLaunch", Reason::kNothingBrief},
         {"LargeBytesComeBackAsTheyWere", Reason::kNoComputation}},
        /*computes=*/false},
       {"fake",
@@ -213,7 +205,9 @@ const std::vector<BackendUnderTest>& Backends() {
        {{"LateInputsInParallelThreads", Reason::kNoThreads},
         {"ADeclaredTimePasses", Reason::kNoDeclaredTimes},
         {"AGangOverTwoExecutors", Reason::kOneExecutor},
-        {"StableHloRuns", Reason::kNoCompiler}}},
+        {"StableHloRuns", Reason::kNoCompiler}},
+       /*computes=*/true,
+       /*has_brief=*/true},
   };
   return *backends;
 }

@@ -35,8 +35,6 @@ enum class Reason {
   kNoDeclaredTimes,
   kOneExecutor,
   kNoThreads,
-  kNothingBrief,
-  kStreamOrders,  // gangs may be launched before their inputs are there
 };
 // For the table in docs/testing.md: "no compiler".
 std::string_view ReasonText(Reason reason);
@@ -64,7 +62,8 @@ struct BackendUnderTest {
       int num_devices);  // nullptr: cannot be had; the test fails
   // Cases that do not run, and why.
   std::map<std::string, Reason> off;
-  bool computes = true;  // else the results of programs are zeros
+  bool computes = true;    // else the results of programs are zeros
+  bool has_brief = false;  // kAdd may be launched by an event loop; else Launch may wait
 };
 
 // For GoogleTest's messages.

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin without nvJitLink executes the assembler: that file, and nothing else."""
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import time
 
 import programs
 import pytest
+from cluster import BIN, Cluster, wait_for
 from compile_process import CompileProcess, Refused
 from conftest import PLUGIN, TARGET
+
+DRIVER = BIN.parent / "tests/driver"
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +36,15 @@ def without_nvjitlink(plugin, tmp_path_factory):
     return here / PLUGIN
 
 
-def children(process):
-    tasks = pathlib.Path("/proc", str(process.process.pid), "task")
+def gone(pid):
+    try:
+        return ") Z " in pathlib.Path("/proc", str(pid), "stat").read_text()
+    except FileNotFoundError:
+        return True
+
+
+def children(pid):
+    tasks = pathlib.Path("/proc", str(pid), "task")
     return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
 
 
@@ -63,19 +75,62 @@ def test_another_file_is_not_executed(without_nvjitlink):
 def test_no_assembler_outlives_its_process(without_nvjitlink):
     with CompileProcess(without_nvjitlink, TARGET) as process:
         process.ask(programs.training_step())
-        while not (running := children(process)):
+        while not (running := children(process.process.pid)):
             assert process.process.poll() is None
             time.sleep(0.001)
         os.kill(running[0], signal.SIGSTOP)
     assert process.process.returncode != 0
 
-    def gone(pid):
-        try:
-            return ") Z " in pathlib.Path("/proc", str(pid), "stat").read_text()
-        except FileNotFoundError:
-            return True
+    wait_for(lambda: gone(running[0]), f"the assembler {running[0]} to end")
 
-    deadline = time.monotonic() + 60
-    while not gone(running[0]):
-        assert time.monotonic() < deadline, f"the assembler {running[0]} still runs"
-        time.sleep(0.01)
+
+# An x86-64 program that waits for ever: "pause(); again".
+WAITS = struct.pack(
+    "<16sHHIQQQIHHHHHHIIQQQQQQ", b"\x7fELF\2\1\1", 2, 62, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0,
+    1, 5, 0, 0x400000, 0x400000, 129, 129, 4096) + b"\xb8\x22\0\0\0\x0f\x05\xeb\xf7"
+
+
+def test_an_assembler_that_is_stuck_ends_at_the_compile_limit(without_nvjitlink, tmp_path):
+    assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))
+    original = assembler.read_bytes()
+    assembler.unlink()  # it may be a link to the file that all tests use
+    assembler.write_bytes(original)
+    assembler.chmod(0o755)
+
+    def stuck(kernel=""):
+        """The assemblers that are at work on that kernel."""
+        found = []
+        for process in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError, IndexError):
+                if process.name.isdigit() and os.readlink(process / "exe") == str(assembler):
+                    source = (process / "cmdline").read_text().split("\0")[1]
+                    if not kernel or kernel in pathlib.Path(source).read_text():
+                        found.append(int(process.name))
+        return found
+
+    environment = {"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path), "FAIRWAY_DRIVER_GPUS": "1",
+                   "FAIRWAY_COMPILE_LIMIT": "5s"}
+    with Cluster(islands=1, devices=1, flags=["--plugin-kind=cuda", f"--plugin={without_nvjitlink}"],
+                 environment=environment) as cluster:
+        process = cluster.start_python("-c", """
+import jax, jax.numpy as jnp, numpy as np
+x = jax.device_put(np.arange(1000.0, dtype=np.float32), jax.devices()[0])
+jax.jit(lambda x: x * 2).lower(x).compile()
+print("compiled", flush=True)
+input()
+try:
+    jax.jit(lambda x: jnp.sin(x)).lower(x).compile()
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+""")
+        assert process.stdout.readline() == "compiled\n"
+        wait_for(lambda: not stuck(), "no assembler to be at work")
+        assembler.write_bytes(WAITS)  # the same file to Landlock
+        process.stdin.write("\n")
+        process.stdin.flush()
+        # Others may be stuck with what compile processes compile when they start.
+        at_work = wait_for(lambda: stuck("sine"), "an assembler to start")
+        said, _ = process.communicate(timeout=180)
+        assert "DEADLINE_EXCEEDED" in said and "(--compile-limit of the worker)" in said, said
+        wait_for(lambda: all(gone(pid) for pid in at_work), f"{at_work} to end")
+    wait_for(lambda: not stuck(), "every assembler to end with its worker")

@@ -329,6 +329,61 @@ except jax.errors.JaxRuntimeError as error:
 """)
 
 
+def test_what_never_ends_is_ended_by_a_restart_and_others_go_on(cluster, folder, log):
+    process = cluster.start_python("-c", BEGINNING + """
+value = np.arange(8.0, dtype=np.float32)
+kept = jax.block_until_ready(jax.device_put(value, there[0]))
+step = jax.jit(lambda x: x + 2)
+x = jax.block_until_ready(step(jax.device_put(value, here[0])))
+print("ready", flush=True)
+input()
+try:
+    jax.block_until_ready(step(x))
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+input()
+print((np.asarray(kept) == value).all())
+""")
+    assert process.stdout.readline() == "ready\n"
+    before = cluster.executors()
+    hold, log = folder / "hold", Log(folder / "log")
+    hold.touch()
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_for(lambda: log.lines("give kernel .*"), "the launch")
+        cluster.cli("restart", before[0].flag("name"), "--controller", cluster.address)
+        said = process.stdout.readline()
+        assert "DATA_LOSS" in said and "it was ended by `fairway restart`" in said, said
+        assert not log.lines("kernel .*")
+    finally:
+        hold.unlink()
+    assert process.communicate("\n", timeout=120)[0] == "True\n"
+    wait_for(lambda: "island0 up" in status(cluster), "island0 to come back")
+    assert cluster.executors()[1].pid == before[1].pid
+
+
+def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(plugin, tmp_path):
+    hang, said = tmp_path / "hang", tmp_path / "said"
+    hang.touch()
+    with open(said, "w") as out:
+        worker = subprocess.Popen(
+            [BIN / "fairway-worker", "--plugin-kind=cuda", f"--plugin={plugin}", "--devices=1",
+             "--controller=127.0.0.1:1", "--start-limit=3s"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            env=clean_environment(LD_LIBRARY_PATH=str(DRIVER), TMPDIR=str(tmp_path),
+                                  FAIRWAY_DRIVER_GPUS="1", FAIRWAY_DRIVER_HANG=str(hang)))
+        try:
+            wait_for(lambda: said.read_text().count("has not ended within 3000 ms (--start-limit)") >= 2,
+                     "two executors to end")
+            assert "exited with code 8 (the plugin did not start in time); starting it again" in said.read_text()
+            hang.unlink()
+            # Now it gets as far as to look for the controller.
+            wait_for(lambda: re.search(r"executor.*127\.0\.0\.1:1", said.read_text()), "an executor to start")
+        finally:
+            worker.terminate()
+            worker.wait(timeout=60)
+
+
 # ---- the driver by itself
 
 DIRECT = """

@@ -104,6 +104,52 @@ print(float(jnp.ones((64, 1 << 20)).sum()))
     assert lines[1] == str(float(64 << 20)), done.stdout + done.stderr
 
 
+def test_programs_are_compiled_for_the_file_and_refused_by_another_gpu_with_both_names(tmp_path):
+    target = tmp_path / "target.txtpb"
+    target.write_text('gpu_device_info { device_memory_size: 99 }\ndevice_description_str: "Other GPU"\n')
+    with Cluster(islands=1, devices=1, flags=FLAGS, environment={
+            "TMPDIR": str(tmp_path), "FAIRWAY_TARGET_CONFIG": str(target)}) as cluster:
+        done = subprocess.run([sys.executable, "-c", """
+import jax, numpy as np
+compiled = jax.jit(lambda x: x * 2).lower(np.float32(1)).compile()
+try:
+    jax.block_until_ready(compiled(np.float32(1)))
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""], env=cluster.jax_environment(), text=True, capture_output=True, timeout=240)
+    both = re.search(r'code of another plugin: it was made by "(.*?)", this is "(.*?)"', done.stdout)
+    assert both and both[1] != both[2], done.stdout + done.stderr
+    assert all(name.startswith("cuda; ") for name in both.groups())
+
+
+LINEAR_ALGEBRA = """
+import jax, jax.numpy as jnp
+x = jnp.eye(3)
+for name in "inv cholesky qr eigh svd eig solve lstsq pinv slogdet".split():
+    function = getattr(jnp.linalg, name)
+    try:
+        jax.block_until_ready(function(x, x) if name in ("solve", "lstsq") else function(x))
+        print(name, "ran")
+    except jax.errors.JaxRuntimeError as error:
+        print(name, error)
+with jax.default_device(jax.devices("cpu")[0]):
+    print(float(jnp.linalg.inv(jax.device_put(x, jax.devices("cpu")[0])).sum()))
+"""
+
+
+def test_linear_algebra_is_refused_in_one_line_with_the_way_out_which_works(cluster):
+    done = subprocess.run([sys.executable, "-c", LINEAR_ALGEBRA], env=cluster.jax_environment(), text=True,
+                          capture_output=True, timeout=240)
+    *refused, sum_on_the_cpu = done.stdout.splitlines()
+    assert len(refused) == 10, done.stdout + done.stderr
+    for line in refused:
+        assert re.fullmatch(
+            r'\w+ UNIMPLEMENTED: custom call "\w+" is not served on GPUs: its code is in Python modules of '
+            r'jaxlib, which a worker does not have. Compute it on the client\'s CPU: '
+            r'jax.device_put\(x, jax.devices\("cpu"\)\[0\]\)', line), line
+    assert sum_on_the_cpu == "3.0"
+
+
 def test_no_gpu_is_said_by_fairway_up(tmp_path):
     done = subprocess.run(
         [BIN / "fairway", "up", *FLAGS, "--devices=1", "--port=0"], text=True, capture_output=True,

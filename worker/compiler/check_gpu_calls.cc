@@ -42,6 +42,10 @@ constexpr std::string_view kMade[] = {"AllocateBuffer",
                                       "SPMDShardToFullShape",
                                       "annotate_device_placement"};
 
+// How names begin whose code is in Python modules of jaxlib.
+constexpr std::string_view kInPython[] = {"cu_",      "cublas",   "cuhybrid_",
+                                          "cusolver", "cusparse", "lapack_"};
+
 // Dialects of what JAX writes, and the operations of mhlo's names that attributes have.
 constexpr std::string_view kDialects[] = {"builtin", "func", "chlo", "sdy", "stablehlo", "vhlo"};
 constexpr std::string_view kMhloAttributes[] = {"cross_program_prefetches",
@@ -74,8 +78,7 @@ absl::Status NotServed(std::string_view target) {
   std::string_view way_out =
       "this worker runs no code that a client brings (--allow-raw-kernels of the worker permits "
       "it, if all its clients are trusted)";
-  if (target.starts_with("cusolver") || target.starts_with("cu_") || target.starts_with("cublas") ||
-      target.starts_with("cusparse") || target.starts_with("lapack_")) {
+  if (std::ranges::any_of(kInPython, [&](auto prefix) { return target.starts_with(prefix); })) {
     way_out =
         "its code is in Python modules of jaxlib, which a worker does not have. Compute it on the "
         "client's CPU: jax.device_put(x, jax.devices(\"cpu\")[0])";

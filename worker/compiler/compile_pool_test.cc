@@ -281,9 +281,10 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
   Answer answer = Compile(*pool, "probe");
   ASSERT_TRUE(answer.ok()) << answer.status();
   const std::string& seen = answer->code;
-  for (const char* line : {"NoNewPrivs:\t1", "Seccomp:\t2", "socket: refused", "kill: refused",
-                           "signals to others: refused, to itself: possible", "core: 0",
-                           "raise: refused", "env: XLA_FLAGS=", "env: TZ=UTC", "fd: 3"})
+  for (const char* line :
+       {"NoNewPrivs:\t1", "Seccomp:\t2", "socket: refused", "kill: refused",
+        "signals to others: refused, to itself: possible", "core: 0", "execute: refused",
+        "leave the group: refused", "raise: refused", "env: XLA_FLAGS=", "env: TZ=UTC", "fd: 3"})
     EXPECT_NE(seen.find(line), std::string::npos) << line << " is missing in\n" << seen;
   for (const char* line : {"env: AWS_", "fd: 4", "fd: 5"})
     EXPECT_EQ(seen.find(line), std::string::npos) << line << " is in\n" << seen;
@@ -291,7 +292,8 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
   auto open = Start("unsealed");
   answer = Compile(*open, "probe");
   ASSERT_TRUE(answer.ok()) << answer.status();
-  EXPECT_NE(answer->code.find("socket: possible"), std::string::npos) << "so the probe can tell";
+  for (const char* line : {"socket: possible", "execute: possible", "leave the group: possible"})
+    EXPECT_NE(answer->code.find(line), std::string::npos) << "the probe cannot tell " << line;
 }
 
 TEST(CompilePoolTest, CodeThatDoesNotMatchItsChecksumIsRefused) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -32,6 +33,22 @@ std::string Contents(const char* path) {
   return out.str();
 }
 
+// Whether `attempt` returns true in a child of this process.
+template <typename Attempt>
+bool ChildCan(Attempt attempt) {
+  const pid_t child = fork();
+  if (child == 0) _exit(attempt() ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Executes a program that ends with 0; returns if that is refused.
+bool Executes() {
+  execl("/bin/true", "true", nullptr);
+  return false;
+}
+
 // What a confined process can do and see, one line each.
 std::string Probe() {
   std::string out = Contents("/proc/self/status");
@@ -47,6 +64,9 @@ std::string Probe() {
   const bool own = syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0) == 0;
   out += fmt::format("signals to others: {}, to itself: {}\n", signalled ? "possible" : "refused",
                      own ? "possible" : "refused");
+  out += fmt::format("execute: {}\n", ChildCan(Executes) ? "possible" : "refused");
+  const bool leaves = ChildCan([] { return setsid() > 0 || setpgid(0, 0) == 0; });
+  out += fmt::format("leave the group: {}\n", leaves ? "possible" : "refused");
   rlimit limit{};
   getrlimit(RLIMIT_CORE, &limit);
   out += fmt::format("core: {}\n", limit.rlim_max);

@@ -389,6 +389,9 @@ TEST_F(TrapsTest, CodeWithAFlippedByteOrOfAnotherPluginIsRefused) {
   auto refused = runtime_->Load(other, {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(Text(refused.status()).find("another plugin"), std::string::npos) << refused.status();
+  for (const std::string& name :
+       {client_->identity(), other.substr(at, client_->identity().size())})
+    EXPECT_NE(Text(refused.status()).find(name), std::string::npos) << refused.status();
 }
 
 // Else code for one host's processor would be given to another's, which ends at the first
