@@ -78,7 +78,6 @@ class Controller final : public ClusterActions,
   class HostLink;
   void FromClient(const std::string& message);
   void EndTurn(int rounds);
-  bool turn_wanted_ = false;
 
   EventLoop loop_;
   Cluster cluster_;
@@ -92,6 +91,7 @@ class Controller final : public ClusterActions,
   v1::ServerMessage answers_;
   std::string packed_answers_;
   int64_t allocated_ = 0;
+  bool turn_wanted_ = false;
 };
 
 }  // namespace fairway::scale
