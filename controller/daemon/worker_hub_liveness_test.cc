@@ -117,10 +117,10 @@ class LivenessTest : public ::testing::Test, public WorkerHubEvents {
     }
   }
 
+  std::deque<Seen> seen_;  // outlives the hub, whose links write to it when they end
   EventLoop loop_;
   WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
   WorkerHub hub_{loop_, WorkerHubOptions{}, this, [this] { return now_; }};
-  std::deque<Seen> seen_;
   Seen* executor_ = nullptr;
   Seen* supervisor_ = nullptr;
   std::vector<std::string> lost_;
