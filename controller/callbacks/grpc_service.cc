@@ -52,7 +52,7 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<CallbackStream>(
         id, &router_,
-        CallbackStream::Context{loop_, pool_,
+        CallbackStream::Context{loop_, pool_, id,
                                 [streams = streams_, table = table_, id] {
                                   streams->Remove(id);
                                   table->Remove(id);

@@ -44,6 +44,23 @@ TEST_F(ClusterTest, AComputationIsInstalledPreparedLaunchedAndItsSmallResultCome
   EXPECT_EQ(cluster.counts().groups, 0u);
 }
 
+TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutBytesThatItHolds) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Report forged;  // of another island's executor
+  forged.inlined = {{{GroupId(2), 0}, Bytes("evil")}};
+  cluster.OnReport(b, Incarnation(7), forged);
+  End(a, 2, absl::OkStatus(),
+      {{{GroupId(2), 1}, Bytes("abcd")}, {{GroupId(2), 0}, Bytes("abcde")}});
+  actions.Take();
+  cluster.Fetch(session, 6, 2);
+  EXPECT_EQ(cluster.counts().inline_hits, 0u);
+  EXPECT_EQ(cluster.counts().executor_fetches, 1u);
+}
+
 TEST_F(ClusterTest, TheCallerOfACallbackIsTheSessionWhoseLaunchRuns) {
   Start();
   const SessionId other = cluster.OpenSession("u").value();

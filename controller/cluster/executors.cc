@@ -279,7 +279,7 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
     }
   }
   for (Report::Inlined& inlined : report.inlined)
-    s.StoreInlined(inlined.shard, std::move(inlined.bytes));
+    s.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {

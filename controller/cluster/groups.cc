@@ -173,9 +173,13 @@ void Cluster::State::Collect(Group& group) {
     groups.erase(group.id);
 }
 
-void Cluster::State::StoreInlined(ShardRef ref, BytesRef bytes) {
+void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
   Group* group = FindGroup(ref.group);
   if (group == nullptr || group->handle_refs == 0) return;
+  // An executor is believed about what it holds itself.
+  if (ref.shard < 0 || static_cast<size_t>(ref.shard) >= group->places.size()) return;
+  const Place& place = group->places[ref.shard];
+  if (place.executor != from || static_cast<int64_t>(bytes->size()) != place.bytes) return;
   const auto it = sessions.find(group->session);
   if (it == sessions.end()) return;
   Session& session = it->second;

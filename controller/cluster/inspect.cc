@@ -68,6 +68,8 @@ ClusterCounts Cluster::counts() const {
   counts.nodes_made = s.next_node - 1;
   counts.executables = s.executables.size();
   counts.executions = s.executions;
+  counts.units = s.units;
+  counts.most_units = s.most_units;
   counts.inline_hits = s.inline_hits;
   counts.executor_fetches = s.executor_fetches;
   return counts;

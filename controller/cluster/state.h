@@ -51,6 +51,7 @@ struct Cluster::State {
   std::set<IslandId> to_pump;  // islands where something may be admitted or launched
   std::deque<Answer> answers;  // of the operation that is under way
   uint64_t units = 0;          // of work, since the start
+  uint64_t most_units = 0;     // of one operation or turn
   bool turn_wanted = false;    // Turn is to come: what is left waits for it
   bool operating = false;      // an operation is under way: none may begin
   bool handing_over = false;   // answers are on their way
@@ -104,7 +105,8 @@ struct Cluster::State {
   // Frees the bytes when nobody needs them, and forgets the group when nobody knows it.
   void Collect(Group& group);
   void ReleaseBytes(Group& group);
-  void StoreInlined(ShardRef ref, BytesRef bytes);
+  // Of a report; ignored when `from` does not hold that shard, or they are not as many as it has.
+  void StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes);
   BytesRef Inlined(const Group& group, int32_t shard) const;
   // OK, or why the array cannot be used: deleted.
   absl::Status CheckUsable(const Array& array, uint64_t handle) const;
@@ -360,6 +362,7 @@ class Cluster::Operation {
 
  private:
   State& state_;
+  const uint64_t began_;  // State::units then
 };
 
 }  // namespace fairway

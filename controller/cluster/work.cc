@@ -14,7 +14,7 @@ namespace fairway {
 Worklist::Worklist() = default;
 Worklist::~Worklist() = default;
 
-Cluster::Operation::Operation(State& state) : state_(state) {
+Cluster::Operation::Operation(State& state) : state_(state), began_(state.units) {
   assert(!state_.operating && "an answer re-entered the core");
   state_.operating = true;
   state_.Charge(1);
@@ -22,6 +22,7 @@ Cluster::Operation::Operation(State& state) : state_(state) {
 
 Cluster::Operation::~Operation() {
   state_.operating = false;
+  state_.most_units = std::max(state_.most_units, state_.units - began_);
   state_.HandOver();
 }
 

@@ -38,6 +38,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
           [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
+      fetched_(std::make_shared<MemoryBudget>(options_.fetched)),
       errors_(cluster, session),
       destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
       next_future_(kFirstFuture),
@@ -71,7 +72,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
+  return !fetched_->over() && options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
 }
 
 void IfrtSession::Handle(Request& request) {

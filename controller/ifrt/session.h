@@ -41,6 +41,10 @@ struct IfrtSessionOptions {
   SessionCaps caps;
   int64_t off_loop_bytes = 256 << 10;                      // larger strided copies leave the loop
   std::shared_ptr<BlockPool> blocks = BlockPool::Make(0);  // for bytes in another order
+  // Host buffers that clients fetched and did not delete, of all sessions together; but for those
+  // that come out of the transit memory. A session above its share is not read until it deletes
+  // some.
+  std::shared_ptr<MemoryBudget> fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20);
 };
 
 // Loop-confined. Owned by IfrtDoor.
@@ -148,6 +152,8 @@ class IfrtSession {
                            Response& response);
   absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
                                const Call& call, Response& response);
+  // Counts a fetch of so many bytes until nobody has them any more.
+  std::shared_ptr<void> ChargeFetched(int64_t bytes);
   absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                           Response& response);
   absl::Status DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request,
@@ -191,6 +197,7 @@ class IfrtSession {
   const IfrtSessionOptions options_;
 
   HostBufferStore host_buffers_;
+  const std::shared_ptr<MemoryBudget> fetched_;  // its share of options_.fetched
   std::map<uint64_t, Future> futures_;
   std::map<uint64_t, Loaded> loaded_;
   ErrorArrays errors_;

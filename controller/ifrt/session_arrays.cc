@@ -65,6 +65,8 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
 
 // How many times as large as an array's bytes the block may be in which a client wants them.
 constexpr int64_t kMostGaps = 64;
+// Of a fetch under way, or of its host buffer.
+constexpr int64_t kFetchRecordBytes = 512;
 
 struct CheckedBuffer {
   uint64_t handle = 0;
@@ -394,6 +396,14 @@ absl::Status IfrtSession::ReplicatedShard(
   return absl::OkStatus();
 }
 
+std::shared_ptr<void> IfrtSession::ChargeFetched(int64_t bytes) {
+  // Larger blocks come out of the transit memory, or are files (BlockPool).
+  if (bytes >= static_cast<int64_t>(BlockPool::kSmallest)) bytes = 0;
+  bytes += kFetchRecordBytes;
+  fetched_->Take(bytes);
+  return {nullptr, [fetched = fetched_, bytes](void*) { fetched->Release(bytes); }};
+}
+
 absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                                      Response& response) {
   FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
@@ -411,7 +421,7 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
   const uint64_t host_buffer = request.host_buffer_handle();
   // Answered before the bytes are here: the client's lookup waits for them, and gets a late error.
   response.mutable_copy_to_host_buffer_response();
-  host_buffers_.Expect(host_buffer);
+  host_buffers_.Expect(host_buffer, ChargeFetched(layout.block_bytes));
   const uint64_t token = next_token_++;
   fetches_.emplace(token,
                    [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
