@@ -7,8 +7,10 @@
 // FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8).
 // FAIRWAY_STAND_IN_CLIENTS: a file that gets a line for each client that is created.
 // FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
-// FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, and "end NAME"
-// when its first device has ended.
+// FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
+// its first device has ended, and "to host" for each copy to the host that is asked for.
+// FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: it and
+// every later one fail, whatever they are.
 //
 // A program fails when its name has one of these in it:
 //   no_memory      Execute gives RESOURCE_EXHAUSTED
@@ -186,6 +188,16 @@ void Note(const char* variable, const std::string& line) {
   std::fclose(file);
 }
 
+bool There(const char* variable) {
+  const char* path = std::getenv(variable);
+  return path != nullptr && ::access(path, F_OK) == 0;
+}
+
+bool IsLost() {
+  if (There("FAIRWAY_STAND_IN_FAULT")) lost = true;
+  return lost;
+}
+
 PJRT_Error* Lost() {
   return Fail("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered",
               PJRT_Error_Code_INTERNAL);
@@ -193,8 +205,7 @@ PJRT_Error* Lost() {
 
 // Returns once the file that the variable names is not there.
 void WaitWhileThere(const char* variable) {
-  const char* path = std::getenv(variable);
-  while (path != nullptr && ::access(path, F_OK) == 0) ::poll(nullptr, 0, 10);
+  while (There(variable)) ::poll(nullptr, 0, 10);
 }
 
 OwnEvent* Own(PJRT_Event* event) {
@@ -431,7 +442,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string name = NameOf(args->executable);
   const auto is = [&](std::string_view fault) { return name.find(fault) != std::string::npos; };
   if (is("lose_device")) lost = true;
-  if (lost) return Lost();
+  if (IsLost()) return Lost();
   if (is("no_memory"))
     return Fail("Out of memory while trying to allocate 68719476736 bytes.",
                 PJRT_Error_Code_RESOURCE_EXHAUSTED);
@@ -456,15 +467,29 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 }
 
 PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
-  return lost ? Lost() : real.PJRT_Buffer_ToHostBuffer(args);
+  if (IsLost()) return Lost();
+  Note("FAIRWAY_STAND_IN_LOG", "to host");
+  return real.PJRT_Buffer_ToHostBuffer(args);
+}
+
+PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  return IsLost() ? Lost() : real.PJRT_Executable_DeserializeAndLoad(args);
+}
+
+PJRT_Error* Incoming(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args) {
+  return IsLost() ? Lost() : real.PJRT_Client_CreateBuffersForAsyncHostToDevice(args);
+}
+
+PJRT_Error* TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args* args) {
+  return IsLost() ? Lost() : real.PJRT_AsyncHostToDeviceTransferManager_TransferData(args);
 }
 
 PJRT_Error* ToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
-  return lost ? Lost() : real.PJRT_Buffer_CopyToMemory(args);
+  return IsLost() ? Lost() : real.PJRT_Buffer_CopyToMemory(args);
 }
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
-  if (lost) return Lost();
+  if (IsLost()) return Lost();
   args->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
   return real.PJRT_Client_BufferFromHostBuffer(args);
 }
@@ -516,6 +541,9 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
     table.PJRT_Client_BufferFromHostBuffer = FromHost;
     table.PJRT_LoadedExecutable_Execute = Execute;
     table.PJRT_Buffer_ToHostBuffer = ToHost;
+    table.PJRT_Executable_DeserializeAndLoad = Load;
+    table.PJRT_Client_CreateBuffersForAsyncHostToDevice = Incoming;
+    table.PJRT_AsyncHostToDeviceTransferManager_TransferData = TransferData;
     table.PJRT_Buffer_CopyToMemory = ToMemory;
     table.PJRT_Buffer_UnsafePointer = UnsafePointer;
     table.PJRT_Buffer_OpaqueDeviceMemoryDataPointer = DevicePointer;

@@ -38,11 +38,10 @@ void Health::Suspect(int device, const absl::Status& why) {
       self->looking_ = false;
     }
     if (status.ok()) return;
-    self->Lost(
-        Error(absl::StatusCode::kInternal,
-              "device {} cannot be used any more: a program ended with {}; a copy of 4 bytes "
-              "after it with {}",
-              device, Describe(why), Describe(status)));
+    self->Lost(Error(absl::StatusCode::kInternal,
+                     "device {} cannot be used any more: a call ended with {}; a copy of 4 bytes "
+                     "after it with {}",
+                     device, Describe(why), Describe(status)));
   });
 }
 

@@ -26,8 +26,8 @@ class Health : public std::enable_shared_from_this<Health> {
   // `lost` is called at most once, on any thread, with the cause.
   void WhenLost(absl::AnyInvocable<void(absl::Status)> lost);
 
-  // A program ended on `device` with `why`. Looks whether the device still works: copies four bytes
-  // there and back. Does nothing for errors that a working device gives.
+  // A program, a copy or a load on `device` ended with `why`. Looks whether the device still works:
+  // copies four bytes there and back. Does nothing for errors that a working device gives.
   void Suspect(int device, const absl::Status& why);
   // The devices are lost; no need to look.
   void Lost(absl::Status why);
