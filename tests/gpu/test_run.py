@@ -110,6 +110,6 @@ def test_what_is_packed_runs_by_itself(tmp_path):
     done, results = run(there, script=there / "fairway-gpu/tests/gpu/run.sh")
     assert done.returncode == 0 and results["gpus"] == 0, done.stderr
     assert results["commit"] == (there / "fairway-gpu/COMMIT").read_text().strip()
-    done, _ = run(there, f"--plugin={STAND_IN}", "facts", script=there / "fairway-gpu/tests/gpu/run.sh",
+    done, _ = run(there, f"--plugin={STAND_IN}", "--quick", "facts", script=there / "fairway-gpu/tests/gpu/run.sh",
                   LD_LIBRARY_PATH=str(DRIVER), FAIRWAY_DRIVER_GPUS="1")
     assert done.returncode == 0, done.stderr

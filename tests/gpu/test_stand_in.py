@@ -198,6 +198,17 @@ def up(tmp_path, *flags):
         env=clean_environment(XDG_STATE_HOME=str(tmp_path), TMPDIR=str(tmp_path)))
 
 
+@pytest.mark.parametrize("option, expected", [
+    ("no_such=1", 'a cuda plugin has no option "no_such" (it has: '),
+    ("preallocate=1", 'preallocate is a bool, got "1"'),
+    ("memory_fraction_policy=total", "the plugin is too old for option memory_fraction_policy"),
+])
+def test_an_option_that_a_worker_refuses_is_wrong_usage_of_fairway_up(tmp_path, option, expected):
+    for detach in ([], ["--detach"]):
+        done = up(tmp_path, f"--plugin-option={option}", *detach)
+        assert done.returncode == 2 and expected in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("flags, expected", [
     (["--islands=2", "--gpus=0"], "--gpus lists 1 GPUs; 2 islands of 1 devices have 2"),
     (["--islands=2", "--gpus=0,0"], "--gpus gives GPU 0 to 2 islands, and --gpu-fraction is 0: together "

@@ -179,7 +179,11 @@ absl::Status PjrtRuntime::CheckPlace(int device) const {
 absl::StatusOr<std::shared_ptr<LoadedExecutable>> PjrtRuntime::Load(
     std::string_view code, const std::vector<int>& devices) {
   auto loaded = pjrt::Executable::Load(*client_, code, devices);
-  (void)Watched(devices.empty() ? 0 : devices[0], loaded.status());
+  // Code that cannot be loaded is INVALID_ARGUMENT, whatever the plugin said of it.
+  if (!loaded.ok()) {
+    health_->Suspect(devices.empty() ? 0 : devices[0],
+                     Error(absl::StatusCode::kInternal, "{}", Text(loaded.status())));
+  }
   return loaded;
 }
 
