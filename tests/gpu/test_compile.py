@@ -8,7 +8,7 @@ import time
 import programs
 import pytest
 from cluster import BIN
-from compile_process import CompileProcess, Refused
+from compile_process import CompileProcess, Refused, work_of_children
 from conftest import TARGET
 
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 8, 12
@@ -99,6 +99,7 @@ def test_it_makes_no_client_and_executes_nothing(compiler):
     status = (process / "status").read_text()
     assert re.search(r"^Seccomp:\s+2$", status, re.M)
     assert (process / "task" / str(compiler.process.pid) / "children").read_text() == ""
+    assert work_of_children(compiler.process.pid) == 0  # nor has there been any
     assert compiler.ready.status_message == b""
 
 

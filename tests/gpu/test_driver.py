@@ -513,7 +513,7 @@ print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096)))
         [0, 1, 0] * 2 + [0] + fails * 2
     fault = tmp_path / "fault"
     assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0, 1, 0] * 3 + [0]
-    fault.touch()
+    program = f"open({str(fault)!r}, 'w').close()" + program
     assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0] + fails * 6
 
 

@@ -72,11 +72,11 @@ def test_a_step_ends_at_its_limit_with_all_that_it_started_and_stops_no_other(tm
     hang = tmp_path / "hang"
     hang.touch()
     done, results = over_the_stand_ins(
-        tmp_path, "--limit=15", f"--pass=FAIRWAY_STAND_IN_HANG={hang}", "probe", "facts")
+        tmp_path, "--limit=7", f"--pass=FAIRWAY_STAND_IN_HANG={hang}", "probe", "facts")
     assert done.returncode == 1
     assert [(step["step"], step["outcome"]) for step in results["steps"]] == [
         ("probe", "timed out"), ("facts", "ended")], results
-    assert "| probe | timed out | 15" in done.stdout
+    assert "| probe | timed out | 7" in done.stdout
     assert processes_of_steps() == []
 
 
