@@ -100,6 +100,21 @@ print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=i
         wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0")
 
 
+def test_a_failure_while_there_is_no_memory_is_not_taken_for_a_fault(cluster):
+    """Whether the device works is found out without any memory."""
+    before = executor_pid(cluster)
+    said = run(cluster, """
+x = jax.device_put(np.arange(4.0), island[0])
+print(failure(lambda: named("fails_full", lambda x: x + 1)(x)).split(chr(10))[0])
+for i in range(10):  # compiled anew, which takes far longer than the look at the device
+    value = float(jax.jit(lambda x: (x * 2).sum() + i)(x))
+print(value)
+""").splitlines()
+    assert said[0].startswith("INTERNAL") and "a library is missing" in said[0]
+    assert said[1] == "21.0"
+    assert executor_pid(cluster) == before
+
+
 LOST = """
 kept = jax.device_put(np.arange(4.0), island[1])
 elsewhere = jax.device_put(np.arange(4.0), other[0])

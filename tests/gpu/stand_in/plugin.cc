@@ -14,6 +14,7 @@
 //
 // A program fails when its name has one of these in it:
 //   no_memory      Execute gives RESOURCE_EXHAUSTED
+//   fails_full     Execute gives INTERNAL, and there is no memory until the next Execute
 //   one_device     Execute gives INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
 //   lose_later     Execute is well, its end is such a fault
@@ -83,6 +84,7 @@ std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
 std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
 std::set<const void*> own_events;              // guarded by mutex
 std::atomic<bool> lost{false};                 // a fault has ended the context
+std::atomic<bool> full{false};                 // there is no memory
 
 template <typename Args>
 struct Padded {
@@ -201,6 +203,11 @@ bool IsLost() {
 PJRT_Error* Lost() {
   return Fail("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered",
               PJRT_Error_Code_INTERNAL);
+}
+
+PJRT_Error* NoMemory() {
+  return Fail("Out of memory while trying to allocate 68719476736 bytes.",
+              PJRT_Error_Code_RESOURCE_EXHAUSTED);
 }
 
 // Returns once the file that the variable names is not there.
@@ -443,9 +450,9 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const auto is = [&](std::string_view fault) { return name.find(fault) != std::string::npos; };
   if (is("lose_device")) lost = true;
   if (IsLost()) return Lost();
-  if (is("no_memory"))
-    return Fail("Out of memory while trying to allocate 68719476736 bytes.",
-                PJRT_Error_Code_RESOURCE_EXHAUSTED);
+  full = is("fails_full");
+  if (full) return Fail("a library is missing", PJRT_Error_Code_INTERNAL);
+  if (is("no_memory")) return NoMemory();
   if (is("one_device")) return Fail("device 1: cuLaunchKernel failed", PJRT_Error_Code_INTERNAL);
   Note("FAIRWAY_STAND_IN_LOG", "execute " + name);
   if (PJRT_Error* error = real.PJRT_LoadedExecutable_Execute(args)) return error;
@@ -477,7 +484,8 @@ PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
 }
 
 PJRT_Error* Incoming(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args) {
-  return IsLost() ? Lost() : real.PJRT_Client_CreateBuffersForAsyncHostToDevice(args);
+  if (IsLost()) return Lost();
+  return full ? NoMemory() : real.PJRT_Client_CreateBuffersForAsyncHostToDevice(args);
 }
 
 PJRT_Error* TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args* args) {
@@ -490,6 +498,7 @@ PJRT_Error* ToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   if (IsLost()) return Lost();
+  if (full) return NoMemory();
   args->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
   return real.PJRT_Client_BufferFromHostBuffer(args);
 }
