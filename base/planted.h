@@ -44,6 +44,7 @@ enum class Bug {
   kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
   kWaitForEver,     // memory: what can never fit beside the rest is not failed
   kGiveUpEarly,     // memory: what would fit once running work has ended is failed
+  kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
 };
 
 inline constexpr std::array kAllBugs = {
@@ -78,6 +79,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveTakenBack, std::string_view("leave_taken_back")},
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
     std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
+    std::pair{Bug::kFollowAnyone, std::string_view("follow_anyone")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS
