@@ -4,12 +4,14 @@
   python tests/stress/hostile.py [NAME...]     prints a line for each case; without NAME: all
 """
 
+import argparse
 import dataclasses
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "e2e"), str(HERE.parent / "support")]
@@ -94,11 +96,24 @@ def attack(case, at, environment):
 
 
 def main():
-    import tempfile
-
-    for name in sys.argv[1:] or CASES:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="cases; none: all")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each case")
+    parser.add_argument("--seconds", type=float, default=8, help="how long what has no end goes on (default 8)")
+    parser.add_argument("--state", help="the folder for a cluster's files (default: a temporary one)")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(CASES))
+        return
+    for name in args.names or CASES:
         with tempfile.TemporaryDirectory() as state:
-            seen = run_case(CASES[name], state, 8)
+            seen = run_case(CASES[name], args.state or state, args.seconds)
+        if args.json:
+            told = dataclasses.asdict(seen)
+            del told["log"]
+            print(json.dumps(told), flush=True)
+            continue
         n = seen.neighbour
         times = n.get("error") or f"{n['steps']} steps, p50 {n['p50']:.1f}, p99 {n['p99']:.1f}, max {n['max']:.0f} ms"
         print(f"{name}: {times}; turn {seen.turn_units} units, handler {seen.handler_ms:.1f} ms, "
