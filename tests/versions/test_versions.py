@@ -59,7 +59,8 @@ def test_no_byte_of_an_array_that_is_cut_anew_goes_through_the_controller(versio
             ask("check", "right")
 
 
-@pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts"])
+@pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts", "memory_kinds",
+                                  "callbacks_in_programs"])
 def test_a_program_of_the_project_s_own_jaxlib_runs_with_the_newest(name, cluster):
     done = run(VERSIONS[-1], PROGRAMS / f"{name}.py", env=cluster.jax_environment())
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
