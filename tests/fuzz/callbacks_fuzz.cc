@@ -268,7 +268,7 @@ class Conversation final : public CallbackActions {
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<Client>(
         id, &router_,
-        Client::Context{&loop_, nullptr, [this, id] { streams_.erase(id); },
+        Client::Context{&loop_, nullptr, 0, [this, id] { streams_.erase(id); },
                         "CallbackClientMessage"});
     streams_[id] = stream.get();
     clients_[client] = stream;
