@@ -44,6 +44,8 @@ enum class Bug {
   kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
   kWaitForEver,     // memory: what can never fit beside the rest is not failed
   kGiveUpEarly,     // memory: what would fit once running work has ended is failed
+  kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,      // a request of several turns is not answered
 };
 
 inline constexpr std::array kAllBugs = {
@@ -78,6 +80,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveTakenBack, std::string_view("leave_taken_back")},
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
     std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
+    std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
+    std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS
