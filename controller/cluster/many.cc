@@ -68,9 +68,7 @@ bool Cluster::State::ResultHandles::GiveUp() {
 class Cluster::State::DeleteRequest final : public ManyRequest {
  public:
   DeleteRequest(State& state, std::vector<uint64_t> handles)
-      : ManyRequest(state, 1), handles_(std::move(handles)) {
-    result = std::vector<uint64_t>();
-  }
+      : ManyRequest(state, 1), handles_(std::move(handles)) {}
 
  private:
   size_t Items(int) const override { return handles_.size(); }
@@ -106,10 +104,11 @@ void Cluster::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
 
 class Cluster::State::DestructRequest final : public ManyRequest {
  public:
-  DestructRequest(State& state, std::vector<uint64_t> handles)
-      : ManyRequest(state, 1), handles_(std::move(handles)) {
-    result = std::vector<uint64_t>();
-  }
+  DestructRequest(State& state, std::vector<uint64_t>&& handles)
+      : ManyRequest(state, 1), owned_(std::move(handles)), handles_(owned_) {}
+  // `handles` outlive it.
+  DestructRequest(State& state, const std::vector<uint64_t>& handles)
+      : ManyRequest(state, 1), handles_(handles) {}
 
  private:
   size_t Items(int) const override { return handles_.size(); }
@@ -133,7 +132,8 @@ class Cluster::State::DestructRequest final : public ManyRequest {
   }
 
   static constexpr size_t kNamed = 10;  // a client may send millions
-  const std::vector<uint64_t> handles_;
+  const std::vector<uint64_t> owned_;
+  const std::vector<uint64_t>& handles_;
   std::vector<uint64_t> unknown_;
   size_t missing_ = 0;
 };
@@ -159,9 +159,7 @@ void Cluster::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended,
 class Cluster::State::ReleaseRequest final : public ManyRequest {
  public:
   ReleaseRequest(State& state, std::vector<uint64_t> handles)
-      : ManyRequest(state, 1), handles_(std::move(handles)) {
-    result = std::vector<uint64_t>();
-  }
+      : ManyRequest(state, 1), handles_(std::move(handles)) {}
 
  private:
   size_t Items(int) const override { return handles_.size(); }
@@ -198,9 +196,7 @@ class Cluster::State::WatchRequest final : public ManyRequest {
  public:
   // `watch` is open until all are registered.
   WatchRequest(State& state, uint64_t watch, std::vector<uint64_t> handles)
-      : ManyRequest(state, 1), watch_(watch), handles_(std::move(handles)) {
-    result = std::vector<uint64_t>();
-  }
+      : ManyRequest(state, 1), watch_(watch), handles_(std::move(handles)) {}
 
  private:
   // And one that ends the registering.
@@ -260,9 +256,7 @@ void Cluster::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles)
 class Cluster::State::ErrorsRequest final : public ManyRequest {
  public:
   ErrorsRequest(State& state, std::vector<uint64_t> handles, absl::Status error)
-      : ManyRequest(state, 1), handles_(std::move(handles)), error_(std::move(error)) {
-    result = std::vector<uint64_t>();
-  }
+      : ManyRequest(state, 1), handles_(std::move(handles)), error_(std::move(error)) {}
 
  private:
   size_t Items(int) const override { return handles_.size(); }

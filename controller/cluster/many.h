@@ -77,9 +77,10 @@ class Cluster::State::MakeRequest : public ManyRequest {
  protected:
   MakeRequest(State& state, std::vector<uint64_t> in, CopySemantics semantics,
               std::vector<uint64_t> out)
-      : ManyRequest(state, 4), in_(std::move(in)), semantics_(semantics), handles_(std::move(out)) {
-    result = std::vector<uint64_t>();
-  }
+      : ManyRequest(state, 4),
+        in_(std::move(in)),
+        semantics_(semantics),
+        handles_(std::move(out)) {}
 
   // What it is to become; INVALID_ARGUMENT if it cannot.
   virtual absl::StatusOr<ArraySpec> TargetOf(const Session& session, size_t item,

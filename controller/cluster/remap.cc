@@ -64,9 +64,7 @@ class Cluster::State::RemapRequest final : public ManyRequest {
         in_(std::move(in)),
         plan_(std::move(plan)),
         semantics_(semantics),
-        handles_(std::move(out)) {
-    result = std::vector<uint64_t>();
-  }
+        handles_(std::move(out)) {}
   bool GiveUp() override {
     if (made_.empty()) return handles_.GiveUp();
     made_.pop_back();

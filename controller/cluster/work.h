@@ -69,7 +69,7 @@ class LongRequest {
   virtual bool GiveUp() = 0;
 
   // When it is over: the handles of what it made, or why it was refused.
-  absl::StatusOr<std::vector<uint64_t>> result;
+  absl::StatusOr<std::vector<uint64_t>> result = std::vector<uint64_t>();
   Cluster::Done done;
   Cluster::Each each;
   // Groups that it has made and no array has yet: a reference of each is its own.
