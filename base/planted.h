@@ -45,6 +45,8 @@ enum class Bug {
   kWaitForEver,     // memory: what can never fit beside the rest is not failed
   kGiveUpEarly,     // memory: what would fit once running work has ended is failed
   kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
+  kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,      // a request of several turns is not answered
 };
 
 inline constexpr std::array kAllBugs = {
@@ -80,6 +82,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
     std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
     std::pair{Bug::kFollowAnyone, std::string_view("follow_anyone")},
+    std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
+    std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

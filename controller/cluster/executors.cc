@@ -331,7 +331,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
-    const std::vector<NodeId> admitted = admission.Admit(island.id, kAtOnce);
+    const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
     for (const NodeId id : admitted) Prepare(*FindNode(id));
     Charge(kAtOnce / 8);
     if (admission.HasCandidates(island.id)) {

@@ -15,16 +15,22 @@ Group* Cluster::State::FindGroup(GroupId id) {
 
 Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype,
                                  const std::string& memory_kind) {
+  std::unique_ptr<Group> group = NewGroup(session, island, dtype, memory_kind);
+  Group& made = *group;
+  groups.emplace(made.id, std::move(group));
+  return made;
+}
+
+std::unique_ptr<Group> Cluster::State::NewGroup(SessionId session, IslandId island, DType dtype,
+                                                const std::string& memory_kind) {
   auto group = std::make_unique<Group>();
   group->id = GroupId(next_group++);
   group->session = session;
   group->island = island;
   group->dtype = dtype;
   group->memory_kind = memory_kind;
-  Group& made = *group;
   Charge(1);
-  groups.emplace(made.id, std::move(group));
-  return made;
+  return group;
 }
 
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
@@ -201,29 +207,31 @@ BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
   return it == group.inlined.end() ? nullptr : it->second;
 }
 
-uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
+uint64_t Cluster::State::AddWatch(Session& session, uint64_t token) {
   const uint64_t id = next_watch++;
-  watches[id] = PendingWatch{session, token, 0, SIZE_MAX, NodeId(), absl::OkStatus()};
+  session.watches[id] = PendingWatch{token, 1, SIZE_MAX, NodeId(), absl::OkStatus()};
   return id;
 }
 
-void Cluster::State::WatchNodes(SessionId session, uint64_t token, NodeId first,
+void Cluster::State::WatchNodes(Session& session, uint64_t token, NodeId first,
                                 const absl::Status& known) {
   const uint64_t id = AddWatch(session, token);
-  watches[id].open = 1;  // until all are registered
-  WatchFrom(first, id);
-  WatchEnded(id, 0, known, NodeId());
+  WatchFrom(session, first, id);
+  WatchEnded(session.id, id, 0, known, NodeId());
 }
 
-void Cluster::State::WatchFrom(NodeId first, uint64_t watch) {
+void Cluster::State::WatchFrom(Session& session, NodeId first, uint64_t watch) {
   for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
     it->second->watch = watch;
-    ++watches[watch].open;
+    ++session.watches[watch].open;
   }
 }
 
-void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status,
-                                NodeId cause) {
+void Cluster::State::WatchEnded(SessionId session_id, uint64_t id, size_t position,
+                                const absl::Status& status, NodeId cause) {
+  const auto session = sessions.find(session_id);
+  if (session == sessions.end()) return;
+  auto& watches = session->second.watches;
   const auto it = watches.find(id);
   if (it == watches.end()) return;
   PendingWatch& watch = it->second;
@@ -235,7 +243,7 @@ void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status
   if (--watch.open > 0) return;
   const PendingWatch ended = std::move(watch);
   watches.erase(it);
-  Answered(ended.session, ended.token, ended.failure);
+  Answered(session_id, ended.token, ended.failure);
 }
 
 }  // namespace fairway

@@ -115,6 +115,7 @@ struct Array {
   std::vector<ShardRef> shards;
   absl::Status error;    // set: there are no shards
   bool deleted = false;  // set: given away (or an error array that was deleted); no shards
+  bool unknown = false;  // of an error array: `spec` says nothing
 };
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
@@ -239,6 +240,7 @@ struct Island {
     int64_t step = 1;
   };
   std::map<SessionId, Stuck> stuck;
+  size_t large = 0;       // nodes there that are made of many pieces
   uint64_t moves = 0;     // grows when memory is given back or a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
   NodeId last_given_up;   // of these
@@ -263,6 +265,14 @@ struct BoundProgram {
   std::map<int32_t, Array> constants;           // by value
 };
 
+struct PendingWatch {
+  uint64_t token = 0;
+  size_t open = 0;
+  size_t failed_at = SIZE_MAX;
+  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
+  absl::Status failure;
+};
+
 struct Session {
   SessionId id;
   std::string tenant;
@@ -271,6 +281,7 @@ struct Session {
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
+  std::unordered_map<uint64_t, PendingWatch> watches;
   std::set<NodeId> nodes;   // unfinished
   size_t record_bytes = 0;  // of them
   struct InlinedEntry {
@@ -299,15 +310,7 @@ struct ProgramRun {
 struct Closing {
   Session session;
   std::unique_ptr<ProgramRun> run;
-};
-
-struct PendingWatch {
-  SessionId session;
-  uint64_t token = 0;
-  size_t open = 0;
-  size_t failed_at = SIZE_MAX;
-  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
-  absl::Status failure;
+  std::unique_ptr<LongRequest> request;
 };
 
 }  // namespace fairway

@@ -7,6 +7,7 @@ namespace fairway {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // An operation's own part, which is not interrupted, and a turn that follows it.
@@ -58,6 +59,51 @@ class TurnsTest : public ClusterTest {
     actions.Take();
   }
 
+  // Arrays 1 to `count` of one shard, which was put on device 0.
+  void MakeViews(uint64_t count, bool ready = true) {
+    if (ready) {
+      PutReady(1, 0);
+    } else {
+      ASSERT_TRUE(
+          cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
+    }
+    for (uint64_t i = 2; i <= count; ++i)
+      ASSERT_TRUE(
+          cluster.Assemble(session, *cluster.Spec(session, 1), {1}, CopySemantics::kReuseInput, i)
+              .ok());
+    handles_.resize(count);
+    for (uint64_t i = 0; i < count; ++i) handles_[i] = i + 1;
+  }
+  // Handles of results.
+  std::vector<uint64_t> Out() const {
+    std::vector<uint64_t> out;
+    for (const uint64_t handle : handles_) out.push_back(handle + (uint64_t{1} << 40));
+    return out;
+  }
+  Cluster::Done Answer() {
+    return [this](auto result) {
+      answered_ = Describe(result.status());
+      if (result.ok()) results_ = result->size();
+    };
+  }
+  // A long request has begun: the neighbour is served while it is under way. Ends it; `in_between`
+  // comes once.
+  template <typename F>
+  void ExpectItGoesOnInTurns(F in_between) {
+    ASSERT_TRUE(cluster.Busy(session));
+    ASSERT_TRUE(actions.turn_wanted);
+    EXPECT_EQ(answered_, "");
+    ExpectTheNeighbourIsServed();
+    EXPECT_TRUE(cluster.Busy(session));
+    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    for (int turns = 0; turns < 10; ++turns) Turn();
+    EXPECT_TRUE(cluster.Busy(session));
+    in_between();
+    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    while (cluster.Busy(session)) ASSERT_TRUE(Turn());
+    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  }
+
   // A program that goes `rounds` times to island b and back.
   uint64_t BindLongProgram(int rounds) {
     Program program;
@@ -94,6 +140,9 @@ class TurnsTest : public ClusterTest {
   SessionId other_;
   uint64_t neighbours_step_ = 0;
   uint64_t next_ = 1;  // of the neighbour's handles
+  std::vector<uint64_t> handles_;
+  std::string answered_;  // of a long request
+  size_t results_ = 0;
 };
 
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
@@ -178,6 +227,245 @@ TEST_F(TurnsTest, ASessionThatEndsIsGivenUpInSeveralTurns) {
     return true;
   });
   EXPECT_TRUE(actions.turn_wanted);
+  ExpectTheNeighbourIsServed();
+  while (Turn()) {
+  }
+  cluster.CloseSession(other_);
+  while (Turn()) {
+  }
+  EXPECT_EQ(cluster.counts().arrays, 0u);
+}
+
+constexpr uint64_t kMany = 100000;
+
+TEST_F(TurnsTest, ManyArraysAreCopiedInSeveralTurns) {
+  MakeViews(kMany);
+  Bounded([&] {
+    cluster.Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kAlwaysCopy, Out(),
+                 Answer());
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_EQ(answered_, "OK");
+  EXPECT_EQ(results_, kMany);
+  EXPECT_NE(cluster.Spec(session, Out().back()), nullptr);
+}
+
+TEST_F(TurnsTest, ACopyOfManyArraysIsRefusedWhole) {
+  MakeViews(kMany);
+  handles_.push_back(kMany + 7);
+  Bounded([&] {
+    cluster.Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kDonateInput, Out(),
+                 Answer());
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_THAT(answered_, StartsWith("NOT_FOUND: there is no array 100007"));
+  EXPECT_EQ(cluster.Spec(session, Out().front()), nullptr);
+  EXPECT_FALSE(*cluster.IsDeleted(session, 1));
+  EXPECT_EQ(cluster.counts().nodes, 2u);  // the neighbour's
+}
+
+TEST_F(TurnsTest, ASessionThatEndsInTheMiddleOfALongCopyLeavesNothing) {
+  for (const int turns : {0, 20, 200, 400}) {
+    session = cluster.OpenSession("t").value();
+    MakeViews(20000);
+    answered_.clear();
+    cluster.Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kAlwaysCopy, Out(),
+                 Answer());
+    for (int t = 0; t < turns && cluster.Busy(session); ++t) Turn();
+    Bounded([&] {
+      cluster.CloseSession(session);
+      return true;
+    });
+    ExpectTheNeighbourIsServed();
+    while (Turn()) {
+    }
+    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  }
+  cluster.CloseSession(other_);
+  while (Turn()) {
+  }
+  EXPECT_EQ(cluster.counts().arrays, 0u);
+}
+
+TEST_F(TurnsTest, ManyArraysAreDeletedInSeveralTurns) {
+  MakeViews(kMany);
+  Bounded([&] {
+    cluster.Delete(session, handles_, [&](absl::Status ended) { answered_ = Describe(ended); });
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_EQ(answered_, "OK");
+  EXPECT_TRUE(*cluster.IsDeleted(session, kMany));
+}
+
+TEST_F(TurnsTest, ManyArraysAreGivenUpInSeveralTurns) {
+  MakeViews(kMany);
+  handles_.push_back(kMany + 7);
+  uint64_t told = 0;
+  Bounded([&] {
+    cluster.Destruct(
+        session, handles_, [&](absl::Status ended) { answered_ = Describe(ended); },
+        [&](uint64_t) { ++told; });
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_EQ(answered_, "NOT_FOUND: no such arrays to give up: 100007");
+  EXPECT_EQ(told, kMany + 1);
+  EXPECT_EQ(cluster.Spec(session, 1), nullptr);
+}
+
+TEST_F(TurnsTest, ManyArraysAreWatchedInSeveralTurns) {
+  MakeViews(kMany, /*ready=*/false);
+  Bounded([&] {
+    cluster.Watch(session, 9, handles_);
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_THAT(actions.lines, Not(Contains(StartsWith("s1 watched"))));
+  Bounded([&] {
+    cluster.ProvideUpload(NodeId(1), 0, absl::AbortedError("no bytes"));
+    return true;
+  });
+  ExpectTheNeighbourIsServed();
+  while (Turn()) {
+  }
+  EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 9: ABORTED: no bytes")));
+}
+
+TEST_F(TurnsTest, TheWatchesOfASessionThatEndsAreForgottenInSeveralTurns) {
+  MakeViews(1, /*ready=*/false);
+  for (uint64_t token = 1; token < 20000; ++token) cluster.Watch(session, token, {1});
+  Bounded([&] {
+    cluster.CloseSession(session);
+    return true;
+  });
+  EXPECT_TRUE(actions.turn_wanted);
+  ExpectTheNeighbourIsServed();
+  while (Turn()) {
+  }
+}
+
+TEST_F(TurnsTest, TheErrorsOfManyResultsAreMadeInSeveralTurns) {
+  handles_.resize(kMany);
+  for (uint64_t i = 0; i < kMany; ++i) handles_[i] = i + 1;
+  Bounded([&] {
+    cluster.MakeErrors(session, handles_, absl::AbortedError("refused"));
+    return true;
+  });
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_NE(cluster.Spec(session, kMany), nullptr);
+}
+
+// Two islands of 800 devices. Rows lie on the one, columns are to lie on the other: each is made
+// of a piece of each row.
+class LargeTurnsTest : public TurnsTest {
+ protected:
+  static constexpr int kDevices = 800;
+  void SetUp() override {
+    TurnsTest::SetUp();
+    rows_ = cluster.ExecutorUp(Worker("wc", "ic", kDevices)).value();
+    columns_ = cluster.ExecutorUp(Worker("wd", "id", kDevices)).value();
+    session = cluster.OpenSession("t").value();
+    const auto put =
+        cluster.Put(session, 1, Spec(4, {kDevices, 1}), std::vector<int32_t>(kDevices, 0));
+    ASSERT_TRUE(put.ok()) << put.status();
+    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * kDevices)));
+    while (Turn()) {
+    }
+    End(rows_, put->upload.value);
+    actions.Take();
+  }
+  // On the devices from `first` on.
+  static ArraySpec Spec(int32_t first, std::vector<int64_t> tiles) {
+    std::vector<int32_t> devices(kDevices);
+    std::vector<int64_t> tile_of(kDevices);
+    for (int i = 0; i < kDevices; ++i) {
+      devices[i] = first + i;
+      tile_of[i] = i;
+    }
+    return {DType::kF32, Shape{{kDevices, kDevices}},
+            Sharding::Tiled(devices, std::move(tiles), tile_of).value()};
+  }
+  void Reshard() {
+    Bounded([&] {
+      cluster.Reshard(session, {1},
+                      {1,
+                       [](size_t, const ArraySpec&) {
+                         return Spec(4 + kDevices, {1, kDevices});
+                       }},
+                      CopySemantics::kReuseInput, {2}, Answer());
+      return true;
+    });
+  }
+  size_t Count(const std::string& begin) const {
+    return static_cast<size_t>(
+        std::count_if(actions.lines.begin(), actions.lines.end(), [&](const std::string& line) {
+          return std::string_view(line).substr(0, begin.size()) == begin;
+        }));
+  }
+
+  ExecutorId rows_, columns_;
+};
+
+TEST_F(LargeTurnsTest, AReshardOfManyPiecesIsMadeInSeveralTurns) {
+  Reshard();
+  ExpectItGoesOnInTurns([] {});
+  EXPECT_EQ(answered_, "OK");
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("e4 <- receive"), size_t{kDevices});
+  EXPECT_EQ(Count("e3 <- send"), size_t{kDevices});
+  // Nor does its end take long.
+  cluster.Watch(session, 9, {2});
+  Report report;
+  for (const auto& [who, seq] : actions.seq) {
+    if (who.first == columns_) report.finished.push_back(seq);
+  }
+  Bounded([&] {
+    cluster.OnReport(columns_, Incarnation(7), report);
+    return true;
+  });
+  ExpectTheNeighbourIsServed();
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("s3 watched 9: OK"), 1u);
+}
+
+TEST_F(LargeTurnsTest, AReshardWhoseSourceIsLostInTheMiddleFails) {
+  Reshard();
+  ExpectItGoesOnInTurns([&] { cluster.ExecutorLost(rows_, absl::UnavailableError("killed")); });
+  EXPECT_EQ(answered_, "OK");
+  cluster.Watch(session, 9, {2});
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("s3 watched 9: DATA_LOSS: island ic: the executor of worker wc was lost"), 1u);
+  EXPECT_EQ(cluster.counts().nodes, 2u);  // the neighbour's
+}
+
+TEST_F(LargeTurnsTest, AReshardWhoseTargetIsLostInTheMiddleWaitsForItsReturn) {
+  Reshard();
+  ExpectItGoesOnInTurns([&] { cluster.ExecutorLost(columns_, absl::UnavailableError("killed")); });
+  EXPECT_EQ(answered_, "OK");
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("e4 <- receive"), 0u);
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wd", "id", kDevices)).ok());
+  cluster.Tick(0);
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("e4 <- receive"), size_t{kDevices});
+}
+
+TEST_F(LargeTurnsTest, ASessionThatEndsInTheMiddleOfAReshardLeavesNothing) {
+  Reshard();
+  for (int turns = 0; turns < 100; ++turns) Turn();
+  ASSERT_TRUE(cluster.Busy(session));
+  Bounded([&] {
+    cluster.CloseSession(session);
+    return true;
+  });
   ExpectTheNeighbourIsServed();
   while (Turn()) {
   }
