@@ -109,7 +109,7 @@ void Controller::FromClient(const std::string& bytes) {
     if (!session.ok()) return spdlog::error("scale model: {}", Text(session.status()));
     session_ = *session;
   }
-  for (const v1::Request& request : message.requests()) session_->Handle(request);
+  for (v1::Request& request : *message.mutable_requests()) session_->Handle(request);
 }
 
 void Controller::Send(ExecutorId executor, Command command) {
