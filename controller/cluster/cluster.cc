@@ -22,6 +22,7 @@ absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   const auto it = sessions.find(id);
   if (it == sessions.end())
     return Error(absl::StatusCode::kNotFound, "there is no session {}: it has ended", id);
+  FinishLosses(id);
   FinishRun(id);
   return &it->second;
 }
@@ -150,15 +151,19 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   } else if (!session.programs.empty()) {
     Retire(*session.programs.begin()->second);
     session.programs.erase(session.programs.begin());
-  } else if (!session.nodes.empty()) {
+  } else {
     // Younger ones first: nothing is taken back for the sake of others that end too.
     const absl::Status closed = absl::CancelledError("the session has ended");
-    for (int i = 0; i < kAtOnce && !session.nodes.empty(); ++i) {
-      const NodeId id = session.nodes.extract(std::prev(session.nodes.end())).value();
-      Node* open = FindNode(id);
-      if (open != nullptr && open->state != NodeState::kLaunched) Fail(*open, closed, id);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const auto has = holdings.find(session.id);
+      if (has == holdings.end()) break;
+      const auto next = has->second.nodes.lower_bound(list.closing->below);
+      if (next == has->second.nodes.begin()) break;
+      const NodeId id = list.closing->below = *std::prev(next);
+      if (Node& open = *FindNode(id); open.state != NodeState::kLaunched) Fail(open, closed, id);
+      if (i + 1 == kAtOnce) return;
     }
-  } else {
+    ForgetHoldings(session.id);
     list.closing.reset();
   }
 }
@@ -239,7 +244,8 @@ void Cluster::Tick(int64_t now_ms) {
     Node* const node = s.FindNode(id);
     if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
-    if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
+    const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
+    if (late && !s.HasLosses(node->session)) overdue.push_back(id);
     return false;
   });
   for (const NodeId id : overdue) {

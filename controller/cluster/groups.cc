@@ -24,7 +24,50 @@ Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype
   Group& made = *group;
   Charge(1);
   groups.emplace(made.id, std::move(group));
+  Stake& stake = StakeOf(holdings[session], island);
+  made.stake = &stake;
+  made.next = stake.groups;
+  if (made.next != nullptr) made.next->previous = &made;
+  stake.groups = &made;
   return made;
+}
+
+void Cluster::State::EraseGroup(Group& group) {
+  Stake& stake = *group.stake;
+  (group.previous != nullptr ? group.previous->next : stake.groups) = group.next;
+  if (group.next != nullptr) group.next->previous = group.previous;
+  if (stake.walk == &group) stake.walk = group.next;
+  const SessionId session = group.session;
+  groups.erase(group.id);
+  if (stake.groups == nullptr) ForgetHoldings(session);
+}
+
+Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
+  const auto [it, absent] = has.stakes.try_emplace(island);
+  if (absent)
+    it->second.first_device = executors.at(islands.at(island).executors[0]).first_device.value;
+  return it->second;
+}
+
+void Cluster::State::ForgetHoldings(SessionId session) {
+  if (sessions.contains(session)) return;
+  const auto it = holdings.find(session);
+  if (it == holdings.end() || !it->second.nodes.empty()) return;
+  const auto& stakes = it->second.stakes;
+  if (std::all_of(stakes.begin(), stakes.end(),
+                  [](const auto& stake) { return stake.second.groups == nullptr; }))
+    holdings.erase(it);
+}
+
+void Cluster::State::SetCharged(Group& group, bool charged) {
+  if (std::exchange(group.charged, charged) == charged) return;
+  Stake& stake = *group.stake;
+  for (const Place& place : group.places) {
+    const size_t at = place.device.value - stake.first_device;
+    if (at >= stake.held.size()) stake.held.resize(at + 1);
+    stake.held[at].bytes += charged ? Rounded(place.bytes) : -Rounded(place.bytes);
+    stake.held[at].shards += charged ? 1 : -1;
+  }
 }
 
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
@@ -142,7 +185,7 @@ void Cluster::State::ReleaseBytes(Group& group) {
   if (group.charged) {
     Island& island = islands.at(group.island);
     for (const Place& place : group.places) Release(island, place.device, Rounded(place.bytes));
-    group.charged = false;
+    SetCharged(group, false);
     CountLeaving(group);
     to_pump.insert(group.island);
   }
@@ -152,7 +195,8 @@ void Cluster::State::ReleaseBytes(Group& group) {
     for (const Place& place : group.places) {
       if (std::exchange(last, place.executor) == place.executor) continue;
       Executor& executor = *ExecutorOf(place.device);
-      if (!executor.up || (!executor.frees.empty() && executor.frees.back() == group.id)) continue;
+      if (!executor.serves() || (!executor.frees.empty() && executor.frees.back() == group.id))
+        continue;
       executor.frees.push_back(group.id);
       with_frees.insert(executor.id);
     }
@@ -170,7 +214,7 @@ void Cluster::State::Collect(Group& group) {
   // A group on the list of the settled is forgotten when its waiters have been told.
   if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() &&
       group.watchers.empty())
-    groups.erase(group.id);
+    EraseGroup(group);
 }
 
 void Cluster::State::StoreInlined(ShardRef ref, BytesRef bytes) {

@@ -112,6 +112,7 @@ void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
 }
 
 void Cluster::State::GiveUpStuck(int64_t now_ms) {
+  if (open_losses > 0) return;  // what is under way is about to change
   std::optional<std::set<NodeId>> live;
   for (auto& [id, island] : islands) {
     const std::vector<Admission::Shortage> firsts =

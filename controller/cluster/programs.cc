@@ -336,7 +336,8 @@ void Cluster::State::FinishRun(SessionId session) {
 
 bool Cluster::Busy(SessionId session) const {
   const auto list = state_->work.find(session);
-  return list != state_->work.end() && list->second.run != nullptr;
+  return list != state_->work.end() &&
+         (list->second.run != nullptr || !list->second.losses.empty());
 }
 
 Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/planted.h"
 #include "base/shared_vector.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/work.h"
@@ -65,6 +66,28 @@ struct CodeLayout {
 //   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
 enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
+struct Group;
+
+// What a session has on one island.
+struct Stake {
+  size_t nodes = 0;         // of the island, unfinished
+  Group* groups = nullptr;  // the first of a list
+  Group* walk = nullptr;    // the next one that hears of a loss
+  // What of it is accounted for, by device from the island's first one on.
+  struct Held {
+    int64_t bytes = 0;
+    int shards = 0;
+  };
+  uint32_t first_device = 0;
+  std::vector<Held> held;
+};
+
+// What a session has that may outlive it: launched work runs to its end.
+struct Holdings {
+  std::set<NodeId> nodes;  // unfinished
+  std::map<IslandId, Stake> stakes;
+};
+
 // Shard buffers made together by one producer, all on one island, with one reference count.
 struct Group {
   GroupId id;
@@ -102,6 +125,10 @@ struct Group {
   std::vector<NodeId> waiters;
   size_t num_told = 0;
   std::deque<Watcher> watchers;
+  uint64_t lost_in = 0;    // Loss::number of the loss that made it fail
+  Stake* stake = nullptr;  // its session's on its island, which lists it:
+  Group* previous = nullptr;
+  Group* next = nullptr;
 
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
   bool settled() const { return state != GroupState::kPending; }
@@ -218,6 +245,12 @@ struct Executor {
   std::map<ExecutableId, Install> installs;
   std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
   std::vector<GroupId> frees;           // to go with the next command
+  // Of a lost incarnation: sessions that have not heard of it. Until all have, its successor gets
+  // nothing.
+  size_t telling = 0;
+  std::map<uint64_t, Open> lost_open;
+  std::vector<ExecutableId> lost_installs;
+  bool serves() const { return up && (telling == 0 || Planted(Bug::kServeTooSoon)); }
 };
 
 struct Island {
@@ -227,6 +260,9 @@ struct Island {
   std::vector<ExecutorId> executors;
   Sequencer sequencer{SequencerOptions{}};
   std::set<NodeId> prepared;  // its prepared launches and receives
+  // Sessions that have not heard of a loss there, each counted once for each. Until all have,
+  // nothing is prepared or launched.
+  size_t telling = 0;
   // Set while it is down for good: the error of what comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.
@@ -271,8 +307,7 @@ struct Session {
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
-  std::set<NodeId> nodes;   // unfinished
-  size_t record_bytes = 0;  // of them
+  size_t record_bytes = 0;  // of unfinished nodes
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
@@ -299,6 +334,7 @@ struct ProgramRun {
 struct Closing {
   Session session;
   std::unique_ptr<ProgramRun> run;
+  NodeId below{UINT64_MAX};  // its nodes that may go on are those from here on
 };
 
 struct PendingWatch {

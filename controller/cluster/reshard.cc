@@ -221,11 +221,12 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
 }
 
 void Cluster::State::Forget(Node& node) {
-  for (const GroupId id : node.outputs) groups.erase(id);
-  if (const auto it = sessions.find(node.session); it != sessions.end()) {
+  for (const GroupId id : node.outputs) EraseGroup(*FindGroup(id));
+  if (const auto it = sessions.find(node.session); it != sessions.end())
     it->second.record_bytes -= node.record_bytes;
-    it->second.nodes.erase(node.id);
-  }
+  Holdings& has = holdings.at(node.session);
+  has.nodes.erase(node.id);
+  --has.stakes.at(node.island).nodes;
   nodes.erase(node.id);
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,7 @@ struct Cluster::State {
   std::map<ExecutorId, Executor> executors;
   std::map<IslandId, Island> islands;
   std::map<SessionId, Session> sessions;
+  std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
@@ -48,6 +50,7 @@ struct Cluster::State {
   // no turn is long (work.cc).
   std::unordered_map<SessionId, Worklist> work;
   std::deque<SessionId> busy;  // those that have some, in turn
+  size_t slices_left = 0;      // of them, those that have a slice before islands are looked at
   std::set<IslandId> to_pump;  // islands where something may be admitted or launched
   std::deque<Answer> answers;  // of the operation that is under way
   uint64_t units = 0;          // of work, since the start
@@ -56,7 +59,10 @@ struct Cluster::State {
   bool handing_over = false;   // answers are on their way
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
-  std::set<NodeId> deferred;  // nodes with Node::deferred; some have ended
+  std::optional<NodeId> unpark_after;  // those after it are looked at again
+  uint64_t num_losses = 0;             // for Loss::number
+  size_t open_losses = 0;              // in all worklists
+  std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
   std::set<ExecutorId> with_frees;
   std::vector<Executor*> device_owner = {nullptr};  // by DeviceId; executors are never forgotten
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
@@ -78,6 +84,13 @@ struct Cluster::State {
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
+  void EraseGroup(Group& group);
+  // What a session has there, which begins to have something.
+  Stake& StakeOf(Holdings& has, IslandId island) const;
+  // Forgets what a session that has ended no longer has.
+  void ForgetHoldings(SessionId session);
+  // Its bytes are accounted for as the session's, or no more.
+  static void SetCharged(Group& group, bool charged);
   // Gives the view its references; the opposite of DropView.
   void HoldView(const Array& array);
   void DropView(const Array& array);
@@ -122,7 +135,6 @@ struct Cluster::State {
   void Submit(Node& node);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
-  bool ReceivesFrom(const Node& node, ExecutorId executor) const;
   // Registers its readers and puts it into the queue of its island, at once or when its inputs have
   // ended; to be called last.
   void Enqueue(Node& node);
@@ -150,8 +162,6 @@ struct Cluster::State {
   // It lost an executor, whose successor knows nothing of it: nothing may be launched behind it any
   // more.
   void LaunchLost(const Node& node);
-  // Takes code that is run together with `lost` away from an executor.
-  void DropShared(Executor& executor, ExecutorId lost);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // It has failed, and the first cause may be told soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
@@ -320,6 +330,28 @@ struct Cluster::State {
   // Admits and launches what may go there, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);
 
+  // ---- losses (losses.cc)
+  // Has all sessions with something on the island hear of it: of the executor, or, without, that it
+  // was given up.
+  void BeginLoss(Island& island, Executor* lost, const absl::Status& status);
+  // Some more of what one session hears of it.
+  void GoOnLoss(SessionId session, Worklist& list);
+  void LoseGroups(SessionId session, Loss& loss);
+  void LoseNode(Node& node, Loss& loss);
+  void LoseLaunched(Node& node, const Loss& loss);
+  // The session has heard it.
+  void LossHeard(const Loss& loss);
+  // All have: code that ran there too is loaded anew.
+  void DropShared(const std::vector<Executor*>& lost);
+  bool HasLosses(SessionId session) const;
+  // Has the session hear of all losses now, in this turn.
+  void FinishLosses(SessionId session);
+  // Parks one that was admitted until its session has heard of all losses, if they may be of what
+  // it takes; else prepares it.
+  void AfterLosses(Node& node);
+  // Looks again at some of the parked.
+  void Unpark();
+
   // ---- work (work.cc)
   void Charge(uint64_t more) { units += more; }
   void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
@@ -330,7 +362,7 @@ struct Cluster::State {
   void Settle();
   // Does what is left to do, until there is nothing or a turn's units are used.
   void DoWork();
-  bool HasWork() const { return !busy.empty() || !to_pump.empty(); }
+  bool HasWork() const { return !busy.empty() || !to_pump.empty() || unpark_after.has_value(); }
   // One slice, which ends with the turn.
   void DoSlice(SessionId session, uint64_t turn_ends);
   void DoItem(SessionId session, Worklist& list);

@@ -48,6 +48,29 @@ struct Told {
   std::map<int32_t, FailedOutput> failed_outputs;
 };
 
+// What a session is yet to hear of an island: executors were lost, or it was given up. It hears of
+// each of its groups there, then of its nodes, and then those are taken back that are to be done
+// again. Meanwhile nothing else becomes of what it has.
+struct Loss {
+  uint64_t number = 0;
+  IslandId island;
+  struct Lost {
+    size_t order = 0;  // of the losses
+    absl::Status status;
+  };
+  std::map<ExecutorId, Lost> executors;
+  absl::Status given_up;  // OK: executors were lost
+
+  enum class Phase : uint8_t { kBegin, kGroups, kNodes, kTakeBack, kDone };
+  Phase phase = Phase::kBegin;
+  NodeId heard;  // this node and those before it
+  struct Again {
+    NodeId node;
+    uint64_t attempt = 0;  // of it
+  };
+  std::vector<Again> again;  // prepared nodes to be taken back, the youngest last
+};
+
 struct Closing;     // records.h: what is left of a session that has ended
 struct ProgramRun;  // records.h: a program whose steps are being made
 
@@ -57,6 +80,8 @@ struct Worklist {
   Worklist();
   ~Worklist();
 
+  std::deque<Loss> losses;
+  std::deque<NodeId> held;  // parked receives, until it has heard of the losses
   std::deque<Told> told;
   std::deque<GroupId> settled;      // groups whose waiters have not been told
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
@@ -66,7 +91,9 @@ struct Worklist {
 
   // Whether something follows from what has happened already.
   bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
-  bool empty() const { return !follows() && run == nullptr && closing == nullptr; }
+  bool empty() const {
+    return losses.empty() && held.empty() && !follows() && run == nullptr && closing == nullptr;
+  }
 };
 
 // An answer to a client that waits for the end of the operation that made it.

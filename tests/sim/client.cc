@@ -65,11 +65,17 @@ void Client::Step() {
     world_.queue.After(session_ ? 1 : 50000, [this] { Step(); });
     return;
   }
+  Random& r = world_.random;
+  // Front doors wait until the session is not busy; the core takes an operation all the same.
+  if (r.Percent(70) && world_.controller->cluster().Busy(session_)) {
+    world_.Count("waits for a busy session");
+    world_.queue.After(r.Between(1, 200), [this] { Step(); });
+    return;
+  }
   if (left_-- <= 0) {
     done_ = true;
     return;
   }
-  Random& r = world_.random;
   struct Choice {
     int weight;
     void (Client::*run)();
