@@ -236,6 +236,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
+    if (!TakeVictims(island, until)) return;
     const std::vector<NodeId> admitted = admission.Admit(island.id, kAtOnce);
     for (const NodeId id : admitted) {
       Node& node = *FindNode(id);

@@ -30,6 +30,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   lost.lost_open = std::exchange(lost.open, {});
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))
     lost.lost_installs.push_back(executable);
+  island.victims.clear();
   lost.dropped.clear();
   lost.frees.clear();
   s.BeginLoss(

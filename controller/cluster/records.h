@@ -263,6 +263,13 @@ struct Island {
   // Sessions that have not heard of a loss there, each counted once for each. Until all have,
   // nothing is prepared or launched.
   size_t telling = 0;
+  // Prepared nodes that are taken back to make room for an older one, the next one last. Until all
+  // are, nothing is admitted or launched.
+  struct Victim {
+    NodeId node;
+    uint64_t attempt = 0;  // of it
+  };
+  std::vector<Victim> victims;
   // Set while it is down for good: the error of what comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.

@@ -174,17 +174,24 @@ struct Cluster::State {
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
-  // Takes younger nodes that have not begun back, so that `node` fits. Returns whether it does.
+  // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
+  // whether it will.
   bool MakeRoom(const Node& node);
+  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether all
+  // are.
+  bool TakeVictims(Island& island, uint64_t until);
   // Whether the node's end may free memory there; with `device`, on that one.
   bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
   bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
   // Whether something that was there before it began to wait, and ends, may free memory for it.
   bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
                    const Island& island, const std::set<NodeId>& live) const;
+  // The same of what runs already, of which there is little: no need to look further.
+  bool RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
+                  const Island& island) const;
   // The nodes that will end without anything being freed by clients: all others wait for memory,
   // directly or not.
-  std::set<NodeId> LiveNodes() const;
+  std::set<NodeId> LiveNodes();
   // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.

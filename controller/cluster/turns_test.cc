@@ -318,6 +318,69 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 8: UNAVAILABLE: island ia: ")));
 }
 
+// Its bytes came late, and what came meanwhile has its memory and has not begun.
+TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
+  constexpr int64_t kSteps = 5000;
+  Cluster small(ClusterOptions(), &actions);
+  actions.cluster = &small;
+  const ExecutorId first = small.ExecutorUp(Worker("wa", "ia", 1, 64 * (kSteps + 1))).value();
+  ASSERT_TRUE(small.ExecutorUp(Worker("wb", "ib", 1)).ok());
+  const SessionId mine = small.OpenSession("t").value(), others = small.OpenSession("t").value();
+  ExecutableSpec spec;
+  spec.id = ExecutableId(1);
+  spec.name = "f";
+  spec.island = IslandId(1);
+  spec.devices = {small.Devices(mine)[0].device};
+  spec.parameters = spec.outputs = {F32({4})};
+  small.DefineExecutable(spec);
+  const uint64_t step = small.BindExecutable(others, 0, ExecutableId(1), {0}).value();
+  const auto turn = [&] {
+    if (!std::exchange(actions.turn_wanted, false)) return false;
+    const uint64_t before = small.units();
+    small.Turn();
+    EXPECT_LE(small.units() - before, kMost);
+    return true;
+  };
+  const auto put = [&](SessionId who, uint64_t handle, int32_t device, int64_t elements) {
+    return small
+        .Put(who, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0})
+        ->upload;
+  };
+  const NodeId late = put(mine, 1, 0, 16 * kSteps);
+  const NodeId input = put(others, 1, 0, 4);
+  small.ProvideUpload(input, 0, BytesRef(Blob::Make(16)));
+  for (uint64_t i = 1; i <= kSteps; ++i) {
+    ASSERT_TRUE(small.Execute(others, step, {1}, {}, {i + 1}).ok());
+    while (turn()) {
+    }
+  }
+  actions.Take();
+  const uint64_t before = small.units();
+  small.ProvideUpload(late, 0, BytesRef(Blob::Make(64 * kSteps)));
+  EXPECT_LE(small.units() - before, kMost);
+  ASSERT_TRUE(actions.turn_wanted);
+  EXPECT_THAT(actions.Take(), Contains(StartsWith("e1 <- cancel n")));
+  const NodeId there = put(mine, 2, 1, 4);
+  small.ProvideUpload(there, 0, BytesRef(Blob::Make(16)));
+  for (int turns = 0; turns < 3; ++turns) turn();
+  const std::string served = fmt::format("e2 <- receive n{}", there);
+  const std::string wanted = fmt::format("e1 <- receive n{}", late);
+  EXPECT_THAT(actions.lines, Contains(StartsWith(served)));
+  EXPECT_THAT(actions.lines, Not(Contains(StartsWith(wanted))));
+  while (turn()) ASSERT_EQ(Describe(small.CheckInvariants()), "OK");
+  EXPECT_THAT(actions.lines, Contains(StartsWith(wanted)));
+  // What was taken back waits behind it, and fits again when it has been given up.
+  ASSERT_TRUE(small.Delete(mine, {1}).ok());
+  Report report;
+  report.finished = {actions.seq.at({first, late})};
+  small.OnReport(first, Incarnation(7), report);
+  while (turn()) {
+  }
+  EXPECT_EQ(small.Islands()[0].queued, 0u);
+  EXPECT_EQ(small.Islands()[0].prepared, static_cast<size_t>(kSteps));
+  actions.cluster = &cluster;
+}
+
 // What clients are told of a loss is the same however long a turn is.
 TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   const auto run = [](uint64_t turn_units) {
