@@ -45,7 +45,6 @@ enum class Bug {
   kWaitForEver,     // memory: what can never fit beside the rest is not failed
   kGiveUpEarly,     // memory: what would fit once running work has ended is failed
   kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
-  kPrepareUnheard,  // losses: a receive is prepared before its session has heard of a loss
 };
 
 inline constexpr std::array kAllBugs = {
@@ -81,7 +80,6 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
     std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
     std::pair{Bug::kServeTooSoon, std::string_view("serve_too_soon")},
-    std::pair{Bug::kPrepareUnheard, std::string_view("prepare_unheard")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

@@ -273,8 +273,7 @@ void Cluster::State::DropShared(const std::vector<Executor*>& lost) {
 }
 
 void Cluster::State::AfterLosses(Node& node) {
-  if (node.kind != NodeKind::kReceive || !HasLosses(node.session) || Planted(Bug::kPrepareUnheard))
-    return Prepare(node);
+  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return Prepare(node);
   for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
   parked.insert(node.id);
   work.at(node.session).held.push_back(node.id);

@@ -199,6 +199,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 }
 
 void Cluster::State::InputsEnded(Node& node) {
+  node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
   if (node.state == NodeState::kLaunched) {
     // One that was launched ahead and had ended before its inputs were known to have.
@@ -223,7 +224,7 @@ void Cluster::State::InputsEnded(Node& node) {
 
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
-      node.unsettled_inputs == 0 ||
+      (node.unsettled_inputs == 0 && node.inputs_ended) ||
       (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;

@@ -181,6 +181,7 @@ struct Node {
   int unlaunched_inputs =
       0;  // of `reads`, those that have failed, or are neither ready nor launched
   int open_participants = 0;
+  bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
   bool after_inputs = false;  // queued when its inputs have ended, not before
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
   uint64_t attempt = 0;    // how often it was taken back

@@ -381,6 +381,72 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
   actions.cluster = &cluster;
 }
 
+// A turn may end, and islands have theirs, between a failure and what follows from it.
+TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
+  Recorder actions;
+  ClusterOptions options;
+  options.turn_units = 1;
+  Cluster cluster(options, &actions);
+  actions.cluster = &cluster;
+  const auto turns = [&] {
+    while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+  };
+  const ExecutorId a = cluster.ExecutorUp(Worker("wa", "ia", 1)).value();
+  const SessionId session = cluster.OpenSession("t").value();
+  ExecutableSpec spec;
+  spec.id = ExecutableId(1);
+  spec.name = "f";
+  spec.island = IslandId(1);
+  spec.devices = {cluster.Devices(session)[0].device};
+  spec.parameters = spec.outputs = {F32({4})};
+  cluster.DefineExecutable(spec);
+  const uint64_t step = cluster.BindExecutable(session, 0, ExecutableId(1), {0}).value();
+  const ArraySpec type{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const NodeId late = cluster.Put(session, 1, type, {0})->upload;
+  ASSERT_TRUE(cluster.Execute(session, step, {1}, {}, {2}).ok());
+  turns();
+  Report installed;
+  installed.installed.push_back({ExecutableId(1), absl::OkStatus()});
+  cluster.OnReport(a, Incarnation(7), installed);
+  turns();
+  cluster.ProvideUpload(late, 0, absl::AbortedError("no bytes"));
+  for (uint64_t handle = 10; handle < 60; ++handle) {
+    if (std::exchange(actions.turn_wanted, false)) cluster.Turn();
+    ASSERT_TRUE(cluster.Execute(session, step, {2}, {}, {handle}).ok());
+  }
+  turns();
+  EXPECT_THAT(actions.lines, Not(Contains(::testing::HasSubstr("<- launch"))));
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+}
+
+// No walk over what others have queued.
+TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
+  constexpr uint64_t kSteps = 10000;
+  Start(64 * 2 * kSteps);
+  const uint64_t step = Define(1, {0}, {F32({4})}, {F32({4})});
+  Define(2, {2}, {F32({4})}, {F32({4})}, /*temp=*/80 * kSteps);
+  ASSERT_TRUE(
+      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
+  for (uint64_t i = 1; i <= kSteps; ++i) {
+    ASSERT_TRUE(cluster.Execute(session, step, {1}, {}, {i + 1}).ok());
+    RunTurns();
+  }
+  session = cluster.OpenSession("t").value();
+  const uint64_t big = cluster.BindExecutable(session, 0, ExecutableId(2), {2}).value();
+  PutReady(1, 2);
+  const auto first = cluster.Execute(session, big, {1}, {}, {2});
+  Installed(b, 2);
+  ASSERT_TRUE(cluster.Execute(session, big, {1}, {}, {3}).ok());
+  ASSERT_EQ(cluster.Islands()[1].queued, 1u);
+  cluster.Tick(0);
+  const uint64_t before = cluster.units();
+  cluster.Tick(5000);
+  EXPECT_LE(cluster.units() - before, kMost);
+  EXPECT_EQ(cluster.Islands()[1].given_up, 0u);
+  End(b, first->node.value);
+  EXPECT_EQ(cluster.Islands()[1].queued, 0u);
+}
+
 // What clients are told of a loss is the same however long a turn is.
 TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   const auto run = [](uint64_t turn_units) {
