@@ -8,7 +8,7 @@
 
 namespace fairway {
 
-BlockingPool::BlockingPool(std::string name, int threads) {
+BlockingPool::BlockingPool(std::string name, int threads) : most_of_one_(std::max(1, threads - 1)) {
   name.resize(std::min<size_t>(name.size(), 15));
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, name] {
@@ -27,32 +27,56 @@ BlockingPool::~BlockingPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void BlockingPool::Run(absl::AnyInvocable<void()> work) {
+bool BlockingPool::MayRun(uint64_t id, const Owner& owner) const {
+  return !owner.queue.empty() && (id == kNobody || owner.running < most_of_one_);
+}
+
+void BlockingPool::Run(absl::AnyInvocable<void()> work, uint64_t id) {
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
+    Owner& owner = owners_[id];
+    owner.queue.push_back(std::move(work));
+    ++pending_;
+    if (owner.in_turn || !MayRun(id, owner)) return;
+    owner.in_turn = true;
+    turns_.push_back(id);
   }
   wake_.notify_one();
 }
 
 size_t BlockingPool::pending() const {
   std::lock_guard lock(mutex_);
-  return queue_.size() + running_;
+  return pending_;
 }
 
 void BlockingPool::Work() {
   std::unique_lock lock(mutex_);
+  // Gives an owner that may run its next place in turn. Each place is one closure.
+  const auto queue = [this](uint64_t id, Owner& owner) {
+    owner.in_turn = MayRun(id, owner);
+    if (!owner.in_turn) return;
+    turns_.push_back(id);
+    wake_.notify_one();
+  };
   while (true) {
-    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    auto work = std::move(queue_.front());
-    queue_.pop_front();
-    ++running_;
+    wake_.wait(lock, [this] { return !turns_.empty() || (stopping_ && pending_ == 0); });
+    if (turns_.empty()) return;
+    const uint64_t id = turns_.front();
+    turns_.pop_front();
+    Owner& owner = owners_.at(id);
+    auto work = std::move(owner.queue.front());
+    owner.queue.pop_front();
+    ++owner.running;
+    queue(id, owner);
     lock.unlock();
     work();
     work = nullptr;
     lock.lock();
-    --running_;
+    --owner.running;
+    --pending_;
+    if (!owner.in_turn) queue(id, owner);
+    if (owner.running == 0 && owner.queue.empty()) owners_.erase(id);
+    if (stopping_ && pending_ == 0) wake_.notify_all();
   }
 }
 

@@ -37,6 +37,29 @@ TEST(BlockingPool, TwoThreadsRunSideBySide) {
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
 }
 
+TEST(BlockingPool, OwnersTakeTurns) {
+  std::vector<int> seen;  // of one thread
+  {
+    std::promise<void> go;
+    BlockingPool pool("turns", 1);
+    pool.Run([&] { go.get_future().wait(); }, 9);
+    for (int i = 0; i < 3; ++i) pool.Run([&seen, i] { seen.push_back(10 + i); }, 1);
+    for (int i = 0; i < 2; ++i) pool.Run([&seen, i] { seen.push_back(20 + i); }, 2);
+    go.set_value();
+  }
+  EXPECT_THAT(seen, testing::ElementsAre(10, 20, 11, 21, 12));
+}
+
+TEST(BlockingPool, OneOwnerLeavesAThreadToOthers) {
+  std::promise<void> go, done;
+  const std::shared_future<void> gone = go.get_future().share();
+  BlockingPool pool("spare", 2);
+  for (int i = 0; i < 5; ++i) pool.Run([gone] { gone.wait(); }, 1);
+  pool.Run([&] { done.set_value(); }, 2);
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  go.set_value();
+}
+
 TEST(BlockingPool, DestructionRunsWhatIsQueued) {
   std::atomic<int> ran = 0;
   {

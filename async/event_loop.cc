@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include <spdlog/spdlog.h>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -14,11 +13,6 @@
 #include "async/timed.h"
 
 namespace fairway {
-
-void LogSlowHandler(std::string_view name, std::chrono::steady_clock::duration took) {
-  spdlog::warn("handler '{}' held the event loop for {:.1f} ms", name,
-               std::chrono::duration<double, std::milli>(took).count());
-}
 
 struct EventLoop::State {
   boost::asio::io_context io{1};

@@ -4,23 +4,47 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace fairway {
 
-// Bytes of host memory that several owners may use together. Thread-safe.
+// Bytes of host memory that several owners may use together, or one owner's share of them.
+// Thread-safe.
 class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t limit) : limit_(limit) {}
+  // A share takes from `whole` as long as it has no more than it leaves to others: one owner alone
+  // gets half of it, n owners that all want more get 1/(n+1) each, and one that comes later finds
+  // as much. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
+  // 1998.)
+  explicit MemoryBudget(std::shared_ptr<MemoryBudget> whole)
+      : limit_(whole->limit_), whole_(std::move(whole)) {}
+
   bool Reserve(int64_t bytes) {
-    if (used_.fetch_add(bytes) + bytes <= limit_) return true;
+    const int64_t used = used_.fetch_add(bytes) + bytes;
+    if (whole_ == nullptr ? used <= limit_
+                          : used <= limit_ - whole_->used() - bytes && whole_->Reserve(bytes))
+      return true;
     used_ -= bytes;
     return false;
   }
-  void Release(int64_t bytes) { used_ -= bytes; }
+  // Reserves them in any case; afterwards it may be over.
+  void Take(int64_t bytes) {
+    used_ += bytes;
+    if (whole_ != nullptr) whole_->Take(bytes);
+  }
+  // Whether more is reserved than Reserve would have given.
+  bool over() const { return used_ > limit_ - (whole_ == nullptr ? 0 : whole_->used()); }
+  void Release(int64_t bytes) {
+    used_ -= bytes;
+    if (whole_ != nullptr) whole_->Release(bytes);
+  }
   int64_t used() const { return used_; }
 
  private:
   const int64_t limit_;
+  const std::shared_ptr<MemoryBudget> whole_;  // null: this is the whole
   std::atomic<int64_t> used_ = 0;
 };
 

@@ -44,6 +44,9 @@ enum class Bug {
   kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
   kWaitForEver,     // memory: what can never fit beside the rest is not failed
   kGiveUpEarly,     // memory: what would fit once running work has ended is failed
+  kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
+  kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,      // a request of several turns is not answered
   kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
 };
 
@@ -79,6 +82,9 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveTakenBack, std::string_view("leave_taken_back")},
     std::pair{Bug::kWaitForEver, std::string_view("wait_for_ever")},
     std::pair{Bug::kGiveUpEarly, std::string_view("give_up_early")},
+    std::pair{Bug::kFollowAnyone, std::string_view("follow_anyone")},
+    std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
+    std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
     std::pair{Bug::kServeTooSoon, std::string_view("serve_too_soon")},
 };
 

@@ -43,7 +43,9 @@ else()
 endif()
 find_program(FAIRWAY_MOLD mold)
 if(FAIRWAY_MOLD)
-  add_link_options(-fuse-ld=mold)
+  # On one thread: with Debian 12's oneTBB (2021.8) a link among many can spin without end, which mold's own
+  # later releases warn of ("unstable under heavy load").
+  add_link_options(-fuse-ld=mold LINKER:--no-threads)
   # mold 1.10 (Debian 12) can begin PT_GNU_RELRO at an empty .tbss, before the segment that holds the rest of it.
   # Where that segment begins on a page boundary, the page before it is not mapped and the program does not
   # start: "cannot apply additional memory protection after relocation". So executables go without RELRO.

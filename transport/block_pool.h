@@ -4,7 +4,9 @@
 #ifndef FAIRWAY_TRANSPORT_BLOCK_POOL_H_
 #define FAIRWAY_TRANSPORT_BLOCK_POOL_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -22,6 +24,15 @@ namespace fairway {
 struct Spool {
   std::shared_ptr<MemoryBudget> budget;
   std::string directory;
+  std::shared_ptr<std::atomic<int64_t>> in_files =
+      nullptr;  // bytes of its owner there; null: not counted
+
+  // One owner's share: of the budget (MemoryBudget), and of the disk, where it may have as many
+  // bytes as are left to others.
+  Spool Share() const {
+    return {std::make_shared<MemoryBudget>(budget), directory,
+            std::make_shared<std::atomic<int64_t>>(0)};
+  }
 };
 
 // Thread-safe. Blocks come back when their last reference goes, on whatever thread that is, also

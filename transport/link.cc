@@ -52,6 +52,7 @@ class LinkStream final : public FrameStream {
     FinishAndClose();
   }
   size_t queued() const { return queued_ + batch_bytes(); }
+  void set_max_payload(size_t bytes) { max_payload_ = bytes; }
 
  protected:
   bool NextFrame(OutFrame& out) override {
@@ -63,6 +64,8 @@ class LinkStream final : public FrameStream {
     out_.pop_front();
     return true;
   }
+
+  size_t MaxPayload(uint8_t) const override { return max_payload_; }
 
   std::span<char> Destination(const FrameHeader& header, size_t done) override {
     // Grows as bytes arrive: a header alone must not cost its sender's claim in memory.
@@ -96,6 +99,7 @@ class LinkStream final : public FrameStream {
   bool ending_ = false;
   std::deque<Frame> out_;
   size_t queued_ = 0;
+  size_t max_payload_ = kMaxFrameBytes;
   std::string payload_;
 };
 
@@ -112,6 +116,7 @@ class SocketLink final : public Link {
   void Close() override { stream_->End(); }
   std::string peer() const override { return stream_->peer(); }
   void WatchHost() override { stream_->WatchHost(kHostSilence); }
+  void LimitFrames(size_t bytes) override { stream_->set_max_payload(bytes); }
 
  private:
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);

@@ -47,6 +47,9 @@ class Link {
   // busy is not taken for a silent host, unless more is sent to it than its socket holds. So it is
   // for links that carry next to nothing. Nothing happens on links within a host's own memory.
   virtual void WatchHost() {}
+  // From now on a frame with more than `bytes` of payload closes the link, as one over
+  // kMaxFrameBytes does from the start. Nothing happens on links within a host's own memory.
+  virtual void LimitFrames(size_t bytes) {}
 
   // Set both before control returns to the loop. `on_closed` comes once: OK after an orderly end,
   // else the cause (bad magic, version, checksum, a frame over the limit, a reset).

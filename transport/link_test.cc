@@ -135,6 +135,18 @@ TEST_P(Links, CloseSendsWhatIsQueuedEvenWhileThePeerTalks) {
   EXPECT_TRUE(at_a_.status.ok()) << at_a_.status;
 }
 
+TEST_P(Links, AFrameOverTheLinksLimitClosesIt) {
+  if (GetParam() == Kind::kInProcess) GTEST_SKIP() << "its frames cost their receiver nothing";
+  b_->LimitFrames(100);
+  InLoop([&] { a_->Send(Text(1, std::string(100, 'x'))); });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.frames.size() == 1; }));
+  InLoop([&] { a_->Send(Text(1, std::string(101, 'x'))); });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.closed == 1; }));
+  EXPECT_THAT(std::string(at_b_.status.message()),
+              HasSubstr("of 101 bytes, which has at most 100"));
+  EXPECT_EQ(at_b_.frames.size(), 1u);
+}
+
 TEST_P(Links, DestroyingOneEndClosesTheOtherOnce) {
   InLoop([&] { a_ = nullptr; });
   ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.closed > 0; }));

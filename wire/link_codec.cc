@@ -11,6 +11,8 @@ namespace {
 constexpr uint8_t kControlFrame = 1;
 constexpr size_t kMaxName = 256;
 constexpr size_t kMaxText = 64 << 10;
+// What an island can count up from without an end.
+constexpr uint64_t kMaxLaunchId = uint64_t{1} << 62;
 
 absl::Status CheckText(std::string_view what, const std::string& text, size_t limit) {
   if (text.size() <= limit) return absl::OkStatus();
@@ -79,6 +81,9 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
     return InvalidArgument("registration of {} with arrival rule {}", in.worker(),
                            in.gang_inputs());
   }
+  if (in.highest_launch_id() > kMaxLaunchId)
+    return InvalidArgument("registration of {} with launch id {}, above {}", in.worker(),
+                           in.highest_launch_id(), kMaxLaunchId);
   if (in.memory_kinds_size() > 16)
     return InvalidArgument("registration of {} with too many memories", in.worker());
   ExecutorSpec out;

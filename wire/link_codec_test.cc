@@ -388,6 +388,7 @@ TEST(Specs, RoundTripAndChecks) {
   EXPECT_TRUE(refused([](auto& p) { p.set_num_devices(1 << 20); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_device_memory(-1); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_gang_inputs(2); }));
+  EXPECT_TRUE(refused([](auto& p) { p.set_highest_launch_id(~uint64_t{0}); }));
   EXPECT_TRUE(refused([](auto& p) { p.set_worker(std::string(300, 'w')); }));
 }
 

@@ -32,6 +32,7 @@ constexpr int kMaxRestarts = 20;  // of one child, none of them having run for k
 constexpr milliseconds kStable{30000};
 constexpr milliseconds kStopGrace{10000};  // for an orderly end; then SIGKILL
 constexpr int kExitPortInUse = 5;          // fairway-controller's
+constexpr int kExitBadFlags = 2;           // of both
 
 milliseconds Backoff(int restarts) {
   return milliseconds(std::min(100 << std::min(restarts, 6), 5000));
@@ -273,9 +274,11 @@ absl::Status Launcher::ReapChildren() {
 }
 
 absl::Status Launcher::Died(const Child& child) const {
-  return Error(absl::StatusCode::kUnavailable, "{} ended with {}: {} (log: {})", child.name,
-               DescribeExit(child.exit_status), FirstError(TailOfFile(LogOf(child.name), 20)),
-               LogOf(child.name));
+  const bool bad_flags =
+      WIFEXITED(child.exit_status) && WEXITSTATUS(child.exit_status) == kExitBadFlags;
+  return Error(bad_flags ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
+               "{} ended with {}: {} (log: {})", child.name, DescribeExit(child.exit_status),
+               FirstError(TailOfFile(LogOf(child.name), 20)), LogOf(child.name));
 }
 
 absl::Status Launcher::OnControllerExit() {

@@ -218,6 +218,7 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     const bool port_in_use = absl::IsAlreadyExists(status);
     fmt::print(stderr, "fairway up: {}{}\n", Text(status),
                port_in_use ? "; end what has it, or choose another one (0: any that is free)" : "");
+    if (absl::IsInvalidArgument(status)) return kExitUsage;  // flags that a daemon refused
     return port_in_use ? kExitPortInUse : kExitFailed;
   }
 }

@@ -59,10 +59,6 @@ absl::Status ErrorOf(const v1::CallbackReturn& message) {
 
 }  // namespace
 
-void CallbackStream::FinishStream(const absl::Status& status) {
-  Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
-}
-
 absl::StatusOr<CallbackStream::Decoded> CallbackStream::Decode(std::unique_ptr<In> message) {
   const size_t bytes = message->ByteSizeLong();
   return Decoded{std::move(message), bytes};

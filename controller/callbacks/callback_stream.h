@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One Serve stream: between gRPC's callbacks and the router in the loop. Private to this folder.
+// One Serve stream: between a transport's callbacks and the router in the loop. It knows no gRPC,
+// so that tests can play the transport.
 #ifndef FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
 #define FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
 
@@ -10,18 +11,15 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/grpcpp.h>
-
 #include "controller/callbacks/router.h"
 #include "controller/sessions/stream.h"
 #include "fairway/v1/callbacks.pb.h"
 
 namespace fairway {
 
-// Thread-safe.
-class CallbackStream final
-    : public grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
-      public SessionStream<v1::CallbackClientMessage, std::unique_ptr<v1::CallbackClientMessage>,
+// Thread-safe. Who derives from it is the transport.
+class CallbackStream
+    : public SessionStream<v1::CallbackClientMessage, std::unique_ptr<v1::CallbackClientMessage>,
                            v1::CallbackServerMessage> {
  public:
   using In = v1::CallbackClientMessage;
@@ -33,12 +31,6 @@ class CallbackStream final
   // In the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
   absl::Status Call(uint64_t number, const CallbackCall& call, const CallbackCaller& caller);
   void Cancel(uint64_t number, const std::string& reason);
-
-  // gRPC's callbacks.
-  void OnReadDone(bool ok) override { ReadDone(ok); }
-  void OnWriteDone(bool ok) override { WriteDone(ok); }
-  void OnCancel() override { Cancelled(); }
-  void OnDone() override { TransportDone(); }
 
  private:
   struct Unsent {
@@ -57,9 +49,6 @@ class CallbackStream final
   };
 
   // SessionStream
-  void StartReading(In* into) override { StartRead(into); }
-  void StartWriting(const Out* message) override { StartWrite(message); }
-  void FinishStream(const absl::Status& status) override;
   Outgoing Next() override;
   void DropUnsent() override { outbox_.clear(); }
   absl::StatusOr<Decoded> Decode(std::unique_ptr<In> message) override;

@@ -17,6 +17,25 @@ namespace {
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
 
+class GrpcCallbackStream final
+    : public grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>,
+      public CallbackStream {
+ public:
+  using CallbackStream::CallbackStream;
+
+  void OnReadDone(bool ok) override { ReadDone(ok); }
+  void OnWriteDone(bool ok) override { WriteDone(ok); }
+  void OnCancel() override { Cancelled(); }
+  void OnDone() override { TransportDone(); }
+
+ private:
+  void StartReading(In* into) override { StartRead(into); }
+  void StartWriting(const Out* message) override { StartWrite(message); }
+  void FinishStream(const absl::Status& status) override {
+    Finish({static_cast<grpc::StatusCode>(static_cast<int>(status.code())), Text(status)});
+  }
+};
+
 // The streams, by number. Thread-safe.
 class StreamTable {
  public:
@@ -50,9 +69,9 @@ class CallbackGrpcService::Impl final : public v1::Callbacks::CallbackService,
   grpc::ServerBidiReactor<v1::CallbackClientMessage, v1::CallbackServerMessage>* Serve(
       grpc::CallbackServerContext* context) override {
     const uint64_t id = next_stream_++;
-    auto stream = std::make_shared<CallbackStream>(
+    auto stream = std::make_shared<GrpcCallbackStream>(
         id, &router_,
-        CallbackStream::Context{loop_, pool_,
+        CallbackStream::Context{loop_, pool_, id,
                                 [streams = streams_, table = table_, id] {
                                   streams->Remove(id);
                                   table->Remove(id);

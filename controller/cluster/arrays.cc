@@ -136,12 +136,12 @@ absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
 }
 
 absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& source,
-                                             const Sharding& sharding, bool may_alias,
-                                             std::vector<Node*>& made) {
+                                             const ArraySpec& target, bool may_alias,
+                                             Making& made) {
+  const Sharding& sharding = target.sharding;
   FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
                            SplitByIsland(session, sharding.devices()));
-  Array copy{{source.spec.dtype, source.spec.shape, sharding}, {}, source.error};
-  if (!source.error.ok()) return copy;
+  Array copy{target, {}, absl::OkStatus()};
   copy.shards.resize(source.shards.size());
   const VirtualDevice& first = session.devices[sharding.devices()[0]];
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
@@ -161,12 +161,13 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
         continue;
       }
       if (node == nullptr) {
-        group = &MakeGroup(session.id, part.island, source.spec.dtype, kind);
-        node = &MakeNode(session.id, NodeKind::kReceive, part.island,
-                         "copy of " + ToString(source.spec.dtype, source.spec.shape));
-        group->producer = node->id;
+        Making::Made& one = made.nodes.emplace_back();
+        one.group = NewGroup(session.id, part.island, source.spec.dtype, kind);
+        one.node = NewNode(session.id, NodeKind::kReceive, part.island,
+                           "copy of " + ToString(source.spec.dtype, source.spec.shape));
+        group = one.group.get();
+        node = one.node.get();
         node->outputs = {group->id};
-        made.push_back(node);
       }
       copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
       const ExecutorId executor = ExecutorOf(device.device)->id;
@@ -188,53 +189,6 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
   return copy;
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
-    SessionId session_id, const std::vector<uint64_t>& in,
-    const std::optional<std::vector<int32_t>>& devices,
-    const std::optional<std::string>& memory_kind, CopySemantics semantics,
-    const std::vector<uint64_t>& out) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
-  std::vector<const Array*> sources;
-  std::vector<Sharding> shardings;
-  for (const uint64_t handle : in) {
-    FAIRWAY_ASSIGN_OR_RETURN(sources.emplace_back(), s.FindArray(session_id, handle));
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*sources.back(), handle));
-    const Sharding& old = sources.back()->spec.sharding;
-    FAIRWAY_ASSIGN_OR_RETURN(
-        shardings.emplace_back(),
-        old.WithDevices(devices.value_or(old.devices()), memory_kind.value_or(old.memory_kind())));
-  }
-  FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles, s.NewHandles(*session, out, in.size()));
-  std::vector<Node*> made;
-  std::vector<Array> copies;
-  for (size_t a = 0; a < in.size(); ++a) {
-    absl::StatusOr<Array> copy = s.Copied(*session, *sources[a], shardings[a],
-                                          semantics != CopySemantics::kAlwaysCopy, made);
-    if (!copy.ok()) {
-      // All of them or none.
-      for (Node* node : made) s.Forget(*node);
-      return copy.status();
-    }
-    copies.push_back(*std::move(copy));
-  }
-  std::vector<ShardRef> moved;
-  for (size_t a = 0; a < in.size(); ++a) {
-    for (size_t i = 0; i < copies[a].shards.size(); ++i) {
-      if (copies[a].shards[i] != sources[a]->shards[i]) moved.push_back(sources[a]->shards[i]);
-    }
-    s.HoldView(copies[a]);
-    session->arrays.emplace(handles[a], std::move(copies[a]));
-  }
-  for (Node* node : made) s.Enqueue(*node);
-  // What stays where it is now belongs to the copy as well; the source is deleted as soon as one of
-  // its shards is.
-  if (semantics == CopySemantics::kDonateInput) s.MarkDeleted(moved);
-  s.Settle();
-  return handles;
-}
-
 absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
                                            const std::vector<uint64_t>& in, CopySemantics semantics,
                                            uint64_t out) {
@@ -248,6 +202,7 @@ absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
   Array array{std::move(spec), {}, absl::OkStatus()};
   for (size_t i = 0; i < in.size(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(Array * piece, s.FindArray(session_id, in[i]));
+    if (piece->unknown) return piece->error;
     FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*piece, in[i]));
     if (array.spec.dtype == DType::kInvalid) array.spec.dtype = piece->spec.dtype;
     if (piece->spec.dtype != array.spec.dtype)
@@ -288,6 +243,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
+  if (array->unknown) return array->error;
   FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
   const int count = array->spec.sharding.num_shards();
   if (!out.empty() && static_cast<int>(out.size()) != count)
@@ -316,6 +272,7 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
+  if (array->unknown) return array->error;
   FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
   if (!array->spec.sharding.fully_replicated())
     return InvalidArgument("array {} is not fully replicated: it has {} different shards", in,
@@ -329,50 +286,9 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
   return handle;
 }
 
-absl::Status Cluster::Delete(SessionId session, const std::vector<uint64_t>& handles) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  absl::Status status;
-  for (const uint64_t handle : handles) {
-    const absl::StatusOr<Array*> array = s.FindArray(session, handle);
-    if (!array.ok()) {
-      if (status.ok()) status = array.status();
-      continue;
-    }
-    (*array)->deleted = (*array)->shards.empty();
-    s.MarkDeleted((*array)->shards);
-  }
-  s.Settle();
-  return status;
-}
-
 absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) const {
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, state_->FindArray(session, handle));
   return state_->IsDeleted(*array);
-}
-
-absl::Status Cluster::Destruct(SessionId session_id, const std::vector<uint64_t>& handles) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
-  constexpr size_t kNamed = 10;  // a client may send millions
-  std::vector<uint64_t> unknown;
-  size_t missing = 0;
-  for (const uint64_t handle : handles) {
-    const auto it = session->arrays.find(handle);
-    if (it == session->arrays.end()) {
-      if (++missing <= kNamed) unknown.push_back(handle);
-      continue;
-    }
-    const Array array = std::move(it->second);
-    session->arrays.erase(it);
-    s.DropView(array);
-  }
-  s.Settle();
-  if (unknown.empty()) return absl::OkStatus();
-  return Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
-               fmt::join(unknown, ", "),
-               missing > kNamed ? fmt::format(" and {} more", missing - kNamed) : "");
 }
 
 const ArraySpec* Cluster::Spec(SessionId session, uint64_t handle) const {

@@ -19,19 +19,28 @@ Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
 Cluster::~Cluster() = default;
 
 absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
+  FinishLosses(id);
+  FinishBusy(id);
+  return session;
+}
+
+absl::StatusOr<Session*> Cluster::State::LookAt(SessionId id) {
   const auto it = sessions.find(id);
   if (it == sessions.end())
     return Error(absl::StatusCode::kNotFound, "there is no session {}: it has ended", id);
-  FinishLosses(id);
-  FinishRun(id);
   return &it->second;
 }
 
 absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t handle) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(session_id));
+  return FindIn(*session, handle);
+}
+
+absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle) {
   Charge(1);
-  const auto it = session->arrays.find(handle);
-  if (it != session->arrays.end()) return &it->second;
+  const auto it = session.arrays.find(handle);
+  if (it != session.arrays.end()) return &it->second;
   if (Planted(Bug::kCrossSession)) {
     for (auto& [id, other] : sessions) {
       const auto found = other.arrays.find(handle);
@@ -128,9 +137,9 @@ void Cluster::CloseSession(SessionId id) {
   auto closing = std::make_unique<Closing>();
   closing->session = std::move(it->second);
   s.sessions.erase(it);
-  std::erase_if(s.watches, [&](const auto& entry) { return entry.second.session == id; });
   Worklist& list = s.WorkOf(id);
   closing->run = std::move(list.run);
+  closing->request = std::move(list.request);
   list.closing = std::move(closing);
   s.Settle();
 }
@@ -145,9 +154,15 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       values.pop_back();
     }
     if (values.empty()) list.closing->run.reset();
+  } else if (list.closing->request != nullptr) {
+    if (Planted(Bug::kLeaveRequest) || list.closing->request->GiveUp())
+      list.closing->request.reset();
   } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
     for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
       DropView(session.arrays.extract(session.arrays.begin()).mapped());
+  } else if (!session.watches.empty()) {
+    for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
+      session.watches.erase(session.watches.begin());
   } else if (!session.programs.empty()) {
     Retire(*session.programs.begin()->second);
     session.programs.erase(session.programs.begin());
@@ -176,7 +191,7 @@ const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
 
 absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
                                            const std::vector<int32_t>& devices) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
   std::map<std::string, std::vector<int32_t>> by_island;
   for (const int32_t id : devices) {
     if (id < 0 || static_cast<size_t>(id) >= session->devices.size())
@@ -199,41 +214,6 @@ absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
       "between them with "
       "jax.device_put",
       by_island.size(), text);
-}
-
-void Cluster::Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  const uint64_t id = s.AddWatch(session, token);
-  s.watches[id].open = 1;  // until all are registered
-  size_t position = 0;
-  for (const uint64_t handle : handles) {
-    const absl::StatusOr<Array*> array = s.FindArray(session, handle);
-    if (!array.ok()) {  // later ones would change nothing
-      ++s.watches[id].open;
-      s.WatchEnded(id, position, array.status(), NodeId());
-      break;
-    }
-    absl::Status status = (*array)->error;
-    if (status.ok()) status = s.CheckUsable(**array, handle);
-    if (!status.ok()) {
-      ++s.watches[id].open;
-      s.WatchEnded(id, position, status, NodeId());
-    } else {
-      for (const GroupId group_id : s.GroupsOf((*array)->shards)) {
-        Group* group = s.FindGroup(group_id);
-        if (group->state == GroupState::kReady) continue;
-        ++s.watches[id].open;
-        if (group->state == GroupState::kFailed) {
-          s.WatchEnded(id, position, group->error, group->cause);
-        } else {
-          group->watchers.push_back({id, position});
-        }
-      }
-    }
-    ++position;
-  }
-  s.WatchEnded(id, SIZE_MAX, absl::OkStatus(), NodeId());
 }
 
 void Cluster::Tick(int64_t now_ms) {

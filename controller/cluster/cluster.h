@@ -10,6 +10,7 @@
 #define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -199,6 +200,8 @@ struct ClusterCounts {
   uint64_t executions = 0;        // requests to run a computation or a program
   uint64_t inline_hits = 0;       // fetches answered from results that came with their completion
   uint64_t executor_fetches = 0;  // fetches that went to an executor
+  uint64_t units = 0;             // of work (Cluster::units), since the start
+  uint64_t most_units = 0;        // of one operation or turn
 };
 
 struct ClusterOptions {
@@ -215,6 +218,8 @@ struct ClusterOptions {
   // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
   // turn, but for what cannot be interrupted.
   uint64_t turn_units = 2000;
+  // Shards that are made of more pieces together are made by several nodes.
+  size_t node_pieces = 512;
 };
 
 class Cluster {
@@ -271,6 +276,22 @@ class Cluster {
   absl::StatusOr<uint64_t> MakeError(SessionId session, uint64_t out, const ArraySpec& spec,
                                      absl::Status error);
 
+  // What names many arrays takes long. The forms with `done` (or `ended`) are for front doors: they
+  // are done in several turns, and the session is busy meanwhile. `done` is told when all of it was
+  // done or refused; it may call the core, and comes not at all when the session was closed before.
+  // `each` is told each handle as it is made or given up; it may not call the core. The forms
+  // without do all of it at once: for tests, and for a few arrays.
+  using Done = std::function<void(absl::StatusOr<std::vector<uint64_t>>)>;
+  using Ended = std::function<void(absl::Status)>;
+  using Each = std::function<void(uint64_t)>;
+
+  // Of handles that nothing else has: errors of which not even the type is known, results of
+  // requests that were refused. What takes such an array is refused with its error, but for
+  // executions, whose results hold it. Handles in use keep what they have.
+  void MakeErrors(SessionId session, std::vector<uint64_t> handles, absl::Status error);
+  // OK, or the error of an array that MakeErrors made.
+  absl::Status CheckKnown(SessionId session, uint64_t handle) const;
+
   // Arrays with the same shards on other devices or in other memories: aliases where nothing moves,
   // otherwise transfers. All `in` must have the same device list. `devices`: virtual ids, nothing:
   // keep.
@@ -279,6 +300,9 @@ class Cluster {
                                              const std::optional<std::string>& memory_kind,
                                              CopySemantics semantics,
                                              const std::vector<uint64_t>& out);
+  void Copy(SessionId session, std::vector<uint64_t> in,
+            std::optional<std::vector<int32_t>> devices, std::optional<std::string> memory_kind,
+            CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each = nullptr);
   // One array from single-device arrays, shard i = in[i]. spec.dtype may be kInvalid: that of the
   // inputs.
   absl::StatusOr<uint64_t> Assemble(SessionId session, ArraySpec spec,
@@ -299,6 +323,8 @@ class Cluster {
   absl::StatusOr<std::vector<uint64_t>> Remap(SessionId session, const std::vector<uint64_t>& in,
                                               const RemapPlan& plan, CopySemantics semantics,
                                               const std::vector<uint64_t>& out);
+  void Remap(SessionId session, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
+             std::vector<uint64_t> out, Done done, Each each = nullptr);
 
   // The same values with another sharding, on the same islands or others: shards that stay what and
   // where they are are shared, unless kAlwaysCopy; the others are made of boxes of the old ones,
@@ -315,18 +341,29 @@ class Cluster {
                                                 const std::vector<ArraySpec>& targets,
                                                 CopySemantics semantics,
                                                 const std::vector<uint64_t>& out);
+  // What each array is to become.
+  struct Targets {
+    size_t count = 0;
+    std::function<absl::StatusOr<ArraySpec>(size_t i, const ArraySpec& source)> of;
+  };
+  void Reshard(SessionId session, std::vector<uint64_t> in, Targets targets,
+               CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each = nullptr);
+  void Bitcast(SessionId session, std::vector<uint64_t> in, Targets targets,
+               CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each = nullptr);
 
   // Deletes the shard buffers: all arrays that share them are deleted. The handles stay.
   absl::Status Delete(SessionId session, const std::vector<uint64_t>& handles);
+  void Delete(SessionId session, std::vector<uint64_t> handles, Ended ended);
   absl::StatusOr<bool> IsDeleted(SessionId session, uint64_t handle) const;
   // Gives the handles up. Unknown ones are named in NOT_FOUND after the others were given up.
   absl::Status Destruct(SessionId session, const std::vector<uint64_t>& handles);
+  void Destruct(SessionId session, std::vector<uint64_t> handles, Ended ended, Each each = nullptr);
   // nullptr: unknown handle. Valid until the next operation.
   const ArraySpec* Spec(SessionId session, uint64_t handle) const;
 
   // OnWatched once all are ready, or with the error of the first failed one in the order given;
-  // NOT_FOUND and deleted arrays count as failed.
-  void Watch(SessionId session, uint64_t token, const std::vector<uint64_t>& handles);
+  // NOT_FOUND and deleted arrays count as failed. Of many it is done in several turns.
+  void Watch(SessionId session, uint64_t token, std::vector<uint64_t> handles);
   // OnFetched with the dense bytes of an array with one shard, or of a fully replicated one.
   void Fetch(SessionId session, uint64_t token, uint64_t handle);
 
@@ -350,6 +387,8 @@ class Cluster {
   absl::StatusOr<uint64_t> BindExecutable(SessionId session, uint64_t out, ExecutableId id,
                                           const std::vector<int32_t>& devices);
   absl::Status ReleaseExecutable(SessionId session, uint64_t handle);
+  // Executables and programs.
+  void Release(SessionId session, std::vector<uint64_t> handles, Ended ended, Each each = nullptr);
   absl::StatusOr<ExecutableSignature> Signature(SessionId session, uint64_t executable) const;
 
   // Runs it once. Fire and forget: with `out` handles given, every error is also put into them.

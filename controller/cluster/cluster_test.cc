@@ -44,6 +44,23 @@ TEST_F(ClusterTest, AComputationIsInstalledPreparedLaunchedAndItsSmallResultCome
   EXPECT_EQ(cluster.counts().groups, 0u);
 }
 
+TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutBytesThatItHolds) {
+  Start();
+  PutReady(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  Report forged;  // of another island's executor
+  forged.inlined = {{{GroupId(2), 0}, Bytes("evil")}};
+  cluster.OnReport(b, Incarnation(7), forged);
+  End(a, 2, absl::OkStatus(),
+      {{{GroupId(2), 1}, Bytes("abcd")}, {{GroupId(2), 0}, Bytes("abcde")}});
+  actions.Take();
+  cluster.Fetch(session, 6, 2);
+  EXPECT_EQ(cluster.counts().inline_hits, 0u);
+  EXPECT_EQ(cluster.counts().executor_fetches, 1u);
+}
+
 TEST_F(ClusterTest, TheCallerOfACallbackIsTheSessionWhoseLaunchRuns) {
   Start();
   const SessionId other = cluster.OpenSession("u").value();
@@ -480,17 +497,17 @@ TEST_F(ClusterTest, EveryPieceOfAReplicatedResultIsItsOwn) {
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
   actions.Take();
-  End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("of device 0")}});
+  End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("made by device 0")}});
   // A program may leave different bytes in them (shard_map with check_vma=False).
   ASSERT_TRUE(cluster.Disassemble(session, 2, CopySemantics::kReuseInput, {3, 4}).ok());
   cluster.Fetch(session, 1, 2);
   cluster.Fetch(session, 2, 3);
   EXPECT_THAT(actions.Take(),
-              ElementsAre("s1 fetched 1: of device 0", "s1 fetched 2: of device 0"));
+              ElementsAre("s1 fetched 1: made by device 0", "s1 fetched 2: made by device 0"));
   cluster.Fetch(session, 3, 4);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t3 [#0=2:1]", "pull t3 from e1 #0 16B"));
-  cluster.FetchArrived(TransferId(3), Bytes("of device 1"));
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "s1 fetched 3: of device 1"));
+  cluster.FetchArrived(TransferId(3), Bytes("made by device 1"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "s1 fetched 3: made by device 1"));
 }
 
 TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {

@@ -154,7 +154,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
                                                  const std::vector<int32_t>& devices) {
   const Operation operation(*state_);
   State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
   const auto it = s.executables.find(id);
   if (it == s.executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
@@ -188,7 +188,7 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
 
 absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
                                                        uint64_t executable) const {
-  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->FindSession(session_id));
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
@@ -266,7 +266,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
-  if (options.watch) s.WatchNodes(session_id, *options.watch, launched.node, poison);
+  if (options.watch) s.WatchNodes(*session, *options.watch, launched.node, poison);
   s.Settle();
   return result;
 }

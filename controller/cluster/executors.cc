@@ -183,7 +183,7 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
     }
   }
   for (Report::Inlined& inlined : report.inlined)
-    s.StoreInlined(inlined.shard, std::move(inlined.bytes));
+    s.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {
@@ -237,7 +237,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
   }
   while (true) {
     if (!TakeVictims(island, until)) return;
-    const std::vector<NodeId> admitted = admission.Admit(island.id, kAtOnce);
+    const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
     for (const NodeId id : admitted) {
       Node& node = *FindNode(id);
       open_losses > 0 ? AfterLosses(node) : Prepare(node);

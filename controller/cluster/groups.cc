@@ -15,21 +15,30 @@ Group* Cluster::State::FindGroup(GroupId id) {
 
 Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype,
                                  const std::string& memory_kind) {
+  return InsertGroup(NewGroup(session, island, dtype, memory_kind));
+}
+
+Group& Cluster::State::InsertGroup(std::unique_ptr<Group> group) {
+  Group& made = *group;
+  groups.emplace(made.id, std::move(group));
+  Stake& stake = StakeOf(holdings[made.session], made.island);
+  made.stake = &stake;
+  made.next = stake.groups;
+  if (made.next != nullptr) made.next->previous = &made;
+  stake.groups = &made;
+  return made;
+}
+
+std::unique_ptr<Group> Cluster::State::NewGroup(SessionId session, IslandId island, DType dtype,
+                                                const std::string& memory_kind) {
   auto group = std::make_unique<Group>();
   group->id = GroupId(next_group++);
   group->session = session;
   group->island = island;
   group->dtype = dtype;
   group->memory_kind = memory_kind;
-  Group& made = *group;
   Charge(1);
-  groups.emplace(made.id, std::move(group));
-  Stake& stake = StakeOf(holdings[session], island);
-  made.stake = &stake;
-  made.next = stake.groups;
-  if (made.next != nullptr) made.next->previous = &made;
-  stake.groups = &made;
-  return made;
+  return group;
 }
 
 void Cluster::State::EraseGroup(Group& group) {
@@ -217,9 +226,13 @@ void Cluster::State::Collect(Group& group) {
     EraseGroup(group);
 }
 
-void Cluster::State::StoreInlined(ShardRef ref, BytesRef bytes) {
+void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
   Group* group = FindGroup(ref.group);
   if (group == nullptr || group->handle_refs == 0) return;
+  // An executor is believed about what it holds itself.
+  if (ref.shard < 0 || static_cast<size_t>(ref.shard) >= group->places.size()) return;
+  const Place& place = group->places[ref.shard];
+  if (place.executor != from || static_cast<int64_t>(bytes->size()) != place.bytes) return;
   const auto it = sessions.find(group->session);
   if (it == sessions.end()) return;
   Session& session = it->second;
@@ -241,29 +254,31 @@ BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
   return it == group.inlined.end() ? nullptr : it->second;
 }
 
-uint64_t Cluster::State::AddWatch(SessionId session, uint64_t token) {
+uint64_t Cluster::State::AddWatch(Session& session, uint64_t token) {
   const uint64_t id = next_watch++;
-  watches[id] = PendingWatch{session, token, 0, SIZE_MAX, NodeId(), absl::OkStatus()};
+  session.watches[id] = PendingWatch{token, 1, SIZE_MAX, NodeId(), absl::OkStatus()};
   return id;
 }
 
-void Cluster::State::WatchNodes(SessionId session, uint64_t token, NodeId first,
+void Cluster::State::WatchNodes(Session& session, uint64_t token, NodeId first,
                                 const absl::Status& known) {
   const uint64_t id = AddWatch(session, token);
-  watches[id].open = 1;  // until all are registered
-  WatchFrom(first, id);
-  WatchEnded(id, 0, known, NodeId());
+  WatchFrom(session, first, id);
+  WatchEnded(session.id, id, 0, known, NodeId());
 }
 
-void Cluster::State::WatchFrom(NodeId first, uint64_t watch) {
+void Cluster::State::WatchFrom(Session& session, NodeId first, uint64_t watch) {
   for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
     it->second->watch = watch;
-    ++watches[watch].open;
+    ++session.watches[watch].open;
   }
 }
 
-void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status& status,
-                                NodeId cause) {
+void Cluster::State::WatchEnded(SessionId session_id, uint64_t id, size_t position,
+                                const absl::Status& status, NodeId cause) {
+  const auto session = sessions.find(session_id);
+  if (session == sessions.end()) return;
+  auto& watches = session->second.watches;
   const auto it = watches.find(id);
   if (it == watches.end()) return;
   PendingWatch& watch = it->second;
@@ -275,7 +290,7 @@ void Cluster::State::WatchEnded(uint64_t id, size_t position, const absl::Status
   if (--watch.open > 0) return;
   const PendingWatch ended = std::move(watch);
   watches.erase(it);
-  Answered(ended.session, ended.token, ended.failure);
+  Answered(session_id, ended.token, ended.failure);
 }
 
 }  // namespace fairway

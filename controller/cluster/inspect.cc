@@ -70,6 +70,8 @@ ClusterCounts Cluster::counts() const {
   counts.nodes_made = s.next_node - 1;
   counts.executables = s.executables.size();
   counts.executions = s.executions;
+  counts.units = s.units;
+  counts.most_units = s.most_units;
   counts.inline_hits = s.inline_hits;
   counts.executor_fetches = s.executor_fetches;
   return counts;
@@ -167,6 +169,11 @@ absl::Status Cluster::CheckInvariants() const {
   for (const auto& [id, list] : s.work) {
     if (list.closing != nullptr) count_session(list.closing->session);
     const ProgramRun* run = list.closing != nullptr ? list.closing->run.get() : list.run.get();
+    const LongRequest* request =
+        list.closing != nullptr ? list.closing->request.get() : list.request.get();
+    if (request != nullptr) {
+      for (const GroupId group : request->held) ++handle_refs[group];
+    }
     for (size_t v = 0; run != nullptr && v < run->values.size(); ++v) count(run->values[v]);
   }
   // Inputs that are settled and whose readers do not know yet count as open.

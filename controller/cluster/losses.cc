@@ -13,7 +13,9 @@
 
 namespace fairway {
 namespace {
+// Between two looks at the units.
 constexpr int kAtOnce = 16;
+constexpr uint64_t kUnitsAtOnce = 250;  // nodes may be of many pieces
 }  // namespace
 
 void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
@@ -97,6 +99,7 @@ void Cluster::State::FinishLosses(SessionId session) {
 
 void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
   Loss& loss = list.losses.front();
+  const uint64_t until = units + kUnitsAtOnce;
   const auto has = holdings.find(session);  // none: all has ended since
   switch (loss.phase) {
     case Loss::Phase::kBegin:
@@ -110,7 +113,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
       LoseGroups(session, loss);
       break;
     case Loss::Phase::kNodes: {
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < kAtOnce && units < until; ++i) {
         Charge(1);
         const auto still = holdings.find(session);
         const auto next = still == holdings.end() ? std::set<NodeId>::iterator()
@@ -126,7 +129,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
     }
     case Loss::Phase::kTakeBack:
       // Younger ones first: readers before what they read.
-      for (int i = 0; i < kAtOnce && !loss.again.empty(); ++i) {
+      for (int i = 0; i < kAtOnce && units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
         loss.again.pop_back();
         const Node* node = FindNode(again.node);

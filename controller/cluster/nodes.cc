@@ -32,19 +32,45 @@ Node* Cluster::State::FindNode(NodeId id) {
 
 Node& Cluster::State::MakeNode(SessionId session, NodeKind kind, IslandId island,
                                std::string name) {
+  return InsertNode(NewNode(session, kind, island, std::move(name)));
+}
+
+std::unique_ptr<Node> Cluster::State::NewNode(SessionId session, NodeKind kind, IslandId island,
+                                              std::string name) {
   auto node = std::make_unique<Node>();
-  node->id = NodeId(next_node++);
   node->session = session;
   node->kind = kind;
   node->island = island;
   node->name = std::move(name);
-  Node& made = *node;
   Charge(1);
+  return node;
+}
+
+Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
+  node->id = NodeId(next_node++);
+  const SessionId session = node->session;
+  Node& made = *node;
   nodes.emplace(made.id, std::move(node));
   Holdings& has = holdings[session];
   has.nodes.insert(has.nodes.end(), made.id);  // the youngest
-  ++StakeOf(has, island).nodes;
+  ++StakeOf(has, made.island).nodes;
   return made;
+}
+
+Node& Cluster::State::Insert(Session& session, Making::Made made) {
+  Node& node = InsertNode(std::move(made.node));
+  made.group->producer = node.id;
+  InsertGroup(std::move(made.group));
+  session.record_bytes += node.record_bytes;
+  if (node.pieces.size() > kLargePieces) ++islands.at(node.island).large;
+  return node;
+}
+
+std::vector<Node*> Cluster::State::InsertAll(Session& session, Making& made) {
+  std::vector<Node*> inserted;
+  for (Making::Made& one : made.nodes) inserted.push_back(&Insert(session, std::move(one)));
+  made.nodes.clear();
+  return inserted;
 }
 
 void Cluster::State::Move(Node& node, NodeState to) {
@@ -78,9 +104,12 @@ void Cluster::State::Enqueue(Node& node) {
 }
 
 bool Cluster::State::SourcesUp(const Node& node) const {
+  // Mostly shards of one group after the other.
+  const Group* group = nullptr;
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     if (ref.group == node.outputs[0]) return true;  // made there itself
-    return executors.at(groups.at(ref.group)->places[ref.shard].executor).serves();
+    if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
+    return ExecutorOf(group->places[ref.shard].device)->serves();
   });
 }
 
@@ -96,6 +125,7 @@ void Cluster::State::Submit(Node& node) {
 
 void Cluster::State::Prepare(Node& node) {
   ChargeShards(node.reservations.size() + node.sources.size());
+  Charge(node.pieces.size());
   Move(node, NodeState::kPrepared);
   node.participants.clear();
   const auto join = [&](ExecutorId id) {
@@ -404,7 +434,7 @@ void Cluster::State::EndWith(Node& node, absl::Status result) {
 
 void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   assert(node.state == NodeState::kPrepared);
-  Charge(1 + node.reads.size() + node.outputs.size());
+  Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
   if (node.kind == NodeKind::kLaunch) islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = executors.at(p.executor);
@@ -481,7 +511,7 @@ void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) 
 }
 
 void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cause) {
-  Charge(1 + node.reads.size() + node.outputs.size());
+  Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
   const bool launched = node.state == NodeState::kLaunched;
   const bool held = launched || node.state == NodeState::kPrepared;
   if (launched) islands.at(node.island).sequencer.Finished(node.id);
@@ -509,7 +539,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (node.watch != 0) {
     const Group* worst = nullptr;  // of a sequence some may have failed
     for (const GroupId id : node.outputs) worst = Worse(worst, *FindGroup(id));
-    WatchEnded(node.watch, 0, worst != nullptr ? worst->error : status,
+    WatchEnded(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
                worst != nullptr ? worst->cause : cause);
   }
   const auto session = sessions.find(node.session);
@@ -522,6 +552,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
+  if (ended->pieces.size() > kLargePieces) --islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
       retired.contains(ended->executable->id))
     Forget(ended->executable->id);

@@ -130,7 +130,7 @@ absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out
                                               ProgramSource source) {
   const Operation operation(*state_);
   State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
   for (const std::vector<int32_t>& devices : source.slices) {
     FAIRWAY_RETURN_IF_ERROR(
         Annotate(IslandOf(session_id, devices).status(), "program " + source.name));
@@ -149,12 +149,17 @@ absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out
 absl::Status Cluster::ReleaseProgram(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
-  const auto it = session->programs.find(handle);
-  if (it == session->programs.end())
-    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  state_->Retire(*it->second);
-  session->programs.erase(it);
+  absl::Status released = state_->ReleaseProgram(*session, handle);
   state_->Settle();
+  return released;
+}
+
+absl::Status Cluster::State::ReleaseProgram(Session& session, uint64_t handle) {
+  const auto it = session.programs.find(handle);
+  if (it == session.programs.end())
+    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
+  Retire(*it->second);
+  session.programs.erase(it);
   return absl::OkStatus();
 }
 
@@ -178,7 +183,7 @@ void Cluster::State::Forget(ExecutableId sequence) {
 
 absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_id,
                                                               uint64_t handle) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
@@ -204,7 +209,7 @@ absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundPr
     return InvalidArgument("{} is {}, expected {}", what, TypeText(array.spec), TypeText(want));
   if (array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want))
     return array;
-  absl::StatusOr<Array> moved = Resharded(session, array, want, /*may_alias=*/true, made);
+  absl::StatusOr<Array> moved = ReshardedAtOnce(session, array, want, made);
   if (!moved.ok()) return Annotate(moved.status(), what);
   return moved;
 }
@@ -239,9 +244,8 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
     return begun;
   }
   if (options.watch) {
-    run->watch = s.AddWatch(session_id, *options.watch);
-    s.watches[run->watch].open = 1;  // until all nodes are made
-    s.WatchFrom(first, run->watch);
+    run->watch = s.AddWatch(*session, *options.watch);  // open until all nodes are made
+    s.WatchFrom(*session, first, run->watch);
   }
   // A program of a few steps is made at once.
   Worklist& list = s.WorkOf(session_id);
@@ -268,16 +272,14 @@ absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
   Making made;
   for (int32_t a = 0; a < plan.arguments; ++a) {
     absl::StatusOr<Array> argument = ArgumentOf(session, program, a, args[a], made);
-    if (!argument.ok()) {
-      for (Node* node : made.nodes) Forget(*node);
-      return argument.status();
-    }
+    if (!argument.ok()) return argument.status();
     run.values[a] = *std::move(argument);
     run.ours[a] = plan.donated[a] && !kept[a];
     if (run.ours[a] && run.values[a].error.ok()) run.donated.push_back(args[a]);
   }
+  const std::vector<Node*> nodes = InsertAll(session, made);
   for (int32_t a = 0; a < plan.arguments; ++a) HoldView(run.values[a]);
-  for (Node* node : made.nodes) {
+  for (Node* node : nodes) {
     node->after_inputs = program.sequential;
     Enqueue(*node);
   }
@@ -294,7 +296,7 @@ void Cluster::State::GoOn(SessionId id, Worklist& list) {
   if (run.next_step < run.program->plan.steps.size()) {
     const NodeId first(next_node);
     RunStep(session, *run.program, run.next_step++, run.values, run.ours);
-    if (run.watch != 0) WatchFrom(first, run.watch);
+    if (run.watch != 0) WatchFrom(session, first, run.watch);
     return;
   }
   if (!std::exchange(run.ended, true)) EndRun(session, run);
@@ -304,7 +306,7 @@ void Cluster::State::GoOn(SessionId id, Worklist& list) {
     run.values.pop_back();
   }
   if (!run.values.empty()) return;
-  if (run.watch != 0) WatchEnded(run.watch, 0, run.failed, NodeId());
+  if (run.watch != 0) WatchEnded(id, run.watch, 0, run.failed, NodeId());
   list.run.reset();
 }
 
@@ -326,18 +328,6 @@ void Cluster::State::EndRun(Session& session, ProgramRun& run) {
     // What is handed on as a result is the result's from here on.
     stays ? GiveAway(array) : MarkDeleted(array.shards);
   }
-}
-
-void Cluster::State::FinishRun(SessionId session) {
-  const auto list = work.find(session);
-  if (list == work.end()) return;
-  while (list->second.run != nullptr) GoOn(session, list->second);
-}
-
-bool Cluster::Busy(SessionId session) const {
-  const auto list = state_->work.find(session);
-  return list != state_->work.end() &&
-         (list->second.run != nullptr || !list->second.losses.empty());
 }
 
 Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,
@@ -362,15 +352,14 @@ void Cluster::State::RunStep(Session& session, const BoundProgram& program, size
     Array& to = values[transfer->output];
     const ArraySpec& target = program.values[transfer->output];
     Making made;
-    absl::StatusOr<Array> moved = from.error.ok()
-                                      ? Resharded(session, from, target, /*may_alias=*/true, made)
-                                      : absl::StatusOr<Array>(from.error);
+    absl::StatusOr<Array> moved = from.error.ok() ? ReshardedAtOnce(session, from, target, made)
+                                                  : absl::StatusOr<Array>(from.error);
     if (!moved.ok()) {
-      for (Node* node : made.nodes) Forget(*node);
       to = Array{target, {}, moved.status()};
       return;
     }
     to = *std::move(moved);
+    const std::vector<Node*> nodes = InsertAll(session, made);
     HoldView(to);
     // What already lay there was not copied, and may be the client's.
     const std::vector<GroupId> shared = GroupsOf(from.shards);
@@ -378,7 +367,7 @@ void Cluster::State::RunStep(Session& session, const BoundProgram& program, size
       if (std::find(shared.begin(), shared.end(), ref.group) != shared.end())
         ours[transfer->output] = false;
     }
-    for (Node* node : made.nodes) {
+    for (Node* node : nodes) {
       node->after_inputs = program.sequential;
       Enqueue(*node);
     }

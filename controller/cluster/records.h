@@ -142,6 +142,7 @@ struct Array {
   std::vector<ShardRef> shards;
   absl::Status error;    // set: there are no shards
   bool deleted = false;  // set: given away (or an error array that was deleted); no shards
+  bool unknown = false;  // of an error array: `spec` says nothing
 };
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
@@ -283,6 +284,7 @@ struct Island {
     int64_t step = 1;
   };
   std::map<SessionId, Stuck> stuck;
+  size_t large = 0;       // nodes there that are made of many pieces
   uint64_t moves = 0;     // grows when memory is given back or a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
   NodeId last_given_up;   // of these
@@ -307,6 +309,14 @@ struct BoundProgram {
   std::map<int32_t, Array> constants;           // by value
 };
 
+struct PendingWatch {
+  uint64_t token = 0;
+  size_t open = 0;
+  size_t failed_at = SIZE_MAX;
+  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
+  absl::Status failure;
+};
+
 struct Session {
   SessionId id;
   std::string tenant;
@@ -315,6 +325,7 @@ struct Session {
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
+  std::unordered_map<uint64_t, PendingWatch> watches;
   size_t record_bytes = 0;  // of unfinished nodes
   struct InlinedEntry {
     ShardRef shard;
@@ -342,16 +353,8 @@ struct ProgramRun {
 struct Closing {
   Session session;
   std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<LongRequest> request;
   NodeId below{UINT64_MAX};  // its nodes that may go on are those from here on
-};
-
-struct PendingWatch {
-  SessionId session;
-  uint64_t token = 0;
-  size_t open = 0;
-  size_t failed_at = SIZE_MAX;
-  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
-  absl::Status failure;
 };
 
 }  // namespace fairway

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Remapping: arrays from shards of others. Views are lists of shards, so nothing moves.
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <utility>
 
+#include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
 namespace fairway {
@@ -21,7 +24,7 @@ absl::Status CheckInput(size_t number, const ArraySpec& want, const ArraySpec& g
 
 absl::StatusOr<Array> Cluster::State::Remapped(const Session& session, const ArraySpec& spec,
                                                const std::vector<RemapPlan::From>& from,
-                                               const std::vector<const Array*>& in) {
+                                               const std::vector<Array*>& in) {
   FAIRWAY_RETURN_IF_ERROR(SplitByIsland(session, spec.sharding.devices()).status());
   const VirtualDevice& first = session.devices[spec.sharding.devices()[0]];
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, spec.sharding.memory_kind()));
@@ -53,41 +56,104 @@ absl::StatusOr<Array> Cluster::State::Remapped(const Session& session, const Arr
   return out;
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId session_id,
-                                                     const std::vector<uint64_t>& in,
+class Cluster::State::RemapRequest final : public ManyRequest {
+ public:
+  RemapRequest(State& state, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
+               std::vector<uint64_t> out)
+      : ManyRequest(state, 4),
+        in_(std::move(in)),
+        plan_(std::move(plan)),
+        semantics_(semantics),
+        handles_(std::move(out)) {}
+  bool GiveUp() override {
+    if (made_.empty()) return handles_.GiveUp();
+    made_.pop_back();
+    return false;
+  }
+
+ private:
+  enum Phase { kCheck, kMake, kCommit, kDonate };
+
+  size_t Items(int phase) const override {
+    if (phase == kCheck) return in_.size();
+    if (phase == kDonate) return semantics_ == CopySemantics::kDonateInput ? in_.size() : 0;
+    return plan_.outputs.size();
+  }
+  absl::Status Do(Session& session, int phase, size_t item, bool&) override {
+    switch (phase) {
+      case kCheck: {
+        FAIRWAY_ASSIGN_OR_RETURN(Array * array, Find(session, in_[item]));
+        if (array->unknown) return array->error;
+        FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in_[item]));
+        if (array->error.ok())
+          FAIRWAY_RETURN_IF_ERROR(CheckInput(item, plan_.inputs[item], array->spec));
+        arrays_.push_back(array);
+        return absl::OkStatus();
+      }
+      case kMake: {
+        if (item == 0) FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(plan_.outputs.size()));
+        FAIRWAY_ASSIGN_OR_RETURN(made_.emplace_back(), s.Remapped(session, plan_.outputs[item],
+                                                                  plan_.shards[item], arrays_));
+        s.Charge(plan_.shards[item].size());
+        return handles_.Add(s, session);
+      }
+      case kCommit: {
+        s.HoldView(made_.front());
+        const uint64_t handle = handles_[item];
+        if (each != nullptr) each(handle);
+        session.arrays.emplace(handle, std::move(made_.front()));
+        made_.pop_front();
+        handles_.Used(item);
+        if (item + 1 == plan_.outputs.size()) result = handles_.Take();
+        return absl::OkStatus();
+      }
+      default:
+        s.GiveAway(*arrays_[item]);
+        return absl::OkStatus();
+    }
+  }
+
+  const std::vector<uint64_t> in_;
+  const RemapPlan plan_;
+  const CopySemantics semantics_;
+  ResultHandles handles_;
+  std::vector<Array*> arrays_;
+  std::deque<Array> made_;
+};
+
+namespace {
+
+absl::Status CheckRemap(size_t in, const RemapPlan& plan, CopySemantics semantics) {
+  if (semantics == CopySemantics::kAlwaysCopy)
+    return InvalidArgument("remap: it copies nothing; say that the inputs are reused or donated");
+  if (in != plan.inputs.size())
+    return InvalidArgument("remap: {} arrays for a plan of {}", in, plan.inputs.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId id, const std::vector<uint64_t>& in,
                                                      const RemapPlan& plan, CopySemantics semantics,
                                                      const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
-  State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
-  if (semantics == CopySemantics::kAlwaysCopy)
-    return InvalidArgument("remap: it copies nothing; say that the inputs are reused or donated");
-  if (in.size() != plan.inputs.size())
-    return InvalidArgument("remap: {} arrays for a plan of {}", in.size(), plan.inputs.size());
-  std::vector<Array*> arrays;
-  for (size_t i = 0; i < in.size(); ++i) {
-    FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in[i]));
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in[i]));
-    // The type of an error array may never have been known.
-    if (array->error.ok()) FAIRWAY_RETURN_IF_ERROR(CheckInput(i, plan.inputs[i], array->spec));
-    arrays.push_back(array);
-  }
-  const std::vector<const Array*> sources(arrays.begin(), arrays.end());
-  std::vector<Array> made;
-  for (size_t o = 0; o < plan.outputs.size(); ++o) {
-    FAIRWAY_ASSIGN_OR_RETURN(made.emplace_back(),
-                             s.Remapped(*session, plan.outputs[o], plan.shards[o], sources));
-  }
-  FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles, s.NewHandles(*session, out, made.size()));
-  for (size_t o = 0; o < made.size(); ++o) {
-    s.HoldView(made[o]);
-    session->arrays.emplace(handles[o], std::move(made[o]));
-  }
-  if (semantics == CopySemantics::kDonateInput) {
-    for (Array* array : arrays) s.GiveAway(*array);
-  }
-  s.Settle();
-  return handles;
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
+  FAIRWAY_RETURN_IF_ERROR(CheckRemap(in.size(), plan, semantics));
+  State::RemapRequest request(*state_, in, plan, semantics, out);
+  return state_->AtOnce(*session, request);
+}
+
+void Cluster::Remap(SessionId id, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
+                    std::vector<uint64_t> out, Done done, Each each) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  if (absl::Status wrong = CheckRemap(in.size(), plan, semantics); !wrong.ok())
+    return state_->AnswerAtOnce(id, std::move(done), std::move(wrong));
+  state_->Begin(**session,
+                std::make_unique<State::RemapRequest>(*state_, std::move(in), std::move(plan),
+                                                      semantics, std::move(out)),
+                std::move(done), std::move(each));
 }
 
 }  // namespace fairway

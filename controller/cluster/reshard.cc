@@ -3,110 +3,170 @@
 #include "core/reshard.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
+#include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
 namespace fairway {
 namespace {
 
-// Of one request. Each takes some 400 bytes here for as long as the node lives, twice as many while
-// it is sent, and 2 us of the loop: 1,024 devices may each take a part of each other's.
+// Of one request. Each takes some 400 bytes here for as long as the node lives, and twice as many
+// while it is sent: 1,024 devices may each take a part of each other's.
 constexpr size_t kMaxPieces = size_t{1} << 20;
 constexpr size_t kPieceBytes = 400;
 
 }  // namespace
 
-absl::StatusOr<Array> Cluster::State::Remake(Session& session, const Array& source,
-                                             const ArraySpec& target, const std::string& name,
-                                             bool may_alias, const PiecesOf& pieces_of,
-                                             Making& made) {
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
-                           SplitByIsland(session, target.sharding.devices()));
-  FAIRWAY_ASSIGN_OR_RETURN(
-      const std::string kind,
-      MemoryKind(session.devices[target.sharding.devices()[0]], target.sharding.memory_kind()));
+struct Cluster::State::Remake {
+  const Array* source = nullptr;
+  const ArraySpec* target = nullptr;
+  std::string name;
+  bool may_alias = false;
+  PiecesOf pieces_of;
+  std::vector<IslandShards> parts;
+  std::string kind;  // of memory
   std::vector<Shape> shapes;
-  for (int i = 0; i < target.sharding.num_shards(); ++i) {
-    FAIRWAY_ASSIGN_OR_RETURN(shapes.emplace_back(), target.sharding.ShardShape(target.shape, i));
-    FAIRWAY_RETURN_IF_ERROR(ByteSize(target.dtype, shapes.back()).status());
+  Array out;  // what is made so far
+  // The next shard.
+  size_t part = 0;
+  size_t at = 0;           // in the part's positions
+  bool node_open = false;  // the last node may get more shards
+  size_t num_pieces = 0;
+  size_t num_shards = 0;  // that are made
+  size_t others = 0;      // pieces of the arrays before it
+};
+
+absl::StatusOr<Cluster::State::Remake> Cluster::State::BeginRemake(
+    const Session& session, const Array& source, const ArraySpec& target, std::string name,
+    bool may_alias, PiecesOf pieces_of, const Making& made) {
+  Remake remake;
+  FAIRWAY_ASSIGN_OR_RETURN(remake.parts, SplitByIsland(session, target.sharding.devices()));
+  FAIRWAY_ASSIGN_OR_RETURN(remake.kind, MemoryKind(session.devices[target.sharding.devices()[0]],
+                                                   target.sharding.memory_kind()));
+  const int num_shards = target.sharding.num_shards();
+  remake.shapes.reserve(num_shards);
+  for (int i = 0; i < num_shards; ++i) {
+    FAIRWAY_ASSIGN_OR_RETURN(remake.shapes.emplace_back(),
+                             target.sharding.ShardShape(target.shape, i));
+    FAIRWAY_RETURN_IF_ERROR(ByteSize(target.dtype, remake.shapes.back()).status());
   }
-  Array out{target, std::vector<ShardRef>(shapes.size()), absl::OkStatus()};
-  size_t num_pieces = 0, num_shards = 0;
-  const size_t others = made.pieces;
-  for (const IslandShards& part : parts) {
-    Node* node = nullptr;
-    Group* group = nullptr;
-    for (const int32_t position : part.positions) {
-      const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
-      const std::vector<SourcePiece> pieces = pieces_of(position);
-      num_pieces += pieces.size();
-      Charge(1 + pieces.size());
-      ++num_shards;
-      made.pieces += pieces.size();
-      if (made.pieces > kMaxPieces && others > 0)
-        return InvalidArgument(
-            "{}: it and the arrays before it in the same request are made of more than {} pieces; "
-            "reshard fewer arrays at once",
-            name, kMaxPieces);
-      if (made.pieces > kMaxPieces)
-        return InvalidArgument(
-            "{}: {} of its {} shards are made of {} pieces of the array's {} shards, and at most "
-            "{} are allowed; reshard it onto one device or a few first, and from there",
-            name, num_shards, shapes.size(), num_pieces, source.shards.size(), kMaxPieces);
-      if (may_alias && pieces.size() == 1 && !pieces[0].made && pieces[0].piece.from.whole() &&
-          pieces[0].piece.to.whole() && target.dtype == source.spec.dtype) {
-        const ShardRef from = source.shards[pieces[0].source];
-        const Group& holder = *FindGroup(from.group);
-        if (holder.places[from.shard].device == device.device && holder.memory_kind == kind &&
-            holder.shape(from.shard) == shapes[position]) {
-          out.shards[position] = from;
-          continue;
-        }
-      }
-      if (node == nullptr) {
-        group = &MakeGroup(session.id, part.island, target.dtype, kind);
-        node = &MakeNode(session.id, NodeKind::kReceive, part.island, name);
-        node->remade = true;
-        node->outputs = {group->id};
-        group->producer = node->id;
-        made.nodes.push_back(node);
-      }
-      const auto shard = static_cast<int32_t>(group->places.size());
-      const int64_t bytes = *ByteSize(target.dtype, shapes[position]);
-      out.shards[position] = {group->id, shard};
-      group->places.push_back(
-          {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
-      group->shapes.push_back(shapes[position]);
-      AddReservation(node->reservations, device.device, bytes, 0);
-      for (const SourcePiece& piece : pieces) {
-        node->sources.push_back(piece.made ? out.shards[piece.source]
-                                           : source.shards[piece.source]);
-        node->pieces.push_back({shard, piece.piece.from, piece.piece.to});
-      }
-    }
-    if (node == nullptr) continue;
-    // Only what it is made of: it may end well before another group is known to have failed.
-    node->reads = GroupsOf(node->sources);
-    std::erase(node->reads, group->id);
-    node->record_bytes = kPieceBytes * node->pieces.size();
-    session.record_bytes += node->record_bytes;
-  }
-  return out;
+  remake.source = &source;
+  remake.target = &target;
+  remake.name = std::move(name);
+  remake.may_alias = may_alias;
+  remake.pieces_of = std::move(pieces_of);
+  remake.out = Array{target, std::vector<ShardRef>(remake.shapes.size()), absl::OkStatus()};
+  remake.others = made.pieces;
+  return remake;
 }
 
-absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& source,
-                                                const ArraySpec& target, bool may_alias,
+absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& remake,
                                                 Making& made) {
+  const Array& source = *remake.source;
+  const ArraySpec& target = *remake.target;
+  const IslandShards& part = remake.parts[remake.part];
+  const int32_t position = part.positions[remake.at];
+  const bool last_of_part = ++remake.at == part.positions.size();
+  if (last_of_part) {
+    ++remake.part;
+    remake.at = 0;
+  }
+  const bool last = remake.part == remake.parts.size();
+  const auto end_node = [&] {
+    if (std::exchange(remake.node_open, false)) EndNode(made.nodes.back());
+  };
+
+  const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
+  const std::vector<SourcePiece> pieces = remake.pieces_of(position);
+  remake.num_pieces += pieces.size();
+  Charge(1 + pieces.size());
+  ++remake.num_shards;
+  made.pieces += pieces.size();
+  if (made.pieces > kMaxPieces && remake.others > 0)
+    return InvalidArgument(
+        "{}: it and the arrays before it in the same request are made of more than {} pieces; "
+        "reshard fewer arrays at once",
+        remake.name, kMaxPieces);
+  if (made.pieces > kMaxPieces)
+    return InvalidArgument(
+        "{}: {} of its {} shards are made of {} pieces of the array's {} shards, and at most "
+        "{} are allowed; reshard it onto one device or a few first, and from there",
+        remake.name, remake.num_shards, remake.shapes.size(), remake.num_pieces,
+        source.shards.size(), kMaxPieces);
+  if (remake.may_alias && pieces.size() == 1 && !pieces[0].made && pieces[0].piece.from.whole() &&
+      pieces[0].piece.to.whole() && target.dtype == source.spec.dtype) {
+    const ShardRef from = source.shards[pieces[0].source];
+    const Group& holder = *FindGroup(from.group);
+    if (holder.places[from.shard].device == device.device && holder.memory_kind == remake.kind &&
+        holder.shape(from.shard) == remake.shapes[position]) {
+      remake.out.shards[position] = from;
+      if (last_of_part) end_node();
+      return last;
+    }
+  }
+  if (remake.node_open &&
+      made.nodes.back().node->pieces.size() + pieces.size() > options.node_pieces)
+    end_node();
+  if (!std::exchange(remake.node_open, true)) {
+    Making::Made& one = made.nodes.emplace_back();
+    one.group = NewGroup(session.id, part.island, target.dtype, remake.kind);
+    one.node = NewNode(session.id, NodeKind::kReceive, part.island, remake.name);
+    one.node->remade = true;
+    one.node->outputs = {one.group->id};
+  }
+  Node& node = *made.nodes.back().node;
+  Group& group = *made.nodes.back().group;
+  const auto shard = static_cast<int32_t>(group.places.size());
+  const int64_t bytes = *ByteSize(target.dtype, remake.shapes[position]);
+  remake.out.shards[position] = {group.id, shard};
+  group.places.push_back(
+      {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
+  group.shapes.push_back(remake.shapes[position]);
+  AddReservation(node.reservations, device.device, bytes, 0);
+  for (const SourcePiece& piece : pieces) {
+    node.sources.push_back(piece.made ? remake.out.shards[piece.source]
+                                      : source.shards[piece.source]);
+    node.pieces.push_back({shard, piece.piece.from, piece.piece.to});
+  }
+  if (last_of_part) end_node();
+  return last;
+}
+
+void Cluster::State::EndNode(const Making::Made& made) const {
+  Node& node = *made.node;
+  // Only what it is made of: it may end well before another group is known to have failed.
+  node.reads = GroupsOf(node.sources);
+  std::erase(node.reads, made.group->id);
+  node.record_bytes = kPieceBytes * node.pieces.size();
+}
+
+absl::StatusOr<Array> Cluster::State::ReshardedAtOnce(const Session& session, const Array& source,
+                                                      const ArraySpec& target, Making& made) {
+  FAIRWAY_ASSIGN_OR_RETURN(Remake remake,
+                           Resharded(session, source, target, /*may_alias=*/true, made));
+  while (true) {
+    FAIRWAY_ASSIGN_OR_RETURN(const bool over, GoOnRemake(session, remake, made));
+    if (over) return std::move(remake.out);
+  }
+}
+
+absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& session,
+                                                                 const Array& source,
+                                                                 const ArraySpec& target,
+                                                                 bool may_alias,
+                                                                 const Making& made) {
   const std::string type = ToString(source.spec.dtype, source.spec.shape);
   const Sharding& old = source.spec.sharding;
   const auto moved = old.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
   if (moved.ok() && *moved == target.sharding &&
       (old.kind() == Sharding::Kind::kConcrete || old.kind() == Sharding::Kind::kConcreteEven)) {
     // The same cut, wherever its pieces lie in the array.
-    return Remake(
+    return BeginRemake(
         session, source, target, "reshard of " + type, may_alias,
-        [&](int32_t position) {
+        [this, &source, &target](int32_t position) {
           const ShardRef from = source.shards[position];
           const Box whole = Box::Whole(BytesPerElement(target.dtype),
                                        FindGroup(from.group)->shape(from.shard).dims);
@@ -130,9 +190,10 @@ absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& s
   absl::StatusOr<Resharding> plan =
       Resharding::Plan(target.dtype, target.shape, old, target.sharding, sources, targets);
   if (!plan.ok()) return Annotate(plan.status(), "reshard of " + type);
-  return Remake(
+  Charge((sources.size() + targets.size()) / 4);
+  return BeginRemake(
       session, source, target, "reshard of " + type, may_alias,
-      [&](int32_t position) {
+      [plan = std::make_shared<Resharding>(*std::move(plan))](int32_t position) {
         std::vector<SourcePiece> out;
         for (ShardPiece& piece : plan->PiecesOf(position))
           out.push_back(
@@ -142,9 +203,11 @@ absl::StatusOr<Array> Cluster::State::Resharded(Session& session, const Array& s
       made);
 }
 
-absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& source,
-                                                const ArraySpec& target, bool may_alias,
-                                                Making& made) {
+absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& session,
+                                                                 const Array& source,
+                                                                 const ArraySpec& target,
+                                                                 bool may_alias,
+                                                                 const Making& made) {
   const std::string name =
       fmt::format("bitcast of {} to {}", ToString(source.spec.dtype, source.spec.shape),
                   ToString(target.dtype, target.shape));
@@ -164,9 +227,9 @@ absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& s
     if (bytes != has)
       return InvalidArgument("{}: shard {} has {} bytes, {} are asked for", name, i, has, bytes);
   }
-  return Remake(
+  return BeginRemake(
       session, source, target, name, may_alias,
-      [&](int32_t position) {
+      [this, &source](int32_t position) {
         const ShardRef from = source.shards[position];
         const int64_t bytes = FindGroup(from.group)->places[from.shard].bytes;
         const Box whole = Box::Whole(1, {bytes});
@@ -177,57 +240,73 @@ absl::StatusOr<Array> Cluster::State::Bitcasted(Session& session, const Array& s
       made);
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAll(
-    SessionId session_id, const std::vector<uint64_t>& in, const std::vector<ArraySpec>& targets,
-    CopySemantics semantics, const std::vector<uint64_t>& out, Remaking how) {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(session_id));
+class Cluster::State::RemakeRequest final : public MakeRequest {
+ public:
+  RemakeRequest(State& state, bool bitcast, std::vector<uint64_t> in, Targets targets,
+                CopySemantics semantics, std::vector<uint64_t> out)
+      : MakeRequest(state, std::move(in), semantics, std::move(out)),
+        bitcast_(bitcast),
+        targets_(std::move(targets)) {}
+
+ private:
+  absl::StatusOr<ArraySpec> TargetOf(const Session&, size_t item, const Array& source) override {
+    FAIRWAY_ASSIGN_OR_RETURN(ArraySpec target, targets_.of(item, source.spec));
+    if (!bitcast_ && source.spec.dtype != DType::kInvalid &&
+        (source.spec.dtype != target.dtype || source.spec.shape != target.shape))
+      return InvalidArgument("reshard: array {} is {}, it cannot become {}", in(item),
+                             ToString(source.spec.dtype, source.spec.shape),
+                             ToString(target.dtype, target.shape));
+    return target;
+  }
+  absl::StatusOr<Array> Make(Session& session, const Array& source, const ArraySpec& target,
+                             bool& again) override {
+    if (!remake_.has_value()) {
+      FAIRWAY_ASSIGN_OR_RETURN(remake_,
+                               bitcast_ ? s.Bitcasted(session, source, target, may_alias(), made_)
+                                        : s.Resharded(session, source, target, may_alias(), made_));
+    }
+    FAIRWAY_ASSIGN_OR_RETURN(const bool over, s.GoOnRemake(session, *remake_, made_));
+    again = !over;
+    if (!over) return Array();
+    Array out = std::move(remake_->out);
+    remake_.reset();
+    return out;
+  }
+  void Donate(Array& source, const Array&) override {
+    source.deleted = source.deleted || source.shards.empty();
+    if (!source.shards.empty()) s.GiveAway(source);
+  }
+
+  const bool bitcast_;
+  const Targets targets_;
+  std::optional<Remake> remake_;
+};
+
+absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAtOnce(
+    SessionId id, bool bitcast, const std::vector<uint64_t>& in,
+    const std::vector<ArraySpec>& targets, CopySemantics semantics,
+    const std::vector<uint64_t>& out) {
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(id));
   if (targets.size() != in.size())
     return InvalidArgument("{} arrays are to become {}", in.size(), targets.size());
-  std::vector<Array*> sources;
-  for (const uint64_t handle : in) {
-    FAIRWAY_ASSIGN_OR_RETURN(sources.emplace_back(), FindArray(session_id, handle));
-    FAIRWAY_RETURN_IF_ERROR(CheckUsable(*sources.back(), handle));
-  }
-  FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles, NewHandles(*session, out, in.size()));
-  Making made;
-  std::vector<Array> arrays;
-  for (size_t a = 0; a < in.size(); ++a) {
-    if (!sources[a]->error.ok()) {
-      arrays.push_back({targets[a], {}, sources[a]->error});
-      continue;
-    }
-    absl::StatusOr<Array> array = (this->*how)(*session, *sources[a], targets[a],
-                                               semantics != CopySemantics::kAlwaysCopy, made);
-    if (!array.ok()) {
-      // All of them or none. Nothing was told to anybody yet.
-      for (Node* node : made.nodes) Forget(*node);
-      return array.status();
-    }
-    arrays.push_back(*std::move(array));
-  }
-  for (size_t a = 0; a < in.size(); ++a) {
-    HoldView(arrays[a]);
-    session->arrays.emplace(handles[a], std::move(arrays[a]));
-  }
-  for (Node* node : made.nodes) Enqueue(*node);
-  if (semantics == CopySemantics::kDonateInput) {
-    for (Array* source : sources) {
-      source->deleted = source->deleted || source->shards.empty();
-      if (!source->shards.empty()) GiveAway(*source);
-    }
-  }
-  Settle();
-  return handles;
+  RemakeRequest request(*this, bitcast, in,
+                        {targets.size(), [&](size_t i, const ArraySpec&) { return targets[i]; }},
+                        semantics, out);
+  return AtOnce(*session, request);
 }
 
-void Cluster::State::Forget(Node& node) {
-  for (const GroupId id : node.outputs) EraseGroup(*FindGroup(id));
-  if (const auto it = sessions.find(node.session); it != sessions.end())
-    it->second.record_bytes -= node.record_bytes;
-  Holdings& has = holdings.at(node.session);
-  has.nodes.erase(node.id);
-  --has.stakes.at(node.island).nodes;
-  nodes.erase(node.id);
+void Cluster::State::RemakeMany(SessionId id, bool bitcast, std::vector<uint64_t> in,
+                                Targets targets, CopySemantics semantics, std::vector<uint64_t> out,
+                                Done done, Each each) {
+  const absl::StatusOr<Session*> session = FindSession(id);
+  if (!session.ok()) return;
+  if (targets.count != in.size())
+    return AnswerAtOnce(id, std::move(done),
+                        InvalidArgument("{} arrays are to become {}", in.size(), targets.count));
+  Begin(**session,
+        std::make_unique<RemakeRequest>(*this, bitcast, std::move(in), std::move(targets),
+                                        semantics, std::move(out)),
+        std::move(done), std::move(each));
 }
 
 absl::StatusOr<std::vector<uint64_t>> Cluster::Reshard(SessionId session,
@@ -236,15 +315,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Reshard(SessionId session,
                                                        CopySemantics semantics,
                                                        const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
-  for (size_t i = 0; i < in.size() && i < targets.size(); ++i) {
-    const ArraySpec* spec = Spec(session, in[i]);
-    if (spec == nullptr || spec->dtype == DType::kInvalid) continue;  // told below
-    if (spec->dtype != targets[i].dtype || spec->shape != targets[i].shape)
-      return InvalidArgument("reshard: array {} is {}, it cannot become {}", in[i],
-                             ToString(spec->dtype, spec->shape),
-                             ToString(targets[i].dtype, targets[i].shape));
-  }
-  return state_->RemakeAll(session, in, targets, semantics, out, &State::Resharded);
+  return state_->RemakeAtOnce(session, false, in, targets, semantics, out);
 }
 
 absl::StatusOr<std::vector<uint64_t>> Cluster::Bitcast(SessionId session,
@@ -253,7 +324,21 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Bitcast(SessionId session,
                                                        CopySemantics semantics,
                                                        const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
-  return state_->RemakeAll(session, in, targets, semantics, out, &State::Bitcasted);
+  return state_->RemakeAtOnce(session, true, in, targets, semantics, out);
+}
+
+void Cluster::Reshard(SessionId session, std::vector<uint64_t> in, Targets targets,
+                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+  const Operation operation(*state_);
+  state_->RemakeMany(session, false, std::move(in), std::move(targets), semantics, std::move(out),
+                     std::move(done), std::move(each));
+}
+
+void Cluster::Bitcast(SessionId session, std::vector<uint64_t> in, Targets targets,
+                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+  const Operation operation(*state_);
+  state_->RemakeMany(session, true, std::move(in), std::move(targets), semantics, std::move(out),
+                     std::move(done), std::move(each));
 }
 
 }  // namespace fairway

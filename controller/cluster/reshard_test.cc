@@ -73,26 +73,36 @@ TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
 // Each of n shards from each of n, several times.
 TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
   constexpr int kDevices = 800;
+  constexpr int kFew = 50;
   ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", kDevices)).ok());
   session = cluster.OpenSession("t").value();
   std::vector<int32_t> all(kDevices);
   std::iota(all.begin(), all.end(), 0);
+  const std::vector<int32_t> few(all.begin(), all.begin() + kFew);
   const auto spec = [](Sharding sharding) {
     return ArraySpec{DType::kF32, Shape{{kDevices}}, std::move(sharding)};
   };
-  const Sharding cut = Sharding::Tiled(all, {kDevices}, {all.begin(), all.end()}).value();
-  ASSERT_TRUE(cluster.Put(session, 1, spec(cut), all).ok());
+  const auto cut = [](const std::vector<int32_t>& devices) {
+    return Sharding::Tiled(devices, {static_cast<int64_t>(devices.size())},
+                           {devices.begin(), devices.end()})
+        .value();
+  };
+  ASSERT_TRUE(cluster.Put(session, 1, spec(cut(all)), all).ok());
+  ASSERT_TRUE(cluster.Put(session, 2, spec(cut(few)), few).ok());
   const ArraySpec copies = spec(Sharding::Replicated(all));
   const size_t before = cluster.SessionBacklog(session).record_bytes;
   EXPECT_EQ(
       Describe(
-          cluster.Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {2, 3})
+          cluster.Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {3, 4})
               .status()),
       "INVALID_ARGUMENT: reshard of f32[800]: it and the arrays before it in the same request "
       "are made of more than 1048576 pieces; reshard fewer arrays at once");
   EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before);
-  EXPECT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
-  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before + kDevices * kDevices * 400);
+  EXPECT_TRUE(
+      cluster
+          .Reshard(session, {2}, {spec(Sharding::Replicated(few))}, CopySemantics::kAlwaysCopy, {3})
+          .ok());
+  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before + kFew * kFew * 400);
 }
 
 }  // namespace

@@ -33,7 +33,6 @@ struct Cluster::State {
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each of them
-  std::unordered_map<uint64_t, PendingWatch> watches;
   uint64_t next_node = 1;
   uint64_t next_group = 1;
   uint64_t next_session = 1;
@@ -49,14 +48,16 @@ struct Cluster::State {
   // Work that an event makes necessary is put here and done by Work, so that nothing recurses and
   // no turn is long (work.cc).
   std::unordered_map<SessionId, Worklist> work;
-  std::deque<SessionId> busy;  // those that have some, in turn
-  size_t slices_left = 0;      // of them, those that have a slice before islands are looked at
-  std::set<IslandId> to_pump;  // islands where something may be admitted or launched
-  std::deque<Answer> answers;  // of the operation that is under way
-  uint64_t units = 0;          // of work, since the start
-  bool turn_wanted = false;    // Turn is to come: what is left waits for it
-  bool operating = false;      // an operation is under way: none may begin
-  bool handing_over = false;   // answers are on their way
+  std::deque<SessionId> busy;   // those that have some, in turn
+  size_t slices_left = 0;       // of them, those that have a slice before islands are looked at
+  std::set<IslandId> to_pump;   // islands where something may be admitted or launched
+  std::deque<Answer> answers;   // of the operation that is under way
+  uint64_t units = 0;           // of work, since the start
+  uint64_t most_units = 0;      // of one operation or turn
+  bool turn_wanted = false;     // Turn is to come: what is left waits for it
+  uint64_t operation_ends = 0;  // the units at which the operation leaves what follows to a turn
+  bool operating = false;       // an operation is under way: none may begin
+  bool handing_over = false;    // answers are on their way
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
   std::optional<NodeId> unpark_after;  // those after it are looked at again
@@ -68,8 +69,12 @@ struct Cluster::State {
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
   // ---- looking up (sessions.., in cluster.cc)
+  // For its next operation: what it has under way is finished first.
   absl::StatusOr<Session*> FindSession(SessionId id);
+  // The same while it may be busy: for what has nothing to do with arrays.
+  absl::StatusOr<Session*> LookAt(SessionId id);
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
+  absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range when 0.
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` of them, each for another array; `asked`: as many or none.
@@ -84,6 +89,10 @@ struct Cluster::State {
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
+  // In no table yet, and no loss is heard of it.
+  std::unique_ptr<Group> NewGroup(SessionId session, IslandId island, DType dtype,
+                                  const std::string& memory_kind);
+  Group& InsertGroup(std::unique_ptr<Group> group);
   void EraseGroup(Group& group);
   // What a session has there, which begins to have something.
   Stake& StakeOf(Holdings& has, IslandId island) const;
@@ -98,14 +107,23 @@ struct Cluster::State {
   std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
   bool IsDeleted(const Array& array) const;
-  // `source` with another sharding of the same cut, in the making: its view is not held and `made`
-  // not enqueued yet.
-  absl::StatusOr<Array> Copied(Session& session, const Array& source, const Sharding& sharding,
-                               bool may_alias, std::vector<Node*>& made);
+  // Nodes that were made for a request, each with the group that it is to make. They are in no
+  // table before all of the request has been checked.
+  struct Making {
+    struct Made {
+      std::unique_ptr<Node> node;
+      std::unique_ptr<Group> group;
+    };
+    std::vector<Made> nodes;
+    size_t pieces = 0;
+  };
+  // `source` as an array of the same cut elsewhere, in the making: its view is not held.
+  absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
+                               bool may_alias, Making& made);
   // One output of a remap.
   absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
                                  const std::vector<RemapPlan::From>& from,
-                                 const std::vector<const Array*>& in);
+                                 const std::vector<Array*>& in);
   // The handle is as deleted from here on; other views of its shards are not.
   void GiveAway(Array& array);
   void AddReader(GroupId id, const Node& node);
@@ -117,20 +135,30 @@ struct Cluster::State {
   // Frees the bytes when nobody needs them, and forgets the group when nobody knows it.
   void Collect(Group& group);
   void ReleaseBytes(Group& group);
-  void StoreInlined(ShardRef ref, BytesRef bytes);
+  // Of a report; ignored when `from` does not hold that shard, or they are not as many as it has.
+  void StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes);
   BytesRef Inlined(const Group& group, int32_t shard) const;
   // OK, or why the array cannot be used: deleted.
   absl::Status CheckUsable(const Array& array, uint64_t handle) const;
-  uint64_t AddWatch(SessionId session, uint64_t token);
-  void WatchEnded(uint64_t watch, size_t position, const absl::Status& status, NodeId cause);
+  // It waits for one WatchEnded: until all that it is to wait for is registered.
+  uint64_t AddWatch(Session& session, uint64_t token);
+  void WatchEnded(SessionId session, uint64_t watch, size_t position, const absl::Status& status,
+                  NodeId cause);
   // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
   // `known`: how it has ended already, as far as it has.
-  void WatchNodes(SessionId session, uint64_t token, NodeId first, const absl::Status& known);
+  void WatchNodes(Session& session, uint64_t token, NodeId first, const absl::Status& known);
   // The watch waits for the nodes from `first` on, too.
-  void WatchFrom(NodeId first, uint64_t watch);
+  void WatchFrom(Session& session, NodeId first, uint64_t watch);
 
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
+  // In no table yet, and without an id.
+  std::unique_ptr<Node> NewNode(SessionId session, NodeKind kind, IslandId island,
+                                std::string name);
+  Node& InsertNode(std::unique_ptr<Node> node);
+  // Puts a node and its group into the tables; the node is to be enqueued.
+  Node& Insert(Session& session, Making::Made made);
+  std::vector<Node*> InsertAll(Session& session, Making& made);
   // Puts a queued node into its island's queue, or parks it.
   void Submit(Node& node);
   // Whether a receive's sources lie on executors that are up.
@@ -247,12 +275,6 @@ struct Cluster::State {
                           const std::vector<int32_t>& donatable,
                           const std::vector<ArraySpec>& outputs, const absl::Status& poison);
 
-  // What resharding the arrays of one request has made so far.
-  struct Making {
-    std::vector<Node*> nodes;
-    size_t pieces = 0;
-  };
-
   // ---- programs (programs.cc)
   static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids
   absl::StatusOr<std::unique_ptr<BoundProgram>> MakeProgram(Session& session,
@@ -275,8 +297,6 @@ struct Cluster::State {
                         const ExecuteOptions& options, ProgramRun& run);
   // All its steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
-  // Makes all that is left of the session's run, in this turn.
-  void FinishRun(SessionId session);
   // Puts those of a program that are not there.
   absl::Status PutConstants(Session& session, BoundProgram& program);
   // An array that only a program has; its view is held.
@@ -286,34 +306,65 @@ struct Cluster::State {
                                     std::vector<int32_t> blob_of_shard);
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
   void Retire(BoundProgram& program);
+  absl::Status ReleaseProgram(Session& session, uint64_t handle);
   // Forgets a retired sequence that no node runs any more.
   void Forget(ExecutableId sequence);
 
   // ---- resharding (reshard.cc)
-  // `source` with another sharding or type, in the making; `shards` of it without what an array
-  // needs besides. `pieces_of`: for one position of the target's devices.
+  // An array with another sharding or type, in the making: shard by shard, because each may be of
+  // many pieces.
   struct SourcePiece {
     int32_t source = 0;  // position in the source's devices
     bool made = false;   // in the target's, of an earlier one in the same executor
     Piece piece;         // `out` is not looked at
   };
+  // For one position of the target's devices.
   using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
-  absl::StatusOr<Array> Remake(Session& session, const Array& source, const ArraySpec& target,
-                               const std::string& name, bool may_alias, const PiecesOf& pieces_of,
-                               Making& made);
-  absl::StatusOr<Array> Resharded(Session& session, const Array& source, const ArraySpec& target,
-                                  bool may_alias, Making& made);
-  absl::StatusOr<Array> Bitcasted(Session& session, const Array& source, const ArraySpec& target,
-                                  bool may_alias, Making& made);
-  using Remaking = absl::StatusOr<Array> (State::*)(Session&, const Array&, const ArraySpec&, bool,
-                                                    Making&);
-  absl::StatusOr<std::vector<uint64_t>> RemakeAll(SessionId session,
-                                                  const std::vector<uint64_t>& in,
-                                                  const std::vector<ArraySpec>& targets,
-                                                  CopySemantics semantics,
-                                                  const std::vector<uint64_t>& out, Remaking how);
-  // Undoes MakeNode and MakeGroup for a node that was never enqueued.
-  void Forget(Node& node);
+  struct Remake;
+  absl::StatusOr<Remake> BeginRemake(const Session& session, const Array& source,
+                                     const ArraySpec& target, std::string name, bool may_alias,
+                                     PiecesOf pieces_of, const Making& made);
+  // Its next shard; whether it was the last one.
+  absl::StatusOr<bool> GoOnRemake(const Session& session, Remake& remake, Making& made);
+  // `source` and `target` stay where they are until it is over.
+  absl::StatusOr<Remake> Resharded(const Session& session, const Array& source,
+                                   const ArraySpec& target, bool may_alias, const Making& made);
+  absl::StatusOr<Remake> Bitcasted(const Session& session, const Array& source,
+                                   const ArraySpec& target, bool may_alias, const Making& made);
+  // Its last node is complete.
+  void EndNode(const Making::Made& made) const;
+  absl::StatusOr<std::vector<uint64_t>> RemakeAtOnce(SessionId session, bool bitcast,
+                                                     const std::vector<uint64_t>& in,
+                                                     const std::vector<ArraySpec>& targets,
+                                                     CopySemantics semantics,
+                                                     const std::vector<uint64_t>& out);
+  void RemakeMany(SessionId session, bool bitcast, std::vector<uint64_t> in, Targets targets,
+                  CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each);
+  absl::StatusOr<Array> ReshardedAtOnce(const Session& session, const Array& source,
+                                        const ArraySpec& target, Making& made);
+
+  // ---- requests of many arrays (many.h)
+  class ManyRequest;
+  class ResultHandles;
+  class MakeRequest;
+  class CopyRequest;
+  class RemakeRequest;
+  class RemapRequest;
+  class DeleteRequest;
+  class DestructRequest;
+  class ReleaseRequest;
+  class WatchRequest;
+  class ErrorsRequest;
+  // Does the first slice of it; the session is busy until the rest is done.
+  void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
+             Cluster::Each each = nullptr);
+  // Does all of it.
+  absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
+  void AnswerRequest(SessionId session, LongRequest& request);
+  void AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal);
+  void GoOnRequest(SessionId session, Worklist& list);
+  // Does all that is left of what the session is busy with, in this turn.
+  void FinishBusy(SessionId session);
 
   // ---- transfers and fetches (transfers.cc)
   void PrepareReceiveOn(Node& node, size_t participant);
@@ -367,8 +418,8 @@ struct Cluster::State {
   // Does what is left to do, unless a turn is to come anyway: an operation does not pay for what
   // others left.
   void Settle();
-  // Does what is left to do, until there is nothing or a turn's units are used.
-  void DoWork();
+  // Does what is left to do, until there is nothing or `units` has reached `until`.
+  void DoWork(uint64_t until);
   bool HasWork() const { return !busy.empty() || !to_pump.empty() || unpark_after.has_value(); }
   // One slice, which ends with the turn.
   void DoSlice(SessionId session, uint64_t turn_ends);
@@ -382,7 +433,7 @@ struct Cluster::State {
   // Tells some of those that wait for a settled group; returns whether all know.
   bool TellWaiters(GroupId id);
   void Answered(SessionId session, uint64_t token, absl::Status status) {
-    answers.push_back({session, token, std::move(status), nullptr, false});
+    answers.push_back({session, token, std::move(status), nullptr, false, nullptr});
   }
   void Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
   void HandOver();
@@ -399,6 +450,7 @@ class Cluster::Operation {
 
  private:
   State& state_;
+  const uint64_t began_;  // State::units then
 };
 
 }  // namespace fairway

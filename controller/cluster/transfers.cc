@@ -13,6 +13,9 @@ namespace fairway {
 namespace {
 
 constexpr int kAttemptShift = 48;
+// A shard of an upload up to this size is sent for each of its devices, a larger one once to each
+// executor, which copies it to its other devices.
+constexpr int64_t kRepeatedBytes = 256;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -103,7 +106,7 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
     if (node.is_upload) {
       const int32_t blob = node.blob_of_shard[i];
       const auto [first, fresh] = first_with_blob.emplace(blob, shard);
-      if (place.bytes <= options.inline_upload_bytes) {
+      if (place.bytes <= (fresh ? options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
         source.bytes = node.blobs[blob];
       } else if (fresh) {

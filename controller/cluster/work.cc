@@ -14,14 +14,16 @@ namespace fairway {
 Worklist::Worklist() = default;
 Worklist::~Worklist() = default;
 
-Cluster::Operation::Operation(State& state) : state_(state) {
+Cluster::Operation::Operation(State& state) : state_(state), began_(state.units) {
   assert(!state_.operating && "an answer re-entered the core");
   state_.operating = true;
+  state_.operation_ends = state_.units + state_.options.turn_units;
   state_.Charge(1);
 }
 
 Cluster::Operation::~Operation() {
   state_.operating = false;
+  state_.most_units = std::max(state_.most_units, state_.units - began_);
   state_.HandOver();
 }
 
@@ -31,7 +33,9 @@ void Cluster::State::HandOver() {
     Answer answer = std::move(answers.front());
     answers.pop_front();
     if (!sessions.contains(answer.session)) continue;  // an answer before it ended the session
-    if (!answer.fetch) {
+    if (answer.done != nullptr) {
+      answer.done();
+    } else if (!answer.fetch) {
       actions->OnWatched(answer.session, answer.token, std::move(answer.status));
     } else if (answer.status.ok()) {
       actions->OnFetched(answer.session, answer.token, std::move(answer.bytes));
@@ -44,7 +48,63 @@ void Cluster::State::HandOver() {
 
 void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
-                     /*fetch=*/true});
+                     /*fetch=*/true, nullptr});
+}
+
+void Cluster::State::Begin(Session& session, std::unique_ptr<LongRequest> request,
+                           Cluster::Done done, Cluster::Each each) {
+  request->done = std::move(done);
+  request->each = std::move(each);
+  const uint64_t until = units + std::min(kSliceUnits, options.turn_units);
+  bool over = false;
+  while (!over && units < until) over = request->GoOn(session);
+  if (over) {
+    AnswerRequest(session.id, *request);
+  } else {
+    WorkOf(session.id).request = std::move(request);
+  }
+  Settle();
+}
+
+absl::StatusOr<std::vector<uint64_t>> Cluster::State::AtOnce(Session& session,
+                                                             LongRequest& request) {
+  while (!request.GoOn(session)) {
+  }
+  Settle();
+  return std::move(request.result);
+}
+
+void Cluster::State::AnswerRequest(SessionId session, LongRequest& request) {
+  if (request.done == nullptr) return;
+  Answer& answer = answers.emplace_back();
+  answer.session = session;
+  answer.done = [done = std::move(request.done), result = std::move(request.result)]() mutable {
+    done(std::move(result));
+  };
+}
+
+void Cluster::State::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
+  Answer& answer = answers.emplace_back();
+  answer.session = session;
+  answer.done = [done = std::move(done), refusal = std::move(refusal)] { done(refusal); };
+}
+
+void Cluster::State::GoOnRequest(SessionId session, Worklist& list) {
+  if (!list.request->GoOn(sessions.at(session))) return;
+  if (!Planted(Bug::kLoseAnswer)) AnswerRequest(session, *list.request);
+  list.request.reset();
+}
+
+void Cluster::State::FinishBusy(SessionId session) {
+  const auto list = work.find(session);
+  if (list == work.end()) return;
+  while (list->second.run != nullptr) GoOn(session, list->second);
+  while (list->second.request != nullptr) GoOnRequest(session, list->second);
+}
+
+bool Cluster::Busy(SessionId session) const {
+  const auto list = state_->work.find(session);
+  return list != state_->work.end() && list->second.busy();
 }
 
 Worklist& Cluster::State::WorkOf(SessionId session) {
@@ -56,17 +116,16 @@ Worklist& Cluster::State::WorkOf(SessionId session) {
 void Cluster::Turn() {
   const Operation operation(*state_);
   state_->turn_wanted = false;
-  state_->DoWork();
+  state_->DoWork(state_->units + state_->options.turn_units);
 }
 
 uint64_t Cluster::units() const { return state_->units; }
 
 void Cluster::State::Settle() {
-  if (!turn_wanted) DoWork();
+  if (!turn_wanted) DoWork(operation_ends);
 }
 
-void Cluster::State::DoWork() {
-  const uint64_t until = units + options.turn_units;
+void Cluster::State::DoWork(uint64_t until) {
   while (HasWork() && units < until) {
     if (slices_left == 0) slices_left = busy.size();
     for (; slices_left > 0 && units < until; --slices_left) {
@@ -120,6 +179,8 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
     if (Node* node = FindNode(id)) InputsEnded(*node);
   } else if (list.run != nullptr) {
     GoOn(session, list);
+  } else if (list.request != nullptr) {
+    GoOnRequest(session, list);
   } else {
     GoOnClosing(list);
   }
@@ -170,7 +231,7 @@ bool Cluster::State::TellWaiters(GroupId id) {
     const Group::Watcher watcher = group->watchers.front();
     group->watchers.pop_front();
     if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
-    WatchEnded(watcher.watch, watcher.position, group->error, group->cause);
+    WatchEnded(group->session, watcher.watch, watcher.position, group->error, group->cause);
   }
   if (!group->watchers.empty()) return false;
   Collect(*group);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,8 @@ namespace fairway {
 inline constexpr uint64_t kShardsPerUnit = 256;
 // What one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 250;
+// A node of more pieces is prepared alone.
+inline constexpr size_t kLargePieces = 32;
 
 // An output of a sequence that failed while others went well.
 struct FailedOutput {
@@ -73,6 +76,31 @@ struct Loss {
 
 struct Closing;     // records.h: what is left of a session that has ended
 struct ProgramRun;  // records.h: a program whose steps are being made
+struct Session;     // records.h
+
+// A request that names many arrays, or makes one of many pieces (many.h). Its session takes no
+// other operation meanwhile.
+class LongRequest {
+ public:
+  virtual ~LongRequest() = default;
+  LongRequest(const LongRequest&) = delete;
+  LongRequest& operator=(const LongRequest&) = delete;
+
+  // Does some more of it; whether it is over.
+  virtual bool GoOn(Session& session) = 0;
+  // Gives up some of what it holds; whether nothing is left. After that it is over.
+  virtual bool GiveUp() = 0;
+
+  // When it is over: the handles of what it made, or why it was refused.
+  absl::StatusOr<std::vector<uint64_t>> result = std::vector<uint64_t>();
+  Cluster::Done done;
+  Cluster::Each each;
+  // Groups that it has made and no array has yet: a reference of each is its own.
+  std::vector<GroupId> held;
+
+ protected:
+  LongRequest() = default;
+};
 
 // What is left to do for one session. Done in this order; `told` may add to `settled`, and that to
 // `ended_inputs`.
@@ -86,14 +114,15 @@ struct Worklist {
   std::deque<GroupId> settled;      // groups whose waiters have not been told
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
   std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<LongRequest> request;
   std::unique_ptr<Closing> closing;
   bool queued = false;  // whether State::busy has it
 
   // Whether something follows from what has happened already.
   bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
-  bool empty() const {
-    return losses.empty() && held.empty() && !follows() && run == nullptr && closing == nullptr;
-  }
+  // Whether it takes no operation: one is not over, or it is yet to hear of a loss.
+  bool busy() const { return run != nullptr || request != nullptr || !losses.empty(); }
+  bool empty() const { return held.empty() && !follows() && !busy() && closing == nullptr; }
 };
 
 // An answer to a client that waits for the end of the operation that made it.
@@ -103,6 +132,7 @@ struct Answer {
   absl::Status status;
   BytesRef bytes;  // of a fetch that went well
   bool fetch = false;
+  std::function<void()> done;  // set: to be called instead
 };
 
 }  // namespace fairway

@@ -9,6 +9,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "async/timed.h"
 #include "base/config.h"
 #include "base/host.h"
 #include "controller/daemon/metrics.h"
@@ -262,6 +263,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.commands_sent = hub_->commands_sent();
   out.compilations = compiler_->compilations();
   out.compile_cache_hits = compiler_->cache_hits();
+  out.longest_handler = LongestHandlerHere().processor;
   out.open_fds = CountOpenFds();
   out.threads = CountThreads();
   return out;

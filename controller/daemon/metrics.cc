@@ -154,12 +154,21 @@ std::string MetricsText(const ControllerSnapshot& s) {
   out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.",
              s.counts.nodes);
   out.Single("fairway_nodes_total", "counter", "Graph nodes made.", s.counts.nodes_made);
+  out.Single("fairway_core_units_total", "counter",
+             "Units of work of the core: nodes, groups, handles, pieces and commands it touched.",
+             s.counts.units);
+  out.Single("fairway_core_turn_units_max", "gauge",
+             "The most units of one operation or turn since the controller's start.",
+             s.counts.most_units);
   out.Single("fairway_executables", "gauge", "Compiled programs known.", s.counts.executables);
   ByIsland(out, s);
   OfLinks(out, s);
   out.Single("fairway_compilations_total", "counter", "Programs compiled.", s.compilations);
   out.Single("fairway_compile_cache_hits_total", "counter",
              "Compile requests answered from the cache.", s.compile_cache_hits);
+  out.Single("fairway_loop_handler_cpu_seconds_max", "gauge",
+             "The most processor time of one handler of the controller's loop; 0: under 2 ms.",
+             std::chrono::duration<double>(s.longest_handler).count());
   out.Single("fairway_process_open_fds", "gauge", "Open file descriptors of the controller.",
              s.open_fds);
   out.Single("fairway_process_threads", "gauge", "Threads of the controller.", s.threads);

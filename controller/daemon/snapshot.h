@@ -48,6 +48,9 @@ struct ControllerSnapshot {
   uint64_t compilations = 0;
   uint64_t compile_cache_hits = 0;
 
+  // The most processor time of one handler of the controller's loop.
+  std::chrono::nanoseconds longest_handler{0};
+
   int open_fds = 0;
   int threads = 0;
 };

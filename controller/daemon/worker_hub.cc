@@ -18,6 +18,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
+// Of a link on which nobody has registered yet: its first frame, and how many such links there may
+// be.
+constexpr size_t kMaxFirstFrame = 128 << 10;
+constexpr int kMaxUnregistered = 1024;
 constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
 
 }  // namespace
@@ -34,6 +38,13 @@ WorkerHub::WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents*
 WorkerHub::~WorkerHub() { *alive_ = false; }
 
 void WorkerHub::Accept(std::unique_ptr<Link> link) {
+  const auto is_new = [](const auto& entry) { return entry.second->role == Role::kNew; };
+  if (std::ranges::count_if(peers_, is_new) >= kMaxUnregistered) {
+    spdlog::warn("{} is turned away: {} links wait for a registration already", link->peer(),
+                 kMaxUnregistered);
+    return;
+  }
+  link->LimitFrames(kMaxFirstFrame);
   auto peer = std::make_unique<Peer>();
   Peer& p = *peer;
   p.number = next_peer_++;
@@ -170,6 +181,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->batch.Clear();
   executor->batch_bytes = 0;
   peer.role = Role::kExecutor;
+  peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = spec->worker;
   peer.executor = *id;
   island_of_endpoint_[spec->data_endpoint] = spec->island;
@@ -224,6 +236,7 @@ void WorkerHub::OnRegisterWorker(Peer& peer, const v1::RegisterWorker& message) 
   const Executor* const executor = FindExecutor(message.worker());
   supervisor->belongs = executor != nullptr && executor->state == Executor::State::kUp;
   peer.role = Role::kSupervisor;
+  peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = message.worker();
 
   v1::FromController reply;

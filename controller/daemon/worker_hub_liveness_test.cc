@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/daemon/worker_hub.h"
+#include "transport/frame.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -25,6 +26,7 @@ using ::testing::Key;
 struct Seen {
   Link* link = nullptr;
   bool watched = false;
+  size_t most_payload = kMaxFrameBytes;
   bool closed = false;
   std::vector<v1::FromController> messages;
 };
@@ -40,6 +42,7 @@ class PlayedLink final : public Link {
   void Close() override { seen_.closed = true; }
   std::string peer() const override { return "played"; }
   void WatchHost() override { seen_.watched = true; }
+  void LimitFrames(size_t bytes) override { seen_.most_payload = bytes; }
 
  private:
   Seen& seen_;
@@ -63,9 +66,13 @@ class LivenessTest : public ::testing::Test, public WorkerHubEvents {
   void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
   void OnReport(ExecutorId, Incarnation, Report) override {}
 
-  Seen& Connect(const v1::ToController& first) {
+  Seen& Accept() {
     Seen& seen = seen_.emplace_back();
     hub_.Accept(std::make_unique<PlayedLink>(seen));
+    return seen;
+  }
+  Seen& Connect(const v1::ToController& first) {
+    Seen& seen = Accept();
     seen.link->on_frame(PackFrame(first));
     return seen;
   }
@@ -117,10 +124,10 @@ class LivenessTest : public ::testing::Test, public WorkerHubEvents {
     }
   }
 
+  std::deque<Seen> seen_;  // outlives the hub, whose links write to it when they end
   EventLoop loop_;
   WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
   WorkerHub hub_{loop_, WorkerHubOptions{}, this, [this] { return now_; }};
-  std::deque<Seen> seen_;
   Seen* executor_ = nullptr;
   Seen* supervisor_ = nullptr;
   std::vector<std::string> lost_;
@@ -157,6 +164,23 @@ TEST_F(LivenessTest, APulseOfAnUnknownWorkerOrProcessIsRefused) {
     EXPECT_THAT(pulse->messages[0].fence().reason(), HasSubstr("is connected from host h"));
     EXPECT_TRUE(pulse->closed);
   }
+}
+
+TEST_F(LivenessTest, ALinkMayCarryLittleUntilItIsRegistered) {
+  EXPECT_EQ(Accept().most_payload, 128u << 10);
+  EXPECT_EQ(ConnectPulse("w0").most_payload, 128u << 10);
+  EXPECT_EQ(executor_->most_payload, kMaxFrameBytes);
+  EXPECT_EQ(supervisor_->most_payload, kMaxFrameBytes);
+}
+
+TEST_F(LivenessTest, ManyLinksWithoutARegistrationTurnOthersAwayUntilTheyEnd) {
+  std::vector<Seen*> quiet;
+  while (quiet.size() < 1024) quiet.push_back(&Accept());
+  EXPECT_EQ(Accept().link, nullptr);  // it was destroyed
+  quiet[7]->link->on_closed(absl::OkStatus());
+  EXPECT_NE(Accept().link, nullptr);
+  Beat(*executor_);
+  EXPECT_FALSE(executor_->messages.empty());
 }
 
 TEST_F(LivenessTest, ASilentProcessIsShownAsStalledAndLostAfterTheDeadline) {

@@ -383,6 +383,35 @@ TEST_F(ExecutablesDialogue, ReadingStopsAboveTheBytesThatQueuedExecutionsHold) {
   session_ = other;
 }
 
+TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
+  const auto fetched = std::make_shared<MemoryBudget>(4096);
+  IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.fetched = fetched});
+  IfrtSession* const first = session_;
+  IfrtSession* const other = door.Open(kId + 2, "t", this).value();
+  session_ = door.Open(kId + 1, "t", this).value();
+  Put(5, 0, kEightFloats);
+  int kept = 0;
+  for (; session_->MayRead() && kept < 100; ++kept)
+    Ask(fmt::format("copy_to_host_buffer_request {{ array_handle: 5 host_buffer_handle: {} }}",
+                    100 + kept));
+  EXPECT_EQ(kept, 4);  // half of the bytes, 544 each, and one
+  EXPECT_TRUE(other->MayRead());
+  Run();
+  EXPECT_FALSE(session_->MayRead());
+  EXPECT_TRUE(session_->host_buffers().Delete(100).ok());
+  EXPECT_TRUE(session_->MayRead());
+  HostBufferStore::Bytes reader = absl::UnknownError("no bytes yet");
+  session_->host_buffers().Lookup(101, [&](HostBufferStore::Bytes bytes) { reader = bytes; });
+  EXPECT_TRUE(session_->host_buffers().Delete(101).ok());
+  EXPECT_EQ(fetched->used(), 3 * 544);  // it is still being read
+  reader = absl::UnknownError("done");
+  EXPECT_EQ(fetched->used(), 2 * 544);
+  door.Close(kId + 1);
+  door.Close(kId + 2);
+  EXPECT_EQ(fetched->used(), 0);
+  session_ = first;
+}
+
 TEST_F(ExecutablesDialogue, ReadingStopsWhileManyProgramsAreCompiled) {
   IfrtDoor door(&cluster_.cluster(), &cluster_.compiler(), {.caps = {.max_compilations = 2}});
   IfrtSession* const other = session_;

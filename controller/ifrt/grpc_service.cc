@@ -62,24 +62,40 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
  public:
   using Deliver = std::function<void(absl::StatusOr<std::shared_ptr<const Blob>>)>;
 
-  StoreCall(std::unique_ptr<UploadBuffer> buffer, Deliver deliver)
-      : buffer_(std::move(buffer)), deliver_(std::move(deliver)) {
+  // `disk`: writes what does not stay in memory, as `session`'s.
+  StoreCall(std::unique_ptr<UploadBuffer> buffer, std::shared_ptr<BlockingPool> disk,
+            uint64_t session, Deliver deliver)
+      : buffer_(std::move(buffer)),
+        disk_(std::move(disk)),
+        session_(session),
+        deliver_(std::move(deliver)) {
     StartRead(&chunk_);
   }
   explicit StoreCall(const grpc::Status& refusal) { Finish(refusal); }
 
   void OnReadDone(bool ok) override {
-    if (ok) {
-      buffer_->Append(chunk_.data());
-      return StartRead(&chunk_);
+    if (!ok) {
+      deliver_(buffer_->Finish());
+      return Finish(grpc::Status::OK);
     }
-    deliver_(buffer_->Finish());
-    Finish(grpc::Status::OK);
+    // A slow disk must not hold up gRPC's threads.
+    if (buffer_->GoesToFile(chunk_.data())) return disk_->Run([this] { TakeChunk(); }, session_);
+    TakeChunk();
   }
   void OnDone() override { delete this; }
 
  private:
+  void TakeChunk() {
+    buffer_->Append(chunk_.data());
+    if (!buffer_->overrun()) return StartRead(&chunk_);
+    const auto failed = buffer_->Finish();
+    deliver_(failed);
+    Finish(ToGrpc(failed.status()));
+  }
+
   std::unique_ptr<UploadBuffer> buffer_;
+  std::shared_ptr<BlockingPool> disk_;
+  uint64_t session_ = 0;
   Deliver deliver_;
   proxy::GrpcHostBufferStoreRequest chunk_;
 };
@@ -135,6 +151,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         door_(door),
         options_(std::move(options)),
         pool_(std::make_shared<BlockingPool>("ifrt-copy", options_.copy_threads)),
+        disk_(std::make_shared<BlockingPool>("ifrt-spool", 2)),
         streams_(std::make_shared<OpenStreams>()) {}
 
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
@@ -159,9 +176,9 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     auto stream = std::make_shared<IfrtStream>(
         id, ValidUtf8(TextOf(data, "tenant", "default")), TextOf(data, kChannelAttribute, ""),
         door_,
-        IfrtStream::Context{loop_, pool_, [streams = streams_, id] { streams->Remove(id); },
+        IfrtStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
                             "IfrtRequest"});
-    const bool open = streams_->Add(id, HostOf(context->peer()), stream);
+    const bool open = streams_->Add(id, HostOf(context->peer()), stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();
     if (!metadata.has_value()) {
@@ -183,19 +200,18 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
     if (!metadata.has_value())
       return new StoreCall(
           {grpc::StatusCode::INVALID_ARGUMENT, "the call carries no readable store metadata"});
-    if (!streams_->Owns(metadata->session_id(), HostOf(context->peer())))
-      return new StoreCall(NoSuchSession());
     const uint64_t id = metadata->session_id(), handle = metadata->handle();
-    return new StoreCall(
-        std::make_unique<UploadBuffer>(metadata->buffer_size(), options_.spool.budget,
-                                       options_.spool.directory),
-        [loop = loop_, door = door_, id,
-         handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
-          loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
-            fairway::IfrtSession* session = door->Find(id);
-            if (session != nullptr) session->host_buffers().Store(handle, bytes);
-          });
-        });
+    std::optional<Spool> spool = streams_->SpoolOf(id, HostOf(context->peer()));
+    if (!spool.has_value()) return new StoreCall(NoSuchSession());
+    return new StoreCall(std::make_unique<UploadBuffer>(metadata->buffer_size(), *std::move(spool)),
+                         disk_, id,
+                         [loop = loop_, door = door_, id,
+                          handle](absl::StatusOr<std::shared_ptr<const Blob>> bytes) {
+                           loop->Post("ifrt stored", [door, id, handle, bytes = std::move(bytes)] {
+                             fairway::IfrtSession* session = door->Find(id);
+                             if (session != nullptr) session->host_buffers().Store(handle, bytes);
+                           });
+                         });
   }
 
   grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
@@ -247,6 +263,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;
   const std::shared_ptr<BlockingPool> pool_;
+  const std::shared_ptr<BlockingPool> disk_;
   const std::shared_ptr<OpenStreams> streams_;
 };
 

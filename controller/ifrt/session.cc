@@ -38,6 +38,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
           [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
+      fetched_(std::make_shared<MemoryBudget>(options_.fetched)),
       errors_(cluster, session),
       destroyed_contexts_(std::make_shared<UserContext::Destroyed>()),
       next_future_(kFirstFuture),
@@ -71,7 +72,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
+  return !fetched_->over() && options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
 }
 
 void IfrtSession::Handle(Request& request) {
@@ -122,27 +123,26 @@ void IfrtSession::Handle(Request& request) {
         return Disassemble(request.disassemble_into_single_device_arrays_request(), call, r);
       });
     case Request::kCopyArraysRequest:
-      return with([&](Response& r) { return CopyArrays(request.copy_arrays_request(), call, r); });
+      return CopyArrays(std::move(call), request.copy_arrays_request());
     case Request::kReshardArraysRequest:
-      return with([&](Response& r) { return Reshard(request.reshard_arrays_request(), call, r); });
+      return Reshard(std::move(call), *request.mutable_reshard_arrays_request());
     case Request::kFullyReplicatedShardRequest:
       return with([&](Response& r) {
         return ReplicatedShard(request.fully_replicated_shard_request(), call, r);
       });
     case Request::kRemapArraysRequest:
-      return with(
-          [&](Response& r) { return RemapArrays(request.remap_arrays_request(), call, r); });
+      return RemapArrays(std::move(call), request.remap_arrays_request());
     case Request::kBitcastArraysRequest:
-      return with([&](Response& r) { return Bitcast(request.bitcast_arrays_request(), call, r); });
+      return Bitcast(std::move(call), *request.mutable_bitcast_arrays_request());
     case Request::kCopyToHostBufferRequest:
       return with(
           [&](Response& r) { return CopyToHost(request.copy_to_host_buffer_request(), r); });
     case Request::kDeleteArrayRequest:
       call.counted = false;
-      return with([&](Response& r) { return DeleteArrays(request.delete_array_request(), r); });
+      return DeleteArrays(std::move(call), request.delete_array_request());
     case Request::kDestructArrayRequest:
       call.counted = false;
-      return with([&](Response& r) { return DestructArrays(request.destruct_array_request(), r); });
+      return DestructArrays(std::move(call), request.destruct_array_request());
     case Request::kIsArrayDeletedRequest:
       return with([&](Response& r) {
         const auto deleted =

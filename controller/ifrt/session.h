@@ -41,6 +41,10 @@ struct IfrtSessionOptions {
   SessionCaps caps;
   int64_t off_loop_bytes = 256 << 10;                      // larger strided copies leave the loop
   std::shared_ptr<BlockPool> blocks = BlockPool::Make(0);  // for bytes in another order
+  // Host buffers that clients fetched and did not delete, of all sessions together; but for those
+  // that come out of the transit memory. A session above its share is not read until it deletes
+  // some.
+  std::shared_ptr<MemoryBudget> fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20);
 };
 
 // Loop-confined. Owned by IfrtDoor.
@@ -130,30 +134,29 @@ class IfrtSession {
   absl::Status Disassemble(
       const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
       Response& response);
-  absl::Status CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request, const Call& call,
-                          Response& response);
-  absl::Status Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request, const Call& call,
-                       Response& response);
-  using Remaking = absl::StatusOr<std::vector<uint64_t>> (Cluster::*)(SessionId,
-                                                                      const std::vector<uint64_t>&,
-                                                                      const std::vector<ArraySpec>&,
-                                                                      CopySemantics,
-                                                                      const std::vector<uint64_t>&);
-  // The handles of the results; with an error, those asked for hold it.
+  // Answers when it has ended: with the handles of the results in a field of the response, or with
+  // an error, which those asked for hold then.
+  using HandlesOf = google::protobuf::RepeatedField<uint64_t>* (*)(Response&);
+  Cluster::Done Made(Call call, std::vector<uint64_t> asked, HandlesOf field);
+  // Does as Hold with each result.
+  Cluster::Each Holding(const Call& call);
+  void CopyArrays(Call call, const xla::ifrt::proxy::CopyArraysRequest& request);
+  using Remaking = void (Cluster::*)(SessionId, std::vector<uint64_t>, Cluster::Targets,
+                                     CopySemantics, std::vector<uint64_t>, Cluster::Done,
+                                     Cluster::Each);
   template <typename Proto>
-  absl::StatusOr<std::vector<uint64_t>> Remake(const Proto& request, Remaking how);
-  absl::Status Bitcast(const xla::ifrt::proxy::BitcastArraysRequest& request, const Call& call,
-                       Response& response);
-  absl::Status RemapArrays(const xla::ifrt::proxy::RemapArraysRequest& request, const Call& call,
-                           Response& response);
+  void Remake(Call call, Proto& taken, Remaking how, HandlesOf field);
+  void Reshard(Call call, xla::ifrt::proxy::ReshardArraysRequest& request);
+  void Bitcast(Call call, xla::ifrt::proxy::BitcastArraysRequest& request);
+  void RemapArrays(Call call, const xla::ifrt::proxy::RemapArraysRequest& request);
   absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
                                const Call& call, Response& response);
+  // Counts a fetch of so many bytes until nobody has them any more.
+  std::shared_ptr<void> ChargeFetched(int64_t bytes);
   absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                           Response& response);
-  absl::Status DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request,
-                            Response& response);
-  absl::Status DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
-                              Response& response);
+  void DeleteArrays(Call call, const xla::ifrt::proxy::DeleteArrayRequest& request);
+  void DestructArrays(Call call, const xla::ifrt::proxy::DestructArrayRequest& request);
   bool IsQuick(const StridedLayout& layout) const;
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
 
@@ -191,6 +194,7 @@ class IfrtSession {
   const IfrtSessionOptions options_;
 
   HostBufferStore host_buffers_;
+  const std::shared_ptr<MemoryBudget> fetched_;  // its share of options_.fetched
   std::map<uint64_t, Future> futures_;
   std::map<uint64_t, Loaded> loaded_;
   ErrorArrays errors_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests about arrays.
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "controller/ifrt/session.h"
@@ -65,6 +67,8 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
 
 // How many times as large as an array's bytes the block may be in which a client wants them.
 constexpr int64_t kMostGaps = 64;
+// Of a fetch under way, or of its host buffer.
+constexpr int64_t kFetchRecordBytes = 512;
 
 struct CheckedBuffer {
   uint64_t handle = 0;
@@ -265,7 +269,6 @@ absl::Status IfrtSession::Assemble(
     Response& response) {
   const std::vector<uint64_t> in = ToVector(request.single_device_array_handles());
   const auto assemble = [&]() -> absl::StatusOr<uint64_t> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     ArraySpec spec;
@@ -289,7 +292,7 @@ absl::Status IfrtSession::Disassemble(
     const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
     Response& response) {
   const auto disassemble = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
+    FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     return cluster_->Disassemble(session_, request.array_handle(), semantics,
@@ -304,84 +307,90 @@ absl::Status IfrtSession::Disassemble(
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::CopyArrays(const xla::ifrt::proxy::CopyArraysRequest& request,
-                                     const Call& call, Response& response) {
-  const std::vector<uint64_t> in = ToVector(request.array_handles());
-  const auto copy = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
-                             SemanticsFromProto(request.copy_semantics()));
-    std::optional<std::vector<int32_t>> devices;
-    if (!request.device_ids().empty())
-      devices.emplace(request.device_ids().begin(), request.device_ids().end());
-    std::optional<std::string> memory_kind;
-    if (request.has_memory_kind()) memory_kind = request.memory_kind();
-    return cluster_->Copy(session_, in, devices, memory_kind, semantics,
-                          ToVector(request.result_handles()));
+Cluster::Done IfrtSession::Made(Call call, std::vector<uint64_t> asked, HandlesOf field) {
+  return [this, call = std::move(call), asked = std::move(asked),
+          field](const absl::StatusOr<std::vector<uint64_t>>& made) mutable {
+    auto response = std::make_unique<Response>();
+    if (made.ok()) SetHandles(*made, field(*response));
+    const absl::Status status = errors_.Poison(std::move(asked), made.status());
+    Answer(std::move(call), status, std::move(response));
   };
-  const auto handles = copy();
-  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
-  SetHandles(*handles, response.mutable_copy_arrays_response()->mutable_array_handles());
-  Hold(call, *handles);
-  return absl::OkStatus();
+}
+
+Cluster::Each IfrtSession::Holding(const Call& call) {
+  if (call.context == nullptr) return nullptr;
+  return [this, context = call.context](uint64_t handle) { contexts_[handle] = context; };
+}
+
+void IfrtSession::CopyArrays(Call call, const xla::ifrt::proxy::CopyArraysRequest& request) {
+  std::vector<uint64_t> out = ToVector(request.result_handles());
+  Cluster::Each hold = Holding(call);
+  Cluster::Done made = Made(std::move(call), out, [](Response& r) {
+    return r.mutable_copy_arrays_response()->mutable_array_handles();
+  });
+  const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(request.copy_semantics());
+  if (!semantics.ok()) return made(semantics.status());
+  std::optional<std::vector<int32_t>> devices;
+  if (!request.device_ids().empty())
+    devices.emplace(request.device_ids().begin(), request.device_ids().end());
+  std::optional<std::string> memory_kind;
+  if (request.has_memory_kind()) memory_kind = request.memory_kind();
+  cluster_->Copy(session_, ToVector(request.array_handles()), std::move(devices),
+                 std::move(memory_kind), *semantics, std::move(out), std::move(made),
+                 std::move(hold));
 }
 
 template <typename Proto>
-absl::StatusOr<std::vector<uint64_t>> IfrtSession::Remake(const Proto& request, Remaking how) {
-  const std::vector<uint64_t> in = ToVector(request.array_handles());
-  const auto remake = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
-                             SemanticsFromProto(request.copy_semantics()));
-    std::vector<ArraySpec> targets;
-    for (const auto& spec : request.array_specs()) {
-      FAIRWAY_ASSIGN_OR_RETURN(targets.emplace_back(), ArraySpecFromProto(spec));
-    }
-    return (cluster_->*how)(session_, in, targets, semantics, ToVector(request.result_handles()));
+void IfrtSession::Remake(Call call, Proto& taken, Remaking how, HandlesOf field) {
+  auto request = std::make_shared<Proto>(std::move(taken));
+  std::vector<uint64_t> out = ToVector(request->result_handles());
+  Cluster::Each hold = Holding(call);
+  Cluster::Done made = [this, request,
+                        made = Made(std::move(call), out, field)](const auto& result) mutable {
+    made(result);
+    const int parts = request->array_specs_size();
+    GiveUpOffLoop(*shell_, std::move(request), parts);
   };
-  auto handles = remake();
-  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
-  return handles;
+  const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(request->copy_semantics());
+  if (!semantics.ok()) return made(semantics.status());
+  std::vector<uint64_t> in = ToVector(request->array_handles());
+  Cluster::Targets targets{static_cast<size_t>(request->array_specs_size()),
+                           [request](size_t i, const ArraySpec&) {
+                             return ArraySpecFromProto(request->array_specs(static_cast<int>(i)));
+                           }};
+  (cluster_->*how)(session_, std::move(in), std::move(targets), *semantics, std::move(out),
+                   std::move(made), std::move(hold));
 }
 
-absl::Status IfrtSession::Reshard(const xla::ifrt::proxy::ReshardArraysRequest& request,
-                                  const Call& call, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const auto handles, Remake(request, &Cluster::Reshard));
-  SetHandles(handles, response.mutable_reshard_arrays_response()->mutable_array_handles());
-  Hold(call, handles);
-  return absl::OkStatus();
+void IfrtSession::Reshard(Call call, xla::ifrt::proxy::ReshardArraysRequest& request) {
+  Remake(std::move(call), request, &Cluster::Reshard,
+         [](Response& r) { return r.mutable_reshard_arrays_response()->mutable_array_handles(); });
 }
 
-absl::Status IfrtSession::Bitcast(const xla::ifrt::proxy::BitcastArraysRequest& request,
-                                  const Call& call, Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const auto handles, Remake(request, &Cluster::Bitcast));
-  SetHandles(handles, response.mutable_bitcast_arrays_response()->mutable_array_handles());
-  Hold(call, handles);
-  return absl::OkStatus();
+void IfrtSession::Bitcast(Call call, xla::ifrt::proxy::BitcastArraysRequest& request) {
+  Remake(std::move(call), request, &Cluster::Bitcast,
+         [](Response& r) { return r.mutable_bitcast_arrays_response()->mutable_array_handles(); });
 }
 
-absl::Status IfrtSession::RemapArrays(const xla::ifrt::proxy::RemapArraysRequest& request,
-                                      const Call& call, Response& response) {
-  const std::vector<uint64_t> in = ToVector(request.array_handles());
-  const auto remap = [&]() -> absl::StatusOr<std::vector<uint64_t>> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
-                             SemanticsFromProto(request.copy_semantics()));
-    FAIRWAY_ASSIGN_OR_RETURN(const RemapPlan plan, RemapPlanFromProto(request.plan()));
-    return cluster_->Remap(session_, in, plan, semantics, ToVector(request.result_handles()));
-  };
-  const auto handles = remap();
-  if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
-  SetHandles(*handles, response.mutable_remap_arrays_response()->mutable_array_handles());
-  Hold(call, *handles);
-  return absl::OkStatus();
+void IfrtSession::RemapArrays(Call call, const xla::ifrt::proxy::RemapArraysRequest& request) {
+  std::vector<uint64_t> out = ToVector(request.result_handles());
+  Cluster::Each hold = Holding(call);
+  Cluster::Done made = Made(std::move(call), out, [](Response& r) {
+    return r.mutable_remap_arrays_response()->mutable_array_handles();
+  });
+  const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(request.copy_semantics());
+  if (!semantics.ok()) return made(semantics.status());
+  absl::StatusOr<RemapPlan> plan = RemapPlanFromProto(request.plan());
+  if (!plan.ok()) return made(plan.status());
+  cluster_->Remap(session_, ToVector(request.array_handles()), *std::move(plan), *semantics,
+                  std::move(out), std::move(made), std::move(hold));
 }
 
 absl::Status IfrtSession::ReplicatedShard(
     const xla::ifrt::proxy::FullyReplicatedShardRequest& request, const Call& call,
     Response& response) {
   const auto shard = [&]() -> absl::StatusOr<uint64_t> {
-    FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
+    FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
     return cluster_->FullyReplicatedShard(session_, request.array_handle(), semantics,
@@ -394,9 +403,17 @@ absl::Status IfrtSession::ReplicatedShard(
   return absl::OkStatus();
 }
 
+std::shared_ptr<void> IfrtSession::ChargeFetched(int64_t bytes) {
+  // Larger blocks come out of the transit memory, or are files (BlockPool).
+  if (bytes >= static_cast<int64_t>(BlockPool::kSmallest)) bytes = 0;
+  bytes += kFetchRecordBytes;
+  fetched_->Take(bytes);
+  return {nullptr, [fetched = fetched_, bytes](void*) { fetched->Release(bytes); }};
+}
+
 absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                                      Response& response) {
-  FAIRWAY_RETURN_IF_ERROR(errors_.First({request.array_handle()}));
+  FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
   const ArraySpec* spec = cluster_->Spec(session_, request.array_handle());
   if (spec == nullptr)
     return Error(absl::StatusCode::kNotFound, "there is no array {}", request.array_handle());
@@ -411,7 +428,7 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
   const uint64_t host_buffer = request.host_buffer_handle();
   // Answered before the bytes are here: the client's lookup waits for them, and gets a late error.
   response.mutable_copy_to_host_buffer_response();
-  host_buffers_.Expect(host_buffer);
+  host_buffers_.Expect(host_buffer, ChargeFetched(layout.block_bytes));
   const uint64_t token = next_token_++;
   fetches_.emplace(token,
                    [this, host_buffer, layout = std::move(layout)](HostBufferStore::Bytes bytes) {
@@ -434,23 +451,30 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
   return absl::OkStatus();
 }
 
-absl::Status IfrtSession::DeleteArrays(const xla::ifrt::proxy::DeleteArrayRequest& request,
-                                       Response& response) {
-  Future future;
-  future.of_deletion = true;
-  future.status = cluster_->Delete(session_, ToVector(request.array_handle()));
-  response.mutable_delete_array_response()->set_deletion_future_handle(
-      MakeFuture(std::move(future)));
-  return absl::OkStatus();
+void IfrtSession::DeleteArrays(Call call, const xla::ifrt::proxy::DeleteArrayRequest& request) {
+  cluster_->Delete(session_, ToVector(request.array_handle()),
+                   [this, call = std::move(call)](const absl::Status& ended) mutable {
+                     Future future;
+                     future.of_deletion = true;
+                     future.status = ended;
+                     AnswerWith(std::move(call), [&](Response& r) {
+                       r.mutable_delete_array_response()->set_deletion_future_handle(
+                           MakeFuture(std::move(future)));
+                       return absl::OkStatus();
+                     });
+                   });
 }
 
-absl::Status IfrtSession::DestructArrays(const xla::ifrt::proxy::DestructArrayRequest& request,
-                                         Response& response) {
-  const std::vector<uint64_t> handles = ToVector(request.array_handle());
-  for (const uint64_t handle : handles) contexts_.erase(handle);
-  errors_.Forget(handles);
-  response.mutable_destruct_array_response();
-  return cluster_->Destruct(session_, handles);
+void IfrtSession::DestructArrays(Call call, const xla::ifrt::proxy::DestructArrayRequest& request) {
+  cluster_->Destruct(
+      session_, ToVector(request.array_handle()),
+      [this, call = std::move(call)](const absl::Status& ended) mutable {
+        AnswerWith(std::move(call), [&](Response& r) {
+          r.mutable_destruct_array_response();
+          return ended;
+        });
+      },
+      [this](uint64_t handle) { contexts_.erase(handle); });
 }
 
 }  // namespace fairway

@@ -25,15 +25,15 @@ class NativeGrpcService::Impl final
       : loop_(loop),
         door_(door),
         options_(std::move(options)),
-        pool_(std::make_shared<BlockingPool>("native-pool", 1)),
+        pool_(std::make_shared<BlockingPool>("native-pool", 2)),
         streams_(std::make_shared<OpenStreams>()) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
     const uint64_t id = next_stream_++;
     auto stream = std::make_shared<NativeStream>(
-        door_, options_.spool,
-        NativeStream::Context{loop_, pool_, [streams = streams_, id] { streams->Remove(id); },
+        door_, options_.spool.Share(),
+        NativeStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
                               "fairway.v1.ClientMessage"});
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();

@@ -69,7 +69,7 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
       if (session_->WorkDone() >= until) return session_->MayRead() ? Going::kSoon : Going::kLater;
       if (++handled % kRequestsBetweenLooks == 0 && (!session_->MayRead() || LeavesTooMuchUnread()))
         return Going::kLater;
-      session_->Handle(batch.message->requests(next_request_));
+      session_->Handle(*batch.message->mutable_requests(next_request_));
     }
     batches_.pop_front();
     next_request_ = 0;

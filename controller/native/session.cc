@@ -55,7 +55,7 @@ void NativeSession::Answer(uint64_t id, const absl::Status& status) {
   shell_->Send(std::move(answer));
 }
 
-void NativeSession::Handle(const v1::Request& request) {
+void NativeSession::Handle(v1::Request& request) {
   if (!refusal_.ok()) return Answer(request.id(), refusal_);
   bool answered = false;
   const absl::Status status = Dispatch(request, &answered);
@@ -63,7 +63,7 @@ void NativeSession::Handle(const v1::Request& request) {
 }
 
 // *answered: on success it was answered, or will be.
-absl::Status NativeSession::Dispatch(const v1::Request& request, bool* answered) {
+absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
   FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
   switch (request.request_case()) {
     case v1::Request::kHello:
@@ -90,17 +90,25 @@ absl::Status NativeSession::Dispatch(const v1::Request& request, bool* answered)
       *answered = true;
       return Call(request.id(), request.call());
     case v1::Request::kCopy:
-      return Copy(request.copy());
+      *answered = true;
+      Copy(request.id(), request.copy());
+      return absl::OkStatus();
     case v1::Request::kReshard:
-      return Reshard(request.reshard());
+      *answered = true;
+      Reshard(request.id(), *request.mutable_reshard());
+      return absl::OkStatus();
     case v1::Request::kAssemble:
       return Assemble(request.assemble());
     case v1::Request::kDisassemble:
       return Disassemble(request.disassemble());
     case v1::Request::kRelease:
-      return Release(request.release());
+      *answered = true;
+      Release(request.id(), request.release());
+      return absl::OkStatus();
     case v1::Request::kDelete:
-      return cluster_->Delete(session_, ToVector(request.delete_().arrays()));
+      *answered = true;
+      cluster_->Delete(session_, ToVector(request.delete_().arrays()), Ended(request.id()));
+      return absl::OkStatus();
     case v1::Request::kWatch:
       *answered = true;
       Watch(request.id(), ToVector(request.watch().arrays()));
@@ -132,18 +140,20 @@ absl::Status NativeSession::SayHello(uint64_t id, const v1::Hello& hello) {
   return absl::OkStatus();
 }
 
-absl::Status NativeSession::Release(const v1::Release& release) {
-  const std::vector<uint64_t> arrays = ToVector(release.arrays());
-  errors_.Forget(arrays);
-  absl::Status status = cluster_->Destruct(session_, arrays);
-  for (const uint64_t executable : release.executables()) {
-    const auto callable = callables_.extract(executable);
-    const bool program = !callable.empty() && callable.mapped().program;
-    absl::Status released = program ? cluster_->ReleaseProgram(session_, executable)
-                                    : cluster_->ReleaseExecutable(session_, executable);
-    if (status.ok()) status = std::move(released);
-  }
-  return status;
+void NativeSession::Release(uint64_t id, const v1::Release& release) {
+  std::vector<uint64_t> arrays = ToVector(release.arrays());
+  std::vector<uint64_t> executables = ToVector(release.executables());
+  const auto rest = [this, id, executables = std::move(executables)](const absl::Status& arrays) {
+    if (executables.empty()) return Answer(id, arrays);
+    cluster_->Release(
+        session_, executables,
+        [this, id, arrays](const absl::Status& released) {
+          Answer(id, arrays.ok() ? released : arrays);
+        },
+        [this](uint64_t handle) { callables_.erase(handle); });
+  };
+  if (arrays.empty()) return rest(absl::OkStatus());
+  cluster_->Destruct(session_, std::move(arrays), rest);
 }
 
 void NativeSession::Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes) {

@@ -54,7 +54,8 @@ class NativeSession {
   NativeSession(const NativeSession&) = delete;
   NativeSession& operator=(const NativeSession&) = delete;
 
-  void Handle(const v1::Request& request);
+  // What is large in `request` is taken out of it.
+  void Handle(v1::Request& request);
   // An upload that a put has announced, or will, is complete.
   void Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes);
 
@@ -86,14 +87,18 @@ class NativeSession {
   // session.cc
   void Answer(uint64_t id, const absl::Status& status);
   absl::Status SayHello(uint64_t id, const v1::Hello& hello);
-  absl::Status Dispatch(const v1::Request& request, bool* answered);
-  absl::Status Release(const v1::Release& release);
+  absl::Status Dispatch(v1::Request& request, bool* answered);
+  void Release(uint64_t id, const v1::Release& release);
 
   // session_arrays.cc
   absl::Status Put(const v1::Put& put);
   absl::Status MakeError(const v1::MakeError& request);
-  absl::Status Copy(const v1::Copy& copy);
-  absl::Status Reshard(const v1::Reshard& reshard);
+  // Answers to `id` when it has ended.
+  Cluster::Ended Ended(uint64_t id);
+  // The same; of what was refused, the results hold the error.
+  Cluster::Done Made(uint64_t id, std::vector<uint64_t> out);
+  void Copy(uint64_t id, const v1::Copy& copy);
+  void Reshard(uint64_t id, v1::Reshard& request);
   absl::Status Assemble(const v1::Assemble& assemble);
   absl::Status Disassemble(const v1::Disassemble& disassemble);
   void Watch(uint64_t id, const std::vector<uint64_t>& arrays);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests about arrays.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -110,50 +111,60 @@ absl::Status NativeSession::MakeError(const v1::MakeError& request) {
   return errors_.Poison({request.array()}, make());
 }
 
-absl::Status NativeSession::Copy(const v1::Copy& copy) {
-  const std::vector<uint64_t> in = ToVector(copy.arrays()), out = ToVector(copy.results());
-  const auto make = [&]() -> absl::Status {
-    FAIRWAY_RETURN_IF_ERROR(CheckResults(in, out));
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics, SemanticsFromProto(copy.semantics()));
-    std::optional<std::vector<int32_t>> devices;
-    if (!copy.devices().empty()) devices.emplace(copy.devices().begin(), copy.devices().end());
-    std::optional<std::string> memory_kind;
-    if (!copy.memory_kind().empty()) memory_kind = copy.memory_kind();
-    return cluster_->Copy(session_, in, devices, memory_kind, semantics, out).status();
+Cluster::Done NativeSession::Made(uint64_t id, std::vector<uint64_t> out) {
+  return [this, id, out = std::move(out)](const absl::StatusOr<std::vector<uint64_t>>& made) {
+    Answer(id, errors_.Poison(out, made.status()));
   };
-  return errors_.Poison(out, make());
 }
 
-absl::Status NativeSession::Reshard(const v1::Reshard& reshard) {
-  const std::vector<uint64_t> in = ToVector(reshard.arrays()), out = ToVector(reshard.results());
-  const auto make = [&]() -> absl::Status {
-    FAIRWAY_RETURN_IF_ERROR(CheckResults(in, out));
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
-    FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
-                             SemanticsFromProto(reshard.semantics()));
-    if (reshard.shardings_size() != static_cast<int>(in.size()))
-      return InvalidArgument("{} arrays, but {} shardings", in.size(), reshard.shardings_size());
-    std::vector<ArraySpec> targets;
-    for (size_t i = 0; i < in.size(); ++i) {
-      const ArraySpec* spec = cluster_->Spec(session_, in[i]);
-      if (spec == nullptr)
-        return Error(absl::StatusCode::kNotFound, "there is no array {} in this session", in[i]);
-      FAIRWAY_ASSIGN_OR_RETURN(
-          Sharding sharding,
-          ShardingFromProto(reshard.shardings(static_cast<int>(i)), spec->shape.rank()));
-      targets.push_back({spec->dtype, spec->shape, std::move(sharding)});
-    }
-    return cluster_->Reshard(session_, in, targets, semantics, out).status();
+Cluster::Ended NativeSession::Ended(uint64_t id) {
+  return [this, id](const absl::Status& status) { Answer(id, status); };
+}
+
+void NativeSession::Copy(uint64_t id, const v1::Copy& copy) {
+  std::vector<uint64_t> in = ToVector(copy.arrays()), out = ToVector(copy.results());
+  absl::Status status = CheckResults(in, out);
+  const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(copy.semantics());
+  if (status.ok()) status = semantics.status();
+  if (!status.ok()) return Answer(id, errors_.Poison(std::move(out), std::move(status)));
+  std::optional<std::vector<int32_t>> devices;
+  if (!copy.devices().empty()) devices.emplace(copy.devices().begin(), copy.devices().end());
+  std::optional<std::string> memory_kind;
+  if (!copy.memory_kind().empty()) memory_kind = copy.memory_kind();
+  Cluster::Done made = Made(id, out);
+  cluster_->Copy(session_, std::move(in), std::move(devices), std::move(memory_kind), *semantics,
+                 std::move(out), std::move(made));
+}
+
+void NativeSession::Reshard(uint64_t id, v1::Reshard& request) {
+  auto reshard = std::make_shared<v1::Reshard>(std::move(request));
+  std::vector<uint64_t> in = ToVector(reshard->arrays()), out = ToVector(reshard->results());
+  absl::Status status = CheckResults(in, out);
+  const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(reshard->semantics());
+  if (status.ok()) status = semantics.status();
+  if (status.ok() && reshard->shardings_size() != static_cast<int>(in.size()))
+    status = InvalidArgument("{} arrays, but {} shardings", in.size(), reshard->shardings_size());
+  if (!status.ok()) return Answer(id, errors_.Poison(std::move(out), std::move(status)));
+  Cluster::Targets targets{
+      in.size(), [reshard](size_t i, const ArraySpec& source) -> absl::StatusOr<ArraySpec> {
+        FAIRWAY_ASSIGN_OR_RETURN(
+            Sharding sharding,
+            ShardingFromProto(reshard->shardings(static_cast<int>(i)), source.shape.rank()));
+        return ArraySpec{source.dtype, source.shape, std::move(sharding)};
+      }};
+  Cluster::Done made = [this, reshard, made = Made(id, out)](const auto& result) mutable {
+    made(result);
+    const int parts = reshard->shardings_size();
+    GiveUpOffLoop(*shell_, std::move(reshard), parts);
   };
-  return errors_.Poison(out, make());
+  cluster_->Reshard(session_, std::move(in), std::move(targets), *semantics, std::move(out),
+                    std::move(made));
 }
 
 absl::Status NativeSession::Assemble(const v1::Assemble& assemble) {
   const std::vector<uint64_t> in = ToVector(assemble.arrays());
   const auto make = [&]() -> absl::Status {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles({assemble.result()}));
-    FAIRWAY_RETURN_IF_ERROR(errors_.First(in));
     FAIRWAY_ASSIGN_OR_RETURN(ArraySpec spec, ArraySpecFromProto(assemble.spec()));
     return cluster_
         ->Assemble(session_, std::move(spec), in, CopySemantics::kReuseInput, assemble.result())
@@ -166,7 +177,7 @@ absl::Status NativeSession::Disassemble(const v1::Disassemble& disassemble) {
   const std::vector<uint64_t> out = ToVector(disassemble.results());
   const auto make = [&]() -> absl::Status {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles(out));
-    FAIRWAY_RETURN_IF_ERROR(errors_.First({disassemble.array()}));
+    FAIRWAY_RETURN_IF_ERROR(errors_.Check(disassemble.array()));
     const ArraySpec* spec = cluster_->Spec(session_, disassemble.array());
     if (out.empty() && spec != nullptr)
       return InvalidArgument("disassemble: no results named for {} shards",
@@ -192,7 +203,7 @@ void NativeSession::StartFetch(const Fetching& fetching, uint64_t array) {
 absl::Status NativeSession::Fetch(uint64_t id, const v1::Fetch& fetch) {
   const uint64_t array = fetch.array();
   if (id == 0) return absl::OkStatus();  // nobody wants the bytes
-  FAIRWAY_RETURN_IF_ERROR(errors_.First({array}));
+  FAIRWAY_RETURN_IF_ERROR(errors_.Check(array));
   const auto failed = std::make_shared<bool>(false);
   if (fetch.shards().empty()) {
     StartFetch({id, 0, failed}, array);

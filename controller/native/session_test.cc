@@ -103,8 +103,10 @@ TEST_F(NativeDialogue, CopyAndReshardMoveArrays) {
   EXPECT_EQ(Run(), "4 bytes 0: aaaabbbbccccdddd\n4 bytes 1: eeeeffffgggghhhh");
   EXPECT_EQ(Ask("copy { arrays: 7 results: 8 devices: 1 }"),
             "5 INVALID_ARGUMENT: the sharding has 2 shards, but 1 devices were given");
-  EXPECT_EQ(Ask("reshard { arrays: 99 results: 9 shardings { devices: 0 } }"),
-            "6 NOT_FOUND: there is no array 99 in this session");
+  EXPECT_EQ(
+      Ask("reshard { arrays: 99 results: 9 shardings { devices: 0 } }"),
+      "6 NOT_FOUND: there is no array 99 in this session: it was never made, or its handle was "
+      "given up");
   EXPECT_EQ(Ask("copy { arrays: 5 }"), "7 INVALID_ARGUMENT: 1 arrays, but 0 results");
   EXPECT_EQ(Ask("copy { arrays: 8 results: 10 devices: 0 }"),
             "8 INVALID_ARGUMENT: the sharding has 2 shards, but 1 devices were given");

@@ -25,8 +25,7 @@ absl::Status Uploads::Announce(const v1::Put& put, std::vector<Uploaded>& done) 
       return InvalidArgument("upload {} is announced with {} bytes", upload, bytes.size());
     const auto [it, fresh] = open_.try_emplace(upload);
     if (!fresh) return InvalidArgument("upload {} is announced twice", upload);
-    it->second.buffer =
-        std::make_unique<UploadBuffer>(bytes.size(), spool_.budget, spool_.directory);
+    it->second.buffer = std::make_unique<UploadBuffer>(bytes.size(), spool_);
     it->second.missing = bytes.size();
     if (bytes.size() > 0) continue;
     done.push_back({upload, it->second.buffer->Finish()});

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays of one session that a front door itself made errors of: results of requests that never
-// reached the core. The core does not know what they would have been, so that using one is answered
-// with its error before the core looks at its type or devices.
+// The arrays of one session that a front door itself made errors of: results of requests that were
+// refused. The core does not know what they would have been, so that using one is answered with its
+// error.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_ERROR_ARRAYS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_ERROR_ARRAYS_H_
 
 #include <cstdint>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -19,17 +19,19 @@ class ErrorArrays {
  public:
   ErrorArrays(Cluster* cluster, SessionId session) : cluster_(cluster), session_(session) {}
 
-  // The error of the first of these that is one.
-  absl::Status First(const std::vector<uint64_t>& handles) const;
-  // Handles that are free get an array that holds the error; `status` is returned.
-  absl::Status Poison(const std::vector<uint64_t>& handles, absl::Status status);
-  // They were given up.
-  void Forget(const std::vector<uint64_t>& handles);
+  // OK, or its error if it is one.
+  absl::Status Check(uint64_t handle) const { return cluster_->CheckKnown(session_, handle); }
+  // Handles that are free get an array that holds the error; `status` is returned. Of many it is
+  // done in several turns.
+  absl::Status Poison(std::vector<uint64_t> handles, absl::Status status) {
+    if (!status.ok() && !handles.empty())
+      cluster_->MakeErrors(session_, std::move(handles), status);
+    return status;
+  }
 
  private:
   Cluster* const cluster_;
   const SessionId session_;
-  std::unordered_map<uint64_t, absl::Status> errors_;
 };
 
 }  // namespace fairway

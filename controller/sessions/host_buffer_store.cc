@@ -41,10 +41,20 @@ void HostBufferStore::Take(uint64_t handle, Ready ready) {
   ready(std::move(bytes));
 }
 
-void HostBufferStore::Expect(uint64_t handle) { slots_[handle]; }
+void HostBufferStore::Expect(uint64_t handle, std::shared_ptr<void> charge) {
+  slots_[handle].charge = std::move(charge);
+}
 
 void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
-  if (slots_.contains(handle)) Store(handle, std::move(bytes));
+  const auto it = slots_.find(handle);
+  if (it == slots_.end()) return;
+  std::shared_ptr<void> charge = std::move(it->second.charge);
+  if (bytes.ok() && charge != nullptr) {
+    const std::shared_ptr<const Blob> plain = *std::move(bytes);
+    bytes = std::shared_ptr<const Blob>(
+        Blob::Adopt(const_cast<char*>(plain->data()), plain->size(), [plain, charge] {}));
+  }
+  Store(handle, std::move(bytes));
 }
 
 void HostBufferStore::Lookup(uint64_t handle, Ready ready) {

@@ -31,8 +31,9 @@ class HostBufferStore {
   void Store(uint64_t handle, Bytes bytes);
   // For the one who consumes the buffer: now, or when it is stored.
   void Take(uint64_t handle, Ready ready);
-  // Announces a buffer that will be stored by us, so that Lookup waits for it.
-  void Expect(uint64_t handle);
+  // Announces a buffer that will be stored by us, so that Lookup waits for it. `charge` goes when
+  // nobody has its bytes any more.
+  void Expect(uint64_t handle, std::shared_ptr<void> charge = nullptr);
   // Keeps the bytes only if they are still expected, that is, not deleted meanwhile.
   void StoreIfExpected(uint64_t handle, Bytes bytes);
   // For a reader: now, or when it is stored; NOT_FOUND for a handle that is neither stored nor
@@ -49,6 +50,7 @@ class HostBufferStore {
     std::optional<Bytes> bytes;
     Ready taker;
     std::vector<Ready> readers;
+    std::shared_ptr<void> charge;  // of what is expected
   };
   std::map<uint64_t, Slot> slots_;
 };

@@ -5,9 +5,10 @@
 
 namespace fairway {
 
-bool OpenStreams::Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream) {
+bool OpenStreams::Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream,
+                      Spool spool) {
   const std::lock_guard lock(mu_);
-  streams_[id] = {std::move(host), std::move(stream)};
+  streams_[id] = {std::move(host), std::move(stream), std::move(spool)};
   return !ended_;
 }
 
@@ -18,9 +19,14 @@ void OpenStreams::Remove(uint64_t id) {
 }
 
 bool OpenStreams::Owns(uint64_t id, const std::string& host) const {
+  return SpoolOf(id, host).has_value();
+}
+
+std::optional<Spool> OpenStreams::SpoolOf(uint64_t id, const std::string& host) const {
   const std::lock_guard lock(mu_);
   const auto it = streams_.find(id);
-  return it != streams_.end() && it->second.host == host;
+  if (it == streams_.end() || it->second.host != host) return std::nullopt;
+  return it->second.spool;
 }
 
 void OpenStreams::EndAll(const absl::Status& status, std::chrono::milliseconds grace) {

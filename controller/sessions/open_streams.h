@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "transport/block_pool.h"
 
 namespace fairway {
 
@@ -29,11 +31,14 @@ class OpenStream {
 // Thread-safe.
 class OpenStreams {
  public:
-  // `host`: where it comes from. False after EndAll: it is to be refused.
-  bool Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream);
+  // `host`: where it comes from. `spool`: its share, for what comes beside the stream. False after
+  // EndAll: it is to be refused.
+  bool Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream, Spool spool = {});
   void Remove(uint64_t id);
   // Whether stream `id` is open and came from `host`.
   bool Owns(uint64_t id, const std::string& host) const;
+  // What it was added with; none unless `host` owns it.
+  std::optional<Spool> SpoolOf(uint64_t id, const std::string& host) const;
   // Fails all with `status`, and ends those that are still there after `grace`. Blocks.
   void EndAll(const absl::Status& status, std::chrono::milliseconds grace);
   size_t size() const;
@@ -45,6 +50,7 @@ class OpenStreams {
   struct Entry {
     std::string host;
     std::weak_ptr<OpenStream> stream;
+    Spool spool;
   };
   mutable std::mutex mu_;
   std::condition_variable empty_;

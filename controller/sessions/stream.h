@@ -33,6 +33,7 @@ class SessionStream : public OpenStream,
   struct Context {
     EventLoop* loop = nullptr;
     std::shared_ptr<BlockingPool> pool;
+    uint64_t owner = 0;            // of what it runs there (BlockingPool::Run)
     std::function<void()> on_end;  // on any thread, once
     std::string message;           // what the client's messages are, "IfrtRequest": for errors
   };
@@ -108,7 +109,8 @@ class SessionStream : public OpenStream,
           work();
           work = nullptr;
           loop->Post("session off loop", std::exchange(then, nullptr));
-        });
+        },
+        context_.owner);
   }
 
   const Context& context() const { return context_; }

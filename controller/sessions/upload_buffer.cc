@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace fairway {
@@ -23,22 +24,25 @@ int64_t RoundedToAlignment(int64_t bytes) {
 
 }  // namespace
 
-UploadBuffer::UploadBuffer(int64_t declared, std::shared_ptr<MemoryBudget> budget,
-                           std::string spool_directory)
-    : declared_(declared),
-      budget_(std::move(budget)),
-      spool_directory_(std::move(spool_directory)) {}
+UploadBuffer::UploadBuffer(int64_t declared, Spool spool)
+    : declared_(declared), spool_(std::move(spool)) {}
 
 UploadBuffer::~UploadBuffer() {
   DropMemory();
-  if (file_ >= 0) close(file_);
+  DropFile();
 }
 
 void UploadBuffer::DropMemory() {
   std::free(data_);
-  budget_->Release(capacity_);
+  spool_.budget->Release(capacity_);
   data_ = nullptr;
   capacity_ = 0;
+}
+
+void UploadBuffer::DropFile() {
+  if (file_ >= 0) close(file_);
+  file_ = -1;
+  if (spool_.in_files != nullptr) *spool_.in_files -= std::exchange(in_file_, 0);
 }
 
 // Twice what is needed, but never beyond the announced size while that holds.
@@ -46,10 +50,10 @@ bool UploadBuffer::Grow(int64_t needed) {
   int64_t capacity = std::max(2 * needed, kFirstCapacity);
   if (needed <= declared_) capacity = std::min(capacity, declared_);
   capacity = RoundedToAlignment(capacity);
-  if (!budget_->Reserve(capacity)) return false;
+  if (!spool_.budget->Reserve(capacity)) return false;
   char* data = static_cast<char*>(std::aligned_alloc(Blob::kAlignment, capacity));
   if (data == nullptr) {
-    budget_->Release(capacity);
+    spool_.budget->Release(capacity);
     return false;
   }
   if (size_ > 0) std::memcpy(data, data_, size_);
@@ -59,13 +63,13 @@ bool UploadBuffer::Grow(int64_t needed) {
   return true;
 }
 
-void UploadBuffer::Spool() {
-  file_ = open(spool_directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+void UploadBuffer::MoveToFile() {
+  file_ = open(spool_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file_ < 0) {
     failure_ =
         Error(absl::StatusCode::kResourceExhausted,
               "host buffer: the memory for uploads is full, and no file can be made in {}: {}",
-              spool_directory_, std::strerror(errno));
+              spool_.directory, std::strerror(errno));
   } else {
     WriteFile({data_, static_cast<size_t>(size_)});
   }
@@ -73,30 +77,58 @@ void UploadBuffer::Spool() {
 }
 
 void UploadBuffer::WriteFile(std::string_view bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  struct statvfs disk {};
+  if (spool_.in_files != nullptr && fstatvfs(file_, &disk) == 0) {
+    const int64_t left = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+    if (*spool_.in_files + size > left) {
+      failure_ =
+          Error(absl::StatusCode::kResourceExhausted,
+                "host buffer: {} MiB of this session lie in files in {} (--spool-directory), "
+                "where {} MiB are left; one session may have as much there as it leaves to "
+                "others: make arrays of what was uploaded, or upload less at once",
+                *spool_.in_files >> 20, spool_.directory, left >> 20);
+      return;
+    }
+    *spool_.in_files += size;
+    in_file_ += size;
+  }
   while (!bytes.empty() && failure_.ok()) {
     const ssize_t written = write(file_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       failure_ =
           Error(absl::StatusCode::kResourceExhausted, "host buffer: writing to a file in {}: {}",
-                spool_directory_, std::strerror(errno));
+                spool_.directory, std::strerror(errno));
       return;
     }
     bytes.remove_prefix(written);
   }
 }
 
-void UploadBuffer::Append(std::string_view bytes) {
+bool UploadBuffer::GoesToFile(std::string_view bytes) {
   const auto needed = size_ + static_cast<int64_t>(bytes.size());
-  if (failure_.ok() && file_ < 0 && needed > capacity_ && !Grow(needed)) Spool();
-  if (failure_.ok()) {
-    if (file_ >= 0) {
-      WriteFile(bytes);
-    } else if (!bytes.empty()) {
-      std::memcpy(data_ + size_, bytes.data(), bytes.size());
-    }
+  if (!failure_.ok() || needed > declared_) return false;
+  return file_ >= 0 || (needed > capacity_ && !Grow(needed));
+}
+
+void UploadBuffer::Append(std::string_view bytes) {
+  const bool file = GoesToFile(bytes);
+  if (!overrun() && size_ + static_cast<int64_t>(bytes.size()) > declared_) {
+    // Nobody will get them.
+    DropMemory();
+    DropFile();
+  } else if (file && failure_.ok() && file_ < 0) {
+    MoveToFile();
   }
-  size_ = needed;
+  const bool kept = failure_.ok() && size_ + static_cast<int64_t>(bytes.size()) <= declared_;
+  if (kept && file) {
+    WriteFile(bytes);
+  } else if (kept && !bytes.empty()) {
+    std::memcpy(data_ + size_, bytes.data(), bytes.size());
+  }
+  size_ += static_cast<int64_t>(bytes.size());
+  if (!failure_.ok()) DropFile();
 }
 
 absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
@@ -113,10 +145,14 @@ absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
     if (map == MAP_FAILED)
       return Error(absl::StatusCode::kResourceExhausted, "host buffer: mapping {} bytes: {}", size_,
                    std::strerror(errno));
+    auto unmap = [map, length, in_files = spool_.in_files, counted = std::exchange(in_file_, 0)] {
+      munmap(map, length);
+      if (in_files != nullptr) *in_files -= counted;
+    };
     return std::shared_ptr<const Blob>(
-        Blob::Adopt(static_cast<char*>(map), length, [map, length] { munmap(map, length); }));
+        Blob::Adopt(static_cast<char*>(map), length, std::move(unmap)));
   }
-  auto release = [data = data_, capacity = capacity_, budget = budget_] {
+  auto release = [data = data_, capacity = capacity_, budget = spool_.budget] {
     std::free(data);
     budget->Release(capacity);
   };

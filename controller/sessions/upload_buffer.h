@@ -7,26 +7,29 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "base/blob.h"
-#include "base/memory_budget.h"
 #include "base/status.h"
+#include "transport/block_pool.h"
 
 namespace fairway {
 
 // One upload. Used by one thread at a time.
 class UploadBuffer {
  public:
-  // `declared`: the size that the client announced; a hint, allocated only as bytes arrive.
-  // `spool_directory`: for the file above the budget.
-  UploadBuffer(int64_t declared, std::shared_ptr<MemoryBudget> budget, std::string spool_directory);
+  // `declared`: the size that the client announced; allocated only as bytes arrive. `spool`: the
+  // client's share; what is above its budget goes to a file.
+  UploadBuffer(int64_t declared, Spool spool);
   ~UploadBuffer();
   UploadBuffer(const UploadBuffer&) = delete;
   UploadBuffer& operator=(const UploadBuffer&) = delete;
 
+  // Keeps none beyond the announced size.
   void Append(std::string_view bytes);
+  // Whether Append(bytes) would write to a file, and so may block.
+  bool GoesToFile(std::string_view bytes);
+  bool overrun() const { return size_ > declared_; }
   // Call once, last. DATA_LOSS: fewer or more bytes came than were announced. RESOURCE_EXHAUSTED:
   // neither memory nor disk took them.
   absl::StatusOr<std::shared_ptr<const Blob>> Finish();
@@ -35,17 +38,18 @@ class UploadBuffer {
 
  private:
   bool Grow(int64_t needed);
-  void Spool();
+  void MoveToFile();
   void WriteFile(std::string_view bytes);
   void DropMemory();
+  void DropFile();
 
   const int64_t declared_;
-  const std::shared_ptr<MemoryBudget> budget_;
-  const std::string spool_directory_;
+  const Spool spool_;
   char* data_ = nullptr;
   int64_t capacity_ = 0;  // of data_; all of it reserved in the budget
   int64_t size_ = 0;
   int file_ = -1;
+  int64_t in_file_ = 0;  // bytes written, counted in spool_.in_files
   absl::Status failure_;
 };
 

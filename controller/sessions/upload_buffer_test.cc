@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace fairway {
@@ -11,10 +12,11 @@ namespace {
 class UploadBufferTest : public testing::Test {
  protected:
   std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(4 << 20);
+  Spool spool_{budget_, testing::TempDir()};
 };
 
 TEST_F(UploadBufferTest, BytesArriveInOrderAndAligned) {
-  UploadBuffer buffer(6, budget_, testing::TempDir());
+  UploadBuffer buffer(6, spool_);
   buffer.Append("abc");
   buffer.Append("");
   buffer.Append("def");
@@ -25,7 +27,7 @@ TEST_F(UploadBufferTest, BytesArriveInOrderAndAligned) {
 
 TEST_F(UploadBufferTest, MemoryIsGivenBackWithTheLastReference) {
   {
-    UploadBuffer buffer(3, budget_, testing::TempDir());
+    UploadBuffer buffer(3, spool_);
     buffer.Append("abc");
     const auto blob = buffer.Finish().value();
     EXPECT_GT(budget_->used(), 0);
@@ -34,23 +36,23 @@ TEST_F(UploadBufferTest, MemoryIsGivenBackWithTheLastReference) {
 }
 
 TEST_F(UploadBufferTest, AHugeAnnouncementAllocatesNothing) {
-  UploadBuffer buffer(std::numeric_limits<int64_t>::max(), budget_, testing::TempDir());
+  UploadBuffer buffer(std::numeric_limits<int64_t>::max(), spool_);
   buffer.Append("abc");
   EXPECT_LE(budget_->used(), 1 << 20);
   EXPECT_EQ(buffer.Finish().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(UploadBufferTest, MoreOrFewerBytesThanAnnouncedAreDataLoss) {
-  UploadBuffer more(2, budget_, testing::TempDir());
+  UploadBuffer more(2, spool_);
   more.Append("abc");
   EXPECT_EQ(more.Finish().status().code(), absl::StatusCode::kDataLoss);
-  UploadBuffer negative(-5, budget_, testing::TempDir());
+  UploadBuffer negative(-5, spool_);
   EXPECT_EQ(negative.Finish().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(UploadBufferTest, AboveTheBudgetBytesGoToAFile) {
   const std::string chunk(1 << 20, 'x');
-  UploadBuffer buffer(6 << 20, budget_, testing::TempDir());
+  UploadBuffer buffer(6 << 20, spool_);
   for (int i = 0; i < 5; ++i) buffer.Append(chunk);
   buffer.Append(std::string(1 << 20, 'y'));
   EXPECT_TRUE(buffer.spooled());
@@ -62,13 +64,57 @@ TEST_F(UploadBufferTest, AboveTheBudgetBytesGoToAFile) {
 }
 
 TEST_F(UploadBufferTest, WithoutMemoryAndDiskTheUploadIsDrained) {
-  UploadBuffer buffer(8 << 20, std::make_shared<MemoryBudget>(0), "/nonexistent");
+  UploadBuffer buffer(8 << 20, Spool{std::make_shared<MemoryBudget>(0), "/nonexistent"});
   for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));
   EXPECT_EQ(buffer.Finish().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(UploadBufferTest, WhatIsMoreThanAnnouncedIsNotKept) {
+  UploadBuffer buffer(1, spool_);
+  for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(buffer.overrun());
+  EXPECT_FALSE(buffer.spooled());
+  EXPECT_EQ(budget_->used(), 0);
+  EXPECT_EQ(buffer.Finish().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(UploadBufferTest, OneClientLeavesMemoryToOthers) {
+  const Spool one = spool_.Share(), other = spool_.Share();
+  UploadBuffer first(8 << 20, one);
+  for (int i = 0; i < 8; ++i) first.Append(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(first.spooled());  // half of the budget was not enough
+  UploadBuffer second(1 << 20, one), third(1 << 20, one), of_other(1 << 20, other);
+  for (UploadBuffer* buffer : {&second, &third, &of_other})
+    buffer->Append(std::string(1 << 20, 'y'));
+  EXPECT_FALSE(second.spooled());
+  EXPECT_FALSE(third.spooled());
+  EXPECT_FALSE(of_other.spooled());
+  UploadBuffer fourth(1 << 20, one);
+  EXPECT_TRUE(fourth.GoesToFile(std::string(1 << 20, 'z')));
+  EXPECT_EQ(*one.in_files, 8 << 20);
+  EXPECT_EQ(*other.in_files, 0);
+  {
+    const auto blob = first.Finish().value();
+    EXPECT_EQ(*one.in_files, 8 << 20);
+  }
+  EXPECT_EQ(*one.in_files, 0);
+}
+
+TEST_F(UploadBufferTest, OneClientLeavesDiskToOthers) {
+  const Spool one = spool_.Share();
+  UploadBuffer buffer(8 << 20, one);
+  *one.in_files = int64_t{1} << 60;
+  for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));
+  const absl::Status status = buffer.Finish().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("as much there as it leaves to others"));
+  EXPECT_EQ(*one.in_files, int64_t{1} << 60);
+  EXPECT_EQ(budget_->used(), 0);
+}
+
 TEST_F(UploadBufferTest, AnEmptyBufferIsFine) {
-  UploadBuffer buffer(0, budget_, testing::TempDir());
+  UploadBuffer buffer(0, spool_);
   EXPECT_EQ(buffer.Finish().value()->size(), 0u);
 }
 

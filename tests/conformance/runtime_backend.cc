@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/runtime_backend.h"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -148,10 +150,12 @@ std::unique_ptr<RuntimeBackend> OpenedPjrt(int num_devices) {
   return std::make_unique<PjrtBackend>(*client, MakePjrtCompiler(*client));
 }
 
-// The stand-in for a CUDA plugin. Programs are compiled without the client, as on GPUs.
+// The stand-in for a CUDA plugin, or the one that FAIRWAY_GPU_PLUGIN names (tests/gpu/run.sh).
+// Programs are compiled without the client, as on GPUs.
 std::unique_ptr<RuntimeBackend> OpenedCuda(int num_devices) {
+  const char* named = std::getenv("FAIRWAY_GPU_PLUGIN");
   PjrtConfig config;
-  config.plugin_path = FAIRWAY_STAND_IN_GPU;
+  config.plugin_path = named != nullptr ? named : FAIRWAY_STAND_IN_GPU;
   config.kind = "cuda";
   config.num_devices = num_devices;
   auto client = pjrt::Client::Create(config);

@@ -10,6 +10,7 @@ from cluster import PROGRAMS
 from test_faults import start  # noqa: F401  a fixture
 
 WAITS = PROGRAMS / "callback_waits.py"
+BAD = PROGRAMS / "callback_bad.py"
 MANY = PROGRAMS / "callback_many.py"
 LOOPS = PROGRAMS / "callback_loops.py"
 NEIGHBOUR = PROGRAMS / "callback_neighbour.py"
@@ -23,6 +24,36 @@ def test_a_function_that_never_returns_fails_at_the_limit(new_cluster, start):  
     assert script.end() == 0, script.text
     # The device is free for others.
     assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+
+
+def test_a_function_that_waits_for_its_own_device_fails_at_the_limit(new_cluster, start):  # noqa: F811
+    """It waits for what its device computes behind the program that called it."""
+    cluster = new_cluster(islands=1, devices=1, flags=("--callback-limit", "1s"))
+    script = start(cluster, WAITS, 1, "own")
+    line = script.read_until("FAILED")
+    assert "did not return within 1 s (--callback-limit)" in line, line
+    assert script.end() == 0, script.text
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 0).stdout
+
+
+def test_functions_that_do_wrong_fail_alone_and_say_what_is_wrong(new_cluster, start):  # noqa: F811
+    cluster = new_cluster(islands=2, devices=2)
+    script = start(cluster, BAD)
+    script.read_until("CALLED")
+    # Behind them on their device, on another one of the executor, and on another island.
+    assert "RIGHT" in cluster.python(NEIGHBOUR, 0, 1, 2).stdout
+    script.go_on()
+    for name, part in (("raises", "ValueError: of no use"),
+                       ("shape", "Incorrect output shape for return value #0: Expected: (), Actual: (3,)"),
+                       ("type", "Incorrect output dtype for return value #0: Expected: float32, Actual: int32"),
+                       ("count", "Mismatched number of outputs from callback. Expected: 1, Actual: 2"),
+                       ("text", "is not a valid JAX array type"),
+                       ("jax", "a callback computes on island 0, which waits for this callback: use numpy there"),
+                       ("exits", "SystemExit: 3")):
+        line = script.read_until(name)
+        assert part in line, line
+    assert "AFTER 2.0" in script.read_until("AFTER")
+    assert script.end() == 0, script.text
 
 
 def test_neighbours_do_not_notice_and_a_killed_client_frees_its_device(new_cluster, start):  # noqa: F811

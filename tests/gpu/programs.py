@@ -88,15 +88,15 @@ def training_step(layers=2, width=256, heads=4, length=128, batch=8):
     return exported(step, parameters, jnp.zeros((batch, length), jnp.int32))
 
 
-def calling(target, config=b"", wrap=lambda f: f):
-    """A program that makes a call of a client's choice, as jax.ffi writes it."""
+def calling(target, config=b"", wrap=lambda f: f, text=False):
+    """A program that makes a call of a client's choice, as jax.ffi writes it: bytecode, or text."""
     def call(x):
         kernel = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype), vmap_method="sequential")
         return kernel(x, config=np.frombuffer(config or b"\0", np.uint8))
 
     checks = [jax.export.DisabledSafetyCheck.custom_call(target)]
-    return jax.export.export(jax.jit(wrap(call)), platforms=["cuda"], disabled_checks=checks)(
-        jnp.zeros(8)).mlir_module_serialized
+    written = jax.export.export(jax.jit(wrap(call)), platforms=["cuda"], disabled_checks=checks)(jnp.zeros(8))
+    return written.mlir_module().encode() if text else written.mlir_module_serialized
 
 
 def in_loop(call):

@@ -13,7 +13,7 @@ import time
 import programs
 import pytest
 from cluster import BIN, Cluster, wait_for
-from compile_process import CompileProcess, Refused
+from compile_process import CompileProcess, Refused, work_of_children
 from conftest import PLUGIN, TARGET
 
 DRIVER = BIN.parent / "tests/driver"
@@ -52,6 +52,7 @@ def test_it_compiles_by_the_assembler(without_nvjitlink):
     with CompileProcess(without_nvjitlink, TARGET) as process:
         assert process.ready.status_message == b""  # the system refused nothing
         assert b"\x7fELF" in process.compile(programs.elementwise()).code.native
+        assert work_of_children(process.process.pid) > 0
         maps = pathlib.Path("/proc", str(process.process.pid), "maps").read_text()
         assert "libnvJitLink" not in maps
         status = pathlib.Path("/proc", str(process.process.pid), "status").read_text()

@@ -7,7 +7,8 @@ import time
 
 import programs
 import pytest
-from compile_process import CompileProcess, Refused
+from cluster import BIN
+from compile_process import CompileProcess, Refused, work_of_children
 from conftest import TARGET
 
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 8, 12
@@ -98,6 +99,7 @@ def test_it_makes_no_client_and_executes_nothing(compiler):
     status = (process / "status").read_text()
     assert re.search(r"^Seccomp:\s+2$", status, re.M)
     assert (process / "task" / str(compiler.process.pid) / "children").read_text() == ""
+    assert work_of_children(compiler.process.pid) == 0  # nor has there been any
     assert compiler.ready.status_message == b""
 
 
@@ -149,12 +151,18 @@ RAW = ["__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton", "mosaic_gpu_v2", "__cublas$l
 
 
 @pytest.mark.parametrize("target", RAW)
-@pytest.mark.parametrize("wrap", [lambda f: f, programs.in_loop, programs.in_function],
-                         ids=["plain", "loop", "function"])
-def test_kernels_of_a_client_are_refused_by_name(fresh, target, wrap):
-    refused = refusal(fresh, programs.calling(target, wrap=wrap))
-    assert refused.code == UNIMPLEMENTED
-    assert f'"{target}" is not served on GPUs' in refused.text
+@pytest.mark.parametrize("wrap, where", [
+    (lambda f: f, ""), (programs.in_loop, "stablehlo.while"), (programs.in_function, "func.call|call @"),
+], ids=["plain", "loop", "function"])
+def test_kernels_of_a_client_are_refused_by_name(fresh, target, wrap, where):
+    """In bytecode and in text. A process takes one program that is refused."""
+    text = programs.calling(target, wrap=wrap, text=True)
+    assert re.search(where, text.decode()) and b"custom_call" in text
+    for program in (programs.calling(target, wrap=wrap), text):
+        assert program.startswith(b"ML\xefR") == (program is not text)
+        refused = refusal(fresh, program)
+        assert refused.code == UNIMPLEMENTED
+        assert f'"{target}" is not served on GPUs' in refused.text
 
 
 def test_bytecode_in_which_a_target_cannot_be_told(compiler, fresh):
@@ -191,10 +199,27 @@ def test_what_numpy_linalg_lowers_to_is_refused_with_the_way_out(fresh):
     assert 'jax.devices("cpu")[0]' in refused.text
 
 
-def test_code_of_another_gpu_has_another_identity(plugin, compiler):
-    smaller = TARGET.replace("device_memory_size: 151397597184", "device_memory_size: 85899345920")
-    assert smaller != TARGET
-    with CompileProcess(plugin, smaller) as other:
+@pytest.mark.parametrize("old, new, same", [
+    ("device_memory_size: 151397597184", "device_memory_size: 85899345920", "target "),
+    ('"NVIDIA H200"', '"NVIDIA H100"', "NVIDIA H"),
+], ids=["memory", "model"])
+def test_code_of_another_gpu_has_another_identity(plugin, compiler, old, new, same):
+    changed = TARGET.replace(old, new)
+    assert changed != TARGET
+    with CompileProcess(plugin, changed) as other:
         theirs = other.compile(programs.DONATING).code.plugin
     ours = compiler.compile(programs.DONATING).code.plugin
-    assert ours != theirs and ours.rsplit("target ", 1)[0] == theirs.rsplit("target ", 1)[0]
+    assert ours != theirs and ours.rsplit(same, 1)[0] == theirs.rsplit(same, 1)[0]
+    assert new.startswith("device_memory") or "NVIDIA H100, target " in theirs
+
+
+def test_code_of_another_plugin_has_another_identity(tmp_path):
+    """Of the stand-in, which is small: the same but for a byte at its end."""
+    stand_in = BIN.parent / "tests/fairway_stand_in_gpu.so"
+    other = tmp_path / "plugin.so"
+    other.write_bytes(stand_in.read_bytes() + b"\0")
+    identities = set()
+    for plugin in (stand_in, other, stand_in):
+        with CompileProcess(plugin, TARGET) as process:
+            identities.add(process.compile(programs.DONATING).code.plugin)
+    assert len(identities) == 2, identities

@@ -32,6 +32,12 @@ class Log:
             file.seek(self.begin)
             return re.findall(r"^\d+: " + pattern + "$", file.read(), re.MULTILINE)
 
+    @classmethod
+    def all(cls, path, pattern):
+        log = cls(path)
+        log.begin = 0
+        return log.lines(pattern)
+
     def processes(self):
         with open(self.path) as file:
             file.seek(self.begin)
@@ -284,6 +290,53 @@ print((np.asarray(there_array) == value).all(), jax.block_until_ready(step(there
         assert cluster.executors()[1].pid == before[1].pid
 
 
+@pytest.mark.parametrize("call", ["jax.device_put(value, here[0])", "np.asarray(here_array)"])
+def test_a_fault_that_a_copy_meets_first_ends_the_executor_too(plugin, tmp_path, call):
+    """No program is launched behind it that would tell."""
+    fault = tmp_path / "fault"
+    with start(plugin, tmp_path, FAIRWAY_DRIVER_FAULT=str(fault)) as cluster:
+        process = cluster.start_python("-c", BEGINNING + f"""
+value = np.arange(100000.0, dtype=np.float32)
+here_array = jax.block_until_ready(jax.jit(lambda x: -x)(jax.device_put(value, here[0])))
+print("ready", flush=True)
+input()
+try:
+    jax.block_until_ready({call})
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+input()
+try:
+    jax.block_until_ready(here_array + 1)
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+""")
+        assert process.stdout.readline() == "ready\n"
+        before = cluster.executors()
+        fault.touch()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in process.stdout.readline()
+        fault.unlink()
+        wait_for(lambda: [p.pid for p in cluster.executors()][:1] not in ([], [before[0].pid])
+                 and "island0 up" in status(cluster), "island0 to come back")
+        said, _ = process.communicate("\n", timeout=120)
+        assert "exited with code 7 (its devices failed)" in said, said
+        assert cluster.executors()[1].pid == before[1].pid
+
+
+@pytest.mark.parametrize("gpus", ["2,3", "GPU-12121212-1212-1212-1212-121212121212,3"])
+def test_an_island_has_the_gpus_that_were_named(plugin, tmp_path, gpus):
+    """By index or UUID. The plugin numbers those that it shows from 0; the driver does not."""
+    with Cluster(islands=1, devices=2, flags=["--plugin-kind=cuda", f"--plugin={plugin}", f"--gpus={gpus}"],
+                 environment={"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path),
+                              "FAIRWAY_DRIVER_GPUS": "4", "FAIRWAY_DRIVER_LOG": str(tmp_path / "log")}) as cluster:
+        run(cluster, """
+for device in devices:
+    assert np.asarray(jax.device_put(np.arange(5000.0, dtype=np.float32), device)).sum() == 12497500
+""")
+        assert set(Log.all(tmp_path / "log", r"copy \w+ 20000 gpu (\d) .*")) == {"2", "3"}
+
+
 def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):
     """The accounting was told of twice as much; the plugin tries for 10 s before it says so."""
     with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
@@ -460,7 +513,7 @@ print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096)))
         [0, 1, 0] * 2 + [0] + fails * 2
     fault = tmp_path / "fault"
     assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0, 1, 0] * 3 + [0]
-    fault.touch()
+    program = f"open({str(fault)!r}, 'w').close()" + program
     assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0] + fails * 6
 
 

@@ -158,10 +158,55 @@ def test_no_gpu_is_said_by_fairway_up(tmp_path):
     assert "w0 ended with exit code 3" in done.stderr and "No visible GPU devices" in done.stderr
 
 
+def test_an_option_that_this_version_of_the_plugin_lacks_is_refused_with_those_it_has(tmp_path):
+    done = subprocess.run(
+        [BIN / "fairway-worker", *FLAGS, "--controller=127.0.0.1:1",
+         "--plugin-option=memory_fraction_policy=total"], text=True, capture_output=True, timeout=120,
+        env=clean_environment(TMPDIR=str(tmp_path)))
+    assert done.returncode == 2
+    assert "too old for option memory_fraction_policy" in done.stderr
+    has = re.search(r"\(it has: (.*?)\)", done.stderr)[1].split(", ")
+    assert "allocator" in has and "memory_fraction_policy" not in has
+
+
+def test_raw_kernels_are_refused_unless_the_cluster_allows_them(tmp_path):
+    """What the plugin says of one that it does not know is the plugin's."""
+    program = """
+import jax, numpy as np
+call = jax.ffi.ffi_call("__gpu$xla.gpu.ptx", jax.ShapeDtypeStruct((8,), np.float32))
+try:
+    jax.jit(lambda x: call(x)).lower(np.ones(8, np.float32)).compile()
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""
+    said = []
+    for number, flags in enumerate([[], ["--allow-raw-kernels"]]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Cluster(islands=1, devices=1, flags=[*FLAGS, *flags],
+                     environment={"TMPDIR": str(folder)}) as cluster:
+            done = subprocess.run([sys.executable, "-c", program], env=cluster.jax_environment(), text=True,
+                                  capture_output=True, timeout=240)
+            said.append(done.stdout + done.stderr)
+    assert 'UNIMPLEMENTED: custom call "__gpu$xla.gpu.ptx" is not served on GPUs' in said[0], said[0]
+    assert "is not served on GPUs" not in said[1] and "__gpu$xla.gpu.ptx" in said[1], said[1]
+
+
 def up(tmp_path, *flags):
     return subprocess.run(
         [BIN / "fairway", "up", *FLAGS, "--port=0", *flags], text=True, capture_output=True, timeout=120,
         env=clean_environment(XDG_STATE_HOME=str(tmp_path), TMPDIR=str(tmp_path)))
+
+
+@pytest.mark.parametrize("option, expected", [
+    ("no_such=1", 'a cuda plugin has no option "no_such" (it has: '),
+    ("preallocate=1", 'preallocate is a bool, got "1"'),
+    ("memory_fraction_policy=total", "the plugin is too old for option memory_fraction_policy"),
+])
+def test_an_option_that_a_worker_refuses_is_wrong_usage_of_fairway_up(tmp_path, option, expected):
+    for detach in ([], ["--detach"]):
+        done = up(tmp_path, f"--plugin-option={option}", *detach)
+        assert done.returncode == 2 and expected in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("flags, expected", [

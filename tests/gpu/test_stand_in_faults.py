@@ -47,9 +47,16 @@ def hold(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cluster(hold):
+def broken(hold):
+    """While this file exists, the next call of an executor is a fault."""
+    return hold.with_name("fault")
+
+
+@pytest.fixture(scope="module")
+def cluster(hold, broken):
     # Workers share GPUs by files in TMPDIR; those of other tests have other GPUs, as it were.
-    environment = {"TMPDIR": str(hold.parent), "FAIRWAY_STAND_IN_HOLD": str(hold)}
+    environment = {"TMPDIR": str(hold.parent), "FAIRWAY_STAND_IN_HOLD": str(hold),
+                   "FAIRWAY_STAND_IN_FAULT": str(broken)}
     with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
 
@@ -93,6 +100,21 @@ print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=i
         wait_for(lambda: cluster.metrics().total(name) == 0, f"{name} to be 0")
 
 
+def test_a_failure_while_there_is_no_memory_is_not_taken_for_a_fault(cluster):
+    """Whether the device works is found out without any memory."""
+    before = executor_pid(cluster)
+    said = run(cluster, """
+x = jax.device_put(np.arange(4.0), island[0])
+print(failure(lambda: named("fails_full", lambda x: x + 1)(x)).split(chr(10))[0])
+for i in range(10):  # compiled anew, which takes far longer than the look at the device
+    value = float(jax.jit(lambda x: (x * 2).sum() + i)(x))
+print(value)
+""").splitlines()
+    assert said[0].startswith("INTERNAL") and "a library is missing" in said[0]
+    assert said[1] == "21.0"
+    assert executor_pid(cluster) == before
+
+
 LOST = """
 kept = jax.device_put(np.arange(4.0), island[1])
 elsewhere = jax.device_put(np.arange(4.0), other[0])
@@ -120,6 +142,44 @@ def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause
              "island0 to come back")
     again = run(cluster, "print(float(jax.jit(jnp.sum)(jax.device_put(np.arange(8.0), over))))")
     assert again == "28.0\n"
+
+
+FIRST = {
+    "an upload": "jax.device_put(np.arange(9.0), island[0])",
+    "a copy to another device": "jax.device_put(large, island[1])",
+    "a fetch": "np.asarray(large)",
+    "a load": "compiled(kept)",
+    "a launch": "again(kept)",
+}
+
+
+@pytest.mark.parametrize("call", FIRST)
+def test_whatever_call_meets_a_fault_first_the_executor_ends(cluster, broken, call):
+    """From that call on every one fails; nothing is launched behind it that would tell."""
+    before = executor_pid(cluster)
+    process = cluster.start_python("-c", BEGINNING + f"""
+again = jax.jit(lambda x: x * 2)
+kept = jax.block_until_ready(again(jax.device_put(np.arange(8.0, dtype=np.float32), island[0])))
+large = jax.block_until_ready(again(jax.device_put(np.ones(1 << 18, np.float32), island[0])))
+compiled = jax.jit(lambda x: x - {len(call)}).lower(kept).compile()
+print("ready", flush=True)
+input()
+print(failure(lambda: {FIRST[call]}).replace(chr(10), " "), flush=True)
+input()
+print(failure(lambda: kept + 1).replace(chr(10), " "))
+""")
+    assert process.stdout.readline() == "ready\n"
+    broken.touch()
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in process.stdout.readline()
+    finally:
+        broken.unlink()
+    wait_for(lambda: executor_pid(cluster) not in (None, before) and island_is_up(cluster),
+             "island0 to come back")
+    said, _ = process.communicate("\n", timeout=120)
+    assert "exited with code 7 (its devices failed)" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said, said
 
 
 @pytest.mark.parametrize("program", [
@@ -192,6 +252,8 @@ print(np.asarray(x))
         process.stdin.write("\n")
         process.stdin.flush()
         wait_for(lambda: log.read_text().count("execute") >= ahead, f"{ahead} gangs to be handed over")
+        # Of each its results, from four devices, asked for although the first has not ended.
+        wait_for(lambda: log.read_text().count("to host") >= 4 * ahead, "the results to be asked for")
         hold.unlink()
         said = process.communicate(timeout=120)[0]
         assert said == "[0.2        0.23333333 0.26666668 0.3       ]\n"
@@ -199,6 +261,7 @@ print(np.asarray(x))
         assert [line for line in lines if line.startswith("execute")] == (
             ["execute jit_held"] + ["execute jit_step"] * (CHAIN - 1))
         before = lines[:lines.index("end jit_held")]
+        assert before.count("to host") == 4 * ahead
         assert sum(line.startswith("execute") for line in before) == ahead
         # No fetch reached the executor.
         assert cluster.metrics().total("fairway_executor_fetches_total") == 0

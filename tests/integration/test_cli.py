@@ -136,6 +136,12 @@ def test_a_controller_whose_life_pipe_is_none_says_so():
     assert done.returncode == 2 and "--life-fd is 99, not an open descriptor" in one_line(done.stderr)
 
 
+@pytest.mark.parametrize("ahead", ["0", "-1", "1000000"])
+def test_launches_ahead_have_a_bound(ahead):
+    done = run("fairway-controller", "--http-port=0", f"--launches-ahead={ahead}")
+    assert done.returncode == 2 and f"--launches-ahead is {ahead}, not 1 to " in one_line(done.stderr)
+
+
 def test_a_plugin_that_cannot_be_loaded_is_one_line_that_says_so(tmp_path):
     plugin = tmp_path / "plugin.so"
     plugin.write_text("no library")

@@ -47,6 +47,8 @@ void Client::Close() {
   executables_.clear();
   programs_.clear();
   requests_.clear();
+  unanswered_.clear();
+  if (world_.controller->cluster().Busy(closing)) world_.Count("close in the middle of a request");
   world_.controller->cluster().CloseSession(closing);
   world_.controller->Settle();
 }
@@ -57,6 +59,7 @@ void Client::ControllerLost() {
   executables_.clear();
   programs_.clear();
   requests_.clear();
+  unanswered_.clear();
 }
 
 void Client::Step() {
@@ -66,8 +69,9 @@ void Client::Step() {
     return;
   }
   Random& r = world_.random;
-  // Front doors wait until the session is not busy; the core takes an operation all the same.
-  if (r.Percent(70) && world_.controller->cluster().Busy(session_)) {
+  // Front doors wait until the session is not busy; an operation that comes all the same waits in
+  // the core.
+  if (world_.controller->cluster().Busy(session_) && r.Percent(75)) {
     world_.Count("waits for a busy session");
     world_.queue.After(r.Between(1, 200), [this] { Step(); });
     return;
@@ -136,6 +140,8 @@ void Client::End() {
 void Client::ReportWaiting() {
   for (const auto& [token, request] : requests_)
     world_.Broken("G3", "s{}: {} (token {}) is not answered", session_, request.what, token);
+  for (const auto& [token, what] : unanswered_)
+    world_.Broken("G3", "s{}: {} (token {}) is not answered", session_, what, token);
 }
 
 // ---- what is known of losses
@@ -244,6 +250,35 @@ void Client::Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>
                     result.status().code() == absl::StatusCode::kUnavailable;
   world_.Broken(lost ? "F1" : "G3", "s{}: {} (token {}) fails with {}; expected {}", session_,
                 request.what, token, Describe(result.status()), expected);
+}
+
+Cluster::Done Client::Expects(std::string want, std::string what, size_t results) {
+  const uint64_t token = next_token_++;
+  unanswered_[token] = what;
+  return [this, token, want = std::move(want), what = std::move(what),
+          results](const absl::StatusOr<std::vector<uint64_t>>& made) {
+    if (unanswered_.erase(token) == 0)
+      world_.Broken("G3", "s{}: {} (token {}) is answered again", session_, what, token);
+    if (Expect(made.status(), want, what) && made->size() != results)
+      world_.Broken("API", "s{}: {} gives {} arrays, expected {}", session_, what, made->size(),
+                    results);
+  };
+}
+
+Cluster::Ended Client::Expects(std::string want, std::string what) {
+  return [done = Expects(std::move(want), std::move(what), 0)](const absl::Status& ended) {
+    ended.ok() ? done(std::vector<uint64_t>()) : done(ended);
+  };
+}
+
+void Client::Began() {
+  if (!world_.controller->cluster().Busy(session_)) return;
+  world_.Count("request of several turns");
+  if (!world_.random.Percent(8)) return;
+  world_.queue.After(world_.random.Between(0, world_.random.Percent(30) ? 200 : 4000),
+                     [this, session = session_] {
+                       if (world_.controller != nullptr && session_ == session) Close();
+                     });
 }
 
 bool Client::Expect(const absl::Status& got, std::string_view want, std::string_view what) {

@@ -44,7 +44,7 @@ class Client {
   void Begin();
   SessionId session() const { return session_; }
   bool done() const { return done_; }
-  bool waiting() const { return !requests_.empty(); }
+  bool waiting() const { return !requests_.empty() || !unanswered_.empty(); }
 
   void Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>& result);
   // Before the core is told.
@@ -141,6 +141,11 @@ class Client {
   DeviceId DeviceOf(int32_t id) const;
   const VirtualDevice& Virtual(int32_t id) const;
   bool Expect(const absl::Status& got, std::string_view want, std::string_view what);
+  // For requests that may take several turns: what they are to be answered.
+  Cluster::Done Expects(std::string want, std::string what, size_t results);
+  Cluster::Ended Expects(std::string want, std::string what);
+  // To be called when such a request has begun.
+  void Began();
 
   World& world_;
   const int number_;
@@ -157,6 +162,7 @@ class Client {
   std::map<uint64_t, SimProgram> programs_;
   std::set<std::string> failed_steps_;  // and failed arguments, of the run being interpreted
   std::map<uint64_t, Request> requests_;
+  std::map<uint64_t, std::string> unanswered_;  // requests that may take several turns
 };
 
 }  // namespace fairway::sim

@@ -172,12 +172,12 @@ void Client::DoCopy() {
       shared = shared || (in.size() > 1 && a.group == b.group);
   }
   if (shared) in.pop_back(), out.pop_back();
-  const auto copied =
-      world_.controller->cluster().Copy(session_, in, devices, kind, semantics, out);
-  world_.Trace("s{} copy {} -> {} by {}: {}", session_, in[0], out[0], static_cast<int>(semantics),
-               Describe(copied.status()));
-  if (!Expect(copied.status(), like.deleted() ? "FAILED_PRECONDITION" : "", "copy"))
-    return world_.controller->Settle();
+  world_.Trace("s{} copy {} -> {} by {}", session_, in[0], out[0], static_cast<int>(semantics));
+  world_.controller->cluster().Copy(
+      session_, in, devices, kind, semantics, out,
+      Expects(like.deleted() ? "FAILED_PRECONDITION" : "", "copy", in.size()));
+  Began();
+  if (like.deleted()) return world_.controller->Settle();
   for (size_t a = 0; a < in.size(); ++a) {
     const ModelArray source = arrays_[in[a]];
     const Sharding& old = source.spec.sharding;
@@ -233,7 +233,7 @@ void Client::DoCopy() {
       if (!moved.empty()) world_.Count("copy donates");
     }
     if (made.size() > 1) world_.Count("copy over islands");
-    arrays_[(*copied)[a]] = std::move(copy);
+    arrays_[out[a]] = std::move(copy);
   }
   world_.controller->Settle();
 }
@@ -328,7 +328,8 @@ void Client::DoReplicatedShard() {
 void Client::DoDelete() {
   const uint64_t handle = AnyHandle();
   if (handle == 0) return;
-  Expect(world_.controller->cluster().Delete(session_, {handle}), "", "delete");
+  world_.controller->cluster().Delete(session_, {handle}, Expects("", "delete"));
+  Began();
   world_.Trace("s{} deletes h{}", session_, handle);
   arrays_[handle].Delete();
   world_.Count("delete");
@@ -346,8 +347,9 @@ void Client::DoDestruct() {
   for (const uint64_t handle : handles) arrays_.erase(handle);
   if (unknown) handles.push_back(OutHandle());
   world_.Trace("s{} destructs {} arrays", session_, handles.size());
-  Expect(world_.controller->cluster().Destruct(session_, handles), unknown ? "NOT_FOUND" : "",
-         "destruct");
+  world_.controller->cluster().Destruct(session_, handles,
+                                        Expects(unknown ? "NOT_FOUND" : "", "destruct"));
+  Began();
   world_.controller->Settle();
 }
 
@@ -411,6 +413,7 @@ void Client::Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_v
     world_.controller->cluster().Fetch(session_, token, handles[0]);
   } else {
     world_.controller->cluster().Watch(session_, token, handles);
+    Began();
   }
 }
 

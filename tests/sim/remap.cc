@@ -59,9 +59,11 @@ void Client::DoRemap() {
     out.push_back(OutHandle());
   }
   const CopySemantics semantics = kSemantics[r.Below(3)];
-  const auto made = world_.controller->cluster().Remap(session_, in, plan, semantics, out);
   const bool copy = semantics == CopySemantics::kAlwaysCopy;
-  if (Expect(made.status(), copy ? "INVALID_ARGUMENT" : "", "remap")) {
+  world_.controller->cluster().Remap(session_, in, plan, semantics, out,
+                                     Expects(copy ? "INVALID_ARGUMENT" : "", "remap", out.size()));
+  Began();
+  if (!copy) {
     std::vector<ModelArray> arrays;
     for (size_t o = 0; o < out.size(); ++o) {
       ModelArray array{plan.outputs[o], {}, {}};
@@ -109,30 +111,35 @@ void Client::DoReshard() {
                                 : Sharding::Tiled(devices, {pieces}, tiles, kind).value();
   const CopySemantics semantics = kSemantics[r.Below(3)];
   const uint64_t out = OutHandle();
-  const auto made =
-      world_.controller->cluster().Reshard(session_, {handle}, {spec}, semantics, {out});
-  if (!Expect(made.status(), source.deleted() ? "FAILED_PRECONDITION" : "", "reshard"))
-    return world_.controller->Settle();
+  world_.controller->cluster().Reshard(
+      session_, {handle}, {1, [spec](size_t, const ArraySpec&) { return spec; }}, semantics, {out},
+      Expects(source.deleted() ? "FAILED_PRECONDITION" : "", "reshard", 1));
+  Began();
+  if (source.deleted()) return world_.controller->Settle();
   world_.Count("reshard");
   ModelArray array{spec, {}, source.error};
   if (source.error.empty()) {
-    std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;  // by island
+    std::vector<std::shared_ptr<ModelGroup>> all;  // in the order of the nodes that make them
+    std::map<const ModelGroup*, std::vector<std::shared_ptr<ModelGroup>>> reads;
     std::vector<Resharding::Place> from_places, to_places;
     for (const ModelShard& shard : source.shards) from_places.push_back(PlaceOf(shard.device()));
     for (const int32_t device : devices) to_places.push_back(PlaceOf(Virtual(device).device));
     Resharding plan = Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding,
                                        from_places, to_places)
                           .value();
-    std::map<int32_t, std::shared_ptr<ModelGroup>> groups;
+    std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
+    std::map<const ModelGroup*, size_t> pieces_of;
     for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
       const VirtualDevice& device = Virtual(devices[i]);
       Pieces values;
       ModelShard same;
       std::vector<std::shared_ptr<ModelGroup>> used;
-      for (const ShardPiece& piece : plan.PiecesOf(i)) {
+      const std::vector<ShardPiece> pieces = plan.PiecesOf(i);
+      for (const ShardPiece& piece : pieces) {
         if (piece.made) {
           world_.Count("reshard copies what came");
           values[piece.to.origin] = array.shards[piece.source].value();
+          used.push_back(array.shards[piece.source].group);
           continue;
         }
         const ModelShard& from = source.shards[piece.source];
@@ -148,7 +155,16 @@ void Client::DoReshard() {
         continue;
       }
       auto& group = groups[device.slice_index];
-      if (group == nullptr) group = std::make_shared<ModelGroup>();
+      if (group != nullptr &&
+          pieces_of[group.get()] + pieces.size() > world_.config.cluster.node_pieces) {
+        world_.Count("reshard by several nodes");
+        group = nullptr;
+      }
+      if (group == nullptr) {
+        group = std::make_shared<ModelGroup>();
+        all.push_back(group);
+      }
+      pieces_of[group.get()] += pieces.size();
       array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
       group->values.push_back(values.empty() ? 0 : Assembled(values));
       group->devices.push_back(device.device);
@@ -158,12 +174,13 @@ void Client::DoReshard() {
       group->places |= BitsOf(device.device);
       group->machines |= group->places;
       for (const auto& read : used) {
+        if (read == group) continue;
         group->machines |= read->machines;
         group->surely_failed = group->surely_failed || read->surely_failed;
-        reads[device.slice_index].push_back(read);
+        reads[group.get()].push_back(read);
       }
     }
-    for (auto& [slice, group] : groups) group->failures = Inherit(reads[slice]);
+    for (auto& group : all) group->failures = Inherit(reads[group.get()]);
     if (groups.size() > 1) world_.Count("reshard over islands");
   }
   arrays_[out] = std::move(array);

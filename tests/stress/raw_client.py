@@ -28,7 +28,8 @@ def _pool():
     with tempfile.NamedTemporaryFile() as out:
         subprocess.run(
             ["protoc", "-I", str(PROTO), "--include_imports", f"--descriptor_set_out={out.name}"]
-            + [f"ifrt/{p.name}" for p in sorted((PROTO / "ifrt").glob("*.proto"))],
+            + [str(p.relative_to(PROTO)) for p in sorted(PROTO.glob("ifrt/*.proto"))]
+            + ["fairway/v1/client.proto"],
             check=True,
         )
         files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())

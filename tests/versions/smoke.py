@@ -349,6 +349,45 @@ def traced_program():
 
 
 @case
+def traced_program_with_custom_calls():
+    """Linear algebra and cuts within a program."""
+    import fairway
+
+    if jax.default_backend() == "gpu":
+        return  # calls of other names, which tests/gpu has
+
+    left, right = islands()
+    mesh = Mesh(np.array(right[:2]), ("x",))
+    root = fairway.on(left[0], lambda v: jnp.linalg.cholesky(v).T)
+    solve = fairway.on(mesh, lambda v: jax.lax.with_sharding_constraint(
+        jnp.linalg.solve(v, jnp.ones(4)), NamedSharding(mesh, P("x"))))
+    program = fairway.program(lambda v: solve(root(v)))
+    np.testing.assert_allclose(program(jnp.eye(4) * 4), np.full(4, 0.5), rtol=1e-6)
+
+
+@case
+def traced_program_with_callbacks():
+    import fairway
+
+    left, right = islands()
+    mesh = Mesh(np.array(right[:2]), ("x",))
+    lines = []
+
+    def doubled(v):
+        jax.debug.callback(lambda: lines.append("no operand"))
+        return jax.pure_callback(lambda a: np.asarray(a) * 2, jax.ShapeDtypeStruct(v.shape, v.dtype), v)
+
+    double = fairway.on(left[0], doubled)
+    total = fairway.on(mesh, lambda v: (jax.debug.callback(lambda a: lines.append(a.shape), v), v.sum())[1],
+                       in_specs=P("x"))
+    program = fairway.program(lambda v: total(double(v)))
+    for _ in range(2):
+        assert float(program(jnp.arange(4.0))) == 12
+    jax.effects_barrier()
+    assert sorted(map(str, lines)) == 2 * ["(4,)"] + 2 * ["no operand"], lines
+
+
+@case
 def callbacks():
     from jax.experimental import io_callback
 

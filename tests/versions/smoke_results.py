@@ -10,8 +10,8 @@ import pytest
 SMOKE = pathlib.Path(__file__).resolve().parent / "smoke.py"
 CASES = re.findall(r"^@case\ndef (\w+)", SMOKE.read_text(), re.MULTILINE)
 # Cases whose programs call functions of the client.
-CALLING = {"callbacks", "ordered_callbacks_of_several_devices_and_of_one",
-           "callbacks_with_types_of_4_bits"}
+CALLING = {"callbacks", "traced_program_with_callbacks",
+           "ordered_callbacks_of_several_devices_and_of_one", "callbacks_with_types_of_4_bits"}
 REFUSED = "NotImplementedError: functions of this process (jax.debug.print, "
 
 

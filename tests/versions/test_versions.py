@@ -2,15 +2,16 @@
 """The smoke matrix on every jaxlib that Fairway supports, each in an environment of its own."""
 
 import functools
+import re
 import subprocess
 
 import pytest
 
-from cluster import PROGRAMS, clean_environment, wait_for
+from cluster import Cluster, PROGRAMS, clean_environment, wait_for
 from conftest import OWN, VERSIONS, python_of
 from smoke_results import CASES, check, run_smoke
+from terminal import without_client_log
 from test_device_put import MOVES, PROGRAM, mover, readings
-
 
 
 def run(version, *arguments, env):
@@ -58,7 +59,8 @@ def test_no_byte_of_an_array_that_is_cut_anew_goes_through_the_controller(versio
             ask("check", "right")
 
 
-@pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts"])
+@pytest.mark.parametrize("name", ["transforms", "collectives", "unreduced", "dtypes", "layouts", "memory_kinds",
+                                  "callbacks_in_programs"])
 def test_a_program_of_the_project_s_own_jaxlib_runs_with_the_newest(name, cluster):
     done = run(VERSIONS[-1], PROGRAMS / f"{name}.py", env=cluster.jax_environment())
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
@@ -85,6 +87,44 @@ def test_connect_from_code_and_the_plain_proxy_platform(version, cluster):
     )
     done = run(version, "-c", "import jax; print(float(jax.numpy.ones(3).sum()))", env=env)
     assert done.stdout.strip() == "3.0", done.stdout + done.stderr
+
+
+QUIET = """
+import jax, jax.numpy as jnp, numpy as np
+here, there = jax.devices()[0], jax.devices()[4]
+f = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, x: jnp.tanh(x @ x), x).sum())
+w = jax.device_put(np.ones((256, 256), np.float32), here)
+assert float(f(w)) > 0 and float(jax.nn.gelu(f(jax.device_put(w, there)))) > 0
+jax.debug.print("x={}", jax.jit(lambda x: x + 1)(2.0))
+jax.effects_barrier()
+print("out", flush=True)
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_program_prints_what_it_prints_and_nothing_else(version, cluster):
+    """Moving arrays, with a callback, and at exit while work is under way."""
+    done = run(version, "-c", QUIET + "kept = [f(w * i) for i in range(100)]", env=cluster.jax_environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "x=3.0\nout\n", "")
+
+
+def test_with_the_newest_a_controller_that_goes_away_is_one_line():
+    with Cluster(islands=2, devices=4) as cluster:
+        code = QUIET + "while True: np.asarray(f(w))\n"
+        process = subprocess.Popen(
+            [*python_of(VERSIONS[-1]), "-u", "-c", code], env=cluster.jax_environment(), text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            assert [process.stdout.readline() for _ in range(2)] == ["x=3.0\n", "out\n"]
+            cluster.down()
+            text = process.communicate(timeout=120)[0]
+        finally:
+            process.kill()
+            process.wait()
+    without_client_log(text)
+    assert process.returncode == 1 and "JaxRuntimeError: UNAVAILABLE" in text, text
+    (line,) = re.findall("^fairway: .*", text, re.M)
+    assert f"the controller at {cluster.address} ended this session" in line, text
 
 
 def test_the_clusters_sessions_are_gone(cluster):

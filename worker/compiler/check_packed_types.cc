@@ -2,6 +2,7 @@
 #include "worker/compiler/check_packed_types.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 
@@ -11,8 +12,26 @@
 namespace fairway {
 namespace {
 
-constexpr std::string_view kPassesOn[] = {"parameter", "tuple", "get-tuple-element", "bitcast",
-                                          "copy"};
+constexpr std::string_view kPassesOn[] = {"parameter", "tuple", "get-tuple-element",
+                                          "bitcast",   "copy",  "iota"};
+constexpr std::string_view kCounts[] = {"iota", "bitcast"};
+
+template <size_t n>
+bool IsOneOf(const std::string_view (&names)[n], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// The computations, by id, in which nothing but counting happens.
+std::set<int64_t> Counting(const hlo::HloModule& module) {
+  std::set<int64_t> out;
+  for (const hlo::HloComputation& computation : module.computations()) {
+    const auto& all = computation.instructions();
+    if (std::all_of(all.begin(), all.end(),
+                    [](const auto& one) { return IsOneOf(kCounts, one.opcode()); }))
+      out.insert(computation.id());
+  }
+  return out;
+}
 
 // The element type of less than 4 bits in `shape`, or in a part of it; kInvalid if none.
 DType SmallIn(const hlo::Shape& shape) {
@@ -24,11 +43,15 @@ DType SmallIn(const hlo::Shape& shape) {
   return DType::kInvalid;
 }
 
-absl::Status CheckOne(const hlo::HloInstruction& instruction, DType small) {
+absl::Status CheckOne(const hlo::HloInstruction& instruction, DType small,
+                      const std::set<int64_t>& counting) {
   if (small == DType::kInvalid) return absl::OkStatus();
+  const auto& called = instruction.called_computation_ids();
+  const bool counts =
+      instruction.opcode() == "fusion" && !called.empty() &&
+      std::all_of(called.begin(), called.end(), [&](int64_t id) { return counting.contains(id); });
   const bool passes_on =
-      std::find(std::begin(kPassesOn), std::end(kPassesOn), instruction.opcode()) !=
-          std::end(kPassesOn) ||
+      counts || IsOneOf(kPassesOn, instruction.opcode()) ||
       ffi::FindCustomCall(instruction.custom_call_target()) != nullptr;  // has checks of its own
   if (passes_on && PackedBits(small) == 2) return absl::OkStatus();
   return Error(absl::StatusCode::kUnimplemented,
@@ -72,6 +95,7 @@ absl::Status CheckWideConversions(const hlo::HloComputation& computation) {
 }  // namespace
 
 absl::Status CheckPackedTypes(const hlo::HloModule& module) {
+  const std::set<int64_t> counting = Counting(module);
   for (const hlo::HloComputation& computation : module.computations()) {
     FAIRWAY_RETURN_IF_ERROR(CheckWideConversions(computation));
     std::unordered_map<int64_t, DType> by_id;
@@ -79,11 +103,11 @@ absl::Status CheckPackedTypes(const hlo::HloModule& module) {
       by_id[instruction.id()] = SmallIn(instruction.shape());
     }
     for (const hlo::HloInstruction& instruction : computation.instructions()) {
-      FAIRWAY_RETURN_IF_ERROR(CheckOne(instruction, by_id[instruction.id()]));
+      FAIRWAY_RETURN_IF_ERROR(CheckOne(instruction, by_id[instruction.id()], counting));
       for (const int64_t id : instruction.operand_ids()) {
         const auto operand = by_id.find(id);
         if (operand == by_id.end()) continue;
-        FAIRWAY_RETURN_IF_ERROR(CheckOne(instruction, operand->second));
+        FAIRWAY_RETURN_IF_ERROR(CheckOne(instruction, operand->second, counting));
       }
     }
   }

@@ -8,8 +8,9 @@
 namespace fairway {
 
 // Whether the compiled program keeps off what XLA's CPU compiler (that of the xla-cpu-pjrt 0.0.1
-// plugin) gets wrong. Integers of less than 4 bits may only be passed on, also to custom calls that
-// take them: it packs them into bytes, but converts some values wrongly, and copies pieces
+// plugin) gets wrong. Integers of 2 bits may only be passed on, also to custom calls that take
+// them, and counted out (iota; right, also in parallel and under a checking allocator): it packs
+// them into bytes, but converts some values wrongly, and copies pieces
 // (concatenation, sorting, collectives) as if each had a byte, beyond the end of its buffers (seen
 // under a checking allocator). Of 4-bit integers only the conversion to f64 is wrong, in some
 // shapes (rows of 4), also by way of f32; by way of s32 it is right.

@@ -134,6 +134,7 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
       if (shard->second.state == ShardState::kReady) continue;
       const auto producer = nodes_.find(shard->second.producer);
       if (producer == nodes_.end() || !producer->second.started) return false;
+      if (Planted(Bug::kFollowAnyone)) continue;
       const auto* launch = std::get_if<PrepareLaunch>(&producer->second.command);
       if (launch == nullptr || launch->devices != prepared.devices ||
           producer->second.launch->gang != gang || producer->second.follows != gang ||

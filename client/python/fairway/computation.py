@@ -9,9 +9,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core
+from jax._src import core, xla_bridge
 from jax._src import effects as effects_lib
-from jax._src.export import _export as export
+from jax._src.interpreters import mlir
+from jax._src.lib import _jax
+from jax._src.lib.mlir.dialects import hlo
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from fairway import callbacks
@@ -81,17 +83,32 @@ class Computation:
             if left:
                 raise NotImplementedError("a callback that cannot be part of a program")
             self.callbacks = tuple(functions)
-            return export._module_to_bytecode(module)
+            return _artifact(module)
         # Fairway's workers have a list of their own of what may be called, and say what is not on it.
         checks = [jax.export.DisabledSafetyCheck.custom_call(name)
                   for name in _custom_calls(lowered.as_text())]
         # For the island's platform, not for this process's: JAX has no name for ours if it is a GPU's.
         exported = jax.export.export(
             self.jitted, platforms=lowered._lowering._platforms, disabled_checks=checks)
-        return exported(*(t.struct for t in self.inputs)).mlir_module_serialized
+        written = exported(*(t.struct for t in self.inputs)).mlir_module_serialized
+        with mlir.make_ir_context() as context:
+            return _artifact(hlo.deserialize_portable_artifact(context, written))
 
     def _lower(self) -> Any:
         return self.jitted.lower(*(t.struct for t in self.inputs))
+
+
+def _artifact(module: Any) -> bytes:
+    """As jaxlib's proxy client writes a jit's: for compilers that are 12 weeks older. jax.export writes
+    for 4 weeks, with operations that plugins of workers do not know (vhlo.custom_call_v2)."""
+    version = hlo.get_version_from_compatibility_requirement(
+        hlo.StablehloCompatibilityRequirement.WEEK_12)
+    with_sdy = xla_bridge.get_backend().serialize_with_sdy
+    try:
+        return _jax.mlir.serialize_portable_artifact(module, version, with_sdy)
+    except TypeError:  # 0.9 and earlier take its bytes
+        return _jax.mlir.serialize_portable_artifact(
+            mlir.module_to_bytecode(module), version, with_sdy)
 
 
 def _custom_calls(text: str) -> list[str]:

@@ -109,3 +109,42 @@ def test_a_kernel_is_interrupted_restarted_and_told_in_its_cells(cluster, notebo
              "the session's arrays to be gone")
     assert notebook.run("'kept' in globals()") == ("", None)
     assert notebook.run(START.replace("kept", "again"))[1] is None
+
+
+CALLBACKS = """
+import threading
+import jax, jax.numpy as jnp, numpy as np
+jax.devices()
+show = jax.jit(lambda x: jax.debug.print('x={}', x))
+gate, called = threading.Event(), threading.Event()
+def held(a):
+    called.set()
+    gate.wait(100)
+    print('let go')
+    return np.asarray(a)
+held_up = jax.jit(lambda v: jax.pure_callback(held, v, v))
+def raises(a):
+    raise ValueError('of no use')
+"""
+
+
+def test_callbacks_print_and_raise_in_the_cell_that_waits_and_leave_the_session_usable(cluster, notebook):
+    assert notebook.run(CALLBACKS)[1] is None
+    for i in range(3):  # each in its own cell, though one thread may serve them all
+        assert notebook.run(f"show(jnp.float32({i})); jax.effects_barrier()") == (f"x={i}.0\n", None)
+    printed, error = notebook.run("jax.jit(lambda v: jax.pure_callback(raises, v, v))(1.).block_until_ready()")
+    assert error == "JaxRuntimeError", printed
+
+    cell = notebook.start("y = held_up(np.float32(7)); y.block_until_ready()")
+    wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") >= 1, "the call to be made")
+    notebook.manager.interrupt_kernel()
+    assert notebook.finish(cell, 30) == ("", "KeyboardInterrupt")
+    assert notebook.run("called.wait(100); gate.set(); print(float(y))") == ("let go\n7.0\n", None)
+
+    # A restart while a callback is under way frees the device, whatever --callback-limit says.
+    cell = notebook.start("gate.clear(); called.clear(); z = held_up(np.float32(1)); print(called.wait(100))")
+    assert notebook.finish(cell) == ("True\n", None)
+    notebook.restart()
+    wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") == 0, "the call to be given up", 20)
+    assert notebook.run(CALLBACKS)[1] is None
+    assert notebook.run("show(jnp.float32(9)); jax.effects_barrier()") == ("x=9.0\n", None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program on device 0 whose function waits for ever, as often as the argument says; prints CALLED
-when it is called, and how the first run ended."""
+"""Runs a program on device 0 whose function waits for ever, as often as the first argument says; prints CALLED
+when it is called, and how the first run ended. With a second argument, "own", the function waits for what
+the same device computes next."""
 
 import os
 import sys
@@ -11,8 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 
 
+OWN = sys.argv[2:] == ["own"]
+launched = threading.Event()
+
+
 def wait_for_ever(x):
     print("CALLED", flush=True)
+    if OWN:
+        launched.wait()
+        later.block_until_ready()
+        return np.asarray(x)
     threading.Event().wait()
 
 
@@ -23,6 +32,8 @@ def waits(x):
 
 x = jnp.float32(1)
 runs = [waits(x) for _ in range(int(sys.argv[1]))]
+later = jax.jit(lambda v: v + 1)(x)
+launched.set()
 try:
     jax.block_until_ready(runs[0])
 except jax.errors.JaxRuntimeError as error:

@@ -8,7 +8,7 @@ import logging
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import io_callback
+from jax.experimental import checkify, io_callback
 from jax.sharding import Mesh, PartitionSpec as P
 
 import fairway
@@ -101,6 +101,25 @@ nothing = fairway.program(lambda x: (only(x), x)[1])
 nothing(jnp.arange(3.0))
 jax.effects_barrier()
 assert seen == [3.0], seen
+
+
+def root(x):
+    checkify.check(jnp.all(x > 0), "must be positive: {x}", x=x.min())
+    return jnp.sqrt(x)
+
+
+checked = fairway.on(left, checkify.checkify(root))
+
+
+@fairway.program
+def roots(x):
+    error, y = checked(x)
+    return error, adds(y)
+
+
+error, total = roots(jnp.array([1.0, 4.0]))
+assert error.get() is None and float(total) == 3
+assert "must be positive: -1.0" in roots(jnp.array([-1.0, 4.0]))[0].get()
 
 
 def raises(x):

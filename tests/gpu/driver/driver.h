@@ -22,7 +22,7 @@
 //   FAIRWAY_DRIVER_MEMORY      bytes of memory of each (1 GiB)
 //   FAIRWAY_DRIVER_LOG         a file that gets a line for each kernel and copy, see Note
 //   FAIRWAY_DRIVER_FAIL_AFTER  N: the Nth launch of a kernel of the process is a fault
-//   FAIRWAY_DRIVER_FAULT       a path: while there is a file, a launch is a fault
+//   FAIRWAY_DRIVER_FAULT       a path: while there is a file, a launch or a copy is a fault
 //   FAIRWAY_DRIVER_HOLD        a path: while there is a file, streams wait at kernels
 //   FAIRWAY_DRIVER_HANG        a path: while there is a file, the making of contexts waits
 #ifndef FAIRWAY_TESTS_GPU_DRIVER_DRIVER_H_

@@ -114,7 +114,8 @@ Result Copy(void* stream, DevicePointer to, DevicePointer from, size_t bytes) {
   Stream& on = StreamOf(stream);
   const char* way = !OfDevice(from) ? "to" : !OfDevice(to) ? "from" : "within";
   on.Do([=, &on] {
-    if (!Reachable(to, bytes) || !Reachable(from, bytes)) return Lose();
+    if (There("FAIRWAY_DRIVER_FAULT") || !Reachable(to, bytes) || !Reachable(from, bytes))
+      return Lose();
     std::memmove(HostOf(to), HostOf(from), bytes);
     Note(std::string("copy ") + way + " " + std::to_string(bytes) + " " + on.name());
   });

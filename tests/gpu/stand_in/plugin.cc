@@ -7,11 +7,14 @@
 // FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8).
 // FAIRWAY_STAND_IN_CLIENTS: a file that gets a line for each client that is created.
 // FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
-// FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, and "end NAME"
-// when its first device has ended.
+// FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
+// its first device has ended, and "to host" for each copy to the host that is asked for.
+// FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: it and
+// every later one fail, whatever they are.
 //
 // A program fails when its name has one of these in it:
 //   no_memory      Execute gives RESOURCE_EXHAUSTED
+//   fails_full     Execute gives INTERNAL, and there is no memory until the next Execute
 //   one_device     Execute gives INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
 //   lose_later     Execute is well, its end is such a fault
@@ -81,6 +84,7 @@ std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
 std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
 std::set<const void*> own_events;              // guarded by mutex
 std::atomic<bool> lost{false};                 // a fault has ended the context
+std::atomic<bool> full{false};                 // there is no memory
 
 template <typename Args>
 struct Padded {
@@ -186,15 +190,29 @@ void Note(const char* variable, const std::string& line) {
   std::fclose(file);
 }
 
+bool There(const char* variable) {
+  const char* path = std::getenv(variable);
+  return path != nullptr && ::access(path, F_OK) == 0;
+}
+
+bool IsLost() {
+  if (There("FAIRWAY_STAND_IN_FAULT")) lost = true;
+  return lost;
+}
+
 PJRT_Error* Lost() {
   return Fail("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered",
               PJRT_Error_Code_INTERNAL);
 }
 
+PJRT_Error* NoMemory() {
+  return Fail("Out of memory while trying to allocate 68719476736 bytes.",
+              PJRT_Error_Code_RESOURCE_EXHAUSTED);
+}
+
 // Returns once the file that the variable names is not there.
 void WaitWhileThere(const char* variable) {
-  const char* path = std::getenv(variable);
-  while (path != nullptr && ::access(path, F_OK) == 0) ::poll(nullptr, 0, 10);
+  while (There(variable)) ::poll(nullptr, 0, 10);
 }
 
 OwnEvent* Own(PJRT_Event* event) {
@@ -431,10 +449,10 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string name = NameOf(args->executable);
   const auto is = [&](std::string_view fault) { return name.find(fault) != std::string::npos; };
   if (is("lose_device")) lost = true;
-  if (lost) return Lost();
-  if (is("no_memory"))
-    return Fail("Out of memory while trying to allocate 68719476736 bytes.",
-                PJRT_Error_Code_RESOURCE_EXHAUSTED);
+  if (IsLost()) return Lost();
+  full = is("fails_full");
+  if (full) return Fail("a library is missing", PJRT_Error_Code_INTERNAL);
+  if (is("no_memory")) return NoMemory();
   if (is("one_device")) return Fail("device 1: cuLaunchKernel failed", PJRT_Error_Code_INTERNAL);
   Note("FAIRWAY_STAND_IN_LOG", "execute " + name);
   if (PJRT_Error* error = real.PJRT_LoadedExecutable_Execute(args)) return error;
@@ -456,15 +474,31 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 }
 
 PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
-  return lost ? Lost() : real.PJRT_Buffer_ToHostBuffer(args);
+  if (IsLost()) return Lost();
+  Note("FAIRWAY_STAND_IN_LOG", "to host");
+  return real.PJRT_Buffer_ToHostBuffer(args);
+}
+
+PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  return IsLost() ? Lost() : real.PJRT_Executable_DeserializeAndLoad(args);
+}
+
+PJRT_Error* Incoming(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args) {
+  if (IsLost()) return Lost();
+  return full ? NoMemory() : real.PJRT_Client_CreateBuffersForAsyncHostToDevice(args);
+}
+
+PJRT_Error* TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args* args) {
+  return IsLost() ? Lost() : real.PJRT_AsyncHostToDeviceTransferManager_TransferData(args);
 }
 
 PJRT_Error* ToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
-  return lost ? Lost() : real.PJRT_Buffer_CopyToMemory(args);
+  return IsLost() ? Lost() : real.PJRT_Buffer_CopyToMemory(args);
 }
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
-  if (lost) return Lost();
+  if (IsLost()) return Lost();
+  if (full) return NoMemory();
   args->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
   return real.PJRT_Client_BufferFromHostBuffer(args);
 }
@@ -516,6 +550,9 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
     table.PJRT_Client_BufferFromHostBuffer = FromHost;
     table.PJRT_LoadedExecutable_Execute = Execute;
     table.PJRT_Buffer_ToHostBuffer = ToHost;
+    table.PJRT_Executable_DeserializeAndLoad = Load;
+    table.PJRT_Client_CreateBuffersForAsyncHostToDevice = Incoming;
+    table.PJRT_AsyncHostToDeviceTransferManager_TransferData = TransferData;
     table.PJRT_Buffer_CopyToMemory = ToMemory;
     table.PJRT_Buffer_UnsafePointer = UnsafePointer;
     table.PJRT_Buffer_OpaqueDeviceMemoryDataPointer = DevicePointer;

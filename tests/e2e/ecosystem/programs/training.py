@@ -12,8 +12,9 @@ import optax
 from flax import nnx
 from flax.training import train_state
 from jax.sharding import PartitionSpec as P
-from fairway.devices import is_ours
 
+import fairway
+from fairway.devices import is_ours
 from cases import case, islands, main, replicated, rows, split
 
 images, labels = rows(32, 16), np.arange(32, dtype=np.int32) % 10
@@ -230,6 +231,25 @@ def equinox_errors():
         try:
             jax.block_until_ready(root(jax.device_put(jnp.arange(8.0) - 1, place)))
         except eqx.EquinoxRuntimeError as error:
+            assert "must not be negative" in str(error), error
+        else:
+            raise AssertionError("it did not fail")
+    return results
+
+
+@case
+def equinox_errors_in_programs():
+    """The same inside a fairway.program, and of its gradient."""
+    left, right = islands()
+    root = fairway.on(left[0], lambda x: jnp.sqrt(eqx.error_if(x, x.min() < 0, "must not be negative")))
+    add = fairway.on(right[0], jnp.sum)
+    results = []
+    for function in (lambda x: add(root(x)), jax.value_and_grad(lambda x: add(root(x)))):
+        program = fairway.program(function)
+        results.append(program(jnp.arange(4.0) + 1))
+        try:
+            jax.block_until_ready(program(jnp.arange(4.0) - 1))
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # as JAX's own backend has it
             assert "must not be negative" in str(error), error
         else:
             raise AssertionError("it did not fail")

@@ -37,6 +37,7 @@ const OptionTable* OptionsOf(const std::string& kind) {
       {"num_nodes", {kInt}},
       {"should_stage_host_to_device_transfers", {kBool}},
       {"abort_collectives_on_failure", {kBool}},
+      {"abort_collectives_timeout", {kString, 116}},
       {"max_inflight_computations", {kInt, 115}},
       {"use_tfrt_gpu_client", {kBool}},
       {"enable_mock_nccl", {kBool}},

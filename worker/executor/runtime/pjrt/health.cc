@@ -13,8 +13,35 @@
 
 namespace fairway::pjrt {
 
+namespace {
+
+constexpr int32_t kValue = 0x5AFE;
+
+absl::StatusOr<std::unique_ptr<RawBuffer>> PutProbe(const std::shared_ptr<Client>& client,
+                                                    int device) {
+  const PJRT_Api* api = client->api();
+  Padded<PJRT_Client_BufferFromHostBuffer_Args> put;
+  put->client = client->raw();
+  put->data = &kValue;
+  put->type = PJRT_Buffer_Type_S32;
+  put->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  put->device = client->device(device);
+  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Client_BufferFromHostBuffer, put));
+  auto buffer = std::make_unique<RawBuffer>(client, put->buffer);
+  FAIRWAY_RETURN_IF_ERROR(Await(api, put->done_with_host_buffer));
+  return buffer;
+}
+
+}  // namespace
+
 Health::Health(std::shared_ptr<Client> client, std::shared_ptr<Completions> copies)
-    : client_(std::move(client)), copies_(std::move(copies)) {}
+    : client_(std::move(client)), copies_(std::move(copies)) {
+  if (client_->is_cpu()) return;
+  for (int device = 0; device < client_->num_devices(); ++device)
+    probes_.push_back(PutProbe(client_, device));
+}
+
+Health::~Health() = default;
 
 void Health::WhenLost(absl::AnyInvocable<void(absl::Status)> lost) {
   const std::lock_guard lock(mutex_);
@@ -38,11 +65,10 @@ void Health::Suspect(int device, const absl::Status& why) {
       self->looking_ = false;
     }
     if (status.ok()) return;
-    self->Lost(
-        Error(absl::StatusCode::kInternal,
-              "device {} cannot be used any more: a program ended with {}; a copy of 4 bytes "
-              "after it with {}",
-              device, Describe(why), Describe(status)));
+    self->Lost(Error(absl::StatusCode::kInternal,
+                     "device {} cannot be used any more: a call ended with {}; a copy of 4 bytes "
+                     "after it with {}",
+                     device, Describe(why), Describe(status)));
   });
 }
 
@@ -56,24 +82,17 @@ void Health::Lost(absl::Status why) {
 }
 
 absl::Status Health::Probe(int device) const {
+  const auto& probe = probes_[device];
+  FAIRWAY_RETURN_IF_ERROR(probe.status());
   const PJRT_Api* api = client_->api();
-  int32_t value = 1, back = 0;
-  Padded<PJRT_Client_BufferFromHostBuffer_Args> put;
-  put->client = client_->raw();
-  put->data = &value;
-  put->type = PJRT_Buffer_Type_S32;
-  put->host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
-  put->device = client_->device(device);
-  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Client_BufferFromHostBuffer, put));
-  const RawBuffer buffer(client_, put->buffer);
-  FAIRWAY_RETURN_IF_ERROR(Await(api, put->done_with_host_buffer));
+  int32_t back = 0;
   Padded<PJRT_Buffer_ToHostBuffer_Args> get;
-  get->src = buffer.raw();
+  get->src = (*probe)->raw();
   get->dst = &back;
   get->dst_size = sizeof back;
   FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Buffer_ToHostBuffer, get));
   FAIRWAY_RETURN_IF_ERROR(Await(api, get->event));
-  return back == value ? absl::OkStatus() : absl::InternalError("other bytes came back");
+  return back == kValue ? absl::OkStatus() : absl::InternalError("other bytes came back");
 }
 
 }  // namespace fairway::pjrt

@@ -16,18 +16,21 @@ namespace fairway::pjrt {
 
 class Client;
 class Completions;
+class RawBuffer;
 
 // Thread-safe.
 class Health : public std::enable_shared_from_this<Health> {
  public:
-  // Copies to and from devices run on the thread of `copies`, which may block.
+  // Copies from devices run on the thread of `copies`, which may block.
   Health(std::shared_ptr<Client> client, std::shared_ptr<Completions> copies);
+  ~Health();
 
   // `lost` is called at most once, on any thread, with the cause.
   void WhenLost(absl::AnyInvocable<void(absl::Status)> lost);
 
-  // A program ended on `device` with `why`. Looks whether the device still works: copies four bytes
-  // there and back. Does nothing for errors that a working device gives.
+  // A program, a copy or a load on `device` ended with `why`. Looks whether the device still works:
+  // copies four bytes back, which have been there since the start, as there may be no memory now.
+  // Does nothing for errors that a working device gives.
   void Suspect(int device, const absl::Status& why);
   // The devices are lost; no need to look.
   void Lost(absl::Status why);
@@ -35,6 +38,7 @@ class Health : public std::enable_shared_from_this<Health> {
  private:
   absl::Status Probe(int device) const;
 
+  std::vector<absl::StatusOr<std::unique_ptr<RawBuffer>>> probes_;  // by device; none on CPUs
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Completions> copies_;
   std::mutex mutex_;

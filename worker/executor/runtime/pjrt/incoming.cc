@@ -6,6 +6,7 @@
 #include "worker/executor/runtime/pjrt/call.h"
 #include "worker/executor/runtime/pjrt/client.h"
 #include "worker/executor/runtime/pjrt/completions.h"
+#include "worker/executor/runtime/pjrt/health.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 
 namespace fairway {
@@ -22,9 +23,12 @@ using pjrt::RawBuffer;
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
   Transfer(std::shared_ptr<const Client> client, std::shared_ptr<Completions> completions,
+           std::shared_ptr<pjrt::Health> health, int device,
            PJRT_AsyncHostToDeviceTransferManager* manager, int64_t size)
       : client_(std::move(client)),
         completions_(std::move(completions)),
+        health_(std::move(health)),
+        device_(device),
         manager_(manager),
         size_(size) {}
   ~Transfer() {
@@ -64,12 +68,18 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     args->is_last_transfer = true;
     absl::Status status =
         Call(api(), api()->PJRT_AsyncHostToDeviceTransferManager_TransferData, args);
-    if (!status.ok()) return Fail(std::move(status));
+    if (!status.ok()) {
+      health_->Suspect(device_, status);
+      return Fail(std::move(status));
+    }
     // Keeps itself too: destroying the manager waits for its transfers.
     pjrt::HandOver(completions_, api(), args->done_with_h2d_transfer,
                    [self = shared_from_this(), owner = std::move(view->owner)](absl::Status) {});
     pjrt::HandOver(completions_, api(), std::exchange(ready_, nullptr),
-                   [outcome = outcome_](absl::Status s) { outcome->Set(std::move(s)); });
+                   [outcome = outcome_, health = health_, device = device_](absl::Status s) {
+                     if (!s.ok()) health->Suspect(device, s);
+                     outcome->Set(std::move(s));
+                   });
   }
 
  private:
@@ -92,6 +102,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
 
   const std::shared_ptr<const Client> client_;
   const std::shared_ptr<Completions> completions_;
+  const std::shared_ptr<pjrt::Health> health_;
+  const int device_;
   PJRT_AsyncHostToDeviceTransferManager* const manager_;
   const int64_t size_;
   const std::shared_ptr<Outcome> outcome_ = std::make_shared<Outcome>();
@@ -124,9 +136,11 @@ absl::StatusOr<PjrtRuntime::IncomingView> PjrtRuntime::ExpectView(DType dtype, c
   args->shape_specs = &shape_spec;
   args->num_shape_specs = 1;
   args->memory = memory;
-  FAIRWAY_RETURN_IF_ERROR(
-      Call(client_->api(), client_->api()->PJRT_Client_CreateBuffersForAsyncHostToDevice, args));
-  auto transfer = std::make_shared<Transfer>(client_, completions_, args->transfer_manager, size);
+  FAIRWAY_RETURN_IF_ERROR(Watched(
+      device,
+      Call(client_->api(), client_->api()->PJRT_Client_CreateBuffersForAsyncHostToDevice, args)));
+  auto transfer = std::make_shared<Transfer>(client_, completions_, health_, device,
+                                             args->transfer_manager, size);
   FAIRWAY_ASSIGN_OR_RETURN(std::shared_ptr<RawBuffer> raw, transfer->Retrieve());
   IncomingView incoming;
   incoming.buffer =

@@ -166,6 +166,11 @@ void PjrtRuntime::WhenLost(absl::AnyInvocable<void(absl::Status)> lost) {
   health_->WhenLost(std::move(lost));
 }
 
+absl::Status PjrtRuntime::Watched(int device, absl::Status status) const {
+  if (!status.ok()) health_->Suspect(device, status);
+  return status;
+}
+
 absl::Status PjrtRuntime::CheckPlace(int device) const {
   if (device >= 0 && device < info_.num_devices) return absl::OkStatus();
   return InvalidArgument("no device {} (there are {})", device, info_.num_devices);
@@ -173,7 +178,13 @@ absl::Status PjrtRuntime::CheckPlace(int device) const {
 
 absl::StatusOr<std::shared_ptr<LoadedExecutable>> PjrtRuntime::Load(
     std::string_view code, const std::vector<int>& devices) {
-  return pjrt::Executable::Load(*client_, code, devices);
+  auto loaded = pjrt::Executable::Load(*client_, code, devices);
+  // Code that cannot be loaded is INVALID_ARGUMENT, whatever the plugin said of it.
+  if (!loaded.ok()) {
+    health_->Suspect(devices.empty() ? 0 : devices[0],
+                     Error(absl::StatusCode::kInternal, "{}", Text(loaded.status())));
+  }
+  return loaded;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_ptr<Blob> bytes,
@@ -199,7 +210,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
   args->host_buffer_semantics = PJRT_HostBufferSemantics_kMutableZeroCopy;
   args->device = client_->device(device);
   args->memory = memory;
-  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Client_BufferFromHostBuffer, args));
+  FAIRWAY_RETURN_IF_ERROR(Watched(device, Call(api, api->PJRT_Client_BufferFromHostBuffer, args)));
   auto raw = std::make_shared<RawBuffer>(client_, args->buffer);
   const char* block = bytes->data();
   // Holds the block until the buffer, or the output that took it over, is gone.
@@ -216,6 +227,9 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
     }
   }
   std::shared_ptr<Outcome> outcome = Follow(completions_, *raw);
+  outcome->OnDone([health = health_, device](const absl::Status& status) {
+    if (!status.ok()) health->Suspect(device, status);
+  });
   return std::make_unique<Buffer>(std::move(spec), std::move(raw), std::move(outcome));
 }
 
@@ -228,15 +242,17 @@ void PjrtRuntime::Read(DeviceBuffer& buffer,
   if (!size.ok()) return std::move(done)(std::move(size).status());
   if (!client_->is_cpu() && *pinned != nullptr) {
     // The stream orders the copy behind what computes the bytes.
-    return CopyOut(
-        completions_, copies_, *std::move(pinned), source.spec(), *size,
-        [origin = source.outcome(), done = std::move(done)](absl::StatusOr<HostView> view) mutable {
-          if (view.ok()) return std::move(done)(std::move(view));
-          // The plugin loses the code of the source's error.
-          origin->OnDone([why = view.status(), done = std::move(done)](absl::Status first) mutable {
-            std::move(done)(first.ok() ? why : first);
-          });
-        });
+    return CopyOut(completions_, copies_, *std::move(pinned), source.spec(), *size,
+                   [origin = source.outcome(), health = health_, device = source.spec().device,
+                    done = std::move(done)](absl::StatusOr<HostView> view) mutable {
+                     if (view.ok()) return std::move(done)(std::move(view));
+                     // The plugin loses the code of the source's error.
+                     origin->OnDone([why = view.status(), health = std::move(health), device,
+                                     done = std::move(done)](absl::Status first) mutable {
+                       if (first.ok()) health->Suspect(device, why);
+                       std::move(done)(first.ok() ? why : first);
+                     });
+                   });
   }
   const bool in_place = source.spec().dense();
   source.outcome()->OnDone([completions = completions_, copies = copies_, raw = *std::move(pinned),
@@ -268,14 +284,16 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::CopyToDevice(
   Padded<PJRT_Buffer_CopyToMemory_Args> args;
   args->buffer = pinned->raw();
   args->dst_memory = to;
-  FAIRWAY_RETURN_IF_ERROR(Call(api, api->PJRT_Buffer_CopyToMemory, args));
+  FAIRWAY_RETURN_IF_ERROR(Watched(device, Call(api, api->PJRT_Buffer_CopyToMemory, args)));
   auto raw = std::make_shared<RawBuffer>(client_, args->dst_buffer);
   // The plugin loses the code of the source's error; ours is kept.
   auto outcome = std::make_shared<Outcome>();
   Follow(completions_, *raw)
-      ->OnDone([outcome, origin = source.outcome(), pinned](absl::Status status) {
+      ->OnDone([outcome, origin = source.outcome(), pinned, health = health_,
+                device](absl::Status status) {
         if (status.ok()) return outcome->Set(std::move(status));
-        origin->OnDone([outcome, status](absl::Status first) {
+        origin->OnDone([outcome, status, health, device](absl::Status first) {
+          if (first.ok()) health->Suspect(device, status);
           outcome->Set(first.ok() ? status : std::move(first));
         });
       });

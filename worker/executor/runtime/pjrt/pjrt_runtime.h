@@ -78,6 +78,8 @@ class PjrtRuntime final : public Runtime {
   };
 
   absl::Status CheckPlace(int device) const;
+  // `status` as it is, of a call for `device`; looks whether that still works when the call failed.
+  absl::Status Watched(int device, absl::Status status) const;
   absl::StatusOr<IncomingView> ExpectView(DType dtype, const Shape& shape, int device,
                                           std::string_view memory_kind);
   // A copy on the buffer's own device and memory, which PJRT has no call for.

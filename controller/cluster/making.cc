@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that make an array of each of several, and the one that copies them.
+#include <algorithm>
+#include <memory>
+
+#include "base/planted.h"
+#include "controller/cluster/many.h"
+#include "controller/cluster/placement.h"
+
+namespace fairway {
+namespace {
+
+enum Phase { kCheck, kMake, kCommit, kDonate };
+
+}  // namespace
+
+size_t Cluster::State::MakeRequest::Items(int phase) const {
+  return phase == kDonate && semantics_ != CopySemantics::kDonateInput ? 0 : in_.size();
+}
+
+absl::Status Cluster::State::MakeRequest::Do(Session& session, int phase, size_t item,
+                                             bool& again) {
+  switch (phase) {
+    case kCheck:
+      return Check(session, item);
+    case kMake:
+      return MakeOne(session, item, again);
+    case kCommit:
+      Commit(session, item, again);
+      if (item + 1 == in_.size() && !again && semantics_ != CopySemantics::kDonateInput)
+        result = handles_.Take();
+      return absl::OkStatus();
+    default:
+      Donate(*sources_[item], session.arrays.at(handles_[item]));
+      if (item + 1 == in_.size()) result = handles_.Take();
+      return absl::OkStatus();
+  }
+}
+
+absl::Status Cluster::State::MakeRequest::Check(Session& session, size_t item) {
+  if (item == 0) FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(in_.size()));
+  FAIRWAY_ASSIGN_OR_RETURN(Array * source, Find(session, in_[item]));
+  if (source->unknown) return source->error;
+  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*source, in_[item]));
+  FAIRWAY_ASSIGN_OR_RETURN(ArraySpec target, TargetOf(session, item, *source));
+  FAIRWAY_RETURN_IF_ERROR(handles_.Add(s, session));
+  sources_.push_back(source);
+  items_.push_back({std::move(target), Array(), 0});
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::State::MakeRequest::MakeOne(Session& session, size_t item, bool& again) {
+  Item& of = items_[item];
+  const Array& source = *sources_[item];
+  if (!source.error.ok()) {
+    of.array = Array{std::move(of.target), {}, source.error};
+    return absl::OkStatus();
+  }
+  const size_t before = made_.nodes.size();
+  FAIRWAY_ASSIGN_OR_RETURN(of.array, Make(session, source, of.target, again));
+  of.nodes += made_.nodes.size() - before;
+  return absl::OkStatus();
+}
+
+void Cluster::State::MakeRequest::Commit(Session& session, size_t item, bool& again) {
+  Item& of = items_.front();
+  if (of.nodes > 0) {
+    --of.nodes;
+    Making::Made made = std::move(made_.nodes[committed_++]);
+    made.group->handle_refs = 1;
+    held.push_back(made.group->id);
+    Node& node = s.Insert(session, std::move(made));
+    s.ChargeShards(node.sources.size());
+    s.Enqueue(node);
+  }
+  if (of.nodes > 0) {
+    again = true;
+    return;
+  }
+  s.HoldView(of.array);
+  for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
+  held.clear();
+  const uint64_t handle = handles_[item];
+  if (each != nullptr) each(handle);
+  session.arrays.emplace(handle, std::move(of.array));
+  handles_.Used(item);
+  items_.pop_front();
+}
+
+bool Cluster::State::MakeRequest::GiveUp() {
+  if (!held.empty()) {
+    const GroupId id = held.back();
+    held.pop_back();
+    s.DropView(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
+  } else if (made_.nodes.size() > committed_) {
+    s.Charge(made_.nodes.back().node->pieces.size() / 4);
+    made_.nodes.pop_back();
+  } else if (!items_.empty()) {
+    items_.pop_back();
+  } else {
+    return handles_.GiveUp();
+  }
+  return false;
+}
+
+// ---- copy
+
+class Cluster::State::CopyRequest final : public MakeRequest {
+ public:
+  CopyRequest(State& state, std::vector<uint64_t> in, std::optional<std::vector<int32_t>> devices,
+              std::optional<std::string> memory_kind, CopySemantics semantics,
+              std::vector<uint64_t> out)
+      : MakeRequest(state, std::move(in), semantics, std::move(out)),
+        devices_(std::move(devices)),
+        memory_kind_(std::move(memory_kind)) {}
+
+ private:
+  absl::StatusOr<ArraySpec> TargetOf(const Session&, size_t, const Array& source) override {
+    const Sharding& old = source.spec.sharding;
+    FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding,
+                             old.WithDevices(devices_.value_or(old.devices()),
+                                             memory_kind_.value_or(old.memory_kind())));
+    return ArraySpec{source.spec.dtype, source.spec.shape, std::move(sharding)};
+  }
+  absl::StatusOr<Array> Make(Session& session, const Array& source, const ArraySpec& target,
+                             bool&) override {
+    return s.Copied(session, source, target, may_alias(), made_);
+  }
+  // What stays where it is now belongs to the copy as well; the source is deleted as soon as one
+  // of its shards is.
+  void Donate(Array& source, const Array& copy) override {
+    std::vector<ShardRef> moved;
+    for (size_t i = 0; i < source.shards.size(); ++i) {
+      if (copy.shards[i] != source.shards[i]) moved.push_back(source.shards[i]);
+    }
+    s.MarkDeleted(moved);
+  }
+
+  const std::optional<std::vector<int32_t>> devices_;
+  const std::optional<std::string> memory_kind_;
+};
+
+absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
+    SessionId id, const std::vector<uint64_t>& in,
+    const std::optional<std::vector<int32_t>>& devices,
+    const std::optional<std::string>& memory_kind, CopySemantics semantics,
+    const std::vector<uint64_t>& out) {
+  const Operation operation(*state_);
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
+  State::CopyRequest request(*state_, in, devices, memory_kind, semantics, out);
+  return state_->AtOnce(*session, request);
+}
+
+void Cluster::Copy(SessionId id, std::vector<uint64_t> in,
+                   std::optional<std::vector<int32_t>> devices,
+                   std::optional<std::string> memory_kind, CopySemantics semantics,
+                   std::vector<uint64_t> out, Done done, Each each) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  state_->Begin(
+      **session,
+      std::make_unique<State::CopyRequest>(*state_, std::move(in), std::move(devices),
+                                           std::move(memory_kind), semantics, std::move(out)),
+      std::move(done), std::move(each));
+}
+
+}  // namespace fairway

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// How requests of many arrays go on, and those that make no arrays: delete, destruct, watch.
+#include "controller/cluster/many.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/ranges.h>
+
+#include "base/planted.h"
+
+namespace fairway {
+namespace {
+
+// Between two looks at the units.
+constexpr int kAtOnce = 16;
+constexpr uint64_t kUnitsAtOnce = 32;
+
+}  // namespace
+
+bool Cluster::State::ManyRequest::GoOn(Session& session) {
+  const uint64_t until = s.units + std::min(kUnitsAtOnce, s.options.turn_units);
+  for (int i = 0; i < kAtOnce && s.units < until; ++i) {
+    if (refused_) {
+      s.Charge(1);
+      if (GiveUp()) return true;
+      continue;
+    }
+    while (phase_ < phases_ && item_ == Items(phase_)) {
+      ++phase_;
+      item_ = 0;
+    }
+    if (phase_ == phases_) return true;
+    bool again = false;
+    if (absl::Status done = Do(session, phase_, item_, again); !done.ok()) {
+      refused_ = true;
+      result = std::move(done);
+    }
+    if (!again) ++item_;
+  }
+  return false;
+}
+
+absl::Status Cluster::State::ResultHandles::CheckCount(size_t results) const {
+  if (asked_.empty() || asked_.size() == results) return absl::OkStatus();
+  return InvalidArgument("{} result handles for {} arrays", asked_.size(), results);
+}
+
+absl::Status Cluster::State::ResultHandles::Add(State& s, Session& session) {
+  const uint64_t asked = asked_.empty() ? 0 : asked_[handles_.size()];
+  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
+  if (asked_.size() > 1 && asked != 0) {
+    if (fresh_.empty()) fresh_.reserve(asked_.size());
+    if (!fresh_.insert(handle).second)
+      return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
+  }
+  handles_.push_back(handle);
+  return absl::OkStatus();
+}
+
+bool Cluster::State::ResultHandles::GiveUp() {
+  for (int i = 0; i < kAtOnce && !fresh_.empty(); ++i) fresh_.erase(fresh_.begin());
+  return fresh_.empty();
+}
+
+// ---- delete
+
+class Cluster::State::DeleteRequest final : public ManyRequest {
+ public:
+  DeleteRequest(State& state, std::vector<uint64_t> handles)
+      : ManyRequest(state, 1), handles_(std::move(handles)) {}
+
+ private:
+  size_t Items(int) const override { return handles_.size(); }
+  absl::Status Do(Session& session, int, size_t item, bool&) override {
+    const absl::StatusOr<Array*> array = Find(session, handles_[item]);
+    if (!array.ok()) {
+      if (result.ok()) result = array.status();
+      return absl::OkStatus();
+    }
+    (*array)->deleted = (*array)->shards.empty();
+    s.MarkDeleted((*array)->shards);
+    return absl::OkStatus();
+  }
+  const std::vector<uint64_t> handles_;
+};
+
+absl::Status Cluster::Delete(SessionId id, const std::vector<uint64_t>& handles) {
+  const Operation operation(*state_);
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
+  State::DeleteRequest request(*state_, handles);
+  return state_->AtOnce(*session, request).status();
+}
+
+void Cluster::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  state_->Begin(**session, std::make_unique<State::DeleteRequest>(*state_, std::move(handles)),
+                [ended = std::move(ended)](const auto& result) { ended(result.status()); });
+}
+
+// ---- destruct
+
+class Cluster::State::DestructRequest final : public ManyRequest {
+ public:
+  DestructRequest(State& state, std::vector<uint64_t>&& handles)
+      : ManyRequest(state, 1), owned_(std::move(handles)), handles_(owned_) {}
+  // `handles` outlive it.
+  DestructRequest(State& state, const std::vector<uint64_t>& handles)
+      : ManyRequest(state, 1), handles_(handles) {}
+
+ private:
+  size_t Items(int) const override { return handles_.size(); }
+  absl::Status Do(Session& session, int, size_t item, bool&) override {
+    const uint64_t handle = handles_[item];
+    s.Charge(1);
+    if (each != nullptr) each(handle);
+    const auto it = session.arrays.find(handle);
+    if (it == session.arrays.end()) {
+      if (++missing_ <= kNamed) unknown_.push_back(handle);
+    } else {
+      const Array array = std::move(it->second);
+      session.arrays.erase(it);
+      s.DropView(array);
+    }
+    if (missing_ > 0 && item + 1 == handles_.size())
+      result = Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
+                     fmt::join(unknown_, ", "),
+                     missing_ > kNamed ? fmt::format(" and {} more", missing_ - kNamed) : "");
+    return absl::OkStatus();
+  }
+
+  static constexpr size_t kNamed = 10;  // a client may send millions
+  const std::vector<uint64_t> owned_;
+  const std::vector<uint64_t>& handles_;
+  std::vector<uint64_t> unknown_;
+  size_t missing_ = 0;
+};
+
+absl::Status Cluster::Destruct(SessionId id, const std::vector<uint64_t>& handles) {
+  const Operation operation(*state_);
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
+  State::DestructRequest request(*state_, handles);
+  return state_->AtOnce(*session, request).status();
+}
+
+void Cluster::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  state_->Begin(
+      **session, std::make_unique<State::DestructRequest>(*state_, std::move(handles)),
+      [ended = std::move(ended)](const auto& result) { ended(result.status()); }, std::move(each));
+}
+
+// ---- release
+
+class Cluster::State::ReleaseRequest final : public ManyRequest {
+ public:
+  ReleaseRequest(State& state, std::vector<uint64_t> handles)
+      : ManyRequest(state, 1), handles_(std::move(handles)) {}
+
+ private:
+  size_t Items(int) const override { return handles_.size(); }
+  absl::Status Do(Session& session, int, size_t item, bool&) override {
+    const uint64_t handle = handles_[item];
+    s.Charge(1);
+    if (each != nullptr) each(handle);
+    absl::Status released;
+    if (session.programs.contains(handle)) {
+      released = s.ReleaseProgram(session, handle);
+    } else if (session.executables.erase(handle) == 0) {
+      released =
+          Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
+    }
+    if (result.ok() && !released.ok()) result = std::move(released);
+    return absl::OkStatus();
+  }
+
+  const std::vector<uint64_t> handles_;
+};
+
+void Cluster::Release(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  state_->Begin(
+      **session, std::make_unique<State::ReleaseRequest>(*state_, std::move(handles)),
+      [ended = std::move(ended)](const auto& result) { ended(result.status()); }, std::move(each));
+}
+
+// ---- watch
+
+class Cluster::State::WatchRequest final : public ManyRequest {
+ public:
+  // `watch` is open until all are registered.
+  WatchRequest(State& state, uint64_t watch, std::vector<uint64_t> handles)
+      : ManyRequest(state, 1), watch_(watch), handles_(std::move(handles)) {}
+
+ private:
+  // And one that ends the registering.
+  size_t Items(int) const override { return handles_.size() + 1; }
+  absl::Status Do(Session& session, int, size_t item, bool&) override {
+    if (item == handles_.size()) {
+      s.WatchEnded(session.id, watch_, SIZE_MAX, absl::OkStatus(), NodeId());
+      return absl::OkStatus();
+    }
+    if (missing_) return absl::OkStatus();
+    const uint64_t handle = handles_[item];
+    const absl::StatusOr<Array*> array = Find(session, handle);
+    PendingWatch& watch = session.watches.at(watch_);
+    if (!array.ok()) {  // later ones would change nothing
+      missing_ = true;
+      ++watch.open;
+      s.WatchEnded(session.id, watch_, item, array.status(), NodeId());
+      return absl::OkStatus();
+    }
+    absl::Status status = (*array)->error;
+    if (status.ok()) status = s.CheckUsable(**array, handle);
+    if (!status.ok()) {
+      ++watch.open;
+      s.WatchEnded(session.id, watch_, item, status, NodeId());
+      return absl::OkStatus();
+    }
+    s.ChargeShards((*array)->shards.size());
+    for (const GroupId group_id : s.GroupsOf((*array)->shards)) {
+      Group* group = s.FindGroup(group_id);
+      if (group->state == GroupState::kReady) continue;
+      ++watch.open;
+      if (group->state == GroupState::kFailed) {
+        s.WatchEnded(session.id, watch_, item, group->error, group->cause);
+      } else {
+        group->watchers.push_back({watch_, item});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const uint64_t watch_;
+  const std::vector<uint64_t> handles_;
+  bool missing_ = false;
+};
+
+void Cluster::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  const uint64_t watch = state_->AddWatch(**session, token);
+  state_->Begin(**session,
+                std::make_unique<State::WatchRequest>(*state_, watch, std::move(handles)), nullptr);
+}
+
+// ---- errors
+
+class Cluster::State::ErrorsRequest final : public ManyRequest {
+ public:
+  ErrorsRequest(State& state, std::vector<uint64_t> handles, absl::Status error)
+      : ManyRequest(state, 1), handles_(std::move(handles)), error_(std::move(error)) {}
+
+ private:
+  size_t Items(int) const override { return handles_.size(); }
+  absl::Status Do(Session& session, int, size_t item, bool&) override {
+    const uint64_t handle = handles_[item];
+    s.Charge(1);
+    if (handle == 0 || !s.NewHandle(session, handle).ok()) return absl::OkStatus();
+    Array array{ArraySpec(), {}, error_};
+    array.unknown = true;
+    session.arrays.emplace(handle, std::move(array));
+    return absl::OkStatus();
+  }
+
+  const std::vector<uint64_t> handles_;
+  const absl::Status error_;
+};
+
+void Cluster::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Status error) {
+  const Operation operation(*state_);
+  const absl::StatusOr<Session*> session = state_->FindSession(id);
+  if (!session.ok()) return;
+  state_->Begin(**session,
+                std::make_unique<State::ErrorsRequest>(*state_, std::move(handles),
+                                                       Bounded(std::move(error))),
+                nullptr);
+}
+
+absl::Status Cluster::CheckKnown(SessionId session, uint64_t handle) const {
+  const absl::StatusOr<Array*> array = state_->FindArray(session, handle);
+  return array.ok() && (*array)->unknown ? (*array)->error : absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of run.sh, each a process of its own with a limit of time; a table and JSON of what they found.
+
+A step prints its findings as lines of JSON while it goes on, so that what it found before its limit is
+not lost."""
+
+import argparse
+import contextlib
+import ctypes
+import glob
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "tests/e2e")]
+
+from cluster import BIN, Cluster, clean_environment, wait_for  # noqa: E402
+
+MARK = "GPU_STEP"  # by which what a step has started is found again
+CLIENT = HERE / "hardware_client.py"
+SMOKE = ROOT / "tests/versions/smoke.py"
+CONFORMANCE = ROOT / "build/release/tests/runtime_conformance_test"
+NULL = ROOT / "build/release/bench/null_front_door"
+# Cases of the smoke matrix for two islands of one device.
+OF_ONE_DEVICE = ("put_and_get_of_element_types wide_element_types jit grad_and_vmap ahead_of_time "
+                 "checkpointed_gradients errors").split()
+MiB = 1 << 20
+
+
+def found(what, value, unit="", bar="", ok=None):
+    """One finding. `ok`: whether `bar` holds; None: it has none."""
+    print(json.dumps({"what": what, "value": value, "unit": unit, "bar": bar, "ok": ok}), flush=True)
+
+
+def require(what, held, value=""):
+    found(what, str(value)[-300:] if value else ("yes" if held else "no"), bar="holds", ok=bool(held))
+
+
+# ---- the GPU
+
+class Driver:
+    """NVIDIA's driver; `why` says why there is no GPU, or is empty."""
+
+    def __init__(self):
+        self.gpus, self.why = 0, ""
+        try:
+            self.cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            self.why = f"no driver: {error}"
+            return
+        count = ctypes.c_int()
+        for call in (lambda: self.cuda.cuInit(0), lambda: self.cuda.cuDeviceGetCount(ctypes.byref(count))):
+            if error := call():
+                self.why = f"the driver answers with error {error}"
+                return
+        self.gpus = count.value
+        self.why = "" if self.gpus else "the driver knows no GPU"
+
+    def version(self):
+        number = ctypes.c_int()
+        self.cuda.cuDriverGetVersion(ctypes.byref(number))
+        return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+    def name(self):
+        text = ctypes.create_string_buffer(100)
+        self.cuda.cuDeviceGetName(text, 100, 0)
+        return text.value.decode()
+
+    def memory(self):
+        total = ctypes.c_size_t()
+        self.cuda.cuDeviceTotalMem_v2(ctypes.byref(total), 0)
+        return total.value
+
+
+def plugin_of(given):
+    """The path of the CUDA plugin; None: there is none."""
+    if given:
+        return pathlib.Path(given).resolve()
+    for folder in sys.path:
+        for path in glob.glob(f"{folder}/jax_plugins/xla_cuda1*/xla_cuda_plugin.so"):
+            return pathlib.Path(path)
+    return None
+
+
+@contextlib.contextmanager
+def cluster(step, islands=1, flags=(), environment=None):
+    """Islands of one device, which share the GPU."""
+    shared = ["--gpus=" + ",".join(["0"] * islands), f"--gpu-fraction={0.8 / islands:.2f}"]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"TMPDIR": folder, MARK: os.environ.get(MARK, ""), **step.passed, **(environment or {})}
+        with Cluster(islands, 1, ["--plugin-kind=cuda", f"--plugin={step.plugin}", *shared, *flags],
+                     environment) as one:
+            yield one
+
+
+def client(environment, *arguments, timeout=120, script=CLIENT):
+    return subprocess.run([sys.executable, str(script), *arguments], env=environment, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
+
+
+# ---- the steps
+
+def facts(step):
+    driver = step.driver
+    found("GPUs", driver.gpus)
+    found("GPU", driver.name())
+    found("memory", round(driver.memory() / MiB), "MiB")
+    found("driver", driver.version(), "CUDA")
+    found("plugin", f"{step.plugin.name}, {step.plugin.stat().st_size} bytes")
+    for package in importlib.metadata.distributions():
+        name = package.metadata["Name"] or ""
+        if re.match(r"(jax|jaxlib|jax-cuda|nvidia-)", name):
+            found(name, package.version)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,name,clocks.max.sm", "--format=csv,noheader"],
+                              text=True, capture_output=True, timeout=10).stdout
+        found("nvidia-smi", said.strip())
+    copy_rates(driver.cuda, 4 * MiB if step.quick else 1 << 30)
+
+
+def copy_rates(cuda, size):
+    """Of pinned memory and within the GPU, by the driver alone."""
+    context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+    here, there, host = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_void_p()
+    bytes_ = ctypes.c_size_t(size)
+    if (cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda.cuCtxSetCurrent(context)
+            or cuda.cuStreamCreate(ctypes.byref(stream), 0)
+            or cuda.cuMemAlloc_v2(ctypes.byref(here), bytes_) or cuda.cuMemAlloc_v2(ctypes.byref(there), bytes_)
+            or cuda.cuMemHostAlloc(ctypes.byref(host), bytes_, 0)):
+        raise RuntimeError("the driver has no memory for copies")
+    for what, copy in [
+            ("pinned memory to the GPU", lambda: cuda.cuMemcpyHtoDAsync_v2(here, host, bytes_, stream)),
+            ("the GPU to pinned memory", lambda: cuda.cuMemcpyDtoHAsync_v2(host, here, bytes_, stream)),
+            ("within the GPU, read plus written",
+             lambda: cuda.cuMemcpyDtoDAsync_v2(there, here, bytes_, stream))]:
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            if copy() or cuda.cuStreamSynchronize(stream):
+                raise RuntimeError(f"a copy failed: {what}")
+            times.append(time.perf_counter() - began)
+        found(what, round(size * (2 if "within" in what else 1) / sorted(times)[2] / 1e9, 1), "GB/s")
+
+
+def probe(step):
+    """Programs are compiled by processes that have no client; here they are loaded and run."""
+    with cluster(step) as one:
+        status = one.cli("status", "--controller", one.address).stdout
+        found("memory of a device", (re.search(r"\((.*) each at most\)", status) or ["", "none"])[1])
+        done = client(one.jax_environment(), "probe", timeout=35)
+        for line in re.findall(r"^(same|other) (.*)$", done.stdout, re.M):
+            require(f"as JAX on the CPU: {line[1]}", line[0] == "same")
+        require("all programs ran", done.returncode == 0, done.stderr if done.returncode else "")
+
+
+def smoke(step):
+    with cluster(step, islands=2) as one:
+        done = client(one.jax_environment(), *OF_ONE_DEVICE, timeout=55, script=SMOKE)
+        for outcome, name in re.findall(r"^(ok|failed) (\w+)", done.stdout, re.M):
+            require(name, outcome == "ok")
+        require("all cases of one device ran", done.returncode == 0, done.stderr if done.returncode else "")
+    found("cases of several devices", "not run", "one device")
+
+
+def conformance(step):
+    if step.driver.gpus < 4:
+        found("the suite", "not run", f"it takes 4 GPUs, there are {step.driver.gpus}")
+        return
+    if not CONFORMANCE.exists():
+        found("the suite", "not run", f"{CONFORMANCE} is not built")
+        return
+    libraries = BIN.parent / "lib/fairway"
+    done = subprocess.run(
+        [str(CONFORMANCE), "--gtest_filter=*/cuda"], text=True, capture_output=True, timeout=55,
+        env={**os.environ, "FAIRWAY_GPU_PLUGIN": str(step.plugin),
+             **({"LD_LIBRARY_PATH": str(libraries)} if libraries.is_dir() else {})})
+    for outcome, name in re.findall(r"\[ +(OK|FAILED|SKIPPED) \] \S+?\.(\w+)/cuda \(", done.stdout):
+        require(name, outcome != "FAILED", outcome)
+    require("the suite ended well", done.returncode == 0, done.stdout if done.returncode else "")
+
+
+def faults(step):
+    with cluster(step, islands=2) as one:
+        def up():
+            return "island0 up" in one.cli("status", "--controller", one.address).stdout
+
+        def interrupted(case, act):
+            process = one.start_python(CLIENT, "fault", case)
+            try:
+                if process.stdout.readline() != "ready\n":
+                    return process.communicate(timeout=20)[0]
+                act()
+                return process.communicate("\n", timeout=60)[0]
+            finally:
+                process.kill()
+
+        first = one.executors()[0]
+        said = interrupted("lost", lambda: os.kill(first.pid, signal.SIGKILL))
+        require("kill -9: DATA_LOSS with the cause, the other island goes on",
+                "DATA_LOSS" in said and "killed by SIGKILL" in said and "others go on" in said, said)
+        wait_for(up, "island0 to come back", 30)
+        said = interrupted("memory", lambda: None)
+        require("more than the device has: RESOURCE_EXHAUSTED, and the next runs",
+                "RESOURCE_EXHAUSTED" in said and "others go on" in said, said)
+        worker = one.executors()[0].flag("name")
+        said = interrupted("endless", lambda: one.cli("restart", worker, "--controller", one.address))
+        require("a program without end is ended by `fairway restart`",
+                "ended by `fairway restart`" in said and "others go on" in said, said)
+        wait_for(up, "island0 to come back", 30)
+
+
+class Rounds:
+    """A client that measures a case when it is asked; `with` ends it."""
+
+    def __init__(self, environment, quick):
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", str(CLIENT), "bench", *(["--quick"] if quick else [])], env=environment,
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def ask(self, case):
+        self.process.stdin.write(case + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a client ended before it had measured {case}")
+        return float(line)
+
+
+def median(values):
+    values = sorted(values)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def compare(what, ours, theirs, cases, rounds):
+    """Medians of seconds a step, measured in turns: {case: (ours, theirs)}."""
+    times = {case: ([], []) for case in cases}
+    for _ in range(rounds):
+        for case in cases:
+            times[case][0].append(ours.ask(case))
+            times[case][1].append(theirs.ask(case))
+    for case, (a, b) in times.items():
+        found(f"{case}: Fairway, {what}", f"{1e3 * median(a):.3f}, {1e3 * median(b):.3f}", "ms")
+    return {case: (median(a), median(b)) for case, (a, b) in times.items()}
+
+
+def bench(step):
+    rounds = 2 if step.quick else 15
+    alone = clean_environment(JAX_PLATFORMS="cuda,cpu", XLA_PYTHON_CLIENT_MEM_FRACTION="0.3")
+    has_jax = client(alone, "has_gpu", timeout=60).returncode == 0
+    with cluster(step) as one, Rounds(one.jax_environment(), step.quick) as ours:
+        if has_jax:
+            with Rounds(alone, step.quick) as jax:
+                got = compare("JAX in one process", ours, jax, ["training", "smallest"], rounds)
+            speed = got["training"][1] / got["training"][0]
+            found("training step, speed", round(speed, 3), "of JAX's", ">= 0.98", speed >= 0.98)
+            added = 1e3 * (got["smallest"][0] - got["smallest"][1])
+            found("smallest program, added", round(added, 3), "ms", "<= 0.25", added <= 0.25)
+        else:
+            found("training step", "not measured", "JAX has no GPU backend here")
+        compiler = next((path for folder in sys.path for path in glob.glob(f"{folder}/xla_plugins/xla_cpu_pjrt/*.so")),
+                        None)
+        if NULL.exists() and compiler:
+            null_front_door(step, compiler, ours, rounds)
+        else:
+            found("asynchronous step and fetch", "not measured",
+                  f"{NULL} is not built" if compiler else "this Python has no xla-cpu-pjrt, with which it compiles")
+        many_clients(step, one, alone if has_jax else None)
+
+
+def null_front_door(step, compiler, ours, rounds):
+    server = subprocess.Popen([str(NULL), "--devices=1", f"--plugin={compiler}"], text=True,
+                              stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        port = int(server.stdout.readline())
+        environment = clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=f"127.0.0.1:{port}")
+        with Rounds(environment, step.quick) as null:
+            got = compare("null front door", ours, null, ["async", "fetch"], rounds)
+        rate = got["async"][1] / got["async"][0]
+        found("asynchronous step, rate", round(rate, 3), "of null's", ">= 0.7", rate >= 0.7)
+        added = 1e3 * (got["fetch"][0] - got["fetch"][1])
+        found("fetch each step, added", round(added, 3), "ms", "<= 0.5", added <= 0.5)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def many_clients(step, one, alone):
+    seconds, size, start = ("0.5", "64", 5) if step.quick else ("5", "1536", 15)
+
+    def rate(environment, clients):
+        running = [subprocess.Popen([sys.executable, str(CLIENT), "rate", seconds, size, str(time.time() + start)],
+                                    env=environment, text=True, stdout=subprocess.PIPE) for _ in range(clients)]
+        return sum(float(process.communicate(timeout=60)[0] or "nan") for process in running)
+
+    base = rate(alone, 1) if alone else None
+    if base:
+        found("programs of 0.33 ms: JAX in one process", round(base), "/s")
+    for clients in (1, 2) if step.quick else (1, 4, 8, 16):
+        now = rate(one.jax_environment(), clients)
+        part = now / base if base else None
+        found(f"programs of 0.33 ms: {clients} clients", round(now), "/s", "" if part is None else "aggregate >= 1",
+              None if part is None else part >= 1)
+
+
+STEPS = {facts: 20, probe: 40, smoke: 60, conformance: 60, faults: 120, bench: 240}  # seconds
+NAMES = {step.__name__: step for step in STEPS}
+
+
+# ---- running them
+
+def end_what_it_left(mark):
+    """Ends processes of a step that outlive it."""
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def run_step(name, limit, arguments):
+    """{name, outcome, seconds, limit, rows, error}"""
+    mark, began = secrets.token_hex(8), time.monotonic()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--one", name, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            env={**os.environ, MARK: mark})
+        try:
+            outcome = "ended" if process.wait(limit) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            outcome = "timed out"
+            process.kill()
+            process.wait()
+        end_what_it_left(mark)
+        out.seek(0), err.seek(0)
+        rows = []
+        for line in out:
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+        if outcome == "ended" and any(row["bar"] == "holds" and not row["ok"] for row in rows):
+            outcome = "failed"
+        return {"step": name, "outcome": outcome, "seconds": round(time.monotonic() - began, 1), "limit": limit,
+                "rows": rows, "error": "" if outcome == "ended" else err.read()[-4000:]}
+
+
+def table(results):
+    lines = ["| step | what | value | bar |", "|---|---|---|---|"]
+    for result in results:
+        lines.append(f"| {result['step']} | {result['outcome']} | {result['seconds']} s of {result['limit']} | |")
+        for row in result["rows"]:
+            held = {None: "", True: " holds", False: " MISSED"}[row["ok"]]
+            bar = f"{'' if row['bar'] == 'holds' else row['bar']}{held}".strip()
+            value = " ".join(f"{row['value']} {row['unit']}".split())
+            lines.append(f"| | {row['what']} | {value} | {bar} |".replace("\n", " "))
+    return "\n".join(lines)
+
+
+def commit():
+    with contextlib.suppress(OSError):
+        return (ROOT / "COMMIT").read_text().strip()
+    with contextlib.suppress(OSError):
+        return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], text=True,
+                              capture_output=True).stdout.strip()
+    return "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh", description="What only a machine with a GPU can show.")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(NAMES))
+    parser.add_argument("--plugin", help="the CUDA plugin; default: that of the packages of this Python")
+    parser.add_argument("--out", default="gpu-results.json", help="the file of the results")
+    parser.add_argument("--quick", action="store_true", help="a few rounds, to see that the steps work")
+    parser.add_argument("--limit", type=float, help="seconds for each step, in the place of its own limit")
+    parser.add_argument("--pass", dest="passed", action="append", default=[], metavar="NAME=VALUE",
+                        help="a variable of the environment for the clusters, for tests")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := [name for name in options.steps if name not in NAMES]:
+        parser.error(f"no step {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    options.driver = Driver()
+    options.plugin = plugin_of(options.plugin)
+    if options.one:
+        options.passed = dict(setting.split("=", 1) for setting in options.passed)
+        NAMES[options.steps[0]](options)
+        return 0
+    report = {"commit": commit(), "gpus": options.driver.gpus, "steps": []}
+    if options.driver.why:
+        report["why"] = options.driver.why
+        print(f"no GPU here, so nothing is run: {options.driver.why}")
+    elif options.plugin is None or not options.plugin.exists():
+        print(f"no CUDA plugin: {options.plugin or 'jax_plugins/xla_cuda1*/xla_cuda_plugin.so is not in the packages of'}"
+              f"{'' if options.plugin else ' ' + sys.executable}; pip install jax-cuda13-pjrt, or give --plugin",
+              file=sys.stderr)
+        return 2
+    else:
+        arguments = [f"--plugin={options.plugin}", *(f"--pass={setting}" for setting in options.passed),
+                     *(["--quick"] if options.quick else [])]
+        for name in options.steps or NAMES:
+            print(f"-- {name}", file=sys.stderr, flush=True)
+            report["steps"].append(run_step(name, options.limit or STEPS[NAMES[name]], arguments))
+        print(table(report["steps"]))
+    pathlib.Path(options.out).write_text(json.dumps(report, indent=1) + "\n")
+    return int(any(result["outcome"] != "ended" for result in report["steps"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What only a machine with a GPU can show.
+#
+#   run.sh [--plugin FILE] [--out FILE] [--quick] [STEP...]
+#       runs the steps (facts probe smoke conformance faults bench; all by default), each within its
+#       time, prints a table and writes all of it to FILE (gpu-results.json). A step that fails stops
+#       no other. Ends with 0 when all went well or there is no GPU, with 1 when a step failed.
+#   run.sh --pack WHEEL ARCHIVE
+#       makes ARCHIVE (.tar.xz) for such a machine, of the wheel that `./dev package wheel` makes on
+#       Debian 12: the binaries, their libraries, the Python package and these steps. There:
+#       tar xf ARCHIVE && fairway-gpu/tests/gpu/run.sh
+#
+# The machine brings Python 3.11 or newer with jax, jaxlib and a CUDA plugin (jax-cuda13-pjrt), and
+# glibc 2.36. FAIRWAY_PYTHON names another python3.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+root=$(readlink -f "$here/../..")
+
+die() { printf 'run.sh: %s\n' "$*" >&2; exit 2; }
+
+pack() {
+  local wheel=$1 archive=$2 work python=${FAIRWAY_PYTHON:-python3} folder
+  [ -f "$wheel" ] || die "no wheel $wheel; ./dev package wheel makes one in build/package"
+  case $archive in *.tar.xz) ;; *) die "$archive: expected a name that ends with .tar.xz" ;; esac
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064
+  trap "rm -rf '$work'" EXIT
+  folder=$work/fairway-gpu
+  mkdir -p "$folder"/{site,tests/gpu,tests/e2e,tests/versions}
+  "$python" -m zipfile -e "$wheel" "$folder/site"
+  chmod 755 "$folder"/site/fairway/_native/bin/*
+  cp "$here"/run.sh "$here"/hardware.py "$here"/hardware_client.py "$folder/tests/gpu"
+  cp "$root"/tests/e2e/cluster.py "$folder/tests/e2e"
+  cp "$root"/tests/versions/smoke.py "$folder/tests/versions"
+  # What is built for tests comes along when it is there.
+  local built
+  for built in tests/runtime_conformance_test bench/null_front_door; do
+    if [ -x "$root/build/release/$built" ]; then
+      mkdir -p "$folder/$(dirname "build/release/$built")"
+      strip -o "$folder/build/release/$built" "$root/build/release/$built"
+    fi
+  done
+  git -C "$root" rev-parse HEAD >"$folder/COMMIT" 2>/dev/null || echo unknown >"$folder/COMMIT"
+  tar -C "$work" -cJf "$archive" fairway-gpu
+  printf '%s: %s bytes\n' "$archive" "$(stat -c %s "$archive")"
+}
+
+if [ "${1-}" = --pack ]; then
+  [ $# = 3 ] || die "--pack takes WHEEL and ARCHIVE"
+  pack "$2" "$3"
+  exit
+fi
+
+python=${FAIRWAY_PYTHON:-}
+if [ -d "$root/site" ]; then
+  export PYTHONPATH=$root/site${PYTHONPATH:+:$PYTHONPATH} FAIRWAY_BIN=$root/site/fairway/_native/bin
+elif [ -z "$python" ] && [ -x "$root/.venv/bin/python" ]; then
+  python=$root/.venv/bin/python
+fi
+exec "${python:-python3}" "$here/hardware.py" "$@"

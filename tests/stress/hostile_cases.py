@@ -1,0 +1,539 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that take more than their share.
+
+Each case is a function that hurts as much as one client can, and returns what it saw, as text. It runs in a
+process of its own beside a neighbour (hostile.py): python hostile_cases.py NAME CLUSTER, with CLUSTER the JSON
+{"address", "links", "http", "executors": [pid], "controller": pid, "seconds"}; `seconds`: how long a case
+that has no end of its own goes on.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+import grpc
+
+from raw_client import Refused, Session, message
+from raw_native import RawNative, program_of, spec_of
+
+MANY = 1 << 18
+KIB, MIB = 1 << 10, 1 << 20
+
+# name, what it does, the function, the cluster's flags, whether the neighbour's steps may wait for long
+# (everybody's controller is stopped), whether an executor is meant to be lost.
+Case = namedtuple("Case", "name what run flags stops_all loses_executor")
+CASES = {}
+
+
+def case(what, flags=(), stops_all=False, loses_executor=False):
+    def add(function):
+        CASES[function.__name__] = Case(
+            function.__name__, what, function, tuple(flags), stops_all, loses_executor)
+        return function
+
+    return add
+
+
+def outcome(answer):
+    """What an answer says, in a few words."""
+    if answer is None:
+        return "no answer"
+    return f"error {answer.error.code}: {answer.error.text[:160]}" if answer.error.code else "done"
+
+
+def numbers(count, first=1000):
+    return range(first, first + count)
+
+
+# ---- requests that name much ----
+
+@case("copies one array 262,144 times in one request")
+def many_copies(at):
+    session = RawNative(at["address"])
+    session.put(1)
+    done = session.call("copy", arrays=[1] * MANY, results=numbers(MANY), semantics="COPY_SEMANTICS_ALWAYS_COPY")
+    return outcome(done)
+
+
+@case("makes 262,144 views of one array in one request, again and again")
+def many_views(at):
+    session = RawNative(at["address"])
+    session.put(1)
+    for turn in range(40):
+        done = session.call("copy", arrays=[1] * MANY, results=numbers(MANY, 1000 + turn * MANY),
+                            semantics="COPY_SEMANTICS_REUSE", devices=[0])
+        if done is None or done.error.code:
+            break
+    return f"{turn} requests, then {outcome(done)}"
+
+
+@case("makes 262,144 arrays, deletes all in one request and releases all in one")
+def many_deletes(at):
+    session = RawNative(at["address"])
+    session.put(1)
+    made = session.call("copy", arrays=[1] * MANY, results=numbers(MANY), semantics="COPY_SEMANTICS_REUSE", devices=[0])
+    deleted = session.call("delete", arrays=numbers(MANY))
+    released = session.call("release", arrays=numbers(MANY))
+    return f"made: {outcome(made)}; deleted: {outcome(deleted)}; released: {outcome(released)}"
+
+
+@case("waits for 262,144 handles of an array that never comes, again and again")
+def many_watches(at):
+    session = RawNative(at["address"])
+    session.put(1, upload=(7, 4))
+    for turn in range(30):
+        session.send("watch", True, arrays=[1] * MANY)
+    return outcome(session.call("ping"))
+
+
+@case("reshards 65,536 arrays at once")
+def many_reshards(at):
+    session = RawNative(at["address"])
+    count = 1 << 16
+    session.put(1, data=bytes(8), dims=[2], devices=[0, 1])
+    sharding = message("fairway.v1.Sharding")(devices=[1, 0], tiles=[2])
+    return outcome(session.call("reshard", arrays=[1] * count, results=numbers(count), shardings=[sharding] * count))
+
+
+@case("reshards one array from 500 tiles to 500 other devices' copies", flags=["--devices=500"])
+def many_pieces(at):
+    session = RawNative(at["address"])
+    devices = list(range(500))
+    tiled = message("fairway.v1.Sharding")(devices=devices, tiles=[500])
+    session.put(1, data=bytes(2000), dims=[500], devices=devices)
+    session.send("reshard", True, arrays=[1], results=[2], shardings=[tiled])
+    seen = []
+    for turn in range(4):
+        done = session.call("reshard", arrays=[2], results=[10 + turn],
+                            shardings=[message("fairway.v1.Sharding")(devices=devices)])
+        seen.append(outcome(done))
+    return "; ".join(sorted(set(seen)))
+
+
+@case("makes 100,000 copies wait for an upload, which then fails: all fail at once")
+def poison_chain(at):
+    session = RawNative(at["address"])
+    session.put(1, upload=(7, 8))  # twice what a scalar has
+    for turn in range(10):
+        session.send("copy", arrays=[1] * 10000, results=numbers(10000, 1000 + 10000 * turn),
+                     semantics="COPY_SEMANTICS_ALWAYS_COPY")
+    session.send("chunk", upload=7, data=bytes(8))
+    return outcome(session.call("watch", arrays=[1000 + 99999]))
+
+
+@case("asks for 100,000 unknown handles and reads no answer")
+def unknown_handles(at):
+    session = RawNative(at["address"], reads=False)
+    sent = 0
+    until = time.monotonic() + at["seconds"]
+    while sent < 100000 and time.monotonic() < until:
+        batch = message("fairway.v1.ClientMessage")()
+        for _ in range(1000):
+            sent += 1
+            batch.requests.add(id=sent + 10).watch.arrays.append(1 << 40)
+        session.send_bytes(batch.SerializeToString())
+    return f"{sent} sent"
+
+
+# ---- programs ----
+
+PINGPONG = """
+name: "pingpong"
+slices { name: "a" devices: 1 }
+slices { name: "b" devices: 1 }
+computations { name: "double" devices: 1
+  kernels { name: "double" parameters { dtype: 11 global_dims: [8] }
+    steps { kernel: "scale" operands: [0] factor: 1 } results { value: 1 } }
+  parameters { dtype: 11 dims: [8] } results { dtype: 11 dims: [8] } }
+graphs {
+  nodes { name: "x" argument { type { slice: 0 array { dtype: 11 dims: [8] } } } }
+  nodes { name: "l" loop { body: 1 count: 2000 inputs { node: 0 } } }
+  results { node: 1 } }
+graphs {
+  nodes { name: "x" argument { type { slice: 0 array { dtype: 11 dims: [8] } } } }
+  nodes { name: "b" compute { computation: 0 slice: 1 inputs { node: 0 } } }
+  nodes { name: "a" compute { computation: 0 slice: 0 inputs { node: 1 } } }
+  results { node: 2 } }
+"""
+
+
+def bind(session, executable, program, slices):
+    bound = message("fairway.v1.BoundProgram")(program=program)
+    for devices in slices:
+        bound.slices.add(devices=devices)
+    return session.call("bind_program", executable=executable, program=bound)
+
+
+@case("calls a program of 8,000 steps over two islands 256 times without waiting")
+def many_steps(at):
+    session = RawNative(at["address"])
+    bound = bind(session, 1, program_of(PINGPONG), [[0], [2]])
+    session.put(1, data=bytes(32), dims=[8])
+    for turn in range(256):
+        session.send("call", executable=1, arguments=[1], results=[1000 + turn])
+    time.sleep(at["seconds"])
+    return f"bound: {outcome(bound)}"
+
+
+def loop_of(count, body, devices=1):
+    return program_of(f"""
+name: "loop"
+slices {{ name: "a" devices: {devices} }}
+computations {{ name: "c" devices: {devices} {body} }}
+graphs {{
+  nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }}
+  nodes {{ name: "l" loop {{ body: 1 count: {count} inputs {{ node: 0 }} }} }}
+  results {{ node: 1 }} }}
+graphs {{
+  nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }}
+  nodes {{ name: "c" constant {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} bytes: "{'A' * 32}" }} }}
+  nodes {{ name: "b" compute {{ computation: 0 slice: 0 inputs {{ node: 0 }} }} }}
+  results {{ node: 2 }} }}
+""")
+
+
+def wide(results):
+    return ('kernels { name: "w" parameters { dtype: 11 global_dims: [8] } '
+            'steps { kernel: "scale" operands: [0] factor: 1 } ' + "results { value: 1 } " * results + "} "
+            "parameters { dtype: 11 dims: [8] } " + "results { dtype: 11 dims: [8] } " * results)
+
+
+@case("binds a program of 107 KB that is 4,000,000 values when written out")
+def wide_program(at):
+    session = RawNative(at["address"])
+    return outcome(bind(session, 1, loop_of(2000, wide(2000)), [[0]]))
+
+
+@case("binds programs that take long to lower, one after the other")
+def slow_lowering(at):
+    session = RawNative(at["address"])
+    program = loop_of(1300, wide(200))
+    seen = [outcome(bind(session, 1 + turn, program, [[0]])) for turn in range(12)]
+    return "; ".join(sorted(set(seen)))
+
+
+@case("runs a loop of 2^30 rounds on its island")
+def endless_loop(at):
+    session = RawNative(at["address"])
+    body = ('kernels { name: "w" parameters { dtype: 11 global_dims: [8] } steps { kernel: "scale" operands: [0] factor: 1 }'
+            " results { value: 1 } } parameters { dtype: 11 dims: [8] } results { dtype: 11 dims: [8] } ")
+    program = program_of(f"""
+name: "endless"
+slices {{ name: "a" devices: 1 }}
+computations {{ name: "c" devices: 1 {body} }}
+graphs {{
+  nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }}
+  nodes {{ name: "l" loop {{ body: 1 count: {(1 << 30) - 8} inputs {{ node: 0 }} }} }}
+  results {{ node: 1 }} }}
+graphs {{
+  nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }}
+  nodes {{ name: "b" compute {{ computation: 0 slice: 0 inputs {{ node: 0 }} }} }}
+  results {{ node: 1 }} }}
+""")
+    bound = bind(session, 1, program, [[0]])
+    session.put(1, data=bytes(32), dims=[8])
+    session.send("call", executable=1, arguments=[1], results=[2])
+    time.sleep(at["seconds"])
+    return f"bound: {outcome(bound)}"
+
+
+@case("compiles 300 MB of nothing")
+def large_program(at):
+    session = RawNative(at["address"])
+    return outcome(session.call("compile", executable=1, stablehlo=bytes(300 * MIB), devices=[0]))
+
+
+@case("compiles 3,000 programs and keeps them")
+def many_programs(at):
+    session = RawNative(at["address"])
+    for number in range(1, 3001):
+        native = message("fairway.v1.NativeProgram")(name=f"p{number}" + "x" * 200)
+        native.parameters.add(dtype=11)
+        native.steps.add(kernel="scale", operands=[0], factor=number)
+        native.results.add(value=1)
+        last = session.send("compile", True, executable=number, native=native, devices=[0])
+    return outcome(session.answer(last))
+
+
+# ---- texts and bytes ----
+
+@case("makes errors with texts of 100 MB and calls programs with them")
+def long_texts(at):
+    session = RawNative(at["address"])
+    session.compile_scale(1)
+    error = message("fairway.v1.Error")(code=13, text="x" * (100 * MIB))
+    for number in range(1, 4):
+        session.send("make_error", array=number, spec=spec_of(), error=error)
+        session.send("call", executable=1, arguments=[number], results=[100 + number])
+    return outcome(session.call("watch", arrays=[103]))
+
+
+@case("puts small arrays to 500 devices at once, again and again", flags=["--devices=500"])
+def replicated_puts(at):
+    session = RawNative(at["address"])
+    devices = list(range(500))
+    for turn in range(200):
+        session.put(1000 + turn, data=bytes(64 * KIB), dims=[16 * KIB], devices=devices)
+    return outcome(session.call("watch", arrays=[1199]))
+
+
+@case("puts 64 KiB arrays to an executor that was stopped, for eight seconds")
+def puts_to_a_stopped_executor(at):
+    os.kill(at["executors"][0], signal.SIGSTOP)
+    try:
+        session = RawNative(at["address"])
+        until, sent = time.monotonic() + at["seconds"], 0
+        while time.monotonic() < until:
+            session.put(1000 + sent, data=bytes(64 * KIB), dims=[16 * KIB])
+            sent += 1
+    finally:
+        os.kill(at["executors"][0], signal.SIGCONT)
+    return f"{sent} sent"
+
+
+@case("uploads host buffers that no array takes, up to 6 GiB")
+def buffers_that_nobody_takes(at):
+    session = Session(at["address"])
+    data, stored = bytes(8 * MIB), 0
+    try:
+        while stored < 6 << 30:
+            session.store(1 + stored, data)
+            stored += len(data)
+    except grpc.RpcError as error:
+        return f"{stored / MIB:.0f} MiB, then {error.code().name}: {error.details()[:160]}"
+    return f"{stored / MIB:.0f} MiB"
+
+
+@case("announces an upload of one byte and sends without end")
+def endless_upload(at):
+    session = Session(at["address"])
+    metadata = message("GrpcHostBufferStoreMetadata")(session_id=session.id, handle=1, buffer_size=1)
+    chunk = message("GrpcHostBufferStoreRequest")(data=bytes(MIB))
+    sent = 0
+
+    def chunks():
+        nonlocal sent
+        until = time.monotonic() + at["seconds"]
+        while time.monotonic() < until and sent < 4096:
+            sent += 1
+            yield chunk
+
+    try:
+        session.channel.stream_unary(
+            "/xla.ifrt.proxy.GrpcIfrtService/HostBufferStore",
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=message("GrpcHostBufferStoreResponse").FromString,
+        )(chunks(), metadata=[("ifrt-proxy-grpc-host-buffer-store-metadata-bin", metadata.SerializeToString())],
+          timeout=60)
+    except grpc.RpcError as error:
+        return f"{sent} MiB sent, then {error.code().name}: {error.details()[:160]}"
+    return f"{sent} MiB sent"
+
+
+@case("fetches an array into host buffers that it never deletes, up to 3 GiB")
+def fetched_buffers_kept(at):
+    import numpy as np
+
+    session = Session(at["address"])
+    session.put(1, np.zeros(250000, np.float32))
+    kept = 0
+    try:
+        for number in range(3000):
+            session.call("copy_to_host_buffer_request", array_handle=1, host_buffer_handle=100 + number)
+            kept += 1
+    except (Refused, grpc.RpcError) as error:
+        return f"{kept} MB kept, then {str(error)[:160]}"
+    return f"{kept} MB kept"
+
+
+@case("fetches 1 MB 3,000 times and reads no answer")
+def unread_fetches(at):
+    session = RawNative(at["address"], reads=False)
+    session.put(1, data=bytes(1000000), dims=[250000])
+    until, sent = time.monotonic() + at["seconds"], 0
+    while sent < 3000 and time.monotonic() < until:
+        session.send("fetch", True, array=1, shards=[0])
+        sent += 1
+    return f"{sent} sent"
+
+
+@case("fetches into a host buffer that is already an array's")
+def fetch_feeds_an_array(at):
+    import numpy as np
+
+    session = Session(at["address"])
+    session.put(1, np.ones(4, np.float32))
+    for turn in range(200):
+        session.send("make_array_from_host_buffer_request",
+                     dtype=message("xla.ifrt.DTypeProto")(kind=11), shape=message("xla.ifrt.ShapeProto")(dims=[4]),
+                     sharding=session.single_device(0), host_buffer_handle=1000 + turn, array_handle=1000 + turn)
+        session.call("copy_to_host_buffer_request", array_handle=1, host_buffer_handle=1000 + turn)
+    return np.frombuffer(session.get(1199, 5), np.float32).tolist().__repr__()
+
+
+# ---- memory of devices ----
+
+@case("holds most of a device, asks for more and frees a scalar now and then", flags=["--device-memory=64MiB"])
+def memory_hog(at):
+    session = RawNative(at["address"])
+    size = 10 * MIB
+    session.put(1, data=bytes(4 * size), dims=[size])
+    for number in range(20):
+        session.put(100 + number)
+    session.call("watch", arrays=[1])
+    waits = session.send("copy", True, arrays=[1], results=[2], semantics="COPY_SEMANTICS_ALWAYS_COPY")
+    for number in range(2 * at["seconds"]):
+        time.sleep(0.5)
+        session.send("release", arrays=[100 + number])
+    session.answer(waits, 1)
+    return outcome(session.call("watch", arrays=[2]))
+
+
+@case("asks for uploads early and sends their bytes late, on a device that is nearly full",
+      flags=["--device-memory=64MiB"])
+def late_uploads(at):
+    session = RawNative(at["address"])
+    for number in range(2000):
+        session.put(1000 + number, upload=(1000 + number, MIB), dims=[MIB // 4])
+    for number in range(300):
+        session.send("chunk", upload=1000 + number, data=bytes(MIB))
+        time.sleep(0.02)
+    return outcome(session.call("watch", arrays=[1299], seconds=10))
+
+
+# ---- connections ----
+
+@case("opens and closes sessions as fast as it can")
+def session_churn(at):
+    until, opened = time.monotonic() + at["seconds"], 0
+    while time.monotonic() < until:
+        session = RawNative(at["address"])
+        session.put(1)
+        session.close()
+        opened += 1
+    return f"{opened} sessions"
+
+
+@case("keeps 300 sessions with 2,000 arrays each")
+def many_sessions(at):
+    sessions = []
+    for _ in range(300):
+        session = RawNative(at["address"])
+        session.put(1)
+        session.send("copy", arrays=[1] * 2000, results=numbers(2000), semantics="COPY_SEMANTICS_REUSE", devices=[0])
+        sessions.append(session)
+    return outcome(sessions[-1].call("ping"))
+
+
+@case("ends with 100,000 copies queued behind an array that never comes")
+def leaves_much_behind(at):
+    session = RawNative(at["address"])
+    session.put(1, upload=(7, 4))
+    for turn in range(10):
+        session.send("copy", arrays=[1] * 10000, results=numbers(10000, 1000 + 10000 * turn),
+                     semantics="COPY_SEMANTICS_ALWAYS_COPY")
+    session.call("ping")
+    session.close()
+    time.sleep(3)
+    return "left"
+
+
+@case("sends 100 half frames of 100 MB each to the port of the workers")
+def half_frames(at):
+    host, port = at["links"].rsplit(":", 1)
+    header = bytes.fromhex("46525759" + "01" + "01" + "0000") + bytes(16) + (100 * MIB).to_bytes(4, "little") + bytes(4)
+    held, sent, closed = [], 0, 0
+    until = time.monotonic() + at["seconds"]
+    for _ in range(100):
+        link = socket.create_connection((host, int(port)))
+        link.settimeout(1)
+        try:
+            link.sendall(header)
+            for _ in range(99):
+                if time.monotonic() > until:
+                    break
+                link.sendall(bytes(MIB))
+                sent += 1
+            held.append(link)
+        except OSError:
+            closed += 1
+    time.sleep(max(0, until - time.monotonic()))
+    return f"{sent} MiB sent, {closed} of 100 connections closed"
+
+
+@case("asks for /metrics and the status without end, and holds 200 HTTP connections open")
+def http_flood(at):
+    host, port = at["http"].rsplit(":", 1)
+    held = []
+    for _ in range(200):
+        try:
+            held.append(socket.create_connection((host, int(port)), timeout=2))
+            held[-1].sendall(b"GET /metrics HTTP/1.1\r\n")
+        except OSError:
+            break
+    until, asked = time.monotonic() + at["seconds"], 0
+    while time.monotonic() < until:
+        try:
+            with socket.create_connection((host, int(port)), timeout=2) as one:
+                one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                while one.recv(65536):
+                    pass
+            asked += 1
+        except OSError:
+            time.sleep(0.01)
+    return f"{asked} answers beside {len(held)} open connections"
+
+
+# ---- processes ----
+
+@case("an executor with 50,000 copies of one session queued is killed", loses_executor=True)
+def lost_executor(at):
+    session = RawNative(at["address"])
+    os.kill(at["executors"][0], signal.SIGSTOP)
+    session.put(1)
+    for turn in range(5):
+        session.send("copy", arrays=[1] * 10000, results=numbers(10000, 1000 + 10000 * turn),
+                     semantics="COPY_SEMANTICS_ALWAYS_COPY")
+    session.call("ping")
+    time.sleep(1)
+    os.kill(at["executors"][0], signal.SIGKILL)
+    return outcome(session.call("watch", arrays=[1]))
+
+
+@case("the controller is stopped for 11 s", stops_all=True)
+def stopped_controller(at):
+    os.kill(at["controller"], signal.SIGSTOP)
+    try:
+        time.sleep(11)
+    finally:
+        os.kill(at["controller"], signal.SIGCONT)
+    return outcome(RawNative(at["address"]).call("ping"))
+
+
+@case("two processes compute and send nothing")
+def burn(at):
+    """The control: what a neighbour sees of busy processors alone."""
+    end = time.time() + at["seconds"]
+    code = f"import time\nwhile time.time() < {end}: pass"
+    for process in [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]:
+        process.wait()
+    return "burnt"
+
+
+def main():
+    name, cluster = sys.argv[1], json.loads(sys.argv[2])
+    try:
+        said = CASES[name].run(cluster)
+    except grpc.RpcError as error:
+        said = f"the session ended: {error.code().name}: {(error.details() or '')[:200]}"
+    print(said, flush=True)
+    os._exit(0)  # with all connections as they are
+
+
+if __name__ == "__main__":
+    main()

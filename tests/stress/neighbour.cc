@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client with a device of its own, which runs a small step every millisecond and fetches its
+// result, until its standard input ends (hostile.py):
+//   neighbour ADDRESS DEVICE
+// Prints "ready" after the first step. At the end one line of JSON: how many steps there were, and
+// how long they took in milliseconds; or the error that ended it.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fairway/fairway.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPeriod = std::chrono::milliseconds(1);
+
+// Whether standard input has ended. Waits until `until`.
+bool InputEnded(Clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  if (poll(&input, 1, std::max<int>(0, static_cast<int>(left.count()))) <= 0) return false;
+  char byte;
+  return read(STDIN_FILENO, &byte, 1) <= 0;
+}
+
+[[noreturn]] void Fail(const std::string& error, size_t steps) {
+  std::string text;
+  for (const char c : error) text += c == '"' || c == '\\' || c < ' ' ? ' ' : c;
+  std::printf("{\"error\": \"after %zu steps: %s\"}\n", steps, text.c_str());
+  std::exit(1);
+}
+
+double At(const std::vector<double>& sorted, double part) {
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(part * sorted.size()))];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const int device = std::atoi(argv[2]);
+  auto session = fairway::Connect(argv[1]);
+  if (!session.ok()) Fail(session.status().message(), 0);
+  fairway::NativeProgram twice("twice");
+  twice.Result(twice.Scale(twice.Parameter(fairway::DType::kF32, {}), 2));
+  const auto program = session->Compile(twice, {device}).Get();
+  if (!program.ok()) Fail(program.status().message(), 0);
+  std::vector<double> took;
+  auto next = Clock::now();
+  do {
+    const auto start = Clock::now();
+    const float x = static_cast<float>(took.size() % 1000);
+    const fairway::Array array =
+        session->Put(std::vector<float>{x}, {}, fairway::Sharding::Single(device));
+    const auto result = program->Call({array})[0].ToHost().Get();
+    if (!result.ok()) Fail(result.status().message(), took.size());
+    if (result->values<float>()[0] != 2 * x) Fail("a wrong result", took.size());
+    took.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    if (took.size() == 1) {
+      std::puts("ready");
+      std::fflush(stdout);
+    }
+    next = std::max(next + kPeriod, Clock::now());
+  } while (!InputEnded(next));
+  std::sort(took.begin(), took.end());
+  std::printf("{\"steps\": %zu, \"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f}\n", took.size(),
+              At(took, 0.5), At(took, 0.99), took.back());
+}
