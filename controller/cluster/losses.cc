@@ -14,8 +14,8 @@
 namespace fairway {
 namespace {
 // Between two looks at the units.
-constexpr int kAtOnce = 16;
-constexpr uint64_t kUnitsAtOnce = 250;  // nodes may be of many pieces
+constexpr int kFew = 16;
+constexpr uint64_t kFewUnits = 250;  // nodes may be of many pieces
 }  // namespace
 
 void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
@@ -99,7 +99,7 @@ void Cluster::State::FinishLosses(SessionId session) {
 
 void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
   Loss& loss = list.losses.front();
-  const uint64_t until = units + kUnitsAtOnce;
+  const uint64_t until = units + kFewUnits;
   const auto has = holdings.find(session);  // none: all has ended since
   switch (loss.phase) {
     case Loss::Phase::kBegin:
@@ -113,7 +113,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
       LoseGroups(session, loss);
       break;
     case Loss::Phase::kNodes: {
-      for (int i = 0; i < kAtOnce && units < until; ++i) {
+      for (int i = 0; i < kFew && units < until; ++i) {
         Charge(1);
         const auto still = holdings.find(session);
         const auto next = still == holdings.end() ? std::set<NodeId>::iterator()
@@ -129,7 +129,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
     }
     case Loss::Phase::kTakeBack:
       // Younger ones first: readers before what they read.
-      for (int i = 0; i < kAtOnce && units < until && !loss.again.empty(); ++i) {
+      for (int i = 0; i < kFew && units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
         loss.again.pop_back();
         const Node* node = FindNode(again.node);
@@ -149,7 +149,7 @@ void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
   const auto has = holdings.find(session);
   const auto stake = has == holdings.end() ? std::map<IslandId, Stake>::iterator()
                                            : has->second.stakes.find(loss.island);
-  for (int i = 0; i < kAtOnce; ++i) {
+  for (int i = 0; i < kFew; ++i) {
     if (has == holdings.end() || stake == has->second.stakes.end() ||
         stake->second.walk == nullptr) {
       loss.phase = Loss::Phase::kNodes;
@@ -285,7 +285,7 @@ void Cluster::State::AfterLosses(Node& node) {
 void Cluster::State::Unpark() {
   if (!unpark_after) return;
   auto next = parked.upper_bound(*unpark_after);
-  for (int i = 0; i < 2 * kAtOnce && next != parked.end(); ++i) {
+  for (int i = 0; i < 2 * kFew && next != parked.end(); ++i) {
     Charge(1);
     const NodeId id = *next;
     unpark_after = id;

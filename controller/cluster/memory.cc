@@ -61,6 +61,8 @@ bool Cluster::State::MakeRoom(const Node& node) {
   if (!missing.empty()) return false;
   // Younger ones first: readers before what they read.
   islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
+  // They may fit again beside it, if more is given back: it comes before them.
+  admission.ServeNext(node.island, node.session);
   to_pump.insert(node.island);
   return true;
 }
