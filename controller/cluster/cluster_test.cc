@@ -497,17 +497,17 @@ TEST_F(ClusterTest, EveryPieceOfAReplicatedResultIsItsOwn) {
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
   actions.Take();
-  End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("made by device 0")}});
+  End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("bytes of device0")}});
   // A program may leave different bytes in them (shard_map with check_vma=False).
   ASSERT_TRUE(cluster.Disassemble(session, 2, CopySemantics::kReuseInput, {3, 4}).ok());
   cluster.Fetch(session, 1, 2);
   cluster.Fetch(session, 2, 3);
   EXPECT_THAT(actions.Take(),
-              ElementsAre("s1 fetched 1: made by device 0", "s1 fetched 2: made by device 0"));
+              ElementsAre("s1 fetched 1: bytes of device0", "s1 fetched 2: bytes of device0"));
   cluster.Fetch(session, 3, 4);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t3 [#0=2:1]", "pull t3 from e1 #0 16B"));
-  cluster.FetchArrived(TransferId(3), Bytes("made by device 1"));
-  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "s1 fetched 3: made by device 1"));
+  cluster.FetchArrived(TransferId(3), Bytes("bytes of device1"));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "s1 fetched 3: bytes of device1"));
 }
 
 TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {

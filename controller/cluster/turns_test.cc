@@ -282,6 +282,20 @@ class LargeTurnsTest : public TurnsTest {
       return true;
     });
   }
+  // When all is prepared.
+  void LosePrepared(ExecutorId executor) {
+    Reshard();
+    while (Turn()) {
+    }
+    ASSERT_EQ(Count("e4 <- receive"), size_t{kDevices});
+    Lose(executor);
+    EXPECT_TRUE(cluster.Busy(session));
+    ExpectTheNeighbourIsServed();
+    EXPECT_TRUE(cluster.Busy(session));
+    while (Turn()) {
+    }
+    EXPECT_FALSE(cluster.Busy(session));
+  }
   size_t Count(const std::string& begin) const {
     return static_cast<size_t>(
         std::count_if(actions.lines.begin(), actions.lines.end(), [&](const std::string& line) {
@@ -334,6 +348,22 @@ TEST_F(LargeTurnsTest, AReshardWhoseTargetIsLostInTheMiddleWaitsForItsReturn) {
   while (Turn()) {
   }
   EXPECT_EQ(Count("e4 <- receive"), 0u);
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wd", "id", kDevices)).ok());
+  cluster.Tick(0);
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("e4 <- receive"), size_t{kDevices});
+}
+
+TEST_F(LargeTurnsTest, TheLossOfTheSourceOfManyPiecesIsHeardOfInSeveralTurns) {
+  LosePrepared(rows_);
+  cluster.Watch(session, 9, {2});
+  EXPECT_EQ(Count("s3 watched 9: DATA_LOSS"), 1u);
+}
+
+TEST_F(LargeTurnsTest, TheLossOfTheTargetOfManyPiecesIsHeardOfInSeveralTurns) {
+  LosePrepared(columns_);
+  actions.Take();
   ASSERT_TRUE(cluster.ExecutorUp(Worker("wd", "id", kDevices)).ok());
   cluster.Tick(0);
   while (Turn()) {
