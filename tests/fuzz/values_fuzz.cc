@@ -137,7 +137,7 @@ void OnUpload(Reader in) {
   const size_t piece = 1 + in.Byte();
   std::string_view bytes = in.Rest();
   const std::string sent(bytes);
-  UploadBuffer buffer(announced, budget, "/tmp");
+  UploadBuffer buffer(announced, Spool{budget, "/tmp"});
   for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size())))
     buffer.Append(bytes.substr(0, piece));
   const auto blob = buffer.Finish();
