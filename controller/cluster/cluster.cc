@@ -53,7 +53,21 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
       handle);
 }
 
+absl::Status Cluster::State::CheckRoom(const Session& session, size_t more) const {
+  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
+  const size_t wanted = session.arrays.bytes() + more * ArrayTable::kSmallest;
+  if (wanted + more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "this session has {} arrays, whose records hold {} MiB of the controller's memory, and {} of "
+      "the "
+      "{} MiB for records of all sessions (--record-memory) are left; one session's may hold as "
+      "much as is left to others: give up arrays that are no longer needed",
+      session.arrays.size(), session.arrays.bytes() >> 20, room >> 20, options.record_memory >> 20);
+}
+
 absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
+  FAIRWAY_RETURN_IF_ERROR(CheckRoom(session, 1));
   if (asked == 0) return session.next_handle++;
   if (asked >= kFirstServerHandle)
     return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60",
@@ -95,7 +109,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
                  s.islands.size());
   std::sort(islands.begin(), islands.end(),
             [](const Island* a, const Island* b) { return a->name < b->name; });
-  Session session;
+  Session session(&s.record_bytes);
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   for (size_t slice = 0; slice < islands.size(); ++slice) {
@@ -134,8 +148,7 @@ void Cluster::CloseSession(SessionId id) {
   const auto it = s.sessions.find(id);
   if (it == s.sessions.end()) return;
   // From here on nothing of it is found by handle; its launched work goes on without it.
-  auto closing = std::make_unique<Closing>();
-  closing->session = std::move(it->second);
+  auto closing = std::make_unique<Closing>(std::move(it->second));
   s.sessions.erase(it);
   Worklist& list = s.WorkOf(id);
   closing->run = std::move(list.run);

@@ -14,7 +14,7 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   if (it == state_->sessions.end()) return {};
   const auto has = state_->holdings.find(id);
   if (has == state_->holdings.end()) return {};
-  Backlog backlog{has->second.nodes.size(), it->second.record_bytes};
+  Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom()};
   for (const NodeId node_id : has->second.nodes) {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
@@ -23,6 +23,11 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
     break;
   }
   return backlog;
+}
+
+size_t Cluster::RecordRoom() const {
+  const size_t used = state_->record_bytes, all = state_->options.record_memory;
+  return all - std::min(all, used);
 }
 
 std::optional<SessionId> Cluster::SessionOf(NodeId node) const {

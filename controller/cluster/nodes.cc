@@ -61,7 +61,7 @@ Node& Cluster::State::Insert(Session& session, Making::Made made) {
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   InsertGroup(std::move(made.group));
-  session.record_bytes += node.record_bytes;
+  session.node_records.Add(node.record_bytes);
   if (node.pieces.size() > kLargePieces) ++islands.at(node.island).large;
   return node;
 }
@@ -546,7 +546,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const bool closed = session == sessions.end();
   if (!closed) {
     if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
-    session->second.record_bytes -= node.record_bytes;
+    session->second.node_records.Remove(node.record_bytes);
   }
   Holdings& has = holdings.at(node.session);
   has.nodes.erase(node.id);

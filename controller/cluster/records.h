@@ -15,6 +15,7 @@
 
 #include "base/planted.h"
 #include "base/shared_vector.h"
+#include "controller/cluster/array_table.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/work.h"
 #include "scheduler/sequencer.h"
@@ -134,15 +135,6 @@ struct Group {
   bool settled() const { return state != GroupState::kPending; }
   bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
-};
-
-// What a handle points at: a list of shards (or an error from the start), and its type.
-struct Array {
-  ArraySpec spec;
-  std::vector<ShardRef> shards;
-  absl::Status error;    // set: there are no shards
-  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
-  bool unknown = false;  // of an error array: `spec` says nothing
 };
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
@@ -318,15 +310,18 @@ struct PendingWatch {
 };
 
 struct Session {
+  // `records`: what all sessions' records hold together.
+  explicit Session(size_t* records) : arrays(records), node_records(records) {}
+
   SessionId id;
   std::string tenant;
   std::vector<VirtualDevice> devices;
-  std::unordered_map<uint64_t, Array> arrays;
+  ArrayTable arrays;
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::unordered_map<uint64_t, PendingWatch> watches;
-  size_t record_bytes = 0;  // of unfinished nodes
+  RecordCount node_records;  // of unfinished nodes
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
@@ -351,6 +346,8 @@ struct ProgramRun {
 
 // What is left of a session that has ended; no handle leads there any more.
 struct Closing {
+  explicit Closing(Session ended) : session(std::move(ended)) {}
+
   Session session;
   std::unique_ptr<ProgramRun> run;
   std::unique_ptr<LongRequest> request;

@@ -27,6 +27,8 @@ struct Cluster::State {
   Admission admission;
   std::map<ExecutorId, Executor> executors;
   std::map<IslandId, Island> islands;
+  size_t record_bytes =
+      0;  // of all sessions' records; before them, since these count down at their end
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
@@ -76,6 +78,8 @@ struct Cluster::State {
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range when 0.
+  // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
+  absl::Status CheckRoom(const Session& session, size_t more) const;
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` of them, each for another array; `asked`: as many or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
