@@ -47,6 +47,7 @@ enum class Bug {
   kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
   kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
   kLoseAnswer,      // a request of several turns is not answered
+  kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
 };
 
 inline constexpr std::array kAllBugs = {
@@ -84,6 +85,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kFollowAnyone, std::string_view("follow_anyone")},
     std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
     std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
+    std::pair{Bug::kServeTooSoon, std::string_view("serve_too_soon")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

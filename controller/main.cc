@@ -52,6 +52,7 @@ struct Flags {
   std::chrono::milliseconds callback_limit{60000};
   int launches_ahead = ClusterOptions().max_gangs_in_flight;
   int64_t transit_memory = int64_t{4} << 30;
+  int64_t record_memory = int64_t{768} << 20;
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
   std::string log_dir;
@@ -85,6 +86,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.BytesFlag("transit-memory", &flags->transit_memory,
                    "Host memory for bytes on their way to and from clients; beyond it they go to "
                    "unlinked files");
+  config.BytesFlag(
+      "record-memory", &flags->record_memory,
+      "Host memory for the records of all sessions' arrays and unfinished work, about; one "
+      "session's may hold as much as is left to others");
   config.Flag("spool-directory", &flags->spool_directory, "Where those files are");
   config.Flag("log-level", &flags->log_level, "trace, debug, info, warn or error");
   config.Flag("log-dir", &flags->log_dir,
@@ -171,6 +176,7 @@ absl::Status Controller::Start() {
   options.island_timeout = flags_.island_timeout;
   options.log_dir = flags_.log_dir;
   options.cluster.max_gangs_in_flight = flags_.launches_ahead;
+  options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags_.record_memory, 0));
   options.cluster.max_singles_per_device = 2 * flags_.launches_ahead;
   if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
   const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};

@@ -192,6 +192,10 @@ std::vector<NodeId> Admission::Admit(IslandId island, size_t most) {
   return admitted;
 }
 
+void Admission::ServeNext(IslandId island, SessionId session) {
+  islands_[island].served = SessionId(session.value - 1);
+}
+
 bool Admission::HasCandidates(IslandId island) const {
   const auto at = islands_.find(island);
   return at != islands_.end() && (!at->second.candidates.empty() || !at->second.touched.empty());

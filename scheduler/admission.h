@@ -52,6 +52,8 @@ class Admission {
   // that are new, and at the first ones of each session on devices on which something was given
   // back; sessions take turns. Looks at no more than `most`; see HasCandidates.
   std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX);
+  // The session has the next turn: room was made for what it waits for there.
+  void ServeNext(IslandId island, SessionId session);
 
   // Whether Admit has more to look at.
   bool HasCandidates(IslandId island) const;

@@ -121,6 +121,12 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
       continue;
     }
     node->blobs[blob] = *bytes;
+    // Small bytes lie in the node and in the message that takes them to an executor.
+    if (const auto session = sessions.find(node->session);
+        session != sessions.end() && size <= options.inline_upload_bytes) {
+      node->record_bytes += 2 * static_cast<size_t>(size);
+      session->second.node_records.Add(2 * static_cast<size_t>(size));
+    }
     if (--node->open_blobs == 0) Enqueue(*node);
   }
 }

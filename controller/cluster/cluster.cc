@@ -20,6 +20,7 @@ Cluster::~Cluster() = default;
 
 absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
+  FinishLosses(id);
   FinishBusy(id);
   return session;
 }
@@ -52,7 +53,21 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
       handle);
 }
 
+absl::Status Cluster::State::CheckRoom(const Session& session, size_t more) const {
+  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
+  const size_t wanted = session.arrays.bytes() + more * ArrayTable::kSmallest;
+  if (wanted + more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "this session has {} arrays, whose records hold {} MiB of the controller's memory, and {} of "
+      "the "
+      "{} MiB for records of all sessions (--record-memory) are left; one session's may hold as "
+      "much as is left to others: give up arrays that are no longer needed",
+      session.arrays.size(), session.arrays.bytes() >> 20, room >> 20, options.record_memory >> 20);
+}
+
 absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
+  FAIRWAY_RETURN_IF_ERROR(CheckRoom(session, 1));
   if (asked == 0) return session.next_handle++;
   if (asked >= kFirstServerHandle)
     return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60",
@@ -94,7 +109,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
                  s.islands.size());
   std::sort(islands.begin(), islands.end(),
             [](const Island* a, const Island* b) { return a->name < b->name; });
-  Session session;
+  Session session(&s.record_bytes);
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   for (size_t slice = 0; slice < islands.size(); ++slice) {
@@ -133,8 +148,7 @@ void Cluster::CloseSession(SessionId id) {
   const auto it = s.sessions.find(id);
   if (it == s.sessions.end()) return;
   // From here on nothing of it is found by handle; its launched work goes on without it.
-  auto closing = std::make_unique<Closing>();
-  closing->session = std::move(it->second);
+  auto closing = std::make_unique<Closing>(std::move(it->second));
   s.sessions.erase(it);
   Worklist& list = s.WorkOf(id);
   closing->run = std::move(list.run);
@@ -165,15 +179,19 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   } else if (!session.programs.empty()) {
     Retire(*session.programs.begin()->second);
     session.programs.erase(session.programs.begin());
-  } else if (!session.nodes.empty()) {
+  } else {
     // Younger ones first: nothing is taken back for the sake of others that end too.
     const absl::Status closed = absl::CancelledError("the session has ended");
-    for (int i = 0; i < kAtOnce && !session.nodes.empty(); ++i) {
-      const NodeId id = session.nodes.extract(std::prev(session.nodes.end())).value();
-      Node* open = FindNode(id);
-      if (open != nullptr && open->state != NodeState::kLaunched) Fail(*open, closed, id);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const auto has = holdings.find(session.id);
+      if (has == holdings.end()) break;
+      const auto next = has->second.nodes.lower_bound(list.closing->below);
+      if (next == has->second.nodes.begin()) break;
+      const NodeId id = list.closing->below = *std::prev(next);
+      if (Node& open = *FindNode(id); open.state != NodeState::kLaunched) Fail(open, closed, id);
+      if (i + 1 == kAtOnce) return;
     }
-  } else {
+    ForgetHoldings(session.id);
     list.closing.reset();
   }
 }
@@ -219,7 +237,8 @@ void Cluster::Tick(int64_t now_ms) {
     Node* const node = s.FindNode(id);
     if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
-    if (now_ms - node->deferred_since >= kDeferredFailureMs) overdue.push_back(id);
+    const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
+    if (late && !s.HasLosses(node->session)) overdue.push_back(id);
     return false;
   });
   for (const NodeId id : overdue) {

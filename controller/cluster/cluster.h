@@ -218,6 +218,10 @@ struct ClusterOptions {
   // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
   // turn, but for what cannot be interrupted.
   uint64_t turn_units = 2000;
+  // What the records of all sessions may hold of the controller's memory, about. One session's
+  // arrays may hold as much as is left: beyond, no more are made. One session's unfinished work
+  // may, too: beyond, no more of its requests are read (SessionCaps).
+  size_t record_memory = size_t{768} << 20;
   // Shards that are made of more pieces together are made by several nodes.
   size_t node_pieces = 512;
 };
@@ -447,13 +451,15 @@ class Cluster {
   // Queued and running work of a session, for the caps of rule B3.
   struct Backlog {
     size_t nodes = 0;
-    size_t record_bytes = 0;  // of executions
+    size_t record_bytes = 0;  // of what is unfinished
+    size_t record_room = 0;   // bytes that records of all sessions may take beside those there are
     // The oldest one not launched waits for memory, or for bytes of the client's, rather than for
     // device time.
     bool waits_for_memory = false;
     bool waits_for_bytes = false;
   };
   Backlog SessionBacklog(SessionId session) const;
+  size_t RecordRoom() const;  // as Backlog::record_room
   ClusterCounts counts() const;
   std::vector<IslandStatus> Islands() const;
   std::vector<ExecutorStatus> Executors() const;

@@ -315,7 +315,7 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
   node.record_bytes = RecordBytes(node);
-  session.record_bytes += node.record_bytes;
+  session.node_records.Add(node.record_bytes);
   Enqueue(node);
   for (const int32_t a : donatable) MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory: it need not be reserved

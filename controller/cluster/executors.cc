@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors come, report and are lost; islands are pumped.
+// Executors come and report; islands are pumped.
 #include <algorithm>
 #include <utility>
 
@@ -24,13 +24,13 @@ void Cluster::State::FlushFrees(Executor& executor) {
   if (executor.frees.empty()) return;
   FreeGroups command{std::move(executor.frees)};
   executor.frees.clear();
-  if (executor.up) actions->Send(executor.id, std::move(command));
+  if (executor.serves()) actions->Send(executor.id, std::move(command));
 }
 
 void Cluster::State::SendTo(Executor& executor, Command command) {
   Charge(1);
   FlushFrees(executor);
-  if (executor.up) actions->Send(executor.id, std::move(command));
+  if (executor.serves()) actions->Send(executor.id, std::move(command));
 }
 
 std::string Cluster::State::Where(const Node& node) const {
@@ -43,13 +43,13 @@ std::string Cluster::State::Where(const Node& node) const {
 
 Cluster::State::Held Cluster::State::HeldOn(DeviceId device) const {
   Held held;
-  for (const auto& [id, group] : groups) {
-    if (!group->charged) continue;
-    for (const Place& place : group->places) {
-      if (place.device != device) continue;
-      held[group->session].first += Rounded(place.bytes);
-      ++held[group->session].second;
-    }
+  const Executor& executor = *ExecutorOf(device);
+  for (const auto& [session, has] : holdings) {
+    const auto stake = has.stakes.find(executor.island);
+    if (stake == has.stakes.end()) continue;
+    const size_t at = device.value - stake->second.first_device;
+    if (at >= stake->second.held.size() || stake->second.held[at].shards == 0) continue;
+    held[session] = {stake->second.held[at].bytes, stake->second.held[at].shards};
   }
   return held;
 }
@@ -147,104 +147,8 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
-  for (const NodeId node_id : std::set<NodeId>(std::exchange(s.parked, {})))
-    s.Submit(*s.FindNode(node_id));
+  s.unpark_after = NodeId();
   return known->id;
-}
-
-void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  const auto it = s.executors.find(id);
-  if (it == s.executors.end() || !it->second.up) return;
-  Executor& lost = it->second;
-  lost.up = false;
-  lost.last_error = Text(cause);
-  lost.open.clear();
-  lost.installs.clear();
-  lost.dropped.clear();
-  lost.frees.clear();
-  Island& island = s.islands.at(lost.island);
-  ++island.epoch;
-  const absl::Status loss =
-      Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
-            island.name, lost.spec.worker, Text(cause));
-  std::set<GroupId> gone;
-  for (auto& [group_id, group] : s.groups) {
-    const bool there = std::any_of(group->places.begin(), group->places.end(),
-                                   [&](const Place& place) { return place.executor == id; });
-    if (!there || group->state != GroupState::kReady || Planted(Bug::kIgnoreLoss)) continue;
-    s.SetFailed(*group, loss, NodeId());
-    gone.insert(group_id);
-  }
-  std::vector<NodeId> open;
-  for (const auto& [node_id, node] : s.nodes) open.push_back(node_id);
-  std::set<NodeId> again;  // prepared ones to be taken back
-  for (const NodeId node_id : open) {
-    Node* node = s.FindNode(node_id);
-    if (node == nullptr) continue;
-    const auto part = std::find_if(node->participants.begin(), node->participants.end(),
-                                   [&](const Participant& p) { return p.executor == id; });
-    const bool touches = part != node->participants.end();
-    if (node->state == NodeState::kLaunched) {
-      if (!touches) continue;
-      node->failure = loss;
-      s.LaunchLost(*node);
-      if (!node->deferred.ok()) {  // the others have told of it
-        s.Conclude(*node, loss, node_id);
-        continue;
-      }
-      s.ParticipantEnded(*node, static_cast<size_t>(part - node->participants.begin()), loss);
-      continue;
-    }
-    if (s.FailIfPoisoned(*node)) continue;
-    for (const GroupId read : node->reads) {
-      if (!gone.contains(read)) continue;
-      ++node->unlaunched_inputs;
-      if (node->kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node_id);
-    }
-    if (State::IsSequence(*node) && node->unsettled_inputs == 0) s.MaybeArrived(*node);
-    const bool from = s.ReceivesFrom(*node, id);
-    if ((touches || from) && node->state == NodeState::kPrepared) {
-      again.insert(node_id);
-    } else if (from && node->state == NodeState::kQueued &&
-               s.admission.Remove(node_id, node->island)) {
-      s.parked.insert(node_id);
-      s.to_pump.insert(node->island);
-    }
-  }
-  // Code that ran on it too is loaded anew, for its successor; what was launched there has been
-  // abandoned, or has begun.
-  for (const ExecutorId other : island.executors) s.DropShared(s.executors.at(other), id);
-  s.TakeBack(again, loss);
-  // Forgetting what nobody refers to any more.
-  std::vector<GroupId> failed;
-  for (const auto& [group_id, group] : s.groups) {
-    if (group->state == GroupState::kFailed) failed.push_back(group_id);
-  }
-  for (const GroupId group_id : failed) {
-    if (Group* group = s.FindGroup(group_id)) s.Collect(*group);
-  }
-  s.Settle();
-}
-
-void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  const auto it = s.islands.find(id);
-  if (it == s.islands.end() || s.IslandUp(it->second)) return;
-  std::vector<NodeId> waiting;
-  for (const auto& [node_id, node] : s.nodes) {
-    if (node->island == id && node->state != NodeState::kLaunched &&
-        (node->state != NodeState::kWaiting || node->held()))
-      waiting.push_back(node_id);
-  }
-  it->second.gone =
-      Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
-  for (const NodeId node_id : waiting) {
-    if (Node* node = s.FindNode(node_id)) s.Fail(*node, it->second.gone, node_id);
-  }
-  s.Settle();
 }
 
 void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
@@ -323,6 +227,7 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
 
 void Cluster::State::Pump(Island& island, uint64_t until) {
   constexpr size_t kAtOnce = 32;
+  if (island.telling > 0 && !Planted(Bug::kServeTooSoon)) return;
   if (!IslandUp(island)) {
     if (island.gone.ok()) return;
     const std::vector<NodeId> first = admission.Queue(island.id, kAtOnce);
@@ -331,8 +236,12 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
+    if (!TakeVictims(island, until)) return;
     const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
-    for (const NodeId id : admitted) Prepare(*FindNode(id));
+    for (const NodeId id : admitted) {
+      Node& node = *FindNode(id);
+      open_losses > 0 ? AfterLosses(node) : Prepare(node);
+    }
     Charge(kAtOnce / 8);
     if (admission.HasCandidates(island.id)) {
       if (units < until) continue;

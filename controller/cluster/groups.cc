@@ -15,9 +15,17 @@ Group* Cluster::State::FindGroup(GroupId id) {
 
 Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype,
                                  const std::string& memory_kind) {
-  std::unique_ptr<Group> group = NewGroup(session, island, dtype, memory_kind);
+  return InsertGroup(NewGroup(session, island, dtype, memory_kind));
+}
+
+Group& Cluster::State::InsertGroup(std::unique_ptr<Group> group) {
   Group& made = *group;
   groups.emplace(made.id, std::move(group));
+  Stake& stake = StakeOf(holdings[made.session], made.island);
+  made.stake = &stake;
+  made.next = stake.groups;
+  if (made.next != nullptr) made.next->previous = &made;
+  stake.groups = &made;
   return made;
 }
 
@@ -31,6 +39,44 @@ std::unique_ptr<Group> Cluster::State::NewGroup(SessionId session, IslandId isla
   group->memory_kind = memory_kind;
   Charge(1);
   return group;
+}
+
+void Cluster::State::EraseGroup(Group& group) {
+  Stake& stake = *group.stake;
+  (group.previous != nullptr ? group.previous->next : stake.groups) = group.next;
+  if (group.next != nullptr) group.next->previous = group.previous;
+  if (stake.walk == &group) stake.walk = group.next;
+  const SessionId session = group.session;
+  groups.erase(group.id);
+  if (stake.groups == nullptr) ForgetHoldings(session);
+}
+
+Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
+  const auto [it, absent] = has.stakes.try_emplace(island);
+  if (absent)
+    it->second.first_device = executors.at(islands.at(island).executors[0]).first_device.value;
+  return it->second;
+}
+
+void Cluster::State::ForgetHoldings(SessionId session) {
+  if (sessions.contains(session)) return;
+  const auto it = holdings.find(session);
+  if (it == holdings.end() || !it->second.nodes.empty()) return;
+  const auto& stakes = it->second.stakes;
+  if (std::all_of(stakes.begin(), stakes.end(),
+                  [](const auto& stake) { return stake.second.groups == nullptr; }))
+    holdings.erase(it);
+}
+
+void Cluster::State::SetCharged(Group& group, bool charged) {
+  if (std::exchange(group.charged, charged) == charged) return;
+  Stake& stake = *group.stake;
+  for (const Place& place : group.places) {
+    const size_t at = place.device.value - stake.first_device;
+    if (at >= stake.held.size()) stake.held.resize(at + 1);
+    stake.held[at].bytes += charged ? Rounded(place.bytes) : -Rounded(place.bytes);
+    stake.held[at].shards += charged ? 1 : -1;
+  }
 }
 
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
@@ -148,7 +194,7 @@ void Cluster::State::ReleaseBytes(Group& group) {
   if (group.charged) {
     Island& island = islands.at(group.island);
     for (const Place& place : group.places) Release(island, place.device, Rounded(place.bytes));
-    group.charged = false;
+    SetCharged(group, false);
     CountLeaving(group);
     to_pump.insert(group.island);
   }
@@ -158,7 +204,8 @@ void Cluster::State::ReleaseBytes(Group& group) {
     for (const Place& place : group.places) {
       if (std::exchange(last, place.executor) == place.executor) continue;
       Executor& executor = *ExecutorOf(place.device);
-      if (!executor.up || (!executor.frees.empty() && executor.frees.back() == group.id)) continue;
+      if (!executor.serves() || (!executor.frees.empty() && executor.frees.back() == group.id))
+        continue;
       executor.frees.push_back(group.id);
       with_frees.insert(executor.id);
     }
@@ -176,7 +223,7 @@ void Cluster::State::Collect(Group& group) {
   // A group on the list of the settled is forgotten when its waiters have been told.
   if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() &&
       group.watchers.empty())
-    groups.erase(group.id);
+    EraseGroup(group);
 }
 
 void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {

@@ -12,8 +12,10 @@ constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched",
 Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   const auto it = state_->sessions.find(id);
   if (it == state_->sessions.end()) return {};
-  Backlog backlog{it->second.nodes.size(), it->second.record_bytes};
-  for (const NodeId node_id : it->second.nodes) {
+  const auto has = state_->holdings.find(id);
+  if (has == state_->holdings.end()) return {};
+  Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom()};
+  for (const NodeId node_id : has->second.nodes) {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
     backlog.waits_for_memory = node.state == NodeState::kQueued && node.kind != NodeKind::kFetch;
@@ -21,6 +23,11 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
     break;
   }
   return backlog;
+}
+
+size_t Cluster::RecordRoom() const {
+  const size_t used = state_->record_bytes, all = state_->options.record_memory;
+  return all - std::min(all, used);
 }
 
 std::optional<SessionId> Cluster::SessionOf(NodeId node) const {
@@ -211,6 +218,7 @@ absl::Status Cluster::CheckInvariants() const {
                      id, group);
     }
   }
+  std::map<const Stake*, std::map<DeviceId, Stake::Held>> held;
   for (const auto& [id, group] : s.groups) {
     if (group->handle_refs != handle_refs[id])
       return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id,
@@ -227,6 +235,11 @@ absl::Status Cluster::CheckInvariants() const {
     if (group->charged) {
       for (const Place& place : group->places) used[place.device] += Rounded(place.bytes);
     }
+    for (size_t i = 0; group->charged && i < group->places.size(); ++i) {
+      Stake::Held& sum = held[group->stake][group->places[i].device];
+      sum.bytes += Rounded(group->places[i].bytes);
+      ++sum.shards;
+    }
     if (group->queued_readers != queued_readers[id])
       return Error(absl::StatusCode::kInternal, "group {} counts {} queued readers, but has {}", id,
                    group->queued_readers, queued_readers[id]);
@@ -235,6 +248,26 @@ absl::Status Cluster::CheckInvariants() const {
       for (const Place& place : group->places) leaving[place.device] += Rounded(place.bytes);
     }
   }
+  size_t listed = 0, owned = 0, losses = 0;
+  for (const auto& [id, has] : s.holdings) {
+    owned += has.nodes.size();
+    for (const auto& [island, stake] : has.stakes) {
+      for (const Group* group = stake.groups; group != nullptr; group = group->next) ++listed;
+      for (size_t i = 0; i < stake.held.size(); ++i) {
+        const DeviceId device(static_cast<uint32_t>(stake.first_device + i));
+        const Stake::Held& sum = held[&stake][device];
+        if (sum.bytes != stake.held[i].bytes || sum.shards != stake.held[i].shards)
+          return Error(absl::StatusCode::kInternal,
+                       "session {} is said to hold {} bytes on device {}, but holds {}", id,
+                       stake.held[i].bytes, device, sum.bytes);
+      }
+    }
+  }
+  for (const auto& [id, list] : s.work) losses += list.losses.size();
+  if (listed != s.groups.size() || owned != s.nodes.size() || losses != s.open_losses)
+    return Error(absl::StatusCode::kInternal,
+                 "{} groups, {} nodes and {} losses are counted, but there are {}, {} and {}",
+                 listed, owned, s.open_losses, s.groups.size(), s.nodes.size(), losses);
   for (const auto& [id, executor] : s.executors) {
     for (int i = 0; i < executor.spec.num_devices; ++i) {
       const DeviceId device(executor.first_device.value + i);

@@ -47,6 +47,7 @@ absl::Status Cluster::State::ResultHandles::CheckCount(size_t results) const {
 }
 
 absl::Status Cluster::State::ResultHandles::Add(State& s, Session& session) {
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRoom(session, handles_.size() + 1));
   const uint64_t asked = asked_.empty() ? 0 : asked_[handles_.size()];
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
   if (asked_.size() > 1 && asked != 0) {

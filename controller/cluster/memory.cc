@@ -43,21 +43,41 @@ bool Cluster::State::MakeRoom(const Node& node) {
     const int64_t lacks = need.bytes - admission.room(need.device);
     if (lacks > 0) missing[need.device] = lacks;
   }
-  std::set<NodeId> victims;
+  std::vector<Island::Victim> victims;
   const std::set<NodeId>& prepared = islands.at(node.island).prepared;
   for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
        ++it) {
     const Node& younger = *nodes.at(*it);
+    bool helps = false;
     for (const Reservation& r : younger.reservations) {
       const auto lacks = missing.find(r.device);
       if (lacks == missing.end() || r.total() == 0) continue;
-      victims.insert(younger.id);
+      helps = true;
       if ((lacks->second -= r.total()) <= 0) missing.erase(lacks);
     }
+    if (helps) victims.push_back({younger.id, younger.attempt});
   }
+  Charge(victims.size() / 16);
   if (!missing.empty()) return false;
-  TakeBack(std::move(victims), absl::AbortedError("an older node needs the memory"));
+  // Younger ones first: readers before what they read.
+  islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
+  // They may fit again beside it, if more is given back: it comes before them.
+  admission.ServeNext(node.island, node.session);
+  to_pump.insert(node.island);
   return true;
+}
+
+bool Cluster::State::TakeVictims(Island& island, uint64_t until) {
+  while (!island.victims.empty() && units < until) {
+    Charge(1);
+    const Island::Victim victim = island.victims.back();
+    island.victims.pop_back();
+    const Node* node = FindNode(victim.node);
+    if (node != nullptr && node->attempt == victim.attempt)
+      TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
+  }
+  if (!island.victims.empty()) to_pump.insert(island.id);
+  return island.victims.empty();
 }
 
 void Cluster::State::CountLeaving(Group& group) {
@@ -106,13 +126,27 @@ bool Cluster::State::WillBeFreed(const Admission::Shortage& first, const Island:
   });
 }
 
+bool Cluster::State::RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
+                                const Island& island) const {
+  if (Planted(Bug::kGiveUpEarly)) return false;
+  const std::vector<NodeId> running = island.sequencer.Running();
+  return std::any_of(running.begin(), running.end(), [&](NodeId id) {
+    const auto node = nodes.find(id);
+    return node != nodes.end() && id < stuck.before &&
+           HoldsMemoryOf(*node->second, island.id,
+                         node->second->session == first.session ? DeviceId() : first.device);
+  });
+}
+
 void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
   admission.Release(device, bytes);
   if (bytes > 0) ++island.moves;
 }
 
 void Cluster::State::GiveUpStuck(int64_t now_ms) {
+  if (open_losses > 0) return;  // what is under way is about to change
   std::optional<std::set<NodeId>> live;
+  bool judged = false;
   for (auto& [id, island] : islands) {
     const std::vector<Admission::Shortage> firsts =
         IslandUp(island) ? admission.Firsts(id) : std::vector<Admission::Shortage>();
@@ -122,10 +156,7 @@ void Cluster::State::GiveUpStuck(int64_t now_ms) {
       });
     });
     if (firsts.empty()) continue;
-    if (MakeRoom(*FindNode(firsts[0].node))) {
-      to_pump.insert(id);
-      continue;
-    }
+    if (!island.victims.empty() || MakeRoom(*FindNode(firsts[0].node))) continue;
     for (const Admission::Shortage& told : firsts) {
       // Others that have failed here may have made room.
       const auto first = admission.First(id, told.session);
@@ -141,8 +172,15 @@ void Cluster::State::GiveUpStuck(int64_t now_ms) {
         stuck.lacks = first->lacks;
       }
       if (now_ms - stuck.since < options.admission_grace_ms) continue;
-      if (!live) live = LiveNodes();
-      if (WillBeFreed(*first, stuck, island, *live)) {
+      bool freed = RunsBefore(*first, stuck, island);
+      if (!freed) {
+        // It looks at all nodes: once in a call. The others have their turn in the next one.
+        if (judged && !live) continue;
+        if (!live) live = LiveNodes();
+        judged = true;
+        freed = WillBeFreed(*first, stuck, island, *live);
+      }
+      if (freed) {
         stuck.since = now_ms;
         stuck.through = num_submitted;
       } else {
@@ -177,7 +215,7 @@ void Cluster::State::FailStuck(Island& island, const Admission::Shortage& stuck,
   }
 }
 
-std::set<NodeId> Cluster::State::LiveNodes() const {
+std::set<NodeId> Cluster::State::LiveNodes() {
   std::set<NodeId> live;
   std::set<IslandId> moving;  // islands whose queue moves
   for (size_t before = SIZE_MAX; before != live.size() + moving.size();) {
@@ -186,6 +224,7 @@ std::set<NodeId> Cluster::State::LiveNodes() const {
       if (moving.contains(id) || !IslandUp(island)) continue;
       if (admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
     }
+    Charge(nodes.size() / 4);
     for (const auto& [id, node] : nodes) {
       const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
         const NodeId producer = groups.at(g)->producer;

@@ -29,6 +29,28 @@ TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   End(a, 3);
 }
 
+// What is taken back fits again beside it, if what runs gives back what it will: it comes after.
+TEST_F(ClusterTest, RoomIsForTheOlderNodeThatItWasMadeFor) {
+  Start(384);
+  PutReady(1, 0);  // 64 bytes
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})}, /*temp=*/128);
+  const ArraySpec small{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const ArraySpec large{DType::kF32, Shape{{32}}, Sharding::SingleDevice(0)};
+  const NodeId late = cluster.Put(session, 2, large, {0})->upload;
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
+  Installed(a, 1);
+  const SessionId other = cluster.OpenSession("t").value();
+  const NodeId younger = cluster.Put(other, 1, small, {0})->upload;
+  cluster.ProvideUpload(younger, 0, BytesRef(Blob::Make(16)));
+  ASSERT_EQ(cluster.Usage()[0].used, 320);
+  actions.Take();
+  cluster.ProvideUpload(late, 0, BytesRef(Blob::Make(128)));
+  const Lines lines = actions.Take();
+  EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("cancel n{}", younger))));
+  EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("receive n{}", late))));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr(fmt::format("receive n{}", younger)))));
+}
+
 TEST_F(ClusterTest, ARunThatCanNeverFitFailsAtOnce) {
   Start(1024);
   PutReady(1, 0, 64);

@@ -51,16 +51,17 @@ Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
   const SessionId session = node->session;
   Node& made = *node;
   nodes.emplace(made.id, std::move(node));
-  if (const auto it = sessions.find(session); it != sessions.end())
-    it->second.nodes.insert(made.id);
+  Holdings& has = holdings[session];
+  has.nodes.insert(has.nodes.end(), made.id);  // the youngest
+  ++StakeOf(has, made.island).nodes;
   return made;
 }
 
 Node& Cluster::State::Insert(Session& session, Making::Made made) {
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  groups.emplace(made.group->id, std::move(made.group));
-  session.record_bytes += node.record_bytes;
+  InsertGroup(std::move(made.group));
+  session.node_records.Add(node.record_bytes);
   if (node.pieces.size() > kLargePieces) ++islands.at(node.island).large;
   return node;
 }
@@ -108,14 +109,7 @@ bool Cluster::State::SourcesUp(const Node& node) const {
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     if (ref.group == node.outputs[0]) return true;  // made there itself
     if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
-    return ExecutorOf(group->places[ref.shard].device)->up;
-  });
-}
-
-bool Cluster::State::ReceivesFrom(const Node& node, ExecutorId executor) const {
-  return std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
-    return ref.group != node.outputs[0] &&
-           groups.at(ref.group)->places[ref.shard].executor == executor;
+    return ExecutorOf(group->places[ref.shard].device)->serves();
   });
 }
 
@@ -219,17 +213,6 @@ void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
   ++node.open_installs;
 }
 
-void Cluster::State::DropShared(Executor& executor, ExecutorId lost) {
-  std::erase_if(executor.installs, [&](const auto& install) {
-    const auto& devices = executables.at(install.first).devices;
-    const bool shared = std::any_of(devices.begin(), devices.end(),
-                                    [&](DeviceId d) { return ExecutorOf(d)->id == lost; });
-    if (shared && !install.second.installed) ++executor.dropped[install.first];
-    if (shared) SendTo(executor, DropExecutable{install.first});
-    return shared;
-  });
-}
-
 void Cluster::State::InputSettled(Node& node, const Group& input) {
   if (input.state == GroupState::kReady) {
     if (!input.launched) --node.unlaunched_inputs;
@@ -246,6 +229,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 }
 
 void Cluster::State::InputsEnded(Node& node) {
+  node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
   if (node.state == NodeState::kLaunched) {
     // One that was launched ahead and had ended before its inputs were known to have.
@@ -270,7 +254,7 @@ void Cluster::State::InputsEnded(Node& node) {
 
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
-      node.unsettled_inputs == 0 ||
+      (node.unsettled_inputs == 0 && node.inputs_ended) ||
       (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
@@ -450,6 +434,7 @@ void Cluster::State::EndWith(Node& node, absl::Status result) {
 
 void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   assert(node.state == NodeState::kPrepared);
+  Charge(1 + node.reads.size() + node.outputs.size() + node.pieces.size() / 4);
   if (node.kind == NodeKind::kLaunch) islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = executors.at(p.executor);
@@ -484,20 +469,20 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
     return node == nullptr || node->state != NodeState::kPrepared;
   });
   if (taken.empty()) return;
-  std::set<GroupId> unmade;  // those with readers
-  const auto unmake = [&](const Node& node) {
+  // Those that read what is not made now wait for it.
+  std::vector<NodeId> left(taken.begin(), taken.end());
+  while (!left.empty()) {
+    const Node& node = *FindNode(left.back());
+    left.pop_back();
     for (const GroupId id : node.outputs) {
-      if (FindGroup(id)->readers > 0) unmade.insert(id);
+      for (const NodeId waiter : FindGroup(id)->waiters) {
+        Charge(1);
+        const Node* reader = FindNode(waiter);
+        if (reader != nullptr && reader->kind == NodeKind::kReceive &&
+            reader->state == NodeState::kPrepared && taken.insert(waiter).second)
+          left.push_back(waiter);
+      }
     }
-  };
-  for (const NodeId id : taken) unmake(*FindNode(id));
-  const auto first = unmade.empty() ? nodes.end() : nodes.upper_bound(*taken.begin());
-  for (auto it = first; it != nodes.end(); ++it) {
-    const Node& node = *it->second;
-    const bool chained = node.kind == NodeKind::kReceive && node.state == NodeState::kPrepared &&
-                         std::any_of(node.reads.begin(), node.reads.end(),
-                                     [&](GroupId g) { return unmade.contains(g); });
-    if (chained && taken.insert(node.id).second) unmake(node);
   }
   // Readers before what they read. A receive may have ended on some of its executors: what it left
   // there is freed.
@@ -557,11 +542,15 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     WatchEnded(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
                worst != nullptr ? worst->cause : cause);
   }
-  if (const auto session = sessions.find(node.session); session != sessions.end()) {
+  const auto session = sessions.find(node.session);
+  const bool closed = session == sessions.end();
+  if (!closed) {
     if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
-    session->second.nodes.erase(node.id);
-    session->second.record_bytes -= node.record_bytes;
+    session->second.node_records.Remove(node.record_bytes);
   }
+  Holdings& has = holdings.at(node.session);
+  has.nodes.erase(node.id);
+  --has.stakes.at(node.island).nodes;
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
   if (ended->pieces.size() > kLargePieces) --islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
@@ -574,6 +563,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   for (const GroupId id : ended->outputs) {
     if (Group* group = FindGroup(id)) Collect(*group);
   }
+  if (closed) ForgetHoldings(ended->session);
 }
 
 }  // namespace fairway

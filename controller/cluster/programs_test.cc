@@ -444,6 +444,7 @@ TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWel
   InstallAll();
   actions.Take();
   cluster.ExecutorLost(a, absl::UnavailableError("killed by SIGKILL"));
+  RunTurns();
   EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
   ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
   cluster.Tick(0);

@@ -13,7 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/planted.h"
 #include "base/shared_vector.h"
+#include "controller/cluster/array_table.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/work.h"
 #include "scheduler/sequencer.h"
@@ -65,6 +67,28 @@ struct CodeLayout {
 //   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
 enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
+struct Group;
+
+// What a session has on one island.
+struct Stake {
+  size_t nodes = 0;         // of the island, unfinished
+  Group* groups = nullptr;  // the first of a list
+  Group* walk = nullptr;    // the next one that hears of a loss
+  // What of it is accounted for, by device from the island's first one on.
+  struct Held {
+    int64_t bytes = 0;
+    int shards = 0;
+  };
+  uint32_t first_device = 0;
+  std::vector<Held> held;
+};
+
+// What a session has that may outlive it: launched work runs to its end.
+struct Holdings {
+  std::set<NodeId> nodes;  // unfinished
+  std::map<IslandId, Stake> stakes;
+};
+
 // Shard buffers made together by one producer, all on one island, with one reference count.
 struct Group {
   GroupId id;
@@ -102,20 +126,15 @@ struct Group {
   std::vector<NodeId> waiters;
   size_t num_told = 0;
   std::deque<Watcher> watchers;
+  uint64_t lost_in = 0;    // Loss::number of the loss that made it fail
+  Stake* stake = nullptr;  // its session's on its island, which lists it:
+  Group* previous = nullptr;
+  Group* next = nullptr;
 
   const Shape& shape(int32_t shard) const { return shapes[shapes.size() == 1 ? 0 : shard]; }
   bool settled() const { return state != GroupState::kPending; }
   bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
-};
-
-// What a handle points at: a list of shards (or an error from the start), and its type.
-struct Array {
-  ArraySpec spec;
-  std::vector<ShardRef> shards;
-  absl::Status error;    // set: there are no shards
-  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
-  bool unknown = false;  // of an error array: `spec` says nothing
 };
 
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
@@ -155,6 +174,7 @@ struct Node {
   int unlaunched_inputs =
       0;  // of `reads`, those that have failed, or are neither ready nor launched
   int open_participants = 0;
+  bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
   bool after_inputs = false;  // queued when its inputs have ended, not before
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
   uint64_t attempt = 0;    // how often it was taken back
@@ -219,6 +239,12 @@ struct Executor {
   std::map<ExecutableId, Install> installs;
   std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
   std::vector<GroupId> frees;           // to go with the next command
+  // Of a lost incarnation: sessions that have not heard of it. Until all have, its successor gets
+  // nothing.
+  size_t telling = 0;
+  std::map<uint64_t, Open> lost_open;
+  std::vector<ExecutableId> lost_installs;
+  bool serves() const { return up && (telling == 0 || Planted(Bug::kServeTooSoon)); }
 };
 
 struct Island {
@@ -228,6 +254,16 @@ struct Island {
   std::vector<ExecutorId> executors;
   Sequencer sequencer{SequencerOptions{}};
   std::set<NodeId> prepared;  // its prepared launches and receives
+  // Sessions that have not heard of a loss there, each counted once for each. Until all have,
+  // nothing is prepared or launched.
+  size_t telling = 0;
+  // Prepared nodes that are taken back to make room for an older one, the next one last. Until all
+  // are, nothing is admitted or launched.
+  struct Victim {
+    NodeId node;
+    uint64_t attempt = 0;  // of it
+  };
+  std::vector<Victim> victims;
   // Set while it is down for good: the error of what comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.
@@ -274,16 +310,18 @@ struct PendingWatch {
 };
 
 struct Session {
+  // `records`: what all sessions' records hold together.
+  explicit Session(size_t* records) : arrays(records), node_records(records) {}
+
   SessionId id;
   std::string tenant;
   std::vector<VirtualDevice> devices;
-  std::unordered_map<uint64_t, Array> arrays;
+  ArrayTable arrays;
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::unordered_map<uint64_t, PendingWatch> watches;
-  std::set<NodeId> nodes;   // unfinished
-  size_t record_bytes = 0;  // of them
+  RecordCount node_records;  // of unfinished nodes
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
@@ -308,9 +346,12 @@ struct ProgramRun {
 
 // What is left of a session that has ended; no handle leads there any more.
 struct Closing {
+  explicit Closing(Session ended) : session(std::move(ended)) {}
+
   Session session;
   std::unique_ptr<ProgramRun> run;
   std::unique_ptr<LongRequest> request;
+  NodeId below{UINT64_MAX};  // its nodes that may go on are those from here on
 };
 
 }  // namespace fairway

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -26,7 +27,10 @@ struct Cluster::State {
   Admission admission;
   std::map<ExecutorId, Executor> executors;
   std::map<IslandId, Island> islands;
+  size_t record_bytes =
+      0;  // of all sessions' records; before them, since these count down at their end
   std::map<SessionId, Session> sessions;
+  std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
@@ -47,6 +51,7 @@ struct Cluster::State {
   // no turn is long (work.cc).
   std::unordered_map<SessionId, Worklist> work;
   std::deque<SessionId> busy;   // those that have some, in turn
+  size_t slices_left = 0;       // of them, those that have a slice before islands are looked at
   std::set<IslandId> to_pump;   // islands where something may be admitted or launched
   std::deque<Answer> answers;   // of the operation that is under way
   uint64_t units = 0;           // of work, since the start
@@ -57,7 +62,10 @@ struct Cluster::State {
   bool handing_over = false;    // answers are on their way
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
-  std::set<NodeId> deferred;  // nodes with Node::deferred; some have ended
+  std::optional<NodeId> unpark_after;  // those after it are looked at again
+  uint64_t num_losses = 0;             // for Loss::number
+  size_t open_losses = 0;              // in all worklists
+  std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
   std::set<ExecutorId> with_frees;
   std::vector<Executor*> device_owner = {nullptr};  // by DeviceId; executors are never forgotten
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
@@ -70,6 +78,8 @@ struct Cluster::State {
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range when 0.
+  // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
+  absl::Status CheckRoom(const Session& session, size_t more) const;
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` of them, each for another array; `asked`: as many or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
@@ -83,9 +93,17 @@ struct Cluster::State {
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
-  // In no table yet.
+  // In no table yet, and no loss is heard of it.
   std::unique_ptr<Group> NewGroup(SessionId session, IslandId island, DType dtype,
                                   const std::string& memory_kind);
+  Group& InsertGroup(std::unique_ptr<Group> group);
+  void EraseGroup(Group& group);
+  // What a session has there, which begins to have something.
+  Stake& StakeOf(Holdings& has, IslandId island) const;
+  // Forgets what a session that has ended no longer has.
+  void ForgetHoldings(SessionId session);
+  // Its bytes are accounted for as the session's, or no more.
+  static void SetCharged(Group& group, bool charged);
   // Gives the view its references; the opposite of DropView.
   void HoldView(const Array& array);
   void DropView(const Array& array);
@@ -149,7 +167,6 @@ struct Cluster::State {
   void Submit(Node& node);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
-  bool ReceivesFrom(const Node& node, ExecutorId executor) const;
   // Registers its readers and puts it into the queue of its island, at once or when its inputs have
   // ended; to be called last.
   void Enqueue(Node& node);
@@ -177,8 +194,6 @@ struct Cluster::State {
   // It lost an executor, whose successor knows nothing of it: nothing may be launched behind it any
   // more.
   void LaunchLost(const Node& node);
-  // Takes code that is run together with `lost` away from an executor.
-  void DropShared(Executor& executor, ExecutorId lost);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // It has failed, and the first cause may be told soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
@@ -191,17 +206,24 @@ struct Cluster::State {
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
-  // Takes younger nodes that have not begun back, so that `node` fits. Returns whether it does.
+  // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
+  // whether it will.
   bool MakeRoom(const Node& node);
+  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether all
+  // are.
+  bool TakeVictims(Island& island, uint64_t until);
   // Whether the node's end may free memory there; with `device`, on that one.
   bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
   bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
   // Whether something that was there before it began to wait, and ends, may free memory for it.
   bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
                    const Island& island, const std::set<NodeId>& live) const;
+  // The same of what runs already, of which there is little: no need to look further.
+  bool RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
+                  const Island& island) const;
   // The nodes that will end without anything being freed by clients: all others wait for memory,
   // directly or not.
-  std::set<NodeId> LiveNodes() const;
+  std::set<NodeId> LiveNodes();
   // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.
@@ -370,6 +392,28 @@ struct Cluster::State {
   // Admits and launches what may go there, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);
 
+  // ---- losses (losses.cc)
+  // Has all sessions with something on the island hear of it: of the executor, or, without, that it
+  // was given up.
+  void BeginLoss(Island& island, Executor* lost, const absl::Status& status);
+  // Some more of what one session hears of it.
+  void GoOnLoss(SessionId session, Worklist& list);
+  void LoseGroups(SessionId session, Loss& loss);
+  void LoseNode(Node& node, Loss& loss);
+  void LoseLaunched(Node& node, const Loss& loss);
+  // The session has heard it.
+  void LossHeard(const Loss& loss);
+  // All have: code that ran there too is loaded anew.
+  void DropShared(const std::vector<Executor*>& lost);
+  bool HasLosses(SessionId session) const;
+  // Has the session hear of all losses now, in this turn.
+  void FinishLosses(SessionId session);
+  // Parks one that was admitted until its session has heard of all losses, if they may be of what
+  // it takes; else prepares it.
+  void AfterLosses(Node& node);
+  // Looks again at some of the parked.
+  void Unpark();
+
   // ---- work (work.cc)
   void Charge(uint64_t more) { units += more; }
   void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
@@ -380,7 +424,7 @@ struct Cluster::State {
   void Settle();
   // Does what is left to do, until there is nothing or `units` has reached `until`.
   void DoWork(uint64_t until);
-  bool HasWork() const { return !busy.empty() || !to_pump.empty(); }
+  bool HasWork() const { return !busy.empty() || !to_pump.empty() || unpark_after.has_value(); }
   // One slice, which ends with the turn.
   void DoSlice(SessionId session, uint64_t turn_ends);
   void DoItem(SessionId session, Worklist& list);

@@ -215,7 +215,8 @@ void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) 
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));
   if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
-  if (PeerGone(bytes.status())) {
+  // What failed may have been lost, which its session is about to hear.
+  if (PeerGone(bytes.status()) || (!bytes.ok() && s.HasLosses(node->session))) {
     s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));
     return;
   }

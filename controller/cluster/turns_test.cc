@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // No operation and no turn is long, whatever one session has made necessary, and its neighbours are
 // served meanwhile. Counted in units of work, not in time.
-#include "controller/cluster/cluster_fixture_for_test.h"
+#include <algorithm>
+
+#include "controller/cluster/turns_fixture_for_test.h"
 
 namespace fairway {
 namespace {
@@ -9,141 +11,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-// An operation's own part, which is not interrupted, and a turn that follows it.
-constexpr uint64_t kMost = 3000;
-
-class TurnsTest : public ClusterTest {
- protected:
-  void SetUp() override {
-    Start();
-    step_ = Define(1, {0}, {F32({4})}, {F32({4})});
-    Define(2, {2}, {F32({4})}, {F32({4})});
-    other_ = cluster.OpenSession("t").value();
-    neighbours_step_ = cluster.BindExecutable(other_, 0, ExecutableId(2), {2}).value();
-  }
-  void TearDown() override {
-    while (Turn()) {
-    }
-    EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
-  }
-
-  // Calls `operation`, and checks what it takes.
-  template <typename F>
-  auto Bounded(F operation) {
-    const uint64_t before = cluster.units();
-    auto result = operation();
-    EXPECT_LE(cluster.units() - before, kMost);
-    return result;
-  }
-  // A turn, if one is wanted.
-  bool Turn() {
-    if (!std::exchange(actions.turn_wanted, false)) return false;
-    return Bounded([&] {
-      cluster.Turn();
-      return true;
-    });
-  }
-  // The neighbour puts an array and computes with it: a device of its own is told at once.
-  void ExpectTheNeighbourIsServed() {
-    const uint64_t handle = next_++;
-    const auto put =
-        cluster.Put(other_, handle, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(2)}, {0});
-    ASSERT_TRUE(put.ok());
-    actions.Take();
-    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
-    ASSERT_TRUE(cluster.Execute(other_, neighbours_step_, {handle}, {}, {next_++}).ok());
-    for (int turns = 0; turns < 3; ++turns) Turn();
-    EXPECT_THAT(actions.lines, Contains(StartsWith("e2 <- receive n")));
-    EXPECT_THAT(actions.lines, Contains(StartsWith("e2 <- prepare n")));
-    actions.Take();
-  }
-
-  // Arrays 1 to `count` of one shard, which was put on device 0.
-  void MakeViews(uint64_t count, bool ready = true) {
-    if (ready) {
-      PutReady(1, 0);
-    } else {
-      ASSERT_TRUE(
-          cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
-    }
-    for (uint64_t i = 2; i <= count; ++i)
-      ASSERT_TRUE(
-          cluster.Assemble(session, *cluster.Spec(session, 1), {1}, CopySemantics::kReuseInput, i)
-              .ok());
-    handles_.resize(count);
-    for (uint64_t i = 0; i < count; ++i) handles_[i] = i + 1;
-  }
-  // Handles of results.
-  std::vector<uint64_t> Out() const {
-    std::vector<uint64_t> out;
-    for (const uint64_t handle : handles_) out.push_back(handle + (uint64_t{1} << 40));
-    return out;
-  }
-  Cluster::Done Answer() {
-    return [this](auto result) {
-      answered_ = Describe(result.status());
-      if (result.ok()) results_ = result->size();
-    };
-  }
-  // A long request has begun: the neighbour is served while it is under way. Ends it; `in_between`
-  // comes once.
-  template <typename F>
-  void ExpectItGoesOnInTurns(F in_between) {
-    ASSERT_TRUE(cluster.Busy(session));
-    ASSERT_TRUE(actions.turn_wanted);
-    EXPECT_EQ(answered_, "");
-    ExpectTheNeighbourIsServed();
-    EXPECT_TRUE(cluster.Busy(session));
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
-    for (int turns = 0; turns < 10; ++turns) Turn();
-    EXPECT_TRUE(cluster.Busy(session));
-    in_between();
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
-    while (cluster.Busy(session)) ASSERT_TRUE(Turn());
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
-  }
-
-  // A program that goes `rounds` times to island b and back.
-  uint64_t BindLongProgram(int rounds) {
-    Program program;
-    program.name = "long";
-    program.slices = {{"a", 1}, {"b", 1}};
-    ProgramBinding binding;
-    binding.places = {0, 1};
-    const ArraySpec type{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
-    for (int c = 0; c < 2; ++c) {
-      Computation computation;
-      computation.code = std::make_shared<const std::string>("code");
-      computation.parameters = computation.results = {type};
-      program.computations.push_back(computation);
-      binding.code[{c, c}] = {ExecutableId(c + 1), {{DType::kF32, Shape{{4}}, ""}}, {}, 64};
-    }
-    program.graphs.resize(1);
-    auto& nodes = program.graphs[0].nodes;
-    nodes.push_back({"", "", ArgumentNode{{0, type}, false}});
-    for (int r = 0; r < rounds; ++r) {
-      for (int c = 0; c < 2; ++c) {
-        const ValueRef last{static_cast<int32_t>(nodes.size()) - 1, 0};
-        nodes.push_back({"", "", ComputeNode{c, c, {last}}});
-      }
-    }
-    program.graphs[0].results = {{static_cast<int32_t>(nodes.size()) - 1, 0}};
-    const auto types = CheckProgram(program);
-    EXPECT_TRUE(types.ok()) << types.status();
-    const auto plan = Lower(program, *types, binding);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return cluster.BindProgram(session, 0, {"long", *plan, {{0}, {2}}, false}).value();
-  }
-
-  uint64_t step_ = 0;
-  SessionId other_;
-  uint64_t neighbours_step_ = 0;
-  uint64_t next_ = 1;  // of the neighbour's handles
-  std::vector<uint64_t> handles_;
-  std::string answered_;  // of a long request
-  size_t results_ = 0;
-};
 
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   PutReady(1, 0);
@@ -163,6 +30,22 @@ TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhil
   }
   EXPECT_GT(turns, 3);
   EXPECT_NE(cluster.Spec(session, 2), nullptr);
+}
+
+// More of them than have a slice in one turn.
+TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
+  std::vector<std::pair<SessionId, uint64_t>> programs;
+  for (int s = 0; s < 12; ++s) {
+    session = cluster.OpenSession("t").value();
+    PutReady(1, 0);
+    programs.emplace_back(session, BindLongProgram(1000));
+    while (Turn()) {
+    }
+  }
+  for (const auto& [who, program] : programs)
+    ASSERT_TRUE(cluster.RunProgram(who, program, {1}, {}, {2}).ok());
+  ExpectTheNeighbourIsServed();
+  EXPECT_TRUE(cluster.Busy(session));
 }
 
 TEST_F(TurnsTest, TheNextOperationOfABusySessionFindsWhatTheLongOneMakes) {
@@ -399,6 +282,20 @@ class LargeTurnsTest : public TurnsTest {
       return true;
     });
   }
+  // When all is prepared.
+  void LosePrepared(ExecutorId executor) {
+    Reshard();
+    while (Turn()) {
+    }
+    ASSERT_EQ(Count("e4 <- receive"), size_t{kDevices});
+    Lose(executor);
+    EXPECT_TRUE(cluster.Busy(session));
+    ExpectTheNeighbourIsServed();
+    EXPECT_TRUE(cluster.Busy(session));
+    while (Turn()) {
+    }
+    EXPECT_FALSE(cluster.Busy(session));
+  }
   size_t Count(const std::string& begin) const {
     return static_cast<size_t>(
         std::count_if(actions.lines.begin(), actions.lines.end(), [&](const std::string& line) {
@@ -451,6 +348,22 @@ TEST_F(LargeTurnsTest, AReshardWhoseTargetIsLostInTheMiddleWaitsForItsReturn) {
   while (Turn()) {
   }
   EXPECT_EQ(Count("e4 <- receive"), 0u);
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wd", "id", kDevices)).ok());
+  cluster.Tick(0);
+  while (Turn()) {
+  }
+  EXPECT_EQ(Count("e4 <- receive"), size_t{kDevices});
+}
+
+TEST_F(LargeTurnsTest, TheLossOfTheSourceOfManyPiecesIsHeardOfInSeveralTurns) {
+  LosePrepared(rows_);
+  cluster.Watch(session, 9, {2});
+  EXPECT_EQ(Count("s3 watched 9: DATA_LOSS"), 1u);
+}
+
+TEST_F(LargeTurnsTest, TheLossOfTheTargetOfManyPiecesIsHeardOfInSeveralTurns) {
+  LosePrepared(columns_);
+  actions.Take();
   ASSERT_TRUE(cluster.ExecutorUp(Worker("wd", "id", kDevices)).ok());
   cluster.Tick(0);
   while (Turn()) {

@@ -127,12 +127,14 @@ void Cluster::State::Settle() {
 
 void Cluster::State::DoWork(uint64_t until) {
   while (HasWork() && units < until) {
-    for (size_t left = busy.size(); left > 0 && units < until; --left) {
+    if (slices_left == 0) slices_left = busy.size();
+    for (; slices_left > 0 && units < until; --slices_left) {
       const SessionId session = busy.front();
       busy.pop_front();
       DoSlice(session, until);
     }
-    if (!busy.empty() && units >= until) break;  // islands follow when all have had a slice
+    if (slices_left > 0) break;  // islands follow when all have had a slice, in a later turn
+    Unpark();
     for (const IslandId id : std::exchange(to_pump, {})) {
       Pump(islands.at(id), until);
       Charge(1);
@@ -159,7 +161,13 @@ void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
 
 void Cluster::State::DoItem(SessionId session, Worklist& list) {
   Charge(1);
-  if (!list.told.empty()) {
+  if (!list.losses.empty()) {
+    GoOnLoss(session, list);
+  } else if (!list.held.empty()) {
+    const NodeId id = list.held.front();
+    list.held.pop_front();
+    if (parked.erase(id) > 0) Submit(*FindNode(id));
+  } else if (!list.told.empty()) {
     Told told = std::move(list.told.front());
     list.told.pop_front();
     told.what == Told::What::kLoaded ? TellLoaded(told) : TellEnded(std::move(told));

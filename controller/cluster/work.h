@@ -51,6 +51,29 @@ struct Told {
   std::map<int32_t, FailedOutput> failed_outputs;
 };
 
+// What a session is yet to hear of an island: executors were lost, or it was given up. It hears of
+// each of its groups there, then of its nodes, and then those are taken back that are to be done
+// again. Meanwhile nothing else becomes of what it has.
+struct Loss {
+  uint64_t number = 0;
+  IslandId island;
+  struct Lost {
+    size_t order = 0;  // of the losses
+    absl::Status status;
+  };
+  std::map<ExecutorId, Lost> executors;
+  absl::Status given_up;  // OK: executors were lost
+
+  enum class Phase : uint8_t { kBegin, kGroups, kNodes, kTakeBack, kDone };
+  Phase phase = Phase::kBegin;
+  NodeId heard;  // this node and those before it
+  struct Again {
+    NodeId node;
+    uint64_t attempt = 0;  // of it
+  };
+  std::vector<Again> again;  // prepared nodes to be taken back, the youngest last
+};
+
 struct Closing;     // records.h: what is left of a session that has ended
 struct ProgramRun;  // records.h: a program whose steps are being made
 struct Session;     // records.h
@@ -85,6 +108,8 @@ struct Worklist {
   Worklist();
   ~Worklist();
 
+  std::deque<Loss> losses;
+  std::deque<NodeId> held;  // parked receives, until it has heard of the losses
   std::deque<Told> told;
   std::deque<GroupId> settled;      // groups whose waiters have not been told
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
@@ -95,9 +120,9 @@ struct Worklist {
 
   // Whether something follows from what has happened already.
   bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
-  // Whether an operation of the session is not over.
-  bool busy() const { return run != nullptr || request != nullptr; }
-  bool empty() const { return !follows() && !busy() && closing == nullptr; }
+  // Whether it takes no operation: one is not over, or it is yet to hear of a loss.
+  bool busy() const { return run != nullptr || request != nullptr || !losses.empty(); }
+  bool empty() const { return held.empty() && !follows() && !busy() && closing == nullptr; }
 };
 
 // An answer to a client that waits for the end of the operation that made it.

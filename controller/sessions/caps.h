@@ -3,6 +3,7 @@
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 
@@ -37,6 +38,9 @@ struct SessionCaps {
   // first one that waits for memory fails after a while (ClusterOptions::admission_grace_ms).
   static constexpr size_t kTimesWaiting = 4;
 
+  // So many bytes of records a session may have when others hold all there is room for.
+  static constexpr size_t kLeastBytes = size_t{256} << 10;
+
   // Above so many unfinished executions, or so many bytes of their records, reading stops.
   size_t max_queued_nodes = 100000;
   size_t max_queued_bytes = size_t{256} << 20;
@@ -50,8 +54,8 @@ struct SessionCaps {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
     const size_t times = backlog.waits_for_memory || backlog.waits_for_bytes ? kTimesWaiting : 1;
-    return backlog.nodes <= times * max_queued_nodes &&
-           backlog.record_bytes <= times * max_queued_bytes;
+    const size_t bytes = std::min(max_queued_bytes, std::max(backlog.record_room, kLeastBytes));
+    return backlog.nodes <= times * max_queued_nodes && backlog.record_bytes <= times * bytes;
   }
 };
 

@@ -68,13 +68,18 @@ void Client::Step() {
     world_.queue.After(session_ ? 1 : 50000, [this] { Step(); });
     return;
   }
-  // As front doors do, mostly: an operation that comes all the same waits in the core.
-  if (world_.controller->cluster().Busy(session_) && world_.random.Percent(80)) return Next();
+  Random& r = world_.random;
+  // Front doors wait until the session is not busy; an operation that comes all the same waits in
+  // the core.
+  if (world_.controller->cluster().Busy(session_) && r.Percent(75)) {
+    world_.Count("waits for a busy session");
+    world_.queue.After(r.Between(1, 200), [this] { Step(); });
+    return;
+  }
   if (left_-- <= 0) {
     done_ = true;
     return;
   }
-  Random& r = world_.random;
   struct Choice {
     int weight;
     void (Client::*run)();

@@ -255,7 +255,8 @@ void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t in
 
 void Controller::WantTurn() {
   world_.Count("turn");
-  world_.queue.After(world_.random.Between(0, 200), [this, &world = world_, epoch = world_.epoch] {
+  const int64_t delay = world_.random.Between(0, world_.config.turn_delay);
+  world_.queue.After(delay, [this, &world = world_, epoch = world_.epoch] {
     if (world.controller.get() != this || world.epoch != epoch) return;
     cluster_.Turn();
     Settle();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -81,7 +82,11 @@ Outcome RunSeeds(const Flags& flags) {
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
     World world(seed, flags.verbose, flags.gang_inputs);
-    world.Run();
+    try {
+      world.Run();
+    } catch (const std::exception& thrown) {  // the core throws nothing
+      world.Broken("crash", "{}", thrown.what());
+    }
     ++out.seeds;
     out.coverage.Add(world);
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

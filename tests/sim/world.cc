@@ -55,6 +55,7 @@ void World::Setup() {
   config.cluster.max_gangs_in_flight = static_cast<int>(r.Between(1, 6));
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
+  if (r.Percent(30)) config.turn_delay = 10000;
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",

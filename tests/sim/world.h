@@ -35,6 +35,7 @@ struct Config {
   int losses = 0;           // executors lost
   int controller_losses = 0;
   int failing_percent = 0;                        // of computations
+  int64_t turn_delay = 200;                       // at most, before a turn that the core wants
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
   ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not drawn
   ClusterOptions cluster;

@@ -111,7 +111,7 @@ void ExecutorCore::On(Launch command) {
     waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
   it->second.missing = missing.size();
   it->second.launch = std::move(command);
-  ++num_launched_;
+  launches_.emplace(it->second.launch->launch_id, it->first);
   if (it->second.launch->gang) {
     gangs_.push_back(it->first);
   } else if (Follows(it->second)) {
@@ -418,7 +418,7 @@ void ExecutorCore::On(CancelNode command) {
     actions_->Drop(refs);
   };
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
-    if (node.launch.has_value()) --num_launched_;
+    if (node.launch.has_value()) launches_.erase({node.launch->launch_id, command.node});
     for (const GroupPart& part : launch->outputs) forget(part);
     FinishSeq(launch->seq, absl::OkStatus());
   } else {
@@ -459,7 +459,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
       if (!node.follows) --gangs_at_work_;
       if (!gangs_.empty()) advance_.push_back(gangs_.front());
     }
-    if (node.launch.has_value() && !node.parent) --num_launched_;
+    if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
     if (node.parent) return StepEnded(std::move(node), status);
     FinishSeq(launch->seq, status);
@@ -503,7 +503,7 @@ void ExecutorCore::Reset() {
   follows_.clear();
   shared_.clear();
   gangs_at_work_ = 0;
-  num_launched_ = 0;
+  launches_.clear();
   sends_.clear();
   waiters_.clear();
   early_pulls_.clear();

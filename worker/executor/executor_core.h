@@ -104,7 +104,7 @@ class ExecutorCore {
 
   // Launches of the controller that have not ended, those that wait for their inputs or turn among
   // them.
-  size_t num_launched() const { return num_launched_; }
+  size_t num_launched() const { return launches_.size(); }
 
   // For tests and the end-of-test accounting.
   size_t num_shards() const { return shards_.size(); }
@@ -252,7 +252,8 @@ class ExecutorCore {
   };
   std::deque<FailedReceive> failed_receives_;
   int gangs_at_work_ = 0;  // but those of code that follows
-  size_t num_launched_ = 0;
+  // Launched and not ended, without steps of sequences.
+  std::set<std::pair<LaunchId, NodeId>> launches_;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, std::map<int32_t, PrepareSend::Item>> sends_;

@@ -293,11 +293,10 @@ void ExecutorCore::GoOn(NodeId id) {
 void ExecutorCore::On(AbandonLaunch command) {
   // What waits for its turn does not begin any more.
   std::vector<NodeId> held;
-  for (const auto& [id, node] : nodes_) {
-    if (node.parent || !node.launch.has_value()) continue;
-    const LaunchId launch = node.launch->launch_id;
-    if (launch < command.first || launch > command.last) continue;
-    if (!node.started) held.push_back(id);
+  for (auto it = launches_.lower_bound({command.first, NodeId()});
+       it != launches_.end() && it->first <= command.last; ++it) {
+    const Node& node = nodes_.at(it->second);
+    if (!node.started) held.push_back(it->second);
     if (node.run != nullptr) node.run->abandoned = command.cause;
   }
   for (const NodeId id : held) Finish(id, command.cause);
@@ -337,8 +336,8 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
   DropGarbage(*node.run);
   const uint64_t seq = prepared.seq;
   const absl::Status status = node.run->abandoned_here ? node.run->abandoned : absl::OkStatus();
+  launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  --num_launched_;
   FinishSeq(seq, status);
 }
 

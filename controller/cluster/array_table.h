@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arrays of a session, and what the records of sessions hold of the controller's memory.
+// Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_ARRAY_TABLE_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_ARRAY_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+#include "graph/plan.h"
+
+namespace fairway {
+
+// What a handle points at: a list of shards (or an error from the start), and its type.
+struct Array {
+  ArraySpec spec;
+  std::vector<ShardRef> shards;
+  absl::Status error;    // set: there are no shards
+  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
+  bool unknown = false;  // of an error array: `spec` says nothing
+};
+
+// Bytes of one session's records of some kind, counted in a total of all sessions as well. What it
+// still counts when it is destroyed leaves the total.
+class RecordCount {
+ public:
+  RecordCount() = default;
+  // `total` outlives it.
+  explicit RecordCount(size_t* total) : total_(total) {}
+  RecordCount(RecordCount&& other) noexcept
+      : total_(other.total_), bytes_(std::exchange(other.bytes_, 0)) {}
+  RecordCount& operator=(RecordCount&& other) noexcept {
+    std::swap(total_, other.total_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~RecordCount() { Remove(bytes_); }
+
+  void Add(size_t bytes) {
+    bytes_ += bytes;
+    if (total_ != nullptr) *total_ += bytes;
+  }
+  void Remove(size_t bytes) {
+    bytes_ -= bytes;
+    if (total_ != nullptr) *total_ -= bytes;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t* total_ = nullptr;
+  size_t bytes_ = 0;  // <= *total_
+};
+
+// The arrays of a session by handle, as an unordered_map; their records are counted.
+class ArrayTable {
+ public:
+  using Map = std::unordered_map<uint64_t, Array>;
+
+  // Of one array of one shard.
+  static constexpr size_t kSmallest = 288;
+  // Does not change while the array is there: an array that is given away keeps its type.
+  static size_t BytesOf(const Array& array) {
+    return kSmallest - sizeof(ShardRef) +
+           sizeof(ShardRef) * static_cast<size_t>(array.spec.sharding.num_shards());
+  }
+
+  ArrayTable() = default;
+  explicit ArrayTable(size_t* total) : count_(total) {}
+
+  void emplace(uint64_t handle, Array array) {
+    const size_t bytes = BytesOf(array);
+    if (map_.emplace(handle, std::move(array)).second) count_.Add(bytes);
+  }
+  Map::node_type extract(Map::const_iterator at) {
+    count_.Remove(BytesOf(at->second));
+    return map_.extract(at);
+  }
+  // There must be one.
+  Map::node_type extract(uint64_t handle) { return extract(map_.find(handle)); }
+  void erase(Map::const_iterator at) { extract(at); }
+
+  Map::iterator find(uint64_t handle) { return map_.find(handle); }
+  Map::const_iterator find(uint64_t handle) const { return map_.find(handle); }
+  Array& at(uint64_t handle) { return map_.at(handle); }
+  bool contains(uint64_t handle) const { return map_.contains(handle); }
+  size_t size() const { return map_.size(); }
+  bool empty() const { return map_.empty(); }
+  Map::iterator begin() { return map_.begin(); }
+  Map::iterator end() { return map_.end(); }
+  Map::const_iterator begin() const { return map_.begin(); }
+  Map::const_iterator end() const { return map_.end(); }
+
+  // Of all arrays in it.
+  size_t bytes() const { return count_.bytes(); }
+
+ private:
+  Map map_;
+  RecordCount count_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_ARRAY_TABLE_H_

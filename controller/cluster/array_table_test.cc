@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/array_table.h"
+
+#include <optional>
+#include <string>
+
+#include "controller/cluster/cluster_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::HasSubstr;
+
+Array OnDevices(std::vector<int32_t> devices) {
+  return {ArraySpec{DType::kF32, Shape{{4}}, Sharding::Replicated(std::move(devices))}, {}, {}};
+}
+
+TEST(ArrayTableTest, CountsWhatIsInItAndInTheTotal) {
+  size_t total = 0;
+  {
+    ArrayTable table(&total);
+    table.emplace(1, OnDevices({0}));
+    EXPECT_EQ(table.bytes(), ArrayTable::kSmallest);
+    table.emplace(1, OnDevices({0}));  // there is one already
+    EXPECT_EQ(total, ArrayTable::kSmallest);
+    table.emplace(2, OnDevices({0, 1, 2}));
+    EXPECT_EQ(total, 2 * ArrayTable::kSmallest + 2 * sizeof(ShardRef));
+    table.at(2).shards.clear();  // given away: its record stays
+    ArrayTable moved = std::move(table);
+    EXPECT_EQ(total, 2 * ArrayTable::kSmallest + 2 * sizeof(ShardRef));
+    moved.extract(1);
+    moved.erase(moved.find(2));
+    EXPECT_EQ(total, 0u);
+    moved.emplace(3, OnDevices({0}));
+  }
+  EXPECT_EQ(total, 0u);
+}
+
+class RecordMemoryTest : public ::testing::Test {
+ protected:
+  RecordMemoryTest() {
+    ClusterOptions options;
+    options.record_memory = 100 * ArrayTable::kSmallest;
+    cluster_.emplace(options, &actions_);
+    EXPECT_TRUE(cluster_->ExecutorUp(Worker("wa", "ia", 1)).ok());
+    one_ = cluster_->OpenSession("t").value();
+    other_ = cluster_->OpenSession("t").value();
+  }
+  // Makes arrays until it is refused, which must come; how many.
+  int Fill(SessionId session, uint64_t first) {
+    const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+    for (int made = 0; made < 200; ++made) {
+      const auto put = cluster_->Put(session, first + made, spec, {0});
+      if (put.ok()) continue;
+      EXPECT_EQ(put.status().code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(put.status().message()),
+                  HasSubstr("give up arrays that are no longer needed"));
+      return made;
+    }
+    return 200;
+  }
+  Recorder actions_;
+  std::optional<Cluster> cluster_;
+  SessionId one_, other_;
+};
+
+TEST_F(RecordMemoryTest, OneSessionsArraysHoldAsMuchAsIsLeftToOthers) {
+  EXPECT_EQ(Fill(one_, 1), 50);
+  EXPECT_EQ(Fill(other_, 1), 25);
+  EXPECT_EQ(Fill(one_, 100), 0);
+  // It can always give some up, and then make others.
+  EXPECT_TRUE(cluster_->Destruct(one_, {1, 2, 3, 4, 5}).ok());
+  EXPECT_GT(Fill(other_, 100), 0);
+  cluster_->CloseSession(one_);
+  while (cluster_->RecordRoom() < 60 * ArrayTable::kSmallest) cluster_->Turn();
+  EXPECT_GT(Fill(other_, 200), 10);
+}
+
+TEST_F(RecordMemoryTest, ARequestOfManyArraysIsRefusedWhole) {
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
+  ASSERT_TRUE(cluster_->Put(one_, 1, spec, {0}).ok());
+  const std::vector<uint64_t> many(60, 1);
+  std::vector<uint64_t> results;
+  for (uint64_t i = 0; i < many.size(); ++i) results.push_back(100 + i);
+  EXPECT_EQ(
+      cluster_->Copy(one_, many, std::nullopt, std::nullopt, CopySemantics::kReuseInput, results)
+          .status()
+          .code(),
+      absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(cluster_->counts().arrays, 1u);
+}
+
+TEST_F(RecordMemoryTest, SmallUploadsCountWithTheirBytesUntilTheyHaveEnded) {
+  const ArraySpec spec{DType::kF32, Shape{{250}}, Sharding::Replicated({0})};
+  const auto put = cluster_->Put(one_, 1, spec, {0});
+  ASSERT_TRUE(put.ok());
+  const size_t before = cluster_->SessionBacklog(one_).record_bytes;
+  cluster_->ProvideUpload(put->upload, 0, BytesRef(Blob::Make(1000)));
+  EXPECT_EQ(cluster_->SessionBacklog(one_).record_bytes, before + 2000);
+  Report report;
+  report.finished_through = 1;
+  cluster_->OnReport(ExecutorId(1), Incarnation(7), report);
+  EXPECT_EQ(cluster_->SessionBacklog(one_).record_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace fairway

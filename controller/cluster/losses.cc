@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// An executor is lost, or an island given up: each session that has something there hears of it in
+// slices (docs/design/0058-bounded-turns.md). Until it has heard all, the session takes no
+// operation and nothing of what it has there, or takes from there, is prepared. Until all sessions
+// have, the island prepares and launches nothing, and what registered again in the lost one's place
+// gets nothing: so no slice sees what a later incarnation does.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+namespace {
+// Between two looks at the units.
+constexpr int kFew = 16;
+constexpr uint64_t kFewUnits = 250;  // nodes may be of many pieces
+}  // namespace
+
+void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
+  const Operation operation(*state_);
+  State& s = *state_;
+  const auto it = s.executors.find(id);
+  if (it == s.executors.end() || !it->second.up) return;
+  Executor& lost = it->second;
+  lost.up = false;
+  lost.last_error = Text(cause);
+  Island& island = s.islands.at(lost.island);
+  ++island.epoch;
+  if (lost.telling > 0) return;  // it was given nothing since the last time
+  lost.lost_open = std::exchange(lost.open, {});
+  for (const auto& [executable, install] : std::exchange(lost.installs, {}))
+    lost.lost_installs.push_back(executable);
+  island.victims.clear();
+  lost.dropped.clear();
+  lost.frees.clear();
+  s.BeginLoss(
+      island, &lost,
+      Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
+            island.name, lost.spec.worker, Text(cause)));
+  s.Settle();
+}
+
+void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
+  const Operation operation(*state_);
+  State& s = *state_;
+  const auto it = s.islands.find(id);
+  if (it == s.islands.end() || s.IslandUp(it->second)) return;
+  it->second.gone =
+      Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
+  s.BeginLoss(it->second, nullptr, it->second.gone);
+  s.Settle();
+}
+
+void Cluster::State::BeginLoss(Island& island, Executor* lost, const absl::Status& status) {
+  std::vector<SessionId> told;
+  for (const auto& [session, has] : holdings) {
+    const auto stake = has.stakes.find(island.id);
+    if (stake == has.stakes.end()) continue;
+    if (stake->second.groups != nullptr || stake->second.nodes > 0) told.push_back(session);
+  }
+  std::sort(told.begin(), told.end());
+  Charge(told.size());
+  for (const SessionId session : told) {
+    std::deque<Loss>& losses = WorkOf(session).losses;
+    // Executors of one island that go together are heard of together.
+    const bool joins = lost != nullptr && !losses.empty() && losses.back().island == island.id &&
+                       losses.back().phase == Loss::Phase::kBegin && losses.back().given_up.ok();
+    if (!joins) {
+      losses.emplace_back();
+      losses.back().number = ++num_losses;
+      losses.back().island = island.id;
+      ++open_losses;
+      ++island.telling;
+    }
+    if (lost == nullptr) {
+      losses.back().given_up = status;
+    } else {
+      losses.back().executors.emplace(lost->id, Loss::Lost{losses.back().executors.size(), status});
+      ++lost->telling;
+    }
+  }
+  if (told.empty() && lost != nullptr) DropShared({lost});
+  to_pump.insert(island.id);
+}
+
+bool Cluster::State::HasLosses(SessionId session) const {
+  if (open_losses == 0) return false;
+  const auto list = work.find(session);
+  return list != work.end() && !list->second.losses.empty();
+}
+
+void Cluster::State::FinishLosses(SessionId session) {
+  if (!HasLosses(session)) return;
+  Worklist& list = work.at(session);
+  while (!list.losses.empty()) GoOnLoss(session, list);
+}
+
+void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
+  Loss& loss = list.losses.front();
+  const uint64_t until = units + kFewUnits;
+  const auto has = holdings.find(session);  // none: all has ended since
+  switch (loss.phase) {
+    case Loss::Phase::kBegin:
+      loss.phase = loss.given_up.ok() ? Loss::Phase::kGroups : Loss::Phase::kNodes;
+      if (has == holdings.end()) break;
+      if (const auto stake = has->second.stakes.find(loss.island);
+          stake != has->second.stakes.end())
+        stake->second.walk = stake->second.groups;
+      break;
+    case Loss::Phase::kGroups:
+      LoseGroups(session, loss);
+      break;
+    case Loss::Phase::kNodes: {
+      for (int i = 0; i < kFew && units < until; ++i) {
+        Charge(1);
+        const auto still = holdings.find(session);
+        const auto next = still == holdings.end() ? std::set<NodeId>::iterator()
+                                                  : still->second.nodes.upper_bound(loss.heard);
+        if (still == holdings.end() || next == still->second.nodes.end()) {
+          loss.phase = Loss::Phase::kTakeBack;
+          break;
+        }
+        loss.heard = *next;
+        LoseNode(*FindNode(loss.heard), loss);
+      }
+      break;
+    }
+    case Loss::Phase::kTakeBack:
+      // Younger ones first: readers before what they read.
+      for (int i = 0; i < kFew && units < until && !loss.again.empty(); ++i) {
+        const Loss::Again again = loss.again.back();
+        loss.again.pop_back();
+        const Node* node = FindNode(again.node);
+        if (node != nullptr && node->attempt == again.attempt)
+          TakeBack({again.node}, loss.executors.begin()->second.status);
+      }
+      if (loss.again.empty()) loss.phase = Loss::Phase::kDone;
+      break;
+    case Loss::Phase::kDone:
+      LossHeard(std::exchange(loss, Loss()));
+      list.losses.pop_front();
+      break;
+  }
+}
+
+void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
+  const auto has = holdings.find(session);
+  const auto stake = has == holdings.end() ? std::map<IslandId, Stake>::iterator()
+                                           : has->second.stakes.find(loss.island);
+  for (int i = 0; i < kFew; ++i) {
+    if (has == holdings.end() || stake == has->second.stakes.end() ||
+        stake->second.walk == nullptr) {
+      loss.phase = Loss::Phase::kNodes;
+      return;
+    }
+    Group& group = *stake->second.walk;
+    stake->second.walk = group.next;
+    ChargeShards(group.places.size());
+    if (group.state != GroupState::kReady || Planted(Bug::kIgnoreLoss)) continue;
+    const Loss::Lost* first = nullptr;
+    ExecutorId last;
+    for (const Place& place : group.places) {
+      if (std::exchange(last, place.executor) == place.executor) continue;
+      const auto lost = loss.executors.find(place.executor);
+      if (lost == loss.executors.end()) continue;
+      if (first == nullptr || lost->second.order < first->order) first = &lost->second;
+    }
+    if (first == nullptr) continue;
+    group.lost_in = loss.number;
+    SetFailed(group, first->status, NodeId());
+  }
+}
+
+void Cluster::State::LoseNode(Node& node, Loss& loss) {
+  for (const Participant& p : node.participants) {
+    if (loss.executors.contains(p.executor)) executors.at(p.executor).lost_open.erase(p.seq);
+  }
+  if (!loss.given_up.ok()) {
+    const bool waits = node.island == loss.island && node.state != NodeState::kLaunched &&
+                       (node.state != NodeState::kWaiting || node.held());
+    if (waits) Fail(node, loss.given_up, node.id);
+    return;
+  }
+  if (node.state == NodeState::kLaunched) return LoseLaunched(node, loss);
+  if (FailIfPoisoned(node)) return;
+  if (node.kind == NodeKind::kFetch) {
+    // It failed meanwhile, and not for the loss.
+    if (!node.deferred.ok() && !PeerGone(node.deferred))
+      Fail(node, absl::Status(node.deferred), node.id);
+    return;
+  }
+  Island& island = islands.at(node.island);
+  for (const GroupId read : node.reads) {
+    if (FindGroup(read)->lost_in != loss.number) continue;
+    ++node.unlaunched_inputs;
+    if (node.kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node.id);
+  }
+  if (IsSequence(node) && node.unsettled_inputs == 0) MaybeArrived(node);
+  ChargeShards(node.sources.size() + node.participants.size());
+  const bool touches =
+      std::any_of(node.participants.begin(), node.participants.end(),
+                  [&](const Participant& p) { return loss.executors.contains(p.executor); });
+  const bool from = std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
+    return ref.group != node.outputs[0] &&
+           loss.executors.contains(FindGroup(ref.group)->places[ref.shard].executor);
+  });
+  if ((touches || from) && node.state == NodeState::kPrepared) {
+    loss.again.push_back({node.id, node.attempt});
+  } else if (from && node.state == NodeState::kQueued && admission.Remove(node.id, node.island)) {
+    parked.insert(node.id);
+    to_pump.insert(node.island);
+  }
+}
+
+void Cluster::State::LoseLaunched(Node& node, const Loss& loss) {
+  if (node.island != loss.island) return;
+  std::vector<std::pair<size_t, size_t>> parts;  // order of the loss, participant
+  for (size_t p = 0; p < node.participants.size(); ++p) {
+    if (const auto lost = loss.executors.find(node.participants[p].executor);
+        lost != loss.executors.end())
+      parts.emplace_back(lost->second.order, p);
+  }
+  ChargeShards(node.participants.size());
+  if (parts.empty()) return;
+  std::sort(parts.begin(), parts.end());
+  const auto status_of = [&](size_t part) {
+    return loss.executors.at(node.participants[part].executor).status;
+  };
+  const NodeId id = node.id;
+  node.failure = status_of(parts[0].second);
+  LaunchLost(node);
+  if (!node.deferred.ok()) {  // the others have told of it
+    Conclude(node, absl::Status(node.failure), id);
+    return;
+  }
+  for (const auto& [order, part] : parts) {
+    if (FindNode(id) == nullptr) return;
+    ParticipantEnded(node, part, status_of(part));
+  }
+}
+
+void Cluster::State::LossHeard(const Loss& loss) {
+  --open_losses;
+  std::vector<Executor*> all_know;
+  for (const auto& [id, lost] : loss.executors) {
+    Executor& executor = executors.at(id);
+    if (--executor.telling > 0) continue;
+    executor.lost_open.clear();
+    all_know.push_back(&executor);
+  }
+  DropShared(all_know);
+  if (!all_know.empty()) unpark_after = NodeId();
+  if (--islands.at(loss.island).telling == 0) to_pump.insert(loss.island);
+}
+
+void Cluster::State::DropShared(const std::vector<Executor*>& lost) {
+  std::set<ExecutableId> shared;
+  for (Executor* executor : lost) {
+    for (const ExecutableId id : std::exchange(executor->lost_installs, {})) shared.insert(id);
+  }
+  for (const ExecutableId id : shared) {
+    const auto layout = layouts.find(id);
+    if (layout == layouts.end()) continue;
+    for (const CodeLayout::Part& part : layout->second.parts) {
+      Charge(1);
+      Executor& executor = executors.at(part.executor);
+      const auto install = executor.installs.find(id);
+      if (install == executor.installs.end()) continue;
+      if (!install->second.installed) ++executor.dropped[id];
+      executor.installs.erase(install);
+      SendTo(executor, DropExecutable{id});
+    }
+  }
+}
+
+void Cluster::State::AfterLosses(Node& node) {
+  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return Prepare(node);
+  for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
+  parked.insert(node.id);
+  work.at(node.session).held.push_back(node.id);
+}
+
+void Cluster::State::Unpark() {
+  if (!unpark_after) return;
+  auto next = parked.upper_bound(*unpark_after);
+  for (int i = 0; i < 2 * kFew && next != parked.end(); ++i) {
+    Charge(1);
+    const NodeId id = *next;
+    unpark_after = id;
+    parked.erase(next);
+    Submit(*FindNode(id));
+    next = parked.upper_bound(id);
+  }
+  if (next == parked.end()) unpark_after.reset();
+}
+
+}  // namespace fairway
