@@ -287,13 +287,16 @@ def puts_to_a_stopped_executor(at):
     os.kill(at["executors"][0], signal.SIGSTOP)
     try:
         session = RawNative(at["address"])
-        until, sent = time.monotonic() + at["seconds"], 0
+        until, sent, said = time.monotonic() + at["seconds"], 0, "sent"
+        session.gives_up = until
         while time.monotonic() < until:
             session.put(1000 + sent, data=bytes(64 * KIB), dims=[16 * KIB])
             sent += 1
+    except TimeoutError as error:
+        said = f"sent, then {error}"
     finally:
         os.kill(at["executors"][0], signal.SIGCONT)
-    return f"{sent} sent"
+    return f"{sent} {said}"
 
 
 @case("uploads host buffers that no array takes, up to 6 GiB")

@@ -2,8 +2,10 @@
 """A client that says whatever a test wants: fairway.v1 over plain gRPC, no SDK."""
 
 import itertools
+import math
 import queue
 import threading
+import time
 
 import grpc
 from google.protobuf import text_format
@@ -25,6 +27,7 @@ class RawNative:
         self._answers, self._arrived = {}, threading.Condition()
         self._reads = reads
         self.error = None
+        self.gives_up = math.inf
         self.stream = self.channel.stream_stream(
             SERVICE + "Session",
             request_serializer=lambda m: m if isinstance(m, bytes) else m.SerializeToString(),
@@ -63,14 +66,16 @@ class RawNative:
         return number
 
     def send_bytes(self, data):
-        """Waits while the controller reads nothing. Raises when the session has ended."""
+        """Waits while the controller reads nothing, but not beyond `gives_up` (of time.monotonic): then
+        TimeoutError. Raises when the session has ended."""
         while True:
             if self.error is not None:
                 raise self.error
             try:
                 return self._requests.put(data, timeout=0.2)
             except queue.Full:
-                continue
+                if time.monotonic() > self.gives_up:
+                    raise TimeoutError("the controller reads no more of this session") from None
 
     def answer(self, number, seconds=60):
         """The answer to a request; None when none came in that time. Raises when the session has ended."""

@@ -12,7 +12,7 @@ from hostile import run_case
 from hostile_cases import CASES
 from raw_client import ALWAYS_COPY, REUSE, Session
 
-SECONDS = 3  # of cases that have no end of their own
+SECONDS = 1  # of cases that have no end of their own
 
 # The most units of one turn of the core (Cluster::units): a slice of each session and what cannot be interrupted.
 TURN_UNITS = 8000
@@ -20,6 +20,9 @@ CONTROLLER_MIB = 1024
 
 # What does not hold yet (docs/status.md), by case: the bounds that it passes.
 TOO_MUCH = {
+    "buffers_that_nobody_takes": {"memory"},  # half of --transit-memory, 4 GiB by default
+    "lost_executor": {"turns"},
+    "slow_lowering": {"memory"},
 }
 
 # A loop that goes 2,000 times from one island to the other and back: 8,000 steps a call.
