@@ -266,7 +266,8 @@ def test_host_buffers_that_nobody_takes_go_with_their_session(cluster):
             for handle in range(1, 65):
                 session.store(handle, bytes(4 * MIB))
             session.store(1000, bytes(MIB), announced=2**62)  # too few bytes
-            session.store(1001, bytes(MIB), announced=-1)
+            with pytest.raises(grpc.RpcError, match="-1 bytes were announced, 1048576 came"):
+                session.store(1001, bytes(MIB), announced=-1)
             print(f"{(anonymous_memory(pid) - before) / MIB:.0f} MiB for 257 MiB of buffers")
             neighbour.goes_on()
         wait_for(lambda: anonymous_memory(pid) - before < 100 * MIB, "the buffers to go", 30)
