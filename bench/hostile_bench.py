@@ -68,7 +68,7 @@ def rows_of(name, seen):
         row("longest turn of the core", "units", [s["turn_units"] for s in seen]),
         row("longest handler of the controller, processor time", "ms", [s["handler_ms"] for s in seen]),
         row("controller's most memory", "MiB", [s["controller_mib"] for s in seen]),
-        row("neighbours that got an error", "", [len(seen) - len(alive)]),
+        row("neighbours that got an error", "neighbours", [len(seen) - len(alive)]),
     ]
 
 

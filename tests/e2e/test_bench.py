@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every benchmark runs, in quick sizes, and writes JSON of the one form. Nothing here is timed."""
+"""Every benchmark runs, in quick sizes, and writes JSON of the one form. Nothing here is timed. That of hostile
+clients needs other packages: tests/stress/test_hostile.py."""
 
 import json
 import pathlib
@@ -50,7 +51,7 @@ def check_form(name, result):
     return names
 
 
-@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n not in ("jax", "dispatch", "eager")])
+@pytest.mark.parametrize("name", [n for n in bench().stdout.split() if n not in ("jax", "dispatch", "eager", "hostile")])
 def test_a_benchmark_writes_the_one_form(name, tmp_path):
     check_form(name, result_of(name, tmp_path / "result.json"))
 

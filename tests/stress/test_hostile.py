@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that take more than their share. Beside each, a neighbour with a device of its own goes on."""
 
+import json
 import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from cluster import BIN, EXAMPLES, Cluster, clean_environment, wait_for
+from cluster import BIN, EXAMPLES, ROOT, Cluster, clean_environment, wait_for
 from hostile import run_case
 from hostile_cases import CASES
 from raw_client import ALWAYS_COPY, REUSE, Session
@@ -59,6 +61,21 @@ def test_nobody_else_is_hurt(name, tmp_path):
     passed = {bound for bound, over in (
         ("turns", seen.turn_units > TURN_UNITS), ("memory", seen.controller_mib > CONTROLLER_MIB)) if over}
     assert passed <= TOO_MUCH.get(name, set())
+
+
+def test_the_benchmark_compares_each_case_with_busy_processors(tmp_path):
+    out = tmp_path / "result.json"
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "run.py", "hostile", "--quick", "--cases=many_watches", "--json", out],
+        text=True, capture_output=True, env=clean_environment(), timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(out.read_text())
+    rows = {row["name"]: row for row in result["rows"]}
+    assert rows["many_watches: neighbours that got an error"]["value"] == 0
+    assert rows["many_watches: longest turn of the core"]["value"] > 100
+    assert rows["many_watches: neighbour's longest step"]["value"] >= rows["many_watches: neighbour's p99"]["value"] > 0
+    (bar,) = result["bars"]
+    assert bar["value"] > 0 and bar["holds"] in (True, False)  # one round
 
 
 @pytest.fixture
