@@ -82,7 +82,6 @@ class ArrayTable {
   }
   // There must be one.
   Map::node_type extract(uint64_t handle) { return extract(map_.find(handle)); }
-  void erase(Map::const_iterator at) { extract(at); }
 
   Map::iterator find(uint64_t handle) { return map_.find(handle); }
   Map::const_iterator find(uint64_t handle) const { return map_.find(handle); }

@@ -150,8 +150,35 @@ std::vector<std::string> Cluster::Unfinished() const {
   return lines;
 }
 
+absl::Status Cluster::State::CheckRecords() const {
+  size_t total = 0;
+  std::map<SessionId, size_t> of_nodes;
+  for (const auto& [id, node] : nodes) of_nodes[node->session] += node->record_bytes;
+  const auto check = [&](const Session& session) {
+    size_t bytes = 0;
+    for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(array);
+    total += session.arrays.bytes() + session.node_records.bytes();
+    if (bytes == session.arrays.bytes()) return absl::OkStatus();
+    return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of arrays, but has {}",
+                 session.id, session.arrays.bytes(), bytes);
+  };
+  for (const auto& [id, session] : sessions) {
+    FAIRWAY_RETURN_IF_ERROR(check(session));
+    if (session.node_records.bytes() != of_nodes[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
+                   id, session.node_records.bytes(), of_nodes[id]);
+  }
+  for (const auto& [id, list] : work) {
+    if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
+  }
+  if (total == record_bytes) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "{} bytes of records are counted, but there are {}",
+               record_bytes, total);
+}
+
 absl::Status Cluster::CheckInvariants() const {
   const State& s = *state_;
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
   for (const auto& [move, count] : s.transitions) {
     if (!CanMove(move.first, move.second))
       return Error(absl::StatusCode::kInternal, "a node went from {} to {}",

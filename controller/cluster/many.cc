@@ -64,6 +64,15 @@ bool Cluster::State::ResultHandles::GiveUp() {
   return fresh_.empty();
 }
 
+void Cluster::State::BeginEnding(SessionId id, std::unique_ptr<LongRequest> request,
+                                 Cluster::Ended ended, Cluster::Each each) {
+  const absl::StatusOr<Session*> session = FindSession(id);
+  if (!session.ok()) return;
+  Begin(
+      **session, std::move(request),
+      [ended = std::move(ended)](const auto& result) { ended(result.status()); }, std::move(each));
+}
+
 // ---- delete
 
 class Cluster::State::DeleteRequest final : public ManyRequest {
@@ -95,10 +104,8 @@ absl::Status Cluster::Delete(SessionId id, const std::vector<uint64_t>& handles)
 
 void Cluster::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
   const Operation operation(*state_);
-  const absl::StatusOr<Session*> session = state_->FindSession(id);
-  if (!session.ok()) return;
-  state_->Begin(**session, std::make_unique<State::DeleteRequest>(*state_, std::move(handles)),
-                [ended = std::move(ended)](const auto& result) { ended(result.status()); });
+  state_->BeginEnding(id, std::make_unique<State::DeleteRequest>(*state_, std::move(handles)),
+                      std::move(ended), nullptr);
 }
 
 // ---- destruct
@@ -121,9 +128,7 @@ class Cluster::State::DestructRequest final : public ManyRequest {
     if (it == session.arrays.end()) {
       if (++missing_ <= kNamed) unknown_.push_back(handle);
     } else {
-      const Array array = std::move(it->second);
-      session.arrays.erase(it);
-      s.DropView(array);
+      s.DropView(session.arrays.extract(it).mapped());
     }
     if (missing_ > 0 && item + 1 == handles_.size())
       result = Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
@@ -148,11 +153,8 @@ absl::Status Cluster::Destruct(SessionId id, const std::vector<uint64_t>& handle
 
 void Cluster::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
   const Operation operation(*state_);
-  const absl::StatusOr<Session*> session = state_->FindSession(id);
-  if (!session.ok()) return;
-  state_->Begin(
-      **session, std::make_unique<State::DestructRequest>(*state_, std::move(handles)),
-      [ended = std::move(ended)](const auto& result) { ended(result.status()); }, std::move(each));
+  state_->BeginEnding(id, std::make_unique<State::DestructRequest>(*state_, std::move(handles)),
+                      std::move(ended), std::move(each));
 }
 
 // ---- release
@@ -184,11 +186,8 @@ class Cluster::State::ReleaseRequest final : public ManyRequest {
 
 void Cluster::Release(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
   const Operation operation(*state_);
-  const absl::StatusOr<Session*> session = state_->FindSession(id);
-  if (!session.ok()) return;
-  state_->Begin(
-      **session, std::make_unique<State::ReleaseRequest>(*state_, std::move(handles)),
-      [ended = std::move(ended)](const auto& result) { ended(result.status()); }, std::move(each));
+  state_->BeginEnding(id, std::make_unique<State::ReleaseRequest>(*state_, std::move(handles)),
+                      std::move(ended), std::move(each));
 }
 
 // ---- watch

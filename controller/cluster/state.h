@@ -78,6 +78,8 @@ struct Cluster::State {
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range when 0.
+  // What is counted of records is what there is.
+  absl::Status CheckRecords() const;
   // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
   absl::Status CheckRoom(const Session& session, size_t more) const;
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
@@ -362,6 +364,9 @@ struct Cluster::State {
   // Does the first slice of it; the session is busy until the rest is done.
   void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
              Cluster::Each each = nullptr);
+  // The same of a request that makes nothing; nothing when there is no such session.
+  void BeginEnding(SessionId session, std::unique_ptr<LongRequest> request, Cluster::Ended ended,
+                   Cluster::Each each);
   // Does all of it.
   absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
   void AnswerRequest(SessionId session, LongRequest& request);

@@ -61,7 +61,7 @@ class IfrtSession {
   IfrtSession(const IfrtSession&) = delete;
   IfrtSession& operator=(const IfrtSession&) = delete;
 
-  // What is large in `request` is taken out of it.
+  // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(Request& request);
 
   // From now on `status` is the answer to every request, and to those that wait for one, except

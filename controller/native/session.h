@@ -54,7 +54,7 @@ class NativeSession {
   NativeSession(const NativeSession&) = delete;
   NativeSession& operator=(const NativeSession&) = delete;
 
-  // What is large in `request` is taken out of it.
+  // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(v1::Request& request);
   // An upload that a put has announced, or will, is complete.
   void Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes);
