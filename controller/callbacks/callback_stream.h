@@ -31,6 +31,8 @@ class CallbackStream
   // In the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
   absl::Status Call(uint64_t number, const CallbackCall& call, const CallbackCaller& caller);
   void Cancel(uint64_t number, const std::string& reason);
+  // Calls whose results are still coming; in the loop.
+  size_t num_returning() const { return returning_.size(); }
 
  private:
   struct Unsent {

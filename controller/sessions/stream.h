@@ -119,6 +119,10 @@ class SessionStream : public OpenStream,
     const std::lock_guard lock(mu_);
     return unsent_ >= kUnsentBytes;
   }
+  size_t unsent() {
+    const std::lock_guard lock(mu_);
+    return unsent_;
+  }
   std::shared_ptr<SessionStream> Self() { return this->shared_from_this(); }
 
  private:

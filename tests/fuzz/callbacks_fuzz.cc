@@ -81,6 +81,11 @@ class Client final : public CallbackStream {
     TransportDone();
   }
   bool done() const { return done_; }
+  // Reads all that is sent; then nothing is counted as unread.
+  void HearAll() {
+    while (writing_) Hear();
+    FUZZ_CHECK(finished_ || unsent() == 0);
+  }
 
  private:
   void StartReading(In* into) override {
@@ -203,10 +208,15 @@ class Conversation final : public CallbackActions {
     Poll();
     FUZZ_CHECK(router_.num_calls() == open_.size());
     FUZZ_CHECK(router_.num_bytes() >= 0 && router_.num_bytes() <= kLimits.total_bytes);
+    size_t returning = 0;
+    for (const auto& client : clients_) returning += client->num_returning();
+    FUZZ_CHECK(returning <= router_.num_calls());
   }
 
   void End() {
     for (const auto& client : clients_) {
+      client->HearAll();
+      Poll();
       client->Leave(true);
       Poll();
     }
