@@ -46,13 +46,6 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
 
 IfrtSession::~IfrtSession() { *alive_ = false; }
 
-template <typename Fill>
-void IfrtSession::AnswerWith(Call call, Fill fill) {
-  auto response = std::make_unique<Response>();
-  const absl::Status status = fill(*response);
-  Answer(std::move(call), status, std::move(response));
-}
-
 void IfrtSession::Answer(Call call, const absl::Status& status,
                          std::unique_ptr<Response> response) {
   auto* metadata = response->mutable_response_metadata();

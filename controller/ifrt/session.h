@@ -112,7 +112,11 @@ class IfrtSession {
   // session.cc
   void Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response);
   template <typename Fill>
-  void AnswerWith(Call call, Fill fill);
+  void AnswerWith(Call call, Fill fill) {
+    auto response = std::make_unique<Response>();
+    const absl::Status status = fill(*response);
+    Answer(std::move(call), status, std::move(response));
+  }
   uint64_t MakeFuture(Future future);
   void FutureEnded(uint64_t handle, absl::Status status);
   void AskFuture(Call call, uint64_t handle, bool of_execution);

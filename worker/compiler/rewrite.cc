@@ -574,7 +574,8 @@ absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::Comp
                                              bool one_memory,
                                              const std::map<size_t, size_t>& replicated) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
-  if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
+  // Text, or the plugin says what is wrong with it: each module is an operation of `builtin`.
+  if (!module.ok() || module->Dialect("builtin") < 0) return program;
   const bool placed = one_memory && module->HasString(kPlacement);
   Rewriter rewriter(*module, options, placed, replicated);
   const bool unreduced = rewriter.AnyUnreduced();

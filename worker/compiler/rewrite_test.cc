@@ -272,6 +272,14 @@ TEST(UnreducedTest, OtherProgramsStayAsTheyAre) {
   }
 }
 
+TEST(UnreducedTest, AProgramWithoutTheBuiltinDialectStaysAsItIs) {
+  std::string broken = Artifact(kWhole);
+  const size_t at = broken.find("builtin");
+  ASSERT_NE(at, std::string::npos);
+  broken[at + 3] = '\0';
+  EXPECT_EQ(RewriteForPlugin(broken, On({0, 1}), true).value(), broken);
+}
+
 TEST(UnreducedTest, WhatCannotBeServedIsRefusedWithTheReason) {
   // The mesh is of two devices.
   const auto other = RewriteForPlugin(Artifact(kWhole), On({0, 1, 2, 3}), true);
