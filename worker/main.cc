@@ -10,11 +10,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -58,6 +61,7 @@ struct Flags {
   std::string gpus;
   double gpu_fraction = 0;
   std::string target_config;
+  std::string write_target_config;
   bool allow_raw_kernels = false;
   std::string data_bind = "127.0.0.1:0";
   std::string advertise_host;
@@ -116,6 +120,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("target-config", &flags.target_config,
               "File with the text of XLA's GpuTargetConfigProto: what programs are compiled for, "
               "kind cuda only. Default: what the executor's GPU says");
+  config.Flag("write-target-config", &flags.write_target_config,
+              "Kind cuda: writes what programs for this host's GPU are compiled for to that file, "
+              "as --target-config takes it, and ends");
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
               "write whatever is on the GPU: for clients who trust each other");
@@ -335,23 +342,28 @@ absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
                          shared ? flags.gpu_fraction : kMostOfGpu);
 }
 
-int RunExecutorRole(const Flags& flags, PjrtConfig pjrt) {
-  if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
-  std::optional<StartLimit> start_limit(
-      std::in_place, flags.start_limit,
-      fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
-  std::optional<absl::StatusOr<GpuShares>> gpus;
+// A runtime and its share of the GPUs, which it holds as long as it lives.
+struct OpenRuntime {
+  std::optional<GpuShares> gpus;
+  std::unique_ptr<Runtime> runtime;
+};
+
+// Within --start-limit. Otherwise the exit code; the log says why.
+std::variant<OpenRuntime, int> Open(const Flags& flags, PjrtConfig pjrt) {
+  const StartLimit start_limit(
+      flags.start_limit, fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
+  OpenRuntime out;
   if (CompilesForTarget(flags)) {
-    gpus.emplace(TakeGpus(flags, pjrt));
-    if (!gpus->ok()) {
-      spdlog::error("--gpus: {}", Text(gpus->status()));
-      const bool missing = gpus->status().code() == absl::StatusCode::kNotFound ||
-                           gpus->status().code() == absl::StatusCode::kUnavailable;
+    absl::StatusOr<GpuShares> gpus = TakeGpus(flags, pjrt);
+    if (!gpus.ok()) {
+      spdlog::error("--gpus: {}", Text(gpus.status()));
+      const bool missing = gpus.status().code() == absl::StatusCode::kNotFound ||
+                           gpus.status().code() == absl::StatusCode::kUnavailable;
       return missing ? kExitNoPlugin : kExitBadFlags;
     }
+    out.gpus.emplace(*std::move(gpus));
   }
-  const auto runtime = MakeRuntime(flags, pjrt);
-  start_limit.reset();
+  auto runtime = MakeRuntime(flags, pjrt);
   if (runtime.status().code() == absl::StatusCode::kOutOfRange) {
     spdlog::error("--plugin-option: {}", Text(runtime.status()));
     return kExitBadFlags;
@@ -360,6 +372,14 @@ int RunExecutorRole(const Flags& flags, PjrtConfig pjrt) {
     spdlog::error("cannot load the plugin {}: {}", pjrt.plugin_path, Text(runtime.status()));
     return kExitNoPlugin;
   }
+  out.runtime = *std::move(runtime);
+  return out;
+}
+
+int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
+  if (flags.life_fd >= 0) ExitWithParent(flags.life_fd);
+  const auto open = Open(flags, pjrt);
+  if (const int* code = std::get_if<int>(&open)) return *code;
   ExecutorConfig config;
   config.controller = flags.controller;
   config.worker = flags.name;
@@ -371,7 +391,28 @@ int RunExecutorRole(const Flags& flags, PjrtConfig pjrt) {
   config.life_fd = flags.life_fd;
   config.max_mappings = flags.max_mappings;
   config.drain_limit = flags.drain_limit;
-  RunExecutor(config, runtime->get());
+  RunExecutor(config, std::get<OpenRuntime>(open).runtime.get());
+}
+
+// --write-target-config.
+int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
+  const auto open = Open(flags, pjrt);
+  if (const int* code = std::get_if<int>(&open)) return *code;
+  const RuntimeInfo& info = std::get<OpenRuntime>(open).runtime->info();
+  if (info.target_config.empty()) {
+    spdlog::error("the plugin {} does not say what it compiles for", flags.plugin);
+    return kExitNoPlugin;
+  }
+  std::ofstream file(flags.write_target_config);
+  file << info.target_config;
+  file.close();
+  if (!file) {
+    spdlog::error("--write-target-config: cannot write {}", flags.write_target_config);
+    return kExitBadFlags;
+  }
+  spdlog::info("{} has what is compiled for {}", flags.write_target_config, info.platform_version);
+  spdlog::default_logger()->flush();
+  ::_exit(kExitOk);  // threads of the plugin may be busy
 }
 
 int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
@@ -441,6 +482,9 @@ int Main(int argc, char** argv) {
   if (!flags.target_config.empty() && !CompilesForTarget(flags)) {
     return BadFlag("--target-config is for --runtime pjrt with --plugin-kind cuda only");
   }
+  if (!flags.write_target_config.empty() && !CompilesForTarget(flags)) {
+    return BadFlag("--write-target-config is for --runtime pjrt with --plugin-kind cuda only");
+  }
   if (flags.start_limit.count() < 1) return BadFlag("--start-limit must be above 0s");
   if (flags.compile_processes < 1 || flags.compile_warm < 0 || flags.compile_programs < 1) {
     return BadFlag(
@@ -483,6 +527,7 @@ int Main(int argc, char** argv) {
   InitLogging({.component = flags.role, .island = flags.island, .worker = flags.name},
               flags.log_level);
   RaiseOpenFilesLimit();
+  if (!flags.write_target_config.empty()) return WriteTargetConfig(flags, pjrt);
   if (flags.role == "executor") return RunExecutorRole(flags, pjrt);
   if (flags.role == "compiler") return RunCompilerRole(flags, pjrt);
   return RunSupervisor(flags, pjrt);

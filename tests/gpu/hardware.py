@@ -28,6 +28,7 @@ from cluster import BIN, Cluster, clean_environment, wait_for  # noqa: E402
 
 MARK = "GPU_STEP"  # by which what a step has started is found again
 CLIENT = HERE / "hardware_client.py"
+DIGITS = HERE / "hardware_digits.py"
 SMOKE = ROOT / "tests/versions/smoke.py"
 CONFORMANCE = ROOT / "build/release/tests/runtime_conformance_test"
 NULL = ROOT / "build/release/bench/null_front_door"
@@ -189,34 +190,101 @@ def conformance(step):
     require("the suite ended well", done.returncode == 0, done.stdout if done.returncode else "")
 
 
+def is_up(one):
+    return "island0 up" in one.cli("status", "--controller", one.address).stdout
+
+
+def interrupted(one, case, act=lambda: None):
+    """What a client says that is ready for the fault `case`, then `act` is done."""
+    process = one.start_python(CLIENT, "fault", case)
+    try:
+        said = ""
+        while "ready\n" not in said:
+            line = process.stdout.readline()
+            said += line
+            if not line:
+                return said
+        act()
+        return said + process.communicate("\n", timeout=60)[0]
+    finally:
+        process.kill()
+
+
 def faults(step):
     with cluster(step, islands=2) as one:
-        def up():
-            return "island0 up" in one.cli("status", "--controller", one.address).stdout
-
-        def interrupted(case, act):
-            process = one.start_python(CLIENT, "fault", case)
-            try:
-                if process.stdout.readline() != "ready\n":
-                    return process.communicate(timeout=20)[0]
-                act()
-                return process.communicate("\n", timeout=60)[0]
-            finally:
-                process.kill()
-
         first = one.executors()[0]
-        said = interrupted("lost", lambda: os.kill(first.pid, signal.SIGKILL))
+        said = interrupted(one, "lost", lambda: os.kill(first.pid, signal.SIGKILL))
         require("kill -9: DATA_LOSS with the cause, the other island goes on",
                 "DATA_LOSS" in said and "killed by SIGKILL" in said and "others go on" in said, said)
-        wait_for(up, "island0 to come back", 30)
-        said = interrupted("memory", lambda: None)
+        wait_for(lambda: is_up(one), "island0 to come back", 30)
+        said = interrupted(one, "memory")
         require("more than the device has: RESOURCE_EXHAUSTED, and the next runs",
                 "RESOURCE_EXHAUSTED" in said and "others go on" in said, said)
         worker = one.executors()[0].flag("name")
-        said = interrupted("endless", lambda: one.cli("restart", worker, "--controller", one.address))
+        said = interrupted(one, "endless", lambda: one.cli("restart", worker, "--controller", one.address))
         require("a program without end is ended by `fairway restart`",
                 "ended by `fairway restart`" in said and "others go on" in said, said)
-        wait_for(up, "island0 to come back", 30)
+        wait_for(lambda: is_up(one), "island0 to come back", 30)
+
+
+def trap(step):
+    """Kernels that a client brings: one traps, one writes where nothing is."""
+    with cluster(step, islands=2, flags=["--allow-raw-kernels"]) as one:
+        for case, what in [("trap", "a kernel that traps"), ("far", "a kernel that writes where nothing is")]:
+            before = [executor.pid for executor in one.executors()]
+            said = interrupted(one, case)
+            found(f"{what}: the client's", (re.search(r"^kernel: (.*)$", said, re.M) or ["", "nothing"])[1])
+            require(f"{what} ends its executor with code 7, which is told; others go on",
+                    "code 7 (its devices failed)" in said and "others go on" in said, said)
+            wait_for(lambda: is_up(one), "island0 to come back", 30)
+            after = [executor.pid for executor in one.executors()]
+            require(f"{what}: a new executor, and the other island's is the same",
+                    len(after) == 2 and after[0] != before[0] and after[1] == before[1])
+            done = client(one.jax_environment(), "loads", timeout=35)
+            require(f"{what}: the next program runs", "loaded (256, 256)" in done.stdout, done.stderr)
+
+
+def digits(step):
+    """Both with products of all bits of float32, which GPUs do not compute unasked. --quick: what is brought
+    for packages that are missing is tried on the CPU."""
+    steps = 10 if step.quick else 100
+    on_cpu = clean_environment(JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    reports = []
+    with tempfile.TemporaryDirectory() as folder, cluster(step, islands=2) as one:
+        for environment in (one.jax_environment(), on_cpu):
+            file = pathlib.Path(folder, f"{len(reports)}.json")
+            environment["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
+            own = ["--own"] if step.quick and reports else []
+            done = client(environment, *own, "--steps", str(steps), "--quiet", "--json", str(file), script=DIGITS)
+            if done.returncode == 3:
+                return found("losses", "not run", done.stderr.strip())
+            if done.returncode != 0:
+                return require("the pipeline runs", False, done.stdout + done.stderr)
+            reports.append(json.loads(file.read_text()))
+    ours, theirs = (report["losses"] for report in reports)
+    worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    found("loss, first and last", f"{ours[0]:.6f}, {ours[-1]:.6f}")
+    found("largest relative difference from the CPU's losses", f"{worst:.1e}", f"in {len(ours)} steps")
+    require("losses as on the CPU, within 1e-4", worst <= 1e-4)
+
+
+def target(step):
+    """The configuration is kept beside the results: programs can be compiled for this GPU elsewhere."""
+    file = pathlib.Path(step.out).resolve().with_suffix(".target.txtpb")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [BIN / "fairway-worker", "--plugin-kind=cuda", f"--plugin={step.plugin}", "--gpus=0",
+             "--gpu-fraction=0.4", f"--write-target-config={file}"], text=True, capture_output=True,
+            stdin=subprocess.DEVNULL, env=clean_environment(TMPDIR=folder, **step.passed))
+    require("read from the machine", done.returncode == 0, f"{file}" if done.returncode == 0 else done.stderr)
+    text = file.read_text()
+    for field in ("device_description_str", "device_memory_size", "core_count", "runtime_version"):
+        found(field, (re.search(rf"\b{field}: *(.*)", text) or ["", "not in it"])[1].strip())
+    with cluster(step, environment={"FAIRWAY_TARGET_CONFIG": str(file)}) as one:
+        done = client(one.jax_environment(), "loads", timeout=35)
+        require("a program that is compiled for the file is loaded and runs", "loaded (256, 256)" in done.stdout,
+                done.stderr)
+        require("its result is that of JAX on the CPU", "\nsame\n" in done.stdout)
 
 
 class Rounds:
@@ -302,25 +370,71 @@ def null_front_door(step, compiler, ours, rounds):
         server.wait()
 
 
+def rate_of(environment, clients, quick, meanwhile=lambda until: None):
+    """Programs of 0.33 ms a second, of all clients together, which launch without waiting. `meanwhile` is
+    called when they have begun, with the time at which they end."""
+    seconds, size, start = (0.5, 64, 5) if quick else (5, 1536, 15)
+    begin = time.time() + start
+    running = [subprocess.Popen([sys.executable, str(CLIENT), "rate", str(seconds), str(size), str(begin)],
+                                env=environment, text=True, stdout=subprocess.PIPE) for _ in range(clients)]
+    time.sleep(max(0, begin - time.time()))
+    meanwhile(begin + seconds)
+    return sum(float(process.communicate(timeout=60)[0] or "nan") for process in running)
+
+
 def many_clients(step, one, alone):
-    seconds, size, start = ("0.5", "64", 5) if step.quick else ("5", "1536", 15)
-
-    def rate(environment, clients):
-        running = [subprocess.Popen([sys.executable, str(CLIENT), "rate", seconds, size, str(time.time() + start)],
-                                    env=environment, text=True, stdout=subprocess.PIPE) for _ in range(clients)]
-        return sum(float(process.communicate(timeout=60)[0] or "nan") for process in running)
-
-    base = rate(alone, 1) if alone else None
+    base = rate_of(alone, 1, step.quick) if alone else None
     if base:
         found("programs of 0.33 ms: JAX in one process", round(base), "/s")
     for clients in (1, 2) if step.quick else (1, 4, 8, 16):
-        now = rate(one.jax_environment(), clients)
+        now = rate_of(one.jax_environment(), clients, step.quick)
         part = now / base if base else None
         found(f"programs of 0.33 ms: {clients} clients", round(now), "/s", "" if part is None else "aggregate >= 1",
               None if part is None else part >= 1)
 
 
-STEPS = {facts: 20, probe: 40, smoke: 60, conformance: 60, faults: 120, bench: 240}  # seconds
+class Utilization:
+    """What NVML says of the first GPU: percent of its last fraction of a second in which a kernel ran."""
+
+    def __init__(self):
+        self.readings = []
+        try:
+            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            self.gpu = ctypes.c_void_p()
+            self.there = self.nvml.nvmlInit_v2() == 0 and self.nvml.nvmlDeviceGetHandleByIndex_v2(
+                0, ctypes.byref(self.gpu)) == 0 and hasattr(self.nvml, "nvmlDeviceGetUtilizationRates")
+        except (OSError, AttributeError):
+            self.there = False
+
+    def read(self, until):
+        """From a second on, as readings are of the time before."""
+        time.sleep(min(1, max(0, until - time.time())))
+        rates = (ctypes.c_uint * 2)()
+        while self.there and time.time() < until:
+            if self.nvml.nvmlDeviceGetUtilizationRates(self.gpu, rates) == 0:
+                self.readings.append(rates[0])
+            time.sleep(0.1)
+
+
+def busy(step):
+    """How much of the time the GPU computes: its time for a program, from a loop of them within one, by
+    how many are run a second."""
+    with cluster(step) as one:
+        size, count = ("64", "20") if step.quick else ("1536", "500")
+        done = client(one.jax_environment(), "on_the_device", size, count, timeout=35)
+        seconds = float(done.stdout)
+        found("a program takes the GPU", round(1e3 * seconds, 4), "ms")
+        for clients in (1, 2) if step.quick else (1, 4):
+            told = Utilization()
+            part = seconds * rate_of(one.jax_environment(), clients, step.quick, told.read)
+            found(f"the GPU is busy, {clients} clients that do not wait", round(100 * part, 1), "% of the time", ">= 95",
+                  part >= 0.95)
+            found(f"the same as NVML says, {clients} clients",
+                  median(told.readings) if told.readings else "not told", "% of the time" if told.readings else "")
+
+
+STEPS = {facts: 20, probe: 40, target: 40, smoke: 60, conformance: 60, faults: 120, trap: 120, digits: 120,
+         busy: 90, bench: 240}  # seconds
 NAMES = {step.__name__: step for step in STEPS}
 
 
@@ -409,7 +523,7 @@ def main():
               file=sys.stderr)
         return 2
     else:
-        arguments = [f"--plugin={options.plugin}", *(f"--pass={setting}" for setting in options.passed),
+        arguments = [f"--plugin={options.plugin}", f"--out={options.out}", *(f"--pass={setting}" for setting in options.passed),
                      *(["--quick"] if options.quick else [])]
         for name in options.steps or NAMES:
             print(f"-- {name}", file=sys.stderr, flush=True)

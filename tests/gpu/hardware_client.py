@@ -28,14 +28,77 @@ def programs():
     }
 
 
+def same_as_on_the_cpu(function, arguments):
+    with jax.default_device(jax.devices("cpu")[0]):
+        expected = np.asarray(jax.jit(function)(*arguments))
+    got = np.asarray(jax.jit(function)(*[jax.device_put(x, jax.devices()[0]) for x in arguments]))
+    # GPUs multiply with fewer bits of the mantissa (TF32).
+    return np.allclose(got, expected, rtol=2e-2, atol=2e-2 * max(1.0, np.abs(expected).max() / 10))
+
+
 def probe():
-    for name, (function, arguments) in programs().items():
-        with jax.default_device(jax.devices("cpu")[0]):
-            expected = np.asarray(jax.jit(function)(*arguments))
-        got = np.asarray(jax.jit(function)(*[jax.device_put(x, jax.devices()[0]) for x in arguments]))
-        # GPUs multiply with fewer bits of the mantissa (TF32).
-        same = np.allclose(got, expected, rtol=2e-2, atol=2e-2 * max(1.0, np.abs(expected).max() / 10))
-        print("same" if same else "other", name, flush=True)
+    for name, arguments in programs().items():
+        print("same" if same_as_on_the_cpu(*arguments) else "other", name, flush=True)
+
+
+def loads():
+    """One program, compiled, loaded and run; without a product, which needs more libraries."""
+    function, arguments = programs()["elementwise"]
+    result = jax.jit(function)(*[jax.device_put(x, jax.devices()[0]) for x in arguments])
+    print("loaded", jax.block_until_ready(result).shape, flush=True)
+    print("same" if same_as_on_the_cpu(function, arguments) else "other", flush=True)
+
+
+# ---- faults
+
+PTX = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry {name}(.param .u64 in, .param .u64 out) {{
+  .reg .u64 %address;
+  .reg .u32 %value;
+  mov.u64 %address, 64;
+  mov.u32 %value, 1;
+  {fault}
+  ret;
+}}
+"""
+FAULTS = {"trap": "trap;", "far": "st.global.u32 [%address], %value;"}
+
+
+def brought_kernel(case):
+    """A kernel of the client's own that faults, on the first device. A plugin that has no such call, as the
+    stand-in, fails a program of this name."""
+    name, shape = f"fairway_fault_{case}", jax.ShapeDtypeStruct((4,), np.float32)
+    call = jax.ffi.ffi_call("__gpu$xla.gpu.ptx", shape)
+    one_thread = {f"{what}_{axis}": np.int32(1) for what in ("grid", "block") for axis in "xyz"}
+
+    def lose_later(x):
+        return call(x, name=name, kernel_type="ptx", kernel_data=PTX.format(name=name, fault=FAULTS[case]),
+                    shared_mem_bytes=np.int32(0), **one_thread)
+
+    try:
+        compiled = jax.jit(lose_later).lower(shape).compile()
+        print("kernel: PTX", flush=True)
+        return compiled
+    except jax.errors.JaxRuntimeError as error:
+        print("kernel: none,", str(error).replace("\n", " ")[:300], flush=True)
+
+    def lose_later(x):
+        return x + 1
+
+    return jax.jit(lose_later).lower(shape).compile()
+
+
+def until_lost(kept):
+    """The text with which an array of an executor that ends by itself is lost."""
+    text, until = "it was not lost", time.monotonic() + 30
+    while "DATA_LOSS" not in text and time.monotonic() < until:
+        try:
+            jax.block_until_ready(kept + 1)
+        except jax.errors.JaxRuntimeError as error:
+            text = str(error)
+    return text
 
 
 def fault(case):
@@ -46,6 +109,8 @@ def fault(case):
     jax.block_until_ready([kept, elsewhere])
     if case == "endless":
         result = endless(kept[1])
+    if case in FAULTS:
+        kernel = brought_kernel(case)
     print("ready", flush=True)
     sys.stdin.readline()
     try:
@@ -53,13 +118,20 @@ def fault(case):
             print(jax.block_until_ready(kept + 1))
         elif case == "memory":
             print(jax.block_until_ready(jnp.ones((1 << 40,), np.float32, device=here)))
+        elif case in FAULTS:
+            print("it did not fail:", jax.block_until_ready(kernel(kept)))
         else:
             print(jax.block_until_ready(result))
     except jax.errors.JaxRuntimeError as error:
         print(error)
+        if case in FAULTS:
+            print(until_lost(kept))
     if case == "memory":
         assert float((kept + 1).sum()) == 10
-    assert float((elsewhere + 1).sum()) == 10
+    again = jax.block_until_ready(elsewhere + 1)  # what a stand-in driver's kernels compute is nothing
+    assert again.shape == (4,) and float(np.asarray(elsewhere).sum()) == 6
+    if case not in FAULTS:
+        assert float(again.sum()) == 10
     print("others go on", flush=True)
 
 
@@ -117,6 +189,20 @@ def bench(quick):
         print(cases.measure(case), flush=True)
 
 
+def on_the_device(size, count):
+    """Seconds that a program of `rate` takes the device: of a loop of them within one program."""
+    step = lambda _, x: jnp.tanh(x @ x)  # noqa: E731
+    loop = jax.jit(lambda x: jax.lax.fori_loop(0, count, step, x))
+    x = jax.device_put(np.zeros((size, size), np.float32), jax.devices()[0])
+    jax.block_until_ready(loop(x))
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        jax.block_until_ready(loop(x))
+        times.append((time.perf_counter() - began) / count)
+    print(sorted(times)[2])
+
+
 def rate(seconds, size, start):
     """Programs a second, from `start` on; with 1536 one takes an H200 some 0.33 ms."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
@@ -139,6 +225,10 @@ def main():
         sys.exit(jax.default_backend() != "gpu")
     if what == "probe":
         probe()
+    elif what == "loads":
+        loads()
+    elif what == "on_the_device":
+        on_the_device(*map(int, arguments))
     elif what == "fault":
         fault(arguments[0])
     elif what == "bench":

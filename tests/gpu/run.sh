@@ -3,9 +3,11 @@
 # What only a machine with a GPU can show.
 #
 #   run.sh [--plugin FILE] [--out FILE] [--quick] [STEP...]
-#       runs the steps (facts probe smoke conformance faults bench; all by default), each within its
-#       time, prints a table and writes all of it to FILE (gpu-results.json). A step that fails stops
-#       no other. Ends with 0 when all went well or there is no GPU, with 1 when a step failed.
+#       runs the steps (facts probe target smoke conformance faults trap digits busy bench; all by
+#       default), each within its time, prints a table and writes all of it to FILE (gpu-results.json),
+#       and beside it what programs are compiled for there (gpu-results.target.txtpb). A step that
+#       fails stops no other. Ends with 0 when all went well or there is no GPU, with 1 when a step
+#       failed.
 #   run.sh --pack WHEEL ARCHIVE
 #       makes ARCHIVE (.tar.xz) for such a machine, of the wheel that `./dev package wheel` makes on
 #       Debian 12: the binaries, their libraries, the Python package and these steps. There:
@@ -17,23 +19,32 @@ set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(readlink -f "$here/../..")
+python=${FAIRWAY_PYTHON:-}
+if [ -z "$python" ] && [ -x "$root/.venv/bin/python" ]; then python=$root/.venv/bin/python; fi
+python=${python:-python3}
 
 die() { printf 'run.sh: %s\n' "$*" >&2; exit 2; }
 
 pack() {
-  local wheel=$1 archive=$2 work python=${FAIRWAY_PYTHON:-python3} folder
+  local wheel=$1 archive=$2 work folder
   [ -f "$wheel" ] || die "no wheel $wheel; ./dev package wheel makes one in build/package"
   case $archive in *.tar.xz) ;; *) die "$archive: expected a name that ends with .tar.xz" ;; esac
   work=$(mktemp -d)
   # shellcheck disable=SC2064
   trap "rm -rf '$work'" EXIT
   folder=$work/fairway-gpu
-  mkdir -p "$folder"/{site,tests/gpu,tests/e2e,tests/versions}
+  mkdir -p "$folder"/{site,examples,tests/gpu,tests/e2e,tests/versions}
   "$python" -m zipfile -e "$wheel" "$folder/site"
   chmod 755 "$folder"/site/fairway/_native/bin/*
-  cp "$here"/run.sh "$here"/hardware.py "$here"/hardware_client.py "$folder/tests/gpu"
+  cp "$here"/run.sh "$here"/hardware*.py "$folder/tests/gpu"
+  cp "$root"/examples/digits_pipeline.py "$folder/examples"
   cp "$root"/tests/e2e/cluster.py "$folder/tests/e2e"
   cp "$root"/tests/versions/smoke.py "$folder/tests/versions"
+  # The images of the digits, where this Python has scikit-learn.
+  local images
+  images=$("$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import hardware_digits
+print(hardware_digits.images() or "")' "$here")
+  [ -z "$images" ] || cp "$images" "$folder/tests/gpu"
   # What is built for tests comes along when it is there.
   local built
   for built in tests/runtime_conformance_test bench/null_front_door; do
@@ -53,10 +64,7 @@ if [ "${1-}" = --pack ]; then
   exit
 fi
 
-python=${FAIRWAY_PYTHON:-}
 if [ -d "$root/site" ]; then
   export PYTHONPATH=$root/site${PYTHONPATH:+:$PYTHONPATH} FAIRWAY_BIN=$root/site/fairway/_native/bin
-elif [ -z "$python" ] && [ -x "$root/.venv/bin/python" ]; then
-  python=$root/.venv/bin/python
 fi
-exec "${python:-python3}" "$here/hardware.py" "$@"
+exec "$python" "$here/hardware.py" "$@"

@@ -134,4 +134,6 @@ except jax.errors.JaxRuntimeError as error:
         said, _ = process.communicate(timeout=180)
         assert "DEADLINE_EXCEEDED" in said and "(--compile-limit of the worker)" in said, said
         wait_for(lambda: all(gone(pid) for pid in at_work), f"{at_work} to end")
+        # What it was given stays.
+        assert [file for file in tmp_path.rglob("*") if b".target sm_" in file.read_bytes()[:1 << 16]]
     wait_for(lambda: not stuck(), "every assembler to end with its worker")

@@ -290,6 +290,82 @@ print((np.asarray(there_array) == value).all(), jax.block_until_ready(step(there
         assert cluster.executors()[1].pid == before[1].pid
 
 
+@pytest.mark.parametrize("donated", [False, True], ids=["kept", "donated"])
+def test_a_gang_that_one_of_its_gpus_does_not_launch_fails_whole_and_the_executor_goes_on(plugin, tmp_path, donated):
+    """The plugin says so by the end on that GPU; Execute was well. Nobody waits on the other: it has no
+    collectives, so no NCCL."""
+    refuse, log = tmp_path / "refuse", Log(tmp_path / "log")
+    with start(plugin, tmp_path, FAIRWAY_DRIVER_REFUSE=str(refuse)) as cluster:
+        process = cluster.start_python("-c", BEGINNING + f"""
+over = NamedSharding(Mesh(np.array(here), ("x",)), P("x"))
+value = np.arange(8.0, dtype=np.float32)
+put = lambda: jax.block_until_ready(jax.device_put(value, over))
+step = jax.jit(lambda x: x * 2, donate_argnums={(0,) if donated else ()})
+jax.block_until_ready(step(put()))
+kept, given = put(), put()
+print("ready", flush=True)
+input()
+def failure(call):
+    try:
+        return str(jax.block_until_ready(call()))
+    except jax.errors.JaxRuntimeError as error:
+        return str(error).replace(chr(10), " ")
+made = step(given)
+print(failure(lambda: made), flush=True)
+print(failure(lambda: jax.jit(lambda x: -x)(made)), flush=True)
+input()
+print(jax.block_until_ready(step(put())).shape, (np.asarray(kept) == value).all())
+""")
+        assert process.stdout.readline() == "ready\n"
+        before = cluster.executors()
+        done = len(log.lines("kernel .*"))
+        refuse.write_text("1")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        for _ in range(2):  # what it made, and what is computed from that
+            said = process.stdout.readline()
+            assert "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" in said and "DATA_LOSS" not in said, said
+        assert log.lines(r"refuse kernel \S+ gpu (\d) .*") == ["1"]
+        assert [gpu for gpu in log.lines(r"kernel \S+ gpu (\d) .*")[done:]] == ["0"]
+        refuse.unlink()
+        assert process.communicate("\n", timeout=120)[0] == "(8,) True\n"
+        assert [p.pid for p in cluster.executors()] == [p.pid for p in before]
+
+
+def test_a_gang_of_which_one_gpu_is_lost_ends_the_executor(plugin, tmp_path):
+    """The second, while the first goes on."""
+    lost = tmp_path / "lost"
+    with start(plugin, tmp_path, FAIRWAY_DRIVER_LOST=str(lost)) as cluster:
+        process = cluster.start_python("-c", BEGINNING + """
+over = NamedSharding(Mesh(np.array(here), ("x",)), P("x"))
+step = jax.jit(lambda x: x * 2)
+x = jax.block_until_ready(step(jax.device_put(np.arange(8.0, dtype=np.float32), over)))
+kept = jax.block_until_ready(jax.device_put(np.arange(8.0, dtype=np.float32), here[0]))
+print("ready", flush=True)
+input()
+try:
+    jax.block_until_ready(step(x))
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+input()
+try:
+    np.asarray(kept)
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+""")
+        assert process.stdout.readline() == "ready\n"
+        before = cluster.executors()
+        lost.write_text("1")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in process.stdout.readline()
+        wait_for(lambda: [p.pid for p in cluster.executors()][:1] not in ([], [before[0].pid]), "another executor")
+        lost.unlink()
+        said, _ = process.communicate("\n", timeout=120)
+        assert "exited with code 7 (its devices failed)" in said and "device 1 cannot be used any more" in said, said
+        assert cluster.executors()[-1].pid == before[1].pid
+
+
 @pytest.mark.parametrize("call", ["jax.device_put(value, here[0])", "np.asarray(here_array)"])
 def test_a_fault_that_a_copy_meets_first_ends_the_executor_too(plugin, tmp_path, call):
     """No program is launched behind it that would tell."""
@@ -435,113 +511,3 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(plugin, tmp_pa
         finally:
             worker.terminate()
             worker.wait(timeout=60)
-
-
-# ---- the driver by itself
-
-DIRECT = """
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
-context, pointer, module, kernel = (ctypes.c_void_p() for _ in range(4))
-
-def check(result):
-    assert result == 0, result
-
-check(cuda.cuInit(0))
-print("started", flush=True)
-check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-check(cuda.cuCtxSetCurrent(context))
-check(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096)))
-check(cuda.cuModuleLoadData(ctypes.byref(module), None))
-check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"a_kernel"))
-
-def launch():
-    return cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
-
-def copy_back(address, count):
-    back = ctypes.create_string_buffer(count)
-    return cuda.cuMemcpyDtoH_v2(back, ctypes.c_void_p(address), ctypes.c_size_t(count)), back.raw
-
-check(cuda.cuMemcpyHtoD_v2(pointer, b"device", ctypes.c_size_t(6)))
-assert copy_back(pointer.value, 6) == (0, b"device")
-"""
-ILLEGAL_ADDRESS = 700
-
-
-def direct(program, **environment):
-    return subprocess.Popen([sys.executable, "-c", DIRECT + program], text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE,
-                            env=clean_environment(LD_LIBRARY_PATH=str(DRIVER), **environment))
-
-
-def outcome(process):
-    """What was printed after "started", one number a line."""
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    return [int(line) for line in out.split()[1:]]
-
-
-def test_the_host_cannot_read_device_memory():
-    process = direct("print(ctypes.string_at(pointer.value, 6))")
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (-signal.SIGSEGV, "started\n"), err
-
-
-def test_a_copy_from_outside_of_what_is_allocated_is_a_fault_that_stays():
-    assert outcome(direct("""
-print(copy_back(pointer.value, 4096)[0])
-print(copy_back(pointer.value, 4097)[0])
-print(copy_back(pointer.value, 6)[0])
-print(launch())
-""")) == [0] + [ILLEGAL_ADDRESS] * 3
-
-
-def test_a_launch_is_a_fault_when_it_is_told_so(tmp_path):
-    """Told when the stream comes to it; from then on nothing works and nothing is called."""
-    program = """
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def call(_):
-    print(1)
-for _ in range(3):
-    print(launch())
-    cuda.cuLaunchHostFunc(None, call, None)
-    print(cuda.cuStreamSynchronize(None))
-print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096)))
-"""
-    fails = [ILLEGAL_ADDRESS]
-    assert outcome(direct(program, FAIRWAY_DRIVER_FAIL_AFTER="3")) == \
-        [0, 1, 0] * 2 + [0] + fails * 2
-    fault = tmp_path / "fault"
-    assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0, 1, 0] * 3 + [0]
-    program = f"open({str(fault)!r}, 'w').close()" + program
-    assert outcome(direct(program, FAIRWAY_DRIVER_FAULT=str(fault))) == [0] + fails * 6
-
-
-def test_a_context_is_not_made_while_it_is_told_to_hang(tmp_path):
-    hang = tmp_path / "hang"
-    hang.touch()
-    process = direct("print(launch())", FAIRWAY_DRIVER_HANG=str(hang))
-    assert process.stdout.readline() == "started\n"
-    waits = pathlib.Path("/proc", str(process.pid), "syscall")
-    wait_for(lambda: waits.read_text().split()[0] == "7", "the process to wait in poll")
-    assert process.poll() is None
-    hang.unlink()
-    assert process.communicate(timeout=60)[0] == "0\n"
-
-
-def test_a_function_that_is_not_there_is_told_and_noted(tmp_path):
-    log = tmp_path / "log"
-    assert outcome(direct("""
-for name in (b"cuMemAlloc", b"cuNoSuchFunction"):
-    print(cuda.cuGetProcAddress_v2(name, ctypes.byref(pointer), 13000, ctypes.c_uint64(0), None))
-    print(int(pointer.value is None))
-""", FAIRWAY_DRIVER_LOG=str(log))) == [0, 0, 500, 1]
-    assert log.read_text().endswith(": missing cuNoSuchFunction\n")
-
-
-def test_memory_has_an_end():
-    assert outcome(direct("""
-for bytes in (1 << 20, 900 << 20, 200 << 20):
-    print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(bytes)))
-print(cuda.cuMemFree_v2(pointer))
-""", FAIRWAY_DRIVER_MEMORY=str(1 << 30))) == [0, 0, 2, 0]

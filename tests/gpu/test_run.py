@@ -68,6 +68,43 @@ def test_the_steps_run_and_are_told_in_a_table_and_a_file(tmp_path):
     assert all(f"| {name} | ended | " in done.stdout for name in ("facts", "faults"))
 
 
+def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
+    """The stand-in fails a program by its name, in the place of a kernel."""
+    done, results = over_the_stand_ins(tmp_path, "target", "trap", "digits", "busy")
+    assert done.returncode == 0, done.stdout + done.stderr + json.dumps(results)
+    assert [(step["step"], step["outcome"]) for step in results["steps"]] == [
+        (name, "ended") for name in ("target", "trap", "digits", "busy")]
+    rows = {row["what"]: row for step in results["steps"] for row in step["rows"]}
+    assert rows["read from the machine"]["value"] == str(tmp_path / "gpu-results.target.txtpb")
+    assert "device_memory_size: 1073741824" in (tmp_path / "gpu-results.target.txtpb").read_text()
+    for what in ("a program that is compiled for the file is loaded and runs", "its result is that of JAX on the CPU",
+                 "a kernel that traps ends its executor with code 7, which is told; others go on",
+                 "a kernel that writes where nothing is: the next program runs",
+                 "losses as on the CPU, within 1e-4"):
+        assert rows[what]["ok"] is True, rows[what]
+    assert rows["a kernel that traps: the client's"]["value"].startswith("none, ")
+    assert rows["largest relative difference from the CPU's losses"]["unit"] == "in 10 steps"
+    for clients in (1, 2):
+        assert rows[f"the GPU is busy, {clients} clients that do not wait"]["value"] > 0
+        assert rows[f"the same as NVML says, {clients} clients"]["value"] == "not told"
+
+
+def test_a_kernel_of_a_client_and_the_target_on_the_real_plugin(plugin, tmp_path):
+    """Over the stand-in driver: PTX is compiled in, loaded and launched, and the driver makes a fault of its
+    name. What is computed there is nothing, so values are not looked at."""
+    done, results = run(tmp_path, f"--plugin={plugin}", "--quick", "target", "trap", LD_LIBRARY_PATH=str(DRIVER),
+                        FAIRWAY_DRIVER_GPUS="1")
+    target, trap = results["steps"]
+    rows = {row["what"]: row for step in (target, trap) for row in step["rows"]}
+    assert rows["device_description_str"]["value"] == '"NVIDIA H200"', done.stdout
+    assert rows["core_count"]["value"] == "132"
+    assert rows["a program that is compiled for the file is loaded and runs"]["ok"] is True, done.stdout
+    assert trap["outcome"] == "ended", done.stdout + trap["error"]
+    for what in ("a kernel that traps", "a kernel that writes where nothing is"):
+        assert rows[f"{what}: the client's"]["value"] == "PTX"
+        assert rows[f"{what} ends its executor with code 7, which is told; others go on"]["ok"] is True
+
+
 def test_a_step_ends_at_its_limit_with_all_that_it_started_and_stops_no_other(tmp_path):
     hang = tmp_path / "hang"
     hang.touch()
@@ -107,6 +144,8 @@ def test_what_is_packed_runs_by_itself(tmp_path):
         file.extractall(there, filter="data")
     assert os.access(there / "fairway-gpu/site/fairway/_native/bin/fairway", os.X_OK)
     assert (there / "fairway-gpu/COMMIT").read_text().strip()
+    for brought in ("examples/digits_pipeline.py", "tests/gpu/hardware_digits.py", "tests/gpu/digits.csv.gz"):
+        assert (there / "fairway-gpu" / brought).is_file(), brought
     done, results = run(there, script=there / "fairway-gpu/tests/gpu/run.sh")
     assert done.returncode == 0 and results["gpus"] == 0, done.stderr
     assert results["commit"] == (there / "fairway-gpu/COMMIT").read_text().strip()

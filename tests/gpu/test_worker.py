@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a worker of kind cuda says when it cannot start; there is no GPU here."""
 
+import os
 import subprocess
 
 import pytest
@@ -8,11 +9,14 @@ from cluster import BIN
 from compile_process import WORKER
 
 
-def worker(plugin, *flags):
+DRIVER = BIN.parent / "tests/driver"
+
+
+def worker(plugin, *flags, **environment):
     """A worker that finds no controller; it must end by itself."""
     return subprocess.run(
         [WORKER, "--plugin-kind=cuda", f"--plugin={plugin}", "--controller=127.0.0.1:1", *flags],
-        capture_output=True, text=True, timeout=120)
+        capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
 def test_no_gpu(plugin):
@@ -57,6 +61,16 @@ def test_a_target_configuration_that_cannot_be_read(plugin, tmp_path):
     assert done.returncode == 2 and "--target-config: cannot read" in done.stderr
     done = worker("libc.so.6", "--plugin-kind=cpu", f"--target-config={tmp_path / 'none'}")
     assert done.returncode == 2 and "cuda only" in done.stderr
+
+
+def test_a_target_configuration_that_cannot_be_written(plugin, tmp_path):
+    file = f"--write-target-config={tmp_path / 'no' / 'file'}"
+    done = worker(plugin, file)
+    assert done.returncode == 3 and "No visible GPU devices" in done.stderr
+    done = worker("libc.so.6", "--plugin-kind=cpu", file)
+    assert done.returncode == 2 and "cuda only" in done.stderr
+    done = worker(plugin, file, LD_LIBRARY_PATH=str(DRIVER), TMPDIR=str(tmp_path))
+    assert done.returncode == 2 and f"cannot write {tmp_path / 'no' / 'file'}" in done.stderr, done.stderr
 
 
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"

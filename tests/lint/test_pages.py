@@ -145,6 +145,16 @@ def test_the_wheel_of_the_readme_is_of_this_version():
     assert set(re.findall(r"fairway-([^-\s]+)-\S*\.whl", read("README.md"))) == {version}
 
 
+def test_the_tests_that_the_page_on_compile_processes_names_are_there():
+    tables = re.findall(r"^\|[^\n]*\| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", read("docs", "design", "0021-compile-processes.md"), re.M)
+    last = [line.rstrip("|").rpartition("|")[2] for table in tables for line in table.splitlines()]
+    named = set(INLINE.findall("\n".join(last)))
+    there = {*re.findall(r"^def (test_\w+)\(", sources("tests/gpu/test_*.py"), re.M),
+             *re.findall(r"^TEST\(\w+, (\w+)\)", read("worker", "compiler", "compile_pool_test.cc"), re.M)}
+    assert len(named) > 10 and all("`" in cell or "same" in cell for cell in last)
+    assert named <= there, named - there
+
+
 def test_every_benchmark_is_on_the_page_of_benchmarks():
     text = read("docs", "benchmarks.md")
     names = {path.name.partition("_bench.")[0] for path in (ROOT / "bench").glob("*_bench.*")}

@@ -2,6 +2,7 @@
 """The wheel, as a new user meets it: installed in bare Debian systems, used, and taken away again."""
 
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -300,6 +302,31 @@ def test_the_python_package_alone_says_in_one_line_what_it_lacks(plain, roots):
     print(told, end="")
     assert told.code == 1
     assert one_line(told.err).startswith("fairway: this is the Python package alone")
+
+
+# ---- for a machine with a GPU ----
+
+
+def test_what_is_packed_for_a_machine_with_a_gpu_says_on_others_that_there_is_none(wheel, plain, roots):
+    """With the wheel's own programs, on a system without a compiler and without JAX."""
+    archive, run = roots / "gpu.tar.xz", ROOT / "tests" / "gpu" / "run.sh"
+    done = subprocess.run([run, "--pack", wheel, archive], text=True, capture_output=True, timeout=300,
+                          env={**os.environ, "FAIRWAY_PYTHON": sys.executable})
+    assert done.returncode == 0, done.stderr
+    assert archive.stat().st_size <= 64 << 20  # what may be brought along (docs/testing.md)
+    with tarfile.open(archive) as file:
+        file.extractall(plain.path / "root", filter="data")
+    there = "fairway-gpu/site/fairway/_native/bin"
+    for name in ("fairway", "fairway-controller", "fairway-worker"):
+        told = plain.run(f"{there}/{name} --version")
+        assert told.code == 0 and version_of(wheel) in told.out, told
+    told = plain.run("fairway-gpu/tests/gpu/run.sh")
+    print(told, end="")
+    assert told.code == 0, told
+    assert told.out.startswith("no GPU here, so nothing is run: no driver: libcuda.so.1"), told
+    results = json.loads((plain.path / "root/gpu-results.json").read_text())
+    assert results["gpus"] == 0 and results["steps"] == []
+    assert results["commit"] == (plain.path / "root/fairway-gpu/COMMIT").read_text().strip()
 
 
 # ---- the C++ SDK ----

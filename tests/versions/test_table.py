@@ -14,6 +14,7 @@ import pytest
 
 from cluster import ROOT, clean_environment
 from conftest import NEXT_SUITE, VERSIONS, python_of
+from smoke_results import CALLING, CASES
 
 PAGE = ROOT / "docs" / "jax-compatibility.md"
 # A version of the protocol: {1: protocol, 2: serdes}, both below 128; serdes 0 is left out.
@@ -64,6 +65,20 @@ def rows():
         if len(cells) == 6 and re.fullmatch(r"\d+\.\d+\.\d+(\.\d+)?", cells[0]):
             found[cells[0]] = cells[1:]
     return found
+
+
+def outcomes():
+    """{jaxlib: what became of the smoke matrix on CPUs and on the stand-in for GPUs}, of the page."""
+    return {m[0]: m[1:] for m in re.findall(r"^\| ([\d.]+) \| (\d+ passed) \| (\d+ passed, \d+ refused by name) \|$",
+                                            PAGE.read_text(), re.MULTILINE)}
+
+
+@pytest.mark.skipif(bool(NEXT_SUITE), reason="the table is about the releases in their own environments")
+def test_the_table_of_outcomes_is_what_the_tests_demand():
+    """test_versions.py and tests/gpu fail where a case ends in another way."""
+    on_gpus = f"{len(CASES) - len(CALLING)} passed, {len(CALLING)} refused by name"
+    assert outcomes() == {version: (f"{len(CASES)} passed", on_gpus) for version in VERSIONS}
+    assert f"the {len(CASES)} cases of the smoke matrix" in PAGE.read_text()
 
 
 def number(group):

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -294,6 +295,41 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
   ASSERT_TRUE(answer.ok()) << answer.status();
   for (const char* line : {"socket: possible", "execute: possible", "leave the group: possible"})
     EXPECT_NE(answer->code.find(line), std::string::npos) << "the probe cannot tell " << line;
+}
+
+// What a process that may execute the assembler can execute, by "execute" of the test's process.
+std::string Executed(const std::string& role, const std::string& assembler) {
+  CompilePool::Options options = PoolOf(role);
+  options.argv.push_back(assembler);
+  auto pool = Start(std::move(options));
+  Answer answer = pool == nullptr ? absl::InternalError("no pool")
+                                  : Compile(*pool, "execute " + assembler);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.ok() ? answer->code : "";
+}
+
+// As those of a plugin without nvJitLink. The table in docs/design/0021 tells the same.
+TEST(CompilePoolTest, AProcessThatMayExecuteTheAssemblerExecutesLittleElse) {
+#ifdef FAIRWAY_SANITIZED
+  GTEST_SKIP() << "a sanitizer's programs do not start under these limits";
+#endif
+  const std::string assembler = testing::TempDir() + fmt::format("assembler-{}", getpid());
+  std::filesystem::copy_file("/bin/true", assembler,
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(Executed("assembler-alone", assembler),
+            "the assembler: possible\n"
+            "another file: refused\n"
+            "a copy of the assembler: refused\n"
+            "by a descriptor: refused\n"
+            // Weaker than without an assembler, and no way to do more than the process itself can.
+            "a file without a name: possible\n"
+            "another file through the loader, confined: possible\n"
+            "a limit of CPU time of its own: possible\n");
+  // On a system without Landlock.
+  const std::string open = Executed("assembler-and-more", assembler);
+  EXPECT_NE(open.find("another file: possible\n"), std::string::npos) << open;
+  EXPECT_NE(open.find("by a descriptor: refused\n"), std::string::npos) << open;
+  for (const char* file : {"", "-copy"}) std::filesystem::remove(assembler + file);
 }
 
 TEST(CompilePoolTest, CodeThatDoesNotMatchItsChecksumIsRefused) {

@@ -44,9 +44,81 @@ bool ChildCan(Attempt attempt) {
 }
 
 // Executes a program that ends with 0; returns if that is refused.
-bool Executes() {
-  execl("/bin/true", "true", nullptr);
+bool Executes(const char* file = "/bin/true") {
+  execl(file, file, nullptr);
   return false;
+}
+
+const char* Said(bool possible) { return possible ? "possible" : "refused"; }
+
+// A file without a name, which has what `file` has.
+int MemoryFile(const std::string& file) {
+  const int fd = static_cast<int>(syscall(SYS_memfd_create, "copy", 0));
+  const std::string bytes = Contents(file.c_str());
+  return write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) ? fd : -1;
+}
+
+bool ExecutesMemoryFile(const std::string& file) {
+  return Executes(fmt::format("/proc/self/fd/{}", MemoryFile(file)).c_str());
+}
+
+bool ExecutesByDescriptor(const std::string& file) {
+  char* argv[] = {const_cast<char*>("copy"), nullptr};
+  syscall(SYS_execveat, MemoryFile(file), "", argv, environ, AT_EMPTY_PATH);
+  return false;
+}
+
+bool ExecutesCopy(const std::string& file) {
+  const std::string copy = file + "-copy";
+  std::ofstream(copy, std::ios::binary) << Contents(file.c_str());
+  chmod(copy.c_str(), 0700);
+  return Executes(copy.c_str());
+}
+
+constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
+
+// Executes this program again, which is another file than the assembler, in the role "inside".
+bool ExecutesThroughLoader() {
+  const std::string supervisor = fmt::format("{}", getppid());
+  char self[4096] = {};
+  if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return false;
+  execl(kLoader, kLoader, self, "inside", supervisor.c_str(), nullptr);
+  return false;
+}
+
+// What a program that a confined process has executed can do beyond it; 0: nothing of this.
+int Inside(pid_t supervisor) {
+  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  return (socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 1 : 0) | (kill(supervisor, 0) == 0 ? 2 : 0) |
+         (setsid() > 0 || setpgid(0, 0) == 0 ? 4 : 0) |
+         (setrlimit(RLIMIT_CPU, &limit) == 0 ? 8 : 0) |
+         (ChildCan([] { return Executes(); }) ? 16 : 0);
+}
+
+// Whether a child comes to the end of the limit of CPU time by itself, and this process goes on.
+bool ChildHasItsOwnLimit() {
+  const pid_t child = fork();
+  for (volatile uint64_t n = 0; child == 0;) n = n + 1;
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
+}
+
+// What a process that may execute the assembler `file` can do, one line each.
+std::string ProbeOfExecution(const std::string& file) {
+  std::string out;
+  const auto line = [&out](const char* what, bool possible) {
+    out += fmt::format("{}: {}\n", what, Said(possible));
+  };
+  line("the assembler", ChildCan([&] { return Executes(file.c_str()); }));
+  line("another file", ChildCan([] { return Executes(); }));
+  line("a copy of the assembler", ChildCan([&] { return ExecutesCopy(file); }));
+  line("by a descriptor", ChildCan([&] { return ExecutesByDescriptor(file); }));
+  line("a file without a name", ChildCan([&] { return ExecutesMemoryFile("/bin/true"); }));
+  // It ends with 0 if it could do nothing more.
+  line("another file through the loader, confined", ChildCan(ExecutesThroughLoader));
+  line("a limit of CPU time of its own", ChildHasItsOwnLimit());
+  return out;
 }
 
 // What a confined process can do and see, one line each.
@@ -64,7 +136,7 @@ std::string Probe() {
   const bool own = syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0) == 0;
   out += fmt::format("signals to others: {}, to itself: {}\n", signalled ? "possible" : "refused",
                      own ? "possible" : "refused");
-  out += fmt::format("execute: {}\n", ChildCan(Executes) ? "possible" : "refused");
+  out += fmt::format("execute: {}\n", Said(ChildCan([] { return Executes(); })));
   const bool leaves = ChildCan([] { return setsid() > 0 || setpgid(0, 0) == 0; });
   out += fmt::format("leave the group: {}\n", leaves ? "possible" : "refused");
   rlimit limit{};
@@ -81,7 +153,8 @@ std::string Probe() {
 
 // "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "flood", "probe",
 // "corrupt", "spawn PATH" (a child that hangs, as its parent does then), "open PATH" (of a pipe:
-// until somebody writes), "target" (what it was told to compile for); all else comes back as it is.
+// until somebody writes), "execute PATH" (what it can execute, PATH being the assembler), "target"
+// (what it was told to compile for); all else comes back as it is.
 class UnrulyCompiler final : public Compiler {
  public:
   explicit UnrulyCompiler(std::string target = {}) : target_(std::move(target)) {}
@@ -112,6 +185,7 @@ class UnrulyCompiler final : public Compiler {
       all.push_back(static_cast<char*>(::operator new (size_t{1} << 30)));
     CompileResult result;
     result.code = program == "probe" ? Probe() : program == "target" ? target_ : program;
+    if (program.starts_with("execute ")) result.code = ProbeOfExecution(program.substr(8));
     result.checksum = Sha256Hex(program == "corrupt" ? "other bytes" : result.code);
     return result;
   }
@@ -147,8 +221,21 @@ int Unruly(int programs, bool sealed) {
                                 sealed ? &*seal : nullptr);
 }
 
+// One that may execute the assembler `file`; `alone`: no other program.
+int WithAssembler(const char* file, bool alone) {
+  const bool left_network = fairway::LeaveNetwork();
+  if (alone && !fairway::ExecuteOnly(file)) return 1;
+  fairway::UnrulyCompiler compiler;
+  const fairway::Seal seal(kLimits, left_network,
+                           alone ? fairway::Execution::kAssembler : fairway::Execution::kAny);
+  return fairway::ServeCompiler(fairway::kCompileLinkFd, &compiler, 1, &seal);
+}
+
 int main(int argc, char** argv) {
   const std::string_view role = argc > 1 ? argv[1] : "";
+  if (role == "inside") return fairway::Inside(std::atoi(argv[2]));
+  if (role == "assembler-alone") return WithAssembler(argv[2], /*alone=*/true);
+  if (role == "assembler-and-more") return WithAssembler(argv[2], /*alone=*/false);
   if (role == "supervise") return Supervise(argv[0]);
   if (role == "unruly") return Unruly(1, /*sealed=*/true);
   if (role == "unruly-long") return Unruly(3, /*sealed=*/true);

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "driver.h"
@@ -23,6 +24,7 @@ struct Module {
 };
 
 constexpr size_t kGlobalBytes = size_t{1} << 20;  // what a global is made of is not read
+constexpr std::string_view kFaulting = "fairway_fault_";
 
 }  // namespace
 
@@ -32,8 +34,13 @@ Result Launch(void* stream, void* handle) {
   const auto* kernel = static_cast<const Kernel*>(handle);
   Stream& on = StreamOf(stream);
   const std::string what = "kernel " + kernel->name + " " + on.name();
-  const bool fault =
-      ++launches == Setting("FAIRWAY_DRIVER_FAIL_AFTER", 0) || There("FAIRWAY_DRIVER_FAULT");
+  if (NumberIn("FAIRWAY_DRIVER_LOST") == on.device()) return kIllegalAddress;
+  if (NumberIn("FAIRWAY_DRIVER_REFUSE") == on.device()) {
+    Note("refuse " + what);
+    return kOutOfResources;
+  }
+  const bool fault = ++launches == Setting("FAIRWAY_DRIVER_FAIL_AFTER", 0) ||
+                     There("FAIRWAY_DRIVER_FAULT") || kernel->name.starts_with(kFaulting);
   Note("give " + what);
   on.Do([what, fault] {
     WhileThere("FAIRWAY_DRIVER_HOLD");
@@ -52,6 +59,10 @@ FAIRWAY_EXPORT int cuModuleLoadData(void** module, const void*) {
   return State();
 }
 FAIRWAY_EXPORT int cuModuleLoadFatBinary(void** module, const void* image) {
+  return cuModuleLoadData(module, image);
+}
+// PTX, which a GPU's driver would compile here.
+FAIRWAY_EXPORT int cuModuleLoadDataEx(void** module, const void* image, unsigned, void*, void**) {
   return cuModuleLoadData(module, image);
 }
 FAIRWAY_EXPORT int cuModuleUnload(void*) { return State(); }

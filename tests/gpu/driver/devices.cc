@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,13 @@ bool There(const char* variable) {
   return path != nullptr && ::access(path, F_OK) == 0;
 }
 
+int NumberIn(const char* variable) {
+  const char* path = std::getenv(variable);
+  int number = -1;
+  if (path != nullptr) std::ifstream(path) >> number;
+  return number;
+}
+
 void WhileThere(const char* variable) {
   while (There(variable)) ::poll(nullptr, 0, 1);
 }
@@ -169,6 +177,8 @@ FAIRWAY_EXPORT int cuGetErrorName(int error, const char** text) {
       return Give(text, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND");
     case kIllegalAddress:
       return Give(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    case kOutOfResources:
+      return Give(text, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
     default:
       return Give(text, "CUDA_ERROR_OF_THE_STAND_IN");
   }
@@ -181,6 +191,8 @@ FAIRWAY_EXPORT int cuGetErrorString(int error, const char** text) {
       return Give(text, "the stand-in driver lacks a function");
     case kIllegalAddress:
       return Give(text, "an illegal memory access was encountered");
+    case kOutOfResources:
+      return Give(text, "too many resources requested for launch");
     default:
       return cuGetErrorName(error, text);
   }

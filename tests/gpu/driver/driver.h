@@ -10,6 +10,7 @@
 //   copy that leaves what is allocated is a fault.
 // - Kernels load, are launched and do nothing: their outputs stay what they were. So a loop whose
 //   condition is computed may never end.
+// - A kernel whose name begins with "fairway_fault_" is a fault when its stream comes to it.
 // - A fault is sticky, as a GPU's: calls fail with CUDA_ERROR_ILLEGAL_ADDRESS from when the stream
 //   has come to it, what is behind it is not done, and functions of the host behind it are not
 //   called. All GPUs of the process are lost together.
@@ -23,6 +24,10 @@
 //   FAIRWAY_DRIVER_LOG         a file that gets a line for each kernel and copy, see Note
 //   FAIRWAY_DRIVER_FAIL_AFTER  N: the Nth launch of a kernel of the process is a fault
 //   FAIRWAY_DRIVER_FAULT       a path: while there is a file, a launch or a copy is a fault
+//   FAIRWAY_DRIVER_REFUSE      a path: the GPU whose number is in that file launches no kernel;
+//                              what was launched before goes on, and so do other GPUs
+//   FAIRWAY_DRIVER_LOST        a path: on the GPU whose number is in that file launches and copies
+//                              fail at once as after a fault; other GPUs go on
 //   FAIRWAY_DRIVER_HOLD        a path: while there is a file, streams wait at kernels
 //   FAIRWAY_DRIVER_HANG        a path: while there is a file, the making of contexts waits
 #ifndef FAIRWAY_TESTS_GPU_DRIVER_DRIVER_H_
@@ -49,6 +54,7 @@ enum Result : int {
   kNotFound = 500,
   kNotReady = 600,
   kIllegalAddress = 700,
+  kOutOfResources = 701,
   kNotSupported = 801,
 };
 
@@ -72,11 +78,14 @@ Context* ContextOf(int device);
 // Whether the file is there that the variable names; WhileThere waits until it is not.
 bool There(const char* variable);
 void WhileThere(const char* variable);
+// The number in the file that the variable names; -1: there is none.
+int NumberIn(const char* variable);
 
 // Appends to the log: "PID: LINE". Lines are whole; those of a stream are in the order of its work:
 //   give kernel NAME gpu D stream S     it was given to the stream
 //   give graph NODES gpu D stream S     so are its nodes, in the lines that follow
 //   kernel NAME gpu D stream S          the stream has come to it
+//   refuse kernel NAME gpu D stream S   it was not launched
 //   copy to|from|within BYTES gpu D stream S
 //   missing NAME                        the plugin asked for something that is not here
 void Note(const std::string& line);

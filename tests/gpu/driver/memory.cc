@@ -112,6 +112,7 @@ bool Reachable(DevicePointer pointer, size_t bytes) {
 Result Copy(void* stream, DevicePointer to, DevicePointer from, size_t bytes) {
   if (State() != kOk) return State();
   Stream& on = StreamOf(stream);
+  if (NumberIn("FAIRWAY_DRIVER_LOST") == on.device()) return kIllegalAddress;
   const char* way = !OfDevice(from) ? "to" : !OfDevice(to) ? "from" : "within";
   on.Do([=, &on] {
     if (There("FAIRWAY_DRIVER_FAULT") || !Reachable(to, bytes) || !Reachable(from, bytes))
