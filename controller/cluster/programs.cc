@@ -72,7 +72,7 @@ absl::StatusOr<Array> Cluster::State::PutConstant(Session& session, const ArrayS
     blobs.push_back(std::move(blob));
   }
   FAIRWAY_ASSIGN_OR_RETURN(const PutResult put,
-                           MakePut(session, 0, spec, std::move(blob_of_shard)));
+                           MakePut(session, 0, spec, std::move(blob_of_shard), /*lazy=*/false));
   for (size_t b = 0; b < blobs.size(); ++b)
     Provide(put.upload, static_cast<int32_t>(b), std::move(blobs[b]));
   // The program has it, not the client.

@@ -69,6 +69,16 @@ enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
 struct Group;
 
+// Of a group whose bytes lie with the controller and not on its devices (stored.cc): a small
+// upload, or what is made of such without computing.
+struct Stored {
+  std::vector<int32_t> blob_of_shard;
+  std::vector<BytesRef> blobs;  // none: they have not come, or nobody needs them any more
+  size_t bytes = 0;             // charged to the session
+  // The same shards on the devices, since something there has read them. It refers to that group.
+  GroupId placed;
+};
+
 // What a session has on one island.
 struct Stake {
   size_t nodes = 0;         // of the island, unfinished
@@ -116,6 +126,7 @@ struct Group {
   std::vector<bool> deleted;  // per shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
+  std::unique_ptr<Stored> stored;       // nullptr: it lies in its places
 
   struct Watcher {
     uint64_t watch;
@@ -142,7 +153,9 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
 //   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
 //   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
-//   on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
+//   on, and is launched if its bytes went with its commands. kPrepared -> kQueued when an executor
+//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone -> kDone
+//   on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 
@@ -176,7 +189,7 @@ struct Node {
   int open_participants = 0;
   bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
   bool after_inputs = false;  // queued when its inputs have ended, not before
-  bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
+  bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
   uint64_t attempt = 0;    // how often it was taken back
   uint64_t submitted = 0;  // numbers what enters the queues for memory
   absl::Status failure;    // of an executor that was lost in the middle
@@ -203,8 +216,9 @@ struct Node {
   std::vector<BytesRef> blobs;    // uploads: by blob number
   std::vector<int32_t> blob_of_shard;
   int open_blobs = 0;
-  bool is_upload = false;
-  bool remade = false;  // its shards are made of pieces, or have no bytes
+  bool is_upload = false;  // one that reads a group puts that, which is stored, on its devices
+  bool stores = false;     // its output is stored: no executor takes part
+  bool remade = false;     // its shards are made of pieces, or have no bytes
   // The shard of outputs[0] that sources[i] is for.
   size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
   NodeId upload;  // uploads: the first node of the same put
@@ -311,7 +325,7 @@ struct PendingWatch {
 
 struct Session {
   // `records`: what all sessions' records hold together.
-  explicit Session(size_t* records) : arrays(records), node_records(records) {}
+  explicit Session(size_t* records) : arrays(records), node_records(records), stored(records) {}
 
   SessionId id;
   std::string tenant;
@@ -322,6 +336,7 @@ struct Session {
   uint64_t next_handle = kFirstServerHandle;
   std::unordered_map<uint64_t, PendingWatch> watches;
   RecordCount node_records;  // of unfinished nodes
+  RecordCount stored;        // bytes of Group::stored
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;

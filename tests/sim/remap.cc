@@ -129,21 +129,19 @@ void Client::DoReshard() {
                           .value();
     std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
     std::map<const ModelGroup*, size_t> pieces_of;
+    std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
     for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
       const VirtualDevice& device = Virtual(devices[i]);
-      Pieces values;
       ModelShard same;
       std::vector<std::shared_ptr<ModelGroup>> used;
       const std::vector<ShardPiece> pieces = plan.PiecesOf(i);
       for (const ShardPiece& piece : pieces) {
         if (piece.made) {
           world_.Count("reshard copies what came");
-          values[piece.to.origin] = array.shards[piece.source].value();
           used.push_back(array.shards[piece.source].group);
           continue;
         }
         const ModelShard& from = source.shards[piece.source];
-        values[piece.to.origin] = BoxedValue(from.value(), piece.from);
         used.push_back(from.group);
         const bool stays = from.device() == device.device &&
                            from.group->kinds[from.index] == (kind == "host" ? kind : "");
@@ -162,23 +160,56 @@ void Client::DoReshard() {
       }
       if (group == nullptr) {
         group = std::make_shared<ModelGroup>();
+        group->stored = true;  // so far
         all.push_back(group);
       }
       pieces_of[group.get()] += pieces.size();
       array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
-      group->values.push_back(values.empty() ? 0 : Assembled(values));
+      group->values.push_back(0);
       group->devices.push_back(device.device);
       group->kinds.push_back(kind);
       group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
       group->deleted.push_back(false);
+      group->words.emplace_back(group->shapes.back().num_elements());
       group->places |= BitsOf(device.device);
       group->machines |= group->places;
+      const int64_t bytes = ByteSize(DType::kU64, group->shapes.back()).value();
+      const bool copied =
+          pieces.size() == 1 && pieces[0].from.whole() && pieces[0].to.whole();
+      if (!copied) cut_of[group.get()] += bytes;
+      group->stored = group->stored && bytes <= world_.config.cluster.stored_array_bytes &&
+                      cut_of[group.get()] <= world_.config.cluster.stored_array_bytes;
       for (const auto& read : used) {
         if (read == group) continue;
         group->machines |= read->machines;
         group->surely_failed = group->surely_failed || read->surely_failed;
         reads[group.get()].push_back(read);
       }
+    }
+    for (auto& group : all) {
+      const auto& read = reads[group.get()];
+      group->stored = group->stored && !read.empty() &&
+                      std::all_of(read.begin(), read.end(),
+                                  [](const auto& from) { return from->stored; });
+      if (group->stored) world_.Count("reshard is stored");
+    }
+    for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+      const ModelShard& made = array.shards[i];
+      if (std::find(all.begin(), all.end(), made.group) == all.end()) continue;
+      Pieces values;
+      std::vector<uint64_t>& words = made.group->words[made.index];
+      for (const ShardPiece& piece : plan.PiecesOf(i)) {
+        const ModelShard& from =
+            piece.made ? array.shards[piece.source] : source.shards[piece.source];
+        values[piece.to.origin] =
+            piece.made ? from.value() : BoxedValue(from.value(), piece.from);
+        if (made.group->stored)
+          std::copy_n(from.group->words[from.index].begin() + piece.from.origin[0],
+                      piece.from.extents[0], words.begin() + piece.to.origin[0]);
+      }
+      made.group->values[made.index] = made.group->stored ? ValueOfWords(words)
+                                       : values.empty()   ? 0
+                                                          : Assembled(values);
     }
     for (auto& group : all) group->failures = Inherit(reads[group.get()]);
     if (groups.size() > 1) world_.Count("reshard over islands");
