@@ -82,9 +82,8 @@ void Client::DoPut() {
   const ArraySpec spec = RandomSpec();
   const std::vector<int32_t>& devices = spec.sharding.devices();
   const bool shared = spec.sharding.fully_replicated() && r.Percent(80);
-  const int64_t copies = spec.sharding.fully_replicated() && !shared
-                             ? static_cast<int64_t>(devices.size())
-                             : 1;
+  const int64_t copies =
+      spec.sharding.fully_replicated() && !shared ? static_cast<int64_t>(devices.size()) : 1;
   const bool stored = Total(spec.shape) * copies <= world_.config.cluster.stored_array_bytes;
   if (stored) world_.Count("put is stored");
   std::vector<int32_t> blobs;

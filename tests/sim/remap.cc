@@ -174,8 +174,7 @@ void Client::DoReshard() {
       group->places |= BitsOf(device.device);
       group->machines |= group->places;
       const int64_t bytes = ByteSize(DType::kU64, group->shapes.back()).value();
-      const bool copied =
-          pieces.size() == 1 && pieces[0].from.whole() && pieces[0].to.whole();
+      const bool copied = pieces.size() == 1 && pieces[0].from.whole() && pieces[0].to.whole();
       if (!copied) cut_of[group.get()] += bytes;
       group->stored = group->stored && bytes <= world_.config.cluster.stored_array_bytes &&
                       cut_of[group.get()] <= world_.config.cluster.stored_array_bytes;
@@ -188,9 +187,9 @@ void Client::DoReshard() {
     }
     for (auto& group : all) {
       const auto& read = reads[group.get()];
-      group->stored = group->stored && !read.empty() &&
-                      std::all_of(read.begin(), read.end(),
-                                  [](const auto& from) { return from->stored; });
+      group->stored =
+          group->stored && !read.empty() &&
+          std::all_of(read.begin(), read.end(), [](const auto& from) { return from->stored; });
       if (group->stored) world_.Count("reshard is stored");
     }
     for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
@@ -201,8 +200,7 @@ void Client::DoReshard() {
       for (const ShardPiece& piece : plan.PiecesOf(i)) {
         const ModelShard& from =
             piece.made ? array.shards[piece.source] : source.shards[piece.source];
-        values[piece.to.origin] =
-            piece.made ? from.value() : BoxedValue(from.value(), piece.from);
+        values[piece.to.origin] = piece.made ? from.value() : BoxedValue(from.value(), piece.from);
         if (made.group->stored)
           std::copy_n(from.group->words[from.index].begin() + piece.from.origin[0],
                       piece.from.extents[0], words.begin() + piece.to.origin[0]);

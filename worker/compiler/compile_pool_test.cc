@@ -302,8 +302,8 @@ std::string Executed(const std::string& role, const std::string& assembler) {
   CompilePool::Options options = PoolOf(role);
   options.argv.push_back(assembler);
   auto pool = Start(std::move(options));
-  Answer answer = pool == nullptr ? absl::InternalError("no pool")
-                                  : Compile(*pool, "execute " + assembler);
+  Answer answer =
+      pool == nullptr ? absl::InternalError("no pool") : Compile(*pool, "execute " + assembler);
   EXPECT_TRUE(answer.ok()) << answer.status();
   return answer.ok() ? answer->code : "";
 }
