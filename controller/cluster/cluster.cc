@@ -113,6 +113,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   for (size_t slice = 0; slice < islands.size(); ++slice) {
+    ++s.islands.at(islands[slice]->id).sessions;
     std::vector<const Executor*> executors;
     for (const ExecutorId id : islands[slice]->executors) executors.push_back(&s.executors.at(id));
     std::sort(executors.begin(), executors.end(),
@@ -192,6 +193,11 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       if (i + 1 == kAtOnce) return;
     }
     ForgetHoldings(session.id);
+    int32_t slice = -1;
+    for (const VirtualDevice& device : session.devices) {
+      if (std::exchange(slice, device.slice_index) != device.slice_index)
+        --islands.at(device.island_id).sessions;
+    }
     list.closing.reset();
   }
 }
@@ -213,7 +219,11 @@ absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
     by_island[session->devices[id].island].push_back(id);
   }
   if (by_island.empty()) return InvalidArgument("no device was named");
-  if (by_island.size() == 1) return session->devices[devices[0]].island_id;
+  if (by_island.size() == 1) {
+    const Island& island = state_->islands.at(session->devices[devices[0]].island_id);
+    if (island.forgotten) return island.gone;
+    return island.id;
+  }
   std::string text;
   for (const auto& [island, ids] : by_island) {
     text += fmt::format("{}island {} (devices {} to {})", text.empty() ? "" : ", ", island,
