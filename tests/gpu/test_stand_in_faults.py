@@ -132,6 +132,7 @@ assert float((elsewhere + 1).sum()) == 10
     ("lose_later", "island[0]", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     ("lose_later", "over", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     ("one_device", "over", "device 1: cuLaunchKernel failed"),
+    ("fails_on_one", "over", "device 1 of a gang failed, and others have not ended 15 s later"),
 ])
 def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause):
     """What was on the island is lost with the cause; the same session goes on on the other one."""

@@ -18,6 +18,8 @@
 //   one_device     Execute gives INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
 //   lose_later     Execute is well, its end is such a fault
+//   fails_on_one   Execute is well; device 1 ends with INTERNAL, the end of the others is never told,
+//                  as when they wait for it in a collective
 //   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>
 #include <poll.h>
@@ -423,14 +425,17 @@ void Destroy(PJRT_Error* error) {
   ErrorDestroy(&destroy.args);
 }
 
+PJRT_Event* NewEvent() {
+  auto* own = new OwnEvent();
+  const std::lock_guard lock(mutex);
+  own_events.insert(own);
+  return reinterpret_cast<PJRT_Event*>(own);
+}
+
 // An event that comes after `event` (taken over) and when nothing holds it; with a fault, if it is
 // to.
 PJRT_Event* Later(PJRT_Event* event, bool fault) {
-  auto* own = new OwnEvent();
-  {
-    const std::lock_guard lock(mutex);
-    own_events.insert(own);
-  }
+  OwnEvent* own = Own(NewEvent());
   std::thread([event, own, fault] {
     Padded<PJRT_Event_Await_Args> wait;
     wait->event = event;
@@ -457,6 +462,10 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Note("FAIRWAY_STAND_IN_LOG", "execute " + name);
   if (PJRT_Error* error = real.PJRT_LoadedExecutable_Execute(args)) return error;
   if (args->device_complete_events == nullptr) return nullptr;
+  for (size_t d = 0; is("fails_on_one") && d < args->num_devices; ++d) {
+    args->device_complete_events[d] = NewEvent();
+    if (d == 1) Tell(*Own(args->device_complete_events[d]), /*failed=*/true);
+  }
   if (is("held") || is("lose_later")) {
     for (size_t d = 0; d < args->num_devices; ++d)
       args->device_complete_events[d] = Later(args->device_complete_events[d], is("lose_later"));

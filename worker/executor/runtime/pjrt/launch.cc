@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // PjrtRuntime::Launch: checks, donation, Execute, completion.
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
+#include <thread>
 
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/launch_checks.h"
@@ -258,23 +261,51 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions,
       });
 }
 
-// Calls `done` when all devices have ended.
+// Calls `done` when all devices have ended, with the first failure in their order.
 struct GangEnd {
-  std::atomic<size_t> left;
-  std::vector<absl::Status> statuses;
+  std::mutex mutex;
+  std::condition_variable all_ended;
+  size_t left;                         // guarded by mutex
+  std::vector<absl::Status> statuses;  // guarded by mutex
+  // Set: a device may wait for the others, and this is told when it waits for ever.
+  const std::shared_ptr<pjrt::Health> health;
   absl::AnyInvocable<void(absl::Status)> done;
 
-  GangEnd(size_t devices, absl::AnyInvocable<void(absl::Status)> d)
-      : left(devices), statuses(devices), done(std::move(d)) {}
+  GangEnd(size_t devices, std::shared_ptr<pjrt::Health> h,
+          absl::AnyInvocable<void(absl::Status)> d)
+      : left(devices), statuses(devices), health(std::move(h)), done(std::move(d)) {}
   void Ended(size_t d, absl::Status status) {
-    statuses[d] = std::move(status);
-    if (--left > 0) return;
-    for (absl::Status& s : statuses) {
-      if (!s.ok()) return std::move(done)(std::move(s));
+    absl::Status first;
+    {
+      const std::lock_guard lock(mutex);
+      statuses[d] = std::move(status);
+      if (--left > 0) return;
+      for (const absl::Status& s : statuses) first.Update(s);
     }
-    std::move(done)(absl::OkStatus());
+    all_ended.notify_all();
+    std::move(done)(std::move(first));
+  }
+  // Returns whether all devices have ended within `limit`.
+  bool AllEndWithin(std::chrono::seconds limit) {
+    std::unique_lock lock(mutex);
+    return all_ended.wait_for(lock, limit, [this] { return left == 0; });
   }
 };
+
+// XLA's pool tries for 10 s to find memory before a device fails for want of it.
+constexpr std::chrono::seconds kOthersEnd{15};
+
+// A device of a gang with collectives has failed with `why`. The others end by themselves, or wait
+// for it for ever: a thread finds out, as nothing ends such a wait but the end of the process.
+void FindOutAboutOthers(std::shared_ptr<GangEnd> end, size_t d, const absl::Status& why) {
+  std::thread([end = std::move(end), d, why] {
+    if (end->AllEndWithin(kOthersEnd)) return;
+    end->health->Lost(Error(absl::StatusCode::kInternal,
+                            "device {} of a gang failed, and others have not ended {} s later; "
+                            "they may wait for it for ever: {}",
+                            d, kOthersEnd.count(), Describe(why)));
+  }).detach();
+}
 
 std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
     const std::shared_ptr<const pjrt::Client>& client, const Executable& executable, int device,
@@ -350,8 +381,9 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
     return why;
   }
 
+  const bool meets = gang && !executable.separable() && !client_->is_cpu();
   auto end = std::make_shared<GangEnd>(
-      devices,
+      devices, meets ? health_ : nullptr,
       [slots = slots_, slot, calling, done = std::move(done)](absl::Status status) mutable {
         slots->Give(slot);
         if (status.ok() && calling != nullptr) status = calling->failure();
@@ -365,7 +397,10 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
         started->events[d] == nullptr ? nullptr : &started->outputs[d], outcomes.back()));
   }
   for (size_t d = 0; d < devices; ++d) {
-    outcomes[d]->OnDone([end, d](absl::Status status) { end->Ended(d, std::move(status)); });
+    outcomes[d]->OnDone([end, d](absl::Status status) {
+      if (!status.ok() && end->health != nullptr) FindOutAboutOthers(end, d, status);
+      end->Ended(d, std::move(status));
+    });
     if (started->events[d] == nullptr) {
       outcomes[d]->Set(started->failure);
     } else {
