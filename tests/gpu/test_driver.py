@@ -73,6 +73,12 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 devices = jax.devices()
 here, there = devices[:2], devices[2:]
+
+def failure(call):
+    try:
+        return str(jax.block_until_ready(call()))
+    except jax.errors.JaxRuntimeError as error:
+        return str(error).replace(chr(10), " ")
 """
 
 
@@ -305,11 +311,6 @@ jax.block_until_ready(step(put()))
 kept, given = put(), put()
 print("ready", flush=True)
 input()
-def failure(call):
-    try:
-        return str(jax.block_until_ready(call()))
-    except jax.errors.JaxRuntimeError as error:
-        return str(error).replace(chr(10), " ")
 made = step(given)
 print(failure(lambda: made), flush=True)
 print(failure(lambda: jax.jit(lambda x: -x)(made)), flush=True)
@@ -343,15 +344,9 @@ x = jax.block_until_ready(step(jax.device_put(np.arange(8.0, dtype=np.float32), 
 kept = jax.block_until_ready(jax.device_put(np.arange(8.0, dtype=np.float32), here[0]))
 print("ready", flush=True)
 input()
-try:
-    jax.block_until_ready(step(x))
-except jax.errors.JaxRuntimeError as error:
-    print(str(error).replace(chr(10), " "), flush=True)
+print(failure(lambda: step(x)), flush=True)
 input()
-try:
-    np.asarray(kept)
-except jax.errors.JaxRuntimeError as error:
-    print(str(error).replace(chr(10), " "), flush=True)
+print(failure(lambda: np.asarray(kept)), flush=True)
 """)
         assert process.stdout.readline() == "ready\n"
         before = cluster.executors()
@@ -466,10 +461,7 @@ step = jax.jit(lambda x: x + 2)
 x = jax.block_until_ready(step(jax.device_put(value, here[0])))
 print("ready", flush=True)
 input()
-try:
-    jax.block_until_ready(step(x))
-except jax.errors.JaxRuntimeError as error:
-    print(str(error).replace(chr(10), " "), flush=True)
+print(failure(lambda: step(x)), flush=True)
 input()
 print((np.asarray(kept) == value).all())
 """)

@@ -18,7 +18,8 @@
 //   one_device     Execute gives INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
 //   lose_later     Execute is well, its end is such a fault
-//   fails_on_one   Execute is well; device 1 ends with INTERNAL, the end of the others is never told,
+//   fails_on_one   Execute is well; device 1 ends with INTERNAL, the end of the others is never
+//   told,
 //                  as when they wait for it in a collective
 //   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>

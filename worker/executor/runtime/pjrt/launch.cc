@@ -271,8 +271,7 @@ struct GangEnd {
   const std::shared_ptr<pjrt::Health> health;
   absl::AnyInvocable<void(absl::Status)> done;
 
-  GangEnd(size_t devices, std::shared_ptr<pjrt::Health> h,
-          absl::AnyInvocable<void(absl::Status)> d)
+  GangEnd(size_t devices, std::shared_ptr<pjrt::Health> h, absl::AnyInvocable<void(absl::Status)> d)
       : left(devices), statuses(devices), health(std::move(h)), done(std::move(d)) {}
   void Ended(size_t d, absl::Status status) {
     absl::Status first;
