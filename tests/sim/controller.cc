@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/sim/client.h"
+#include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -78,7 +79,10 @@ void Controller::Register(Machine& machine) {
   for (auto& [id, member] : members_) {
     if (member.machine == &machine && member.up) Lose(machine, member.session);
   }
-  const absl::StatusOr<ExecutorId> id = cluster_.ExecutorUp(machine.Spec());
+  const absl::StatusOr<ExecutorSpec> spec = OverTheWire(machine.Spec());
+  if (!spec.ok())
+    return world_.Broken("codec", "{} registers: {}", machine.worker(), Describe(spec.status()));
+  const absl::StatusOr<ExecutorId> id = cluster_.ExecutorUp(*spec);
   if (!id.ok()) {
     world_.Broken("F1", "{} cannot register: {}", machine.worker(), Describe(id.status()));
     return;
@@ -219,8 +223,12 @@ void Controller::Send(ExecutorId executor, Command command) {
   } else if (const auto* free = std::get_if<FreeGroups>(&command)) {
     for (const GroupId group : free->groups) world_.Trace("  e{} <- free g{}", executor, group);
   }
+  absl::StatusOr<Command> received = OverTheWire(command, member.incarnation);
+  if (!received.ok())
+    return world_.Broken("codec", "a command to e{}: {}", executor, Describe(received.status()));
   member.down_link = std::max(member.down_link, world_.queue.now() + world_.LinkDelay());
-  world_.queue.At(member.down_link, [machine = member.machine, session = member.session, command] {
+  world_.queue.At(member.down_link, [machine = member.machine, session = member.session,
+                                     command = *std::move(received)] {
     machine->Deliver(session, command);
   });
 }

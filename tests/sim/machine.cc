@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/sim/controller.h"
+#include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -470,8 +471,11 @@ void Machine::SendReport() {
   // What a lost executor says may come long after its successor has registered.
   const int64_t late = doomed && world_.random.Percent(50) ? world_.random.Between(0, 3000000) : 0;
   up_link_ = std::max(up_link_, world_.queue.now() + world_.LinkDelay() + late);
+  absl::StatusOr<Report> received = OverTheWire(core_->TakeReport(), incarnation_);
+  if (!received.ok())
+    return world_.Broken("codec", "a report of {}: {}", worker_, Describe(received.status()));
   world_.queue.At(up_link_, [this, id = id_, incarnation = incarnation_, epoch = world_.epoch,
-                             report = core_->TakeReport()] {
+                             report = *std::move(received)] {
     if (world_.controller != nullptr && world_.epoch == epoch)
       world_.controller->OnReport(id, incarnation, report);
   });
