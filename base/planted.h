@@ -48,6 +48,7 @@ enum class Bug {
   kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
   kLoseAnswer,      // a request of several turns is not answered
   kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
+  kTakeOverTwice,   // programs: a step takes over what came for another argument, too
 };
 
 inline constexpr std::array kAllBugs = {
@@ -86,6 +87,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
     std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
     std::pair{Bug::kServeTooSoon, std::string_view("serve_too_soon")},
+    std::pair{Bug::kTakeOverTwice, std::string_view("take_over_twice")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

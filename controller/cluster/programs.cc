@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs on devices: bound once, then each run is a few launches of sequences, and transfers.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
+#include "base/planted.h"
 #include "controller/cluster/state.h"
 #include "core/box.h"
 
@@ -114,8 +116,10 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
 absl::Status Cluster::State::PutConstants(Session& session, BoundProgram& program) {
   for (const ProgramPlan::Constant& constant : program.plan.constants) {
     Array& array = program.constants[constant.value];
+    // As a result it is the client's as well, who may have deleted it.
     const bool lost = std::any_of(array.shards.begin(), array.shards.end(), [&](ShardRef ref) {
-      return FindGroup(ref.group)->state == GroupState::kFailed;
+      const Group& group = *FindGroup(ref.group);
+      return group.state == GroupState::kFailed || group.is_deleted(ref.shard);
     });
     if (!array.shards.empty() && !lost) continue;
     DropView(array);
@@ -202,9 +206,10 @@ absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundPr
   const absl::StatusOr<Array*> found = FindArray(session.id, handle);
   if (!found.ok()) return Annotate(found.status(), what);
   const Array& array = **found;
-  if (!array.error.ok()) return array;
-  FAIRWAY_RETURN_IF_ERROR(Annotate(CheckUsable(array, handle), what));
   const ArraySpec& want = program.values[argument];
+  // It may be of another type, or deleted; what is handed on as a result is neither.
+  if (!array.error.ok()) return Array{want, {}, array.error};
+  FAIRWAY_RETURN_IF_ERROR(Annotate(CheckUsable(array, handle), what));
   if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
     return InvalidArgument("{} is {}, expected {}", what, TypeText(array.spec), TypeText(want));
   if (array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want))
@@ -256,6 +261,20 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   return result;
 }
 
+void Cluster::State::KeepShared(const BoundProgram& program, ProgramRun& run) {
+  if (Planted(Bug::kTakeOverTwice)) return;
+  std::unordered_map<GroupId, int32_t> of;  // the value that has it
+  for (const auto& [value, array] : program.constants) {
+    for (const GroupId id : GroupsOf(array.shards)) of.emplace(id, value);
+  }
+  for (int32_t a = 0; a < program.plan.arguments; ++a) {
+    for (const GroupId id : GroupsOf(run.values[a].shards)) {
+      const auto [other, fresh] = of.emplace(id, a);
+      if (!fresh) run.ours[a] = run.ours[other->second] = false;
+    }
+  }
+}
+
 absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
                                       const std::vector<uint64_t>& args,
                                       const ExecuteOptions& options, ProgramRun& run) {
@@ -277,6 +296,7 @@ absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
     run.ours[a] = plan.donated[a] && !kept[a];
     if (run.ours[a] && run.values[a].error.ok()) run.donated.push_back(args[a]);
   }
+  KeepShared(program, run);
   const std::vector<Node*> nodes = InsertAll(session, made);
   for (int32_t a = 0; a < plan.arguments; ++a) HoldView(run.values[a]);
   for (Node* node : nodes) {

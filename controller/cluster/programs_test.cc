@@ -349,6 +349,35 @@ TEST_F(ProgramsTest, ADonatedArgumentThatIsAResultLivesOnAsThat) {
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
 }
 
+// Another argument has the same bytes: they are a result, or another step reads them later.
+TEST_F(ProgramsTest, WhatComesForTwoArgumentsIsTakenOverByNoStep) {
+  PutReady(1, 0);
+  const ValueRef given = Add(ArgumentNode{{0, Type()}, true});
+  const ValueRef kept = Add(ArgumentNode{{0, Type()}, false});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {given}}), kept};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 1}, {}, {2, 3}).ok());
+  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
+  EXPECT_FALSE(*cluster.IsDeleted(session, 3));
+  actions.Take();
+  InstallAll();
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("keep [0]")));
+  cluster.Watch(session, 1, {3});
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
+}
+
+TEST_F(ProgramsTest, AnErrorThatIsHandedOnIsAResultOfItsType) {
+  const ArraySpec other{DType::kF32, Shape{{8}}, Sharding::SingleDevice(0)};
+  ASSERT_TRUE(cluster.MakeError(session, 1, other, absl::UnknownError("boom")).ok());
+  ASSERT_TRUE(cluster.Delete(session, {1}).ok());
+  const ValueRef x = Add(ArgumentNode{{0, Type()}, false});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), x};
+  ASSERT_TRUE(cluster.RunProgram(session, Bind(), {1}, {}, {2, 3}).ok());
+  EXPECT_EQ(cluster.Spec(session, 3)->shape, (Shape{{4}}));
+  cluster.Watch(session, 1, {3});
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 1: UNKNOWN: boom"));
+}
+
 TEST_F(ProgramsTest, AHandleIsBoundOnce) {
   const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
   program.graphs[0].results = {Add(ComputeNode{0, 0, {k}})};
@@ -431,6 +460,24 @@ TEST_F(ProgramsTest, ConstantsThatAnExecutorTookWithItArePutAnew) {
   actions.Take();
   ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [inline 16B]"));
+}
+
+// It is the client's array as well, which may delete it or give it away.
+TEST_F(ProgramsTest, AConstantThatIsAResultIsPutAnewWhenTheClientHasDeletedIt) {
+  const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {k}}), k};
+  const uint64_t p = Bind();
+  End(a, 1);
+  ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {2, 3}).ok());
+  InstallAll();
+  End(a, 2);
+  ASSERT_TRUE(cluster.Delete(session, {3}).ok());
+  RunTurns();
+  actions.Take();
+  ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {4, 5}).ok());
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n3 g3 from [inline 16B]"));
+  EXPECT_TRUE(*cluster.IsDeleted(session, 3));
+  EXPECT_FALSE(*cluster.IsDeleted(session, 5));
 }
 
 TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWell) {

@@ -60,6 +60,7 @@ struct Cluster::State {
   uint64_t operation_ends = 0;  // the units at which the operation leaves what follows to a turn
   bool operating = false;       // an operation is under way: none may begin
   bool handing_over = false;    // answers are on their way
+  bool reentered = false;       // an operation began while another one was under way: a bug
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
   std::optional<NodeId> unpark_after;  // those after it are looked at again
@@ -301,6 +302,9 @@ struct Cluster::State {
   // Checks and takes the arguments. On failure nothing of it is left.
   absl::Status BeginRun(Session& session, BoundProgram& program, const std::vector<uint64_t>& args,
                         const ExecuteOptions& options, ProgramRun& run);
+  // What comes for two arguments, or is a constant too, is taken over by no step: another one, or
+  // the caller, has it as well.
+  void KeepShared(const BoundProgram& program, ProgramRun& run);
   // All its steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
   // Puts those of a program that are not there.
