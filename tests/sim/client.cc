@@ -18,7 +18,11 @@ void Client::Begin() {
 }
 
 void Client::Next() {
-  world_.queue.After(world_.random.Between(1, world_.config.think), [this] { Step(); });
+  StepIn(world_.random.Between(1, world_.config.think));
+}
+
+void Client::StepIn(int64_t time) {
+  world_.queue.After(time, [this] { world_.ToController([this] { Step(); }); });
 }
 
 void Client::Open() {
@@ -32,6 +36,11 @@ void Client::Open() {
   }
   session_ = *opened;
   devices_ = world_.controller->cluster().Devices(session_);
+  usable_.clear();
+  for (const VirtualDevice& device : devices_) {
+    if (device.island != world_.config.reserved) usable_.push_back(device.id);
+  }
+  if (usable_.empty()) return Close();
   next_handle_ = 1 + 100000 * session_.value;  // so that sessions' handles differ, for rule T1
   lost_ = 0;
   world_.Trace("client {} opens session {}, {} devices", number_, session_, devices_.size());
@@ -65,7 +74,7 @@ void Client::ControllerLost() {
 void Client::Step() {
   if (world_.controller == nullptr || !session_) {
     if (world_.controller != nullptr) Open();
-    world_.queue.After(session_ ? 1 : 50000, [this] { Step(); });
+    StepIn(session_ ? 1 : 50000);
     return;
   }
   Random& r = world_.random;
@@ -73,7 +82,7 @@ void Client::Step() {
   // the core.
   if (world_.controller->cluster().Busy(session_) && r.Percent(75)) {
     world_.Count("waits for a busy session");
-    world_.queue.After(r.Between(1, 200), [this] { Step(); });
+    StepIn(r.Between(1, 200));
     return;
   }
   if (left_-- <= 0) {
@@ -99,21 +108,52 @@ void Client::Step() {
                                         {10, &Client::DoFetch},
                                         {4, &Client::DoWrong},
                                         {5, &Client::DoRemap},
-                                        {14, &Client::DoReshard}};
+                                        {14, &Client::DoReshard},
+                                        {4, &Client::DoBitcast}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   int64_t pick = r.Below(total);
   for (const Choice& choice : kChoices) {
     if ((pick -= choice.weight) >= 0) continue;
-    (this->*choice.run)();
+    Operate(choice.run);
     break;
   }
   if (session_ && r.Percent(1)) Close();
   Next();
 }
 
+void Client::Operate(void (Client::*run)()) {
+  operating_ = true;
+  (this->*run)();
+  operating_ = false;
+  while (!early_.empty()) {
+    const Early early = std::move(early_.front());
+    early_.pop_front();
+    Answered(early.token, early.fetch, early.result);
+  }
+}
+
+void Client::OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) {
+  if (operating_) {
+    early_.push_back({token, fetch, std::move(result)});
+    return;
+  }
+  Answered(token, fetch, result);
+  if (done_ || !session_ || !world_.random.Percent(12)) return;
+  world_.Count("operation from an answer");
+  static constexpr void (Client::*kFollow[])() = {
+      &Client::DoPut,   &Client::DoExecute,  &Client::DoCopy, &Client::DoDelete,
+      &Client::DoWatch, &Client::DoDestruct, &Client::DoFetch};
+  Operate(kFollow[world_.random.Below(std::size(kFollow))]);
+  if (world_.random.Percent(4)) Close();
+}
+
 void Client::ReadAll() {
   if (!session_) return;
+  Operate(&Client::DoReadAll);
+}
+
+void Client::DoReadAll() {
   for (const auto& [handle, array] : arrays_) {
     const bool fetch =
         array.spec.sharding.fully_replicated() || array.spec.sharding.num_shards() == 1;
@@ -180,6 +220,10 @@ bool Client::Explains(const ModelGroup& group, const absl::Status& status) const
   for (const Failure& failure : group.failures) {
     if (text.find(failure.text) != std::string::npos) return true;
   }
+  const auto says = [&](const char* why) { return text.find(why) != std::string::npos; };
+  if (says("the connection was cut")) return (group.machines & world_.cut) != 0;
+  if (says("a device gave out")) return (group.machines & world_.alone) != 0;
+  if (says("the runtime has no memory left")) return (group.machines & world_.full) != 0;
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
       return world_.config.memory != 0;
@@ -277,7 +321,9 @@ void Client::Began() {
   if (!world_.random.Percent(8)) return;
   world_.queue.After(world_.random.Between(0, world_.random.Percent(30) ? 200 : 4000),
                      [this, session = session_] {
-                       if (world_.controller != nullptr && session_ == session) Close();
+                       world_.ToController([this, session] {
+                         if (world_.controller != nullptr && session_ == session) Close();
+                       });
                      });
 }
 

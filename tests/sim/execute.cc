@@ -42,7 +42,8 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
     type.dtype = DType::kU64;
     // Often as large as an argument, so that donation has something to give.
     const bool like = !spec.parameters.empty() && r.Percent(50);
-    type.shard = like ? r.Pick(spec.parameters).shard : Shape{{r.Between(1, 30)}};
+    type.shard =
+        like ? r.Pick(spec.parameters).shard : Shape{{r.Percent(5) ? 0 : r.Between(1, 30)}};
     type.global = type.shard;
     if (count > 1 && r.Percent(60)) {
       type.tiles = {count};
@@ -113,6 +114,7 @@ void Client::DoExecute() {
   // Code has one shape for all shards of an argument.
   std::erase_if(args, [&](uint64_t arg) {
     const ArraySpec& spec = arrays_[arg].spec;
+    if (spec.dtype != DType::kU64) return true;
     const Shape first = spec.sharding.ShardShape(spec.shape, 0).value();
     for (int i = 1; i < spec.sharding.num_shards(); ++i) {
       if (spec.sharding.ShardShape(spec.shape, i).value() != first) return true;

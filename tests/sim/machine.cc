@@ -48,9 +48,11 @@ void Machine::Start() {
 
 void Machine::RegisterSoon() {
   world_.queue.After(world_.LinkDelay(), [this, life = life_] {
-    if (life != life_ || !alive() || world_.controller == nullptr)
-      return;  // a new controller asks by itself
-    world_.controller->Register(*this);
+    world_.ToController([this, life] {
+      if (life != life_ || !alive() || world_.controller == nullptr)
+        return;  // a new controller asks by itself
+      world_.controller->Register(*this);
+    });
   });
 }
 
@@ -235,6 +237,7 @@ void Machine::GoOnLater(NodeId node) {
 void Machine::Load(const InstallExecutable& install) {
   const ExecutableId id = install.executable;
   loaded_[id] = false;
+  peers_[id] = install.members;
   follows_.erase(id);
   world_.queue.After(world_.random.Between(1, 4 * world_.config.duration),
                      [this, id, alone = install.members.empty(), life = life_] {
@@ -311,6 +314,7 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
     world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
+  CheckPeers(*run);
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
@@ -329,6 +333,17 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (step) world_.Count(spread ? "step over executors" : "launch step");
   world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
   Kick();
+}
+
+void Machine::CheckPeers(const Run& run) {
+  if (run.gang->broken || run.gang->MembersAreApart() || draining_) return;
+  const ExecutableId code = run.gang->code->spec.id;
+  for (const InstallExecutable::Member& member : peers_[code]) {
+    const Machine* peer = world_.FindMachine(member.endpoint);
+    if (peer->incarnation() != member.incarnation)
+      world_.Broken("G2", "{}: code {} is loaded to run with an earlier {}", worker_, code,
+                    member.endpoint);
+  }
 }
 
 void Machine::Occupy(Run& run) {
@@ -370,6 +385,15 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     return;
   }
   if (run->behind) Occupy(*run);
+  MayFail(*run);
+  if (!run->failure.ok() && world_.random.Percent(50)) {
+    // It never begins. Its peers hear why when they want something of it (GangExchanges).
+    world_.queue.After(world_.DataDelay(), [&world = world_, run] {
+      world.BreakGang(run->gang, run->failure);
+    });
+    world_.queue.After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
+    return;
+  }
   gang.joined[this] = run;
   for (size_t d = 0; d < run->positions.size(); ++d) {
     for (size_t a = 0; a < gang.inputs.size(); ++a)
@@ -382,6 +406,19 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     world_.queue.After(gang.code->duration, [this, run] { EndRun(run); });
   } else if (gang.joined.size() == gang.members.size()) {
     world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
+  }
+}
+
+void Machine::MayFail(Run& run) {
+  Random& r = world_.random;
+  if (world_.config.lone_percent > 0 && r.Percent(world_.config.lone_percent)) {
+    world_.Count("launch fails alone");
+    world_.alone |= bit();
+    run.failure = absl::UnknownError("a device gave out");
+  } else if (world_.config.full_percent > 0 && r.Percent(world_.config.full_percent)) {
+    world_.Count("launch runs out of memory");
+    world_.full |= bit();
+    run.failure = absl::ResourceExhaustedError("the runtime has no memory left");
   }
 }
 
@@ -401,7 +438,7 @@ void Machine::Abandon(const AbandonLaunch& command) {
     const LaunchId id = run->launch.launch_id;
     if (run->gang->members.size() < 2 || id < command.first || command.last < id) continue;
     world_.Count("launch abandoned");
-    world_.BreakGang(run->gang);
+    world_.BreakGang(run->gang, command.cause);
   }
 }
 
@@ -422,12 +459,12 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
   }
   for (const ShardRef ref : run->reads) EndRead(ref);
   const Gang& gang = *run->gang;
-  absl::Status status;
-  if (gang.broken) {
-    status = absl::UnknownError("a peer of the gang is gone");
-  } else if (const auto failures = gang.code->Failures(gang.inputs, run->positions);
-             !failures.empty()) {
-    status = absl::UnknownError(failures[0]);
+  absl::Status status = run->failure;
+  if (status.ok() && gang.broken) {
+    status = gang.cause.ok() ? absl::UnknownError("a peer of the gang is gone") : gang.cause;
+  } else if (status.ok()) {
+    const std::vector<std::string> failures = gang.code->Failures(gang.inputs, run->positions);
+    if (!failures.empty()) status = absl::UnknownError(failures[0]);
   }
   world_.Trace("  {} launch {} ends: {}", worker_, run->launch.launch_id, Describe(status));
   world_.Count(status.ok() ? "launch ends" : gang.broken ? "launch breaks" : "launch fails");
@@ -476,8 +513,10 @@ void Machine::SendReport() {
     return world_.Broken("codec", "a report of {}: {}", worker_, Describe(received.status()));
   world_.queue.At(up_link_, [this, id = id_, incarnation = incarnation_, epoch = world_.epoch,
                              report = *std::move(received)] {
-    if (world_.controller != nullptr && world_.epoch == epoch)
-      world_.controller->OnReport(id, incarnation, report);
+    world_.ToController([this, id, incarnation, epoch, report] {
+      if (world_.controller != nullptr && world_.epoch == epoch)
+        world_.controller->OnReport(id, incarnation, report);
+    });
   });
 }
 

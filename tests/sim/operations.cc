@@ -21,9 +21,9 @@ DeviceId Client::DeviceOf(int32_t id) const { return devices_[id].device; }
 std::vector<int32_t> Client::RandomDevices(size_t count, bool one_island) {
   Random& r = world_.random;
   std::vector<int32_t> ids;
-  const int32_t slice = r.Pick(devices_).slice_index;
-  for (const VirtualDevice& device : devices_) {
-    if (!one_island || device.slice_index == slice) ids.push_back(device.id);
+  const int32_t slice = Virtual(r.Pick(usable_)).slice_index;
+  for (const int32_t id : usable_) {
+    if (!one_island || Virtual(id).slice_index == slice) ids.push_back(id);
   }
   r.Shuffle(ids);
   if (ids.size() > count) ids.resize(count);
@@ -33,7 +33,9 @@ std::vector<int32_t> Client::RandomDevices(size_t count, bool one_island) {
 
 ArraySpec Client::RandomSpec() {
   Random& r = world_.random;
-  const int64_t elements = r.Percent(50) ? r.Between(1, 8) : r.Between(1, 40);
+  const int64_t elements = r.Percent(5)    ? 0
+                           : r.Percent(50) ? r.Between(1, 8)
+                                           : r.Between(1, 40);
   const std::string kind = r.Percent(90) ? "" : r.Percent(50) ? "device" : "host";
   const int64_t form = r.Below(10);
   if (form < 4)
@@ -74,7 +76,7 @@ void Client::Provide(SessionId session, NodeId upload, int32_t blob, absl::Statu
     world_.controller->Settle();
   };
   if (delay == 0) return provide();
-  world_.queue.After(delay, provide);
+  world_.queue.After(delay, [this, provide] { world_.ToController(provide); });
 }
 
 void Client::DoPut() {
@@ -86,7 +88,7 @@ void Client::DoPut() {
   for (size_t i = 0; i < devices.size(); ++i) blobs.push_back(shared ? 0 : static_cast<int32_t>(i));
   std::vector<uint64_t> values;
   for (int32_t b = 0; b <= blobs.back(); ++b)
-    values.push_back(Mix(session_.value, next_value_++) | 1);
+    values.push_back(spec.shape.num_elements() == 0 ? 0 : Mix(session_.value, next_value_++) | 1);
   if (spec.sharding.fully_replicated()) values.assign(values.size(), values[0]);
   const auto put =
       world_.controller->cluster().Put(session_, r.Percent(80) ? OutHandle() : 0, spec, blobs);
@@ -245,11 +247,12 @@ void Client::DoAssemble() {
   const ModelArray& base = arrays_[first];
   if (base.shards.size() != 1 || base.deleted()) return;
   const Shape shape = base.spec.shape;
+  const DType dtype = base.spec.dtype;
   std::vector<uint64_t> in;
   std::vector<int32_t> devices;
   for (const auto& [handle, array] : arrays_) {
-    const bool fits =
-        array.spec.sharding.num_shards() == 1 && array.spec.shape == shape && !array.deleted();
+    const bool fits = array.spec.sharding.num_shards() == 1 && array.spec.shape == shape &&
+                      array.spec.dtype == dtype && !array.deleted();
     const int32_t device = array.spec.sharding.devices()[0];
     if (!fits || std::find(devices.begin(), devices.end(), device) != devices.end() ||
         r.Percent(20))
@@ -261,14 +264,14 @@ void Client::DoAssemble() {
   const auto pieces = static_cast<int64_t>(in.size());
   std::vector<int64_t> tiles(in.size());
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
-  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : DType::kU64,
+  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : dtype,
                        Vector(shape.dims[0] * pieces),
                        Sharding::Tiled(devices, {pieces}, tiles).value()};
   const auto made = world_.controller->cluster().Assemble(session_, spec, in,
                                                           CopySemantics::kReuseInput, OutHandle());
   if (Expect(made.status(), "", "assemble")) {
     ModelArray array{spec, {}, {}};
-    array.spec.dtype = DType::kU64;
+    array.spec.dtype = dtype;
     for (const uint64_t handle : in) {
       const ModelArray& piece = arrays_[handle];
       if (array.error.empty()) array.error = piece.error;
@@ -443,6 +446,16 @@ void Client::Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outc
   requests_[token] = std::move(request);
 }
 
+void Client::TwoResultsOfOneHandle() {
+  const uint64_t handle = AnyHandle(), out = OutHandle();
+  if (handle == 0) return;
+  const auto made = world_.controller->cluster().Copy(session_, {handle, handle}, std::nullopt,
+                                                      std::nullopt, CopySemantics::kReuseInput,
+                                                      {out, out});
+  Expect(made.status(), arrays_[handle].deleted() ? "FAILED_PRECONDITION" : "ALREADY_EXISTS",
+         "copy to one handle twice");
+}
+
 // Handles that are not this session's.
 void Client::DoWrong() {
   uint64_t foreign = OutHandle();
@@ -453,7 +466,7 @@ void Client::DoWrong() {
   }
   world_.Count("foreign handle");
   Cluster& cluster = world_.controller->cluster();
-  switch (world_.random.Below(5)) {
+  switch (world_.random.Below(6)) {
     case 0:
       Ask(true, {foreign}, "fetch");
       break;
@@ -469,6 +482,9 @@ void Client::DoWrong() {
               .Copy(session_, {foreign}, std::nullopt, std::nullopt, CopySemantics::kReuseInput, {})
               .status(),
           "NOT_FOUND", "copy of a foreign array");
+      break;
+    case 4:
+      TwoResultsOfOneHandle();
       break;
     default:
       Expect(cluster.Execute(session_, foreign, {}, {}, {}).status(), "NOT_FOUND",

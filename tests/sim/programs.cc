@@ -56,8 +56,12 @@ class ProgramMaker {
       p.slices.push_back({fmt::format("s{}", s), static_cast<int32_t>(made_.slices[s].size())});
     p.graphs.resize(1);
     std::vector<ValueRef> values;
-    for (int64_t a = r_.Between(1, 3); a > 0; --a)
-      values.push_back(Add(0, ArgumentNode{Type(Slice()), r_.Percent(30)}));
+    std::vector<ValueRef> handed_on;  // arguments that may be results
+    for (int64_t a = r_.Between(1, 3); a > 0; --a) {
+      const int32_t slice = Slice();
+      values.push_back(Add(0, ArgumentNode{Type(slice), r_.Percent(30)}));
+      if (slice == 0 && r_.Percent(20)) handed_on.push_back(values.back());
+    }
     std::vector<ValueRef> computed;
     for (int64_t n = r_.Between(1, 6); n > 0 || computed.empty(); --n) {
       const int64_t kind = r_.Below(100);
@@ -75,9 +79,10 @@ class ProgramMaker {
         computed.push_back(made);
       }
     }
-    // Results are outputs of computations, so that none shares its bytes with an argument.
     r_.Shuffle(computed);
     computed.resize(std::min<size_t>(computed.size(), r_.Between(1, 4)));
+    computed.insert(computed.end(), handed_on.begin(), handed_on.end());
+    r_.Shuffle(computed);
     p.graphs[0].results = computed;
   }
 
@@ -222,8 +227,10 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   if (!Expect(types.status(), "", "program")) return 0;
   auto plan = Lower(made.program, *types, made.binding);
   if (!Expect(plan.status(), "", "lowering")) return 0;
+  const bool sequential = r.Percent(25);
+  if (sequential) world_.sequential.insert(session_);
   const auto bound = world_.controller->cluster().BindProgram(
-      session_, OutHandle(), {made.program.name, *std::move(plan), slices});
+      session_, OutHandle(), {made.program.name, *std::move(plan), slices, sequential});
   world_.controller->Settle();
   if (!Expect(bound.status(), "", "bind of a program")) return 0;
   world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, *bound,
@@ -241,8 +248,8 @@ void Client::DoProgram() {
   std::set<int32_t> islands;
   for (const int32_t device : sharding.devices()) islands.insert(Virtual(device).slice_index);
   if (islands.size() > 1 || sharding.memory_kind() == "host" || !Even(like.spec) ||
-      !OfOnePiece(like) || like.spec.shape.num_elements() == 0)
-    return;
+      !OfOnePiece(like) || like.spec.dtype != DType::kU64 || like.spec.shape.num_elements() == 0)
+    return;  // what has no bytes is made anew elsewhere, also when it has failed
   uint64_t handle = 0;
   for (const auto& [number, known] : programs_) {
     if (MadeFor(known, like) && r.Percent(70)) handle = number;
@@ -253,14 +260,22 @@ void Client::DoProgram() {
   // Arguments of the right type, wherever they lie.
   std::vector<uint64_t> fitting = {base};
   for (const auto& [other, array] : arrays_) {
-    if (array.spec.shape == like.spec.shape &&
+    if (array.spec.shape == like.spec.shape && array.spec.dtype == like.spec.dtype &&
         array.spec.sharding.num_shards() == sharding.num_shards() &&
         array.spec.sharding.memory_kind() != "host" && SameCut(array.spec, like.spec) &&
         OfOnePiece(array))
       fitting.push_back(other);
   }
   std::vector<uint64_t> args;
-  for (size_t a = 0; a < Arguments(program).size(); ++a) args.push_back(r.Pick(fitting));
+  const Graph& graph = program.program.graphs[0];
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!std::holds_alternative<ArgumentNode>(graph.nodes[n].op)) continue;
+    // What is handed on as a result lies where it is wanted, so that the two share their bytes.
+    const bool result = std::any_of(graph.results.begin(), graph.results.end(), [&](ValueRef ref) {
+      return ref.node == static_cast<int32_t>(n);
+    });
+    args.push_back(result ? base : r.Pick(fitting));
+  }
   ExecuteOptions options;
   for (size_t a = 0; a < args.size(); ++a) {
     if (r.Percent(20)) options.non_donatable.push_back(static_cast<int32_t>(a));
@@ -361,10 +376,22 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
       if (spread) value.failures.push_back({run->node, text, false});
     }
   }
+  std::set<const ModelGroup*> returned;
   for (size_t o = 0; o < results.size(); ++o) {
     const ProgramValue& value = results[o];
-    const auto& compute = std::get<ComputeNode>(
-        program.program.graphs[0].nodes[program.program.graphs[0].results[o].node].op);
+    const int32_t from = program.program.graphs[0].results[o].node;
+    const ProgramNode& node = program.program.graphs[0].nodes[from];
+    if (std::holds_alternative<ArgumentNode>(node.op)) {
+      world_.Count("argument as result");
+      const auto before = std::count_if(
+          program.program.graphs[0].nodes.begin(), program.program.graphs[0].nodes.begin() + from,
+          [](const ProgramNode& other) { return std::holds_alternative<ArgumentNode>(other.op); });
+      const ModelArray& argument = arrays_[args[static_cast<size_t>(before)]];
+      for (const ModelShard& shard : argument.shards) returned.insert(shard.group.get());
+      arrays_[run->handles[o]] = {run->specs[o], argument.shards, argument.error};
+      continue;
+    }
+    const auto& compute = std::get<ComputeNode>(node.op);
     auto group = std::make_shared<ModelGroup>();
     group->failures = value.failures;
     group->machines = value.machines;
@@ -387,7 +414,16 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
                                 static_cast<int32_t>(a)) != options.non_donatable.end();
     ModelArray& array = arrays_[args[a]];
-    if (parameters[a]->donated && !kept && array.error.empty()) array.Delete();
+    if (!parameters[a]->donated || kept || !array.error.empty()) continue;
+    const bool stays =
+        std::any_of(array.shards.begin(), array.shards.end(), [&](const ModelShard& shard) {
+          return returned.contains(shard.group.get());
+        });
+    if (stays) {
+      DonateAll(args[a]);
+    } else {
+      array.Delete();
+    }
   }
   world_.controller->Settle();
 }

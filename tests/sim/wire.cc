@@ -29,7 +29,8 @@ absl::StatusOr<Command> OverTheWire(const Command& command, Incarnation incarnat
   FAIRWAY_RETURN_IF_ERROR(UnpackFrame(frame, &in));
   if (in.commands().incarnation() != incarnation.value || in.commands().commands_size() != 1)
     return absl::InternalError("it is for another executor");
-  FAIRWAY_ASSIGN_OR_RETURN(Command out, CommandFromProto(*in.mutable_commands()->mutable_commands(0)));
+  FAIRWAY_ASSIGN_OR_RETURN(Command out,
+                           CommandFromProto(*in.mutable_commands()->mutable_commands(0)));
   FAIRWAY_RETURN_IF_ERROR(SameBytes(frame, message(out)));
   return out;
 }

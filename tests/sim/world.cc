@@ -5,7 +5,9 @@
 
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
+#include "tests/sim/neighbour.h"
 
 namespace fairway::sim {
 namespace {
@@ -47,6 +49,7 @@ void World::Setup() {
   config.losses = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 4));
   config.controller_losses = r.Percent(85) ? 0 : 1;
   config.failing_percent = r.Percent(60) ? 0 : 20;
+  SetupFaults();
   config.cluster.admission_grace_ms = r.Between(200, 2000);
   config.cluster.inline_upload_bytes = r.Percent(50) ? 64 : 1024;
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
@@ -56,39 +59,120 @@ void World::Setup() {
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   if (r.Percent(30)) config.turn_delay = 10000;
+  if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
+  if (r.Percent(5)) SetupHostile();
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
   for (int i = 0; i < config.islands; ++i) {
     const int executors = static_cast<int>(r.Between(1, 3));
     for (int e = 0; e < executors; ++e) {
-      machines.push_back(
-          std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), fmt::format("i{}", i),
-                                    executors, static_cast<int>(r.Between(1, 3)), config.memory));
+      const std::string island = fmt::format("i{}", i);
+      const int64_t memory = island == config.reserved ? 0 : config.memory;
+      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), island,
+                                                   executors, static_cast<int>(r.Between(1, 3)),
+                                                   memory));
     }
   }
   StartController();
   for (auto& machine : machines) queue.After(r.Between(0, 1000), [&m = *machine] { m.Start(); });
+  MakeSessions();
+  ScheduleFaults();
+  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
+}
+
+void World::SetupHostile() {
+  Random& r = random;
+  config.hostile = static_cast<int>(r.Between(1, 3));
+  config.reserved = "i0";
+  config.islands = std::max(config.islands, 2);
+  config.sessions = static_cast<int>(r.Below(2));
+  config.operations = static_cast<int>(r.Between(10, 50));
+  config.memory = r.Percent(70) ? 0 : 64 * r.Between(40, 400);
+  config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
+  if (r.Percent(50)) config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
+  config.cluster.node_pieces = 512;
+  // What its neighbour must not notice is the others' work, and none of these.
+  config.controller_losses = config.stops = 0;
+  config.cut_percent = config.lone_percent = config.full_percent = 0;
+}
+
+void World::MakeSessions() {
   for (int s = 0; s < config.sessions; ++s) {
     clients.push_back(std::make_unique<Client>(*this, s));
-    queue.After(r.Between(0, 300000), [&c = *clients.back()] { c.Begin(); });
+    owners.push_back(clients.back().get());
   }
-  ScheduleFaults();
-  queue.After(kTick, [this] { Tick(); });
+  for (int h = 0; h < config.hostile; ++h) others.push_back(std::make_unique<Hostile>(*this, h));
+  if (config.hostile > 0) others.push_back(std::make_unique<Neighbour>(*this));
+  for (const auto& other : others) owners.push_back(other.get());
+  for (SessionOwner* owner : owners)
+    queue.After(random.Between(0, 300000), [owner] { owner->Begin(); });
+}
+
+void World::SetupFaults() {
+  Random& r = random;
+  config.stops = r.Percent(80) ? 0 : static_cast<int>(r.Between(1, 3));
+  config.cut_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
+  config.lone_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
+  config.full_percent = r.Percent(90) ? 0 : static_cast<int>(r.Between(1, 5));
 }
 
 void World::ScheduleFaults() {
   const int64_t busy = 300000 + config.operations * config.think;
   for (int i = 0; i < config.losses; ++i) {
     ++down_;
-    queue.After(random.Between(1000, busy), [this] { LoseExecutor(*random.Pick(machines)); });
+    queue.After(random.Between(1000, busy), [this] {
+      Machine& machine = *random.Pick(machines);
+      if (machine.island() == config.reserved) {
+        --down_;
+      } else {
+        LoseExecutor(machine);
+      }
+    });
   }
   for (int i = 0; i < config.controller_losses; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });
   }
+  for (int i = 0; i < config.stops; ++i) {
+    ++down_;
+    queue.After(random.Between(1000, busy), [this] { StopController(); });
+  }
+}
+
+// ---- the controller's loop
+
+void World::ToController(std::function<void()> run) {
+  inbox_.push_back(std::move(run));
+  WakeLoop();
+}
+
+void World::WakeLoop() {
+  if (loop_wakes_ || inbox_.empty()) return;
+  loop_wakes_ = true;
+  queue.At(free_at_, [this] {
+    loop_wakes_ = false;
+    if (queue.now() < free_at_) return WakeLoop();  // it was stopped meanwhile
+    const std::function<void()> run = std::move(inbox_.front());
+    inbox_.pop_front();
+    const uint64_t before = controller == nullptr ? 0 : controller->cluster().units();
+    run();
+    if (controller != nullptr) {
+      const auto units = static_cast<int64_t>(controller->cluster().units() - before);
+      free_at_ = std::max(free_at_, queue.now() + units * config.unit_time);
+    }
+    WakeLoop();
+  });
+}
+
+void World::StopController() {
+  --down_;
+  const int64_t time = random.Between(1000, random.Percent(50) ? kSecond / 2 : 20 * kSecond);
+  Count("controller stopped");
+  Trace("the controller stops for {} us", time);
+  free_at_ = std::max(free_at_, queue.now()) + time;
 }
 
 Machine* World::FindMachine(const std::string& worker) {
@@ -107,9 +191,10 @@ int World::IndexOf(const Machine* machine) const {
 
 // ---- gangs
 
-void World::BreakGang(const std::shared_ptr<Gang>& gang) {
+void World::BreakGang(const std::shared_ptr<Gang>& gang, const absl::Status& cause) {
   if (gang->complete || gang->broken || gang->MembersAreApart()) return;
   gang->broken = true;
+  gang->cause = cause;
   for (const auto& [machine, session] : gang->members) {
     const auto run = gang->joined.find(machine);
     if (run == gang->joined.end()) continue;
@@ -178,6 +263,19 @@ void World::FinishGang(const std::shared_ptr<Gang>& gang) {
 
 // ---- faults
 
+Pulled World::MayBeCut(Pulled done, uint64_t bits) {
+  if (config.cut_percent == 0 || !random.Percent(config.cut_percent)) return done;
+  Count("pull cut");
+  cut |= bits;
+  auto told = std::make_shared<bool>(false);
+  queue.After(random.Between(1, 2 * config.data_delay), [told, done] {
+    if (!std::exchange(*told, true)) done(absl::UnavailableError("the connection was cut"));
+  });
+  return [told = std::move(told), done = std::move(done)](absl::StatusOr<uint64_t> value) {
+    if (!std::exchange(*told, true)) done(std::move(value));
+  };
+}
+
 void World::LoseExecutor(Machine& machine) {
   if (!machine.alive() || machine.doomed || machine.session() == 0 || controller == nullptr) {
     --down_;  // it is down anyway
@@ -187,7 +285,9 @@ void World::LoseExecutor(Machine& machine) {
   // What tells the controller of the machine's loss, of the session that it has now.
   const auto loss = [this, &machine] {
     return [this, &machine, session = machine.session(), lost_epoch = epoch] {
-      if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+      ToController([this, &machine, session, lost_epoch] {
+        if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+      });
     };
   };
   const int64_t back = random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
@@ -224,6 +324,7 @@ void World::LoseController() {
   Trace("the controller dies");
   for (auto& client : clients) client->ControllerLost();
   controller.reset();
+  free_at_ = queue.now();
   for (auto& [key, gang] : gangs_) {
     if (gang != nullptr && gang->received.size() < gang->members.size()) BreakGang(gang);
   }
@@ -248,8 +349,11 @@ void World::StartController() {
     // Those that still drain ask when they are done.
     if (machine->alive() && !machine->draining()) {
       queue.After(random.Between(1, kSecond / 10), [this, &m = *machine, now = epoch] {
-        if (controller != nullptr && epoch == now && m.alive() && !m.draining() && m.session() == 0)
-          controller->Register(m);
+        ToController([this, &m, now] {
+          if (controller != nullptr && epoch == now && m.alive() && !m.draining() &&
+              m.session() == 0)
+            controller->Register(m);
+        });
       });
     }
   }
@@ -258,8 +362,8 @@ void World::StartController() {
 // ---- the end
 
 bool World::ClientsDone() const {
-  return std::all_of(clients.begin(), clients.end(),
-                     [](const auto& client) { return client->done(); });
+  return std::all_of(owners.begin(), owners.end(),
+                     [](const SessionOwner* owner) { return owner->done(); });
 }
 
 void World::Tick() {
@@ -280,8 +384,8 @@ void World::Tick() {
     }
     for (auto& machine : machines) machine->CheckTotals();
   }
-  const bool waiting =
-      std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c->waiting(); });
+  const bool waiting = std::any_of(owners.begin(), owners.end(),
+                                   [](const SessionOwner* owner) { return owner->waiting(); });
   switch (phase_) {
     case Phase::kBusy:
       if (!ClientsDone() || down_ > 0 || controller == nullptr) break;
@@ -295,24 +399,24 @@ void World::Tick() {
         for (auto& client : clients) client->ReadAll();
         phase_ = Phase::kReading;
       } else {
-        for (auto& client : clients) client->End();
+        for (SessionOwner* owner : owners) owner->End();
         phase_ = Phase::kClosing;
       }
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      if (!queue.empty()) break;
+      if (!queue.empty() || !inbox_.empty()) break;
       CheckEmpty();
       ended_ = true;
       return;
   }
   if (phase_ != Phase::kBusy && queue.now() - phase_since_ > kPatience) {
     for (const std::string& line : controller->cluster().Unfinished()) Trace("{}", line);
-    for (auto& client : clients) client->ReportWaiting();
+    for (SessionOwner* owner : owners) owner->ReportWaiting();
     Broken("G3", "something is still under way: {} events, {} nodes", queue.size(),
            controller->cluster().counts().nodes);
   }
-  queue.After(kTick, [this] { Tick(); });
+  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }
 
 void World::CheckEmpty() {
