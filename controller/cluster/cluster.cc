@@ -166,7 +166,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       DropView(values.back());
       values.pop_back();
     }
-    if (values.empty()) list.closing->run.reset();
+    if (values.empty() || Planted(Bug::kCloseLeavesRun)) list.closing->run.reset();
   } else if (list.closing->request != nullptr) {
     if (Planted(Bug::kLeaveRequest) || list.closing->request->GiveUp())
       list.closing->request.reset();
@@ -182,7 +182,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   } else {
     // Younger ones first: nothing is taken back for the sake of others that end too.
     const absl::Status closed = absl::CancelledError("the session has ended");
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kAtOnce && !Planted(Bug::kCloseLeavesNodes); ++i) {
       const auto has = holdings.find(session.id);
       if (has == holdings.end()) break;
       const auto next = has->second.nodes.lower_bound(list.closing->below);
@@ -238,7 +238,7 @@ void Cluster::Tick(int64_t now_ms) {
     if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.HasLosses(node->session)) overdue.push_back(id);
+    if (late && !s.HasLosses(node->session) && !Planted(Bug::kNeverOverdue)) overdue.push_back(id);
     return false;
   });
   for (const NodeId id : overdue) {

@@ -125,6 +125,7 @@ class Recorder : public ClusterActions {
   void OnWatched(SessionId s, uint64_t token, absl::Status status) override {
     CheckCore();
     lines.push_back(fmt::format("s{} watched {}: {}", s, token, Describe(status)));
+    if (const auto call = std::exchange(on_watched, nullptr)) call();
   }
   void WantTurn() override { turn_wanted = true; }
   void OnFetched(SessionId s, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
@@ -139,6 +140,7 @@ class Recorder : public ClusterActions {
 
   Cluster* cluster = nullptr;
   bool turn_wanted = false;
+  std::function<void()> on_watched;  // at the next one
   Lines lines;
   std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
 };

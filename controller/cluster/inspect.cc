@@ -178,6 +178,7 @@ absl::Status Cluster::State::CheckRecords() const {
 
 absl::Status Cluster::CheckInvariants() const {
   const State& s = *state_;
+  if (s.reentered) return absl::InternalError("an answer re-entered the core");
   FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
   for (const auto& [move, count] : s.transitions) {
     if (!CanMove(move.first, move.second))

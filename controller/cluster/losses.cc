@@ -114,6 +114,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
       break;
     case Loss::Phase::kNodes: {
       for (int i = 0; i < kFew && units < until; ++i) {
+        if (Planted(Bug::kLossForgetsNodes) && i == 1) loss.heard = NodeId(UINT64_MAX);
         Charge(1);
         const auto still = holdings.find(session);
         const auto next = still == holdings.end() ? std::set<NodeId>::iterator()
@@ -128,6 +129,7 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
       break;
     }
     case Loss::Phase::kTakeBack:
+      if (Planted(Bug::kLossTakesNothingBack)) loss.again.clear();
       // Younger ones first: readers before what they read.
       for (int i = 0; i < kFew && units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
@@ -151,7 +153,7 @@ void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
                                            : has->second.stakes.find(loss.island);
   for (int i = 0; i < kFew; ++i) {
     if (has == holdings.end() || stake == has->second.stakes.end() ||
-        stake->second.walk == nullptr) {
+        stake->second.walk == nullptr || (Planted(Bug::kLossForgetsGroups) && i == 2)) {
       loss.phase = Loss::Phase::kNodes;
       return;
     }
@@ -252,6 +254,7 @@ void Cluster::State::LossHeard(const Loss& loss) {
   }
   DropShared(all_know);
   if (!all_know.empty()) unpark_after = NodeId();
+  if (Planted(Bug::kLossHeardByNobody)) return;
   if (--islands.at(loss.island).telling == 0) to_pump.insert(loss.island);
 }
 
@@ -260,6 +263,7 @@ void Cluster::State::DropShared(const std::vector<Executor*>& lost) {
   for (Executor* executor : lost) {
     for (const ExecutableId id : std::exchange(executor->lost_installs, {})) shared.insert(id);
   }
+  if (Planted(Bug::kKeepShared)) return;
   for (const ExecutableId id : shared) {
     const auto layout = layouts.find(id);
     if (layout == layouts.end()) continue;

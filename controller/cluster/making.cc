@@ -31,7 +31,8 @@ absl::Status Cluster::State::MakeRequest::Do(Session& session, int phase, size_t
         result = handles_.Take();
       return absl::OkStatus();
     default:
-      Donate(*sources_[item], session.arrays.at(handles_[item]));
+      if (!Planted(Bug::kForgetDonation))
+        Donate(*sources_[item], session.arrays.at(handles_[item]));
       if (item + 1 == in_.size()) result = handles_.Take();
       return absl::OkStatus();
   }
@@ -78,7 +79,7 @@ void Cluster::State::MakeRequest::Commit(Session& session, size_t item, bool& ag
     return;
   }
   s.HoldView(of.array);
-  for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
+  for (const GroupId id : held) s.FindGroup(id)->handle_refs -= Planted(Bug::kHoldForEver) ? 0 : 1;
   held.clear();
   const uint64_t handle = handles_[item];
   if (each != nullptr) each(handle);

@@ -38,6 +38,7 @@ bool Cluster::State::ManyRequest::GoOn(Session& session) {
     }
     if (!again) ++item_;
   }
+  if (Planted(Bug::kSkipItem) && !refused_ && item_ < Items(phase_)) ++item_;
   return false;
 }
 
@@ -52,7 +53,7 @@ absl::Status Cluster::State::ResultHandles::Add(State& s, Session& session) {
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
   if (asked_.size() > 1 && asked != 0) {
     if (fresh_.empty()) fresh_.reserve(asked_.size());
-    if (!fresh_.insert(handle).second)
+    if (!fresh_.insert(handle).second && !Planted(Bug::kOneHandleForTwo))
       return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
   }
   handles_.push_back(handle);
@@ -128,7 +129,8 @@ class Cluster::State::DestructRequest final : public ManyRequest {
     if (it == session.arrays.end()) {
       if (++missing_ <= kNamed) unknown_.push_back(handle);
     } else {
-      s.DropView(session.arrays.extract(it).mapped());
+      const Array given = std::move(session.arrays.extract(it).mapped());
+      if (!Planted(Bug::kDestructKeepsView)) s.DropView(given);
     }
     if (missing_ > 0 && item + 1 == handles_.size())
       result = Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
@@ -206,7 +208,7 @@ class Cluster::State::WatchRequest final : public ManyRequest {
       s.WatchEnded(session.id, watch_, SIZE_MAX, absl::OkStatus(), NodeId());
       return absl::OkStatus();
     }
-    if (missing_) return absl::OkStatus();
+    if (missing_ || (Planted(Bug::kWatchFirst) && item > 0)) return absl::OkStatus();
     const uint64_t handle = handles_[item];
     const absl::StatusOr<Array*> array = Find(session, handle);
     PendingWatch& watch = session.watches.at(watch_);

@@ -254,7 +254,7 @@ void Cluster::State::InputsEnded(Node& node) {
 
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
-      (node.unsettled_inputs == 0 && node.inputs_ended) ||
+      (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
       (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
@@ -370,7 +370,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {
-      if (!other.done)
+      if (!other.done && !Planted(Bug::kNoAbandon))
         SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
@@ -531,7 +531,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
-      if (!keeps) Release(island, r.device, r.output - r.credit);
+      if (!keeps && !Planted(Bug::kKeepFailed)) Release(island, r.device, r.output - r.credit);
     }
     to_pump.insert(node.island);
   }
@@ -546,7 +546,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const bool closed = session == sessions.end();
   if (!closed) {
     if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
-    session->second.node_records.Remove(node.record_bytes);
+    if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
   }
   Holdings& has = holdings.at(node.session);
   has.nodes.erase(node.id);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/planted.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -127,8 +128,9 @@ absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& 
   group.shapes.push_back(remake.shapes[position]);
   AddReservation(node.reservations, device.device, bytes, 0);
   for (const SourcePiece& piece : pieces) {
-    node.sources.push_back(piece.made ? remake.out.shards[piece.source]
-                                      : source.shards[piece.source]);
+    const bool made = piece.made && !Planted(Bug::kMadeOfAnother);
+    node.sources.push_back(made ? remake.out.shards[piece.source]
+                                : source.shards[piece.source % source.shards.size()]);
     node.pieces.push_back({shard, piece.piece.from, piece.piece.to});
   }
   if (last_of_part) end_node();

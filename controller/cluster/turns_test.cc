@@ -230,6 +230,33 @@ TEST_F(TurnsTest, TheWatchesOfASessionThatEndsAreForgottenInSeveralTurns) {
   }
 }
 
+TEST_F(TurnsTest, AnAnswerMayCallTheCoreWhoseAnswersComeAfterIt) {
+  PutReady(1, 0);
+  actions.on_watched = [&] {
+    cluster.Watch(session, 8, {99});
+    EXPECT_TRUE(cluster.Execute(session, step_, {1}, {}, {2}).ok());
+    EXPECT_TRUE(cluster.Destruct(session, {1}).ok());
+    actions.lines.push_back("asked");
+  };
+  cluster.Watch(session, 7, {98});
+  EXPECT_THAT(actions.lines,
+              ::testing::IsSupersetOf({::testing::StartsWith("s1 watched 7: NOT_FOUND"),
+                                       ::testing::StartsWith("s1 watched 8: NOT_FOUND")}));
+  EXPECT_THAT(actions.lines.back(), ::testing::StartsWith("s1 watched 8: NOT_FOUND"));
+  EXPECT_EQ(*std::prev(actions.lines.end(), 2), "asked");
+  actions.Take();
+}
+
+// A session that ends in an answer hears none of those behind it.
+TEST_F(TurnsTest, ASessionThatEndsInAnAnswerGetsNoOther) {
+  actions.on_watched = [&] {
+    cluster.Watch(session, 8, {99});
+    cluster.CloseSession(session);
+  };
+  cluster.Watch(session, 7, {98});
+  EXPECT_THAT(actions.Take(), ::testing::ElementsAre(::testing::HasSubstr("watched 7")));
+}
+
 TEST_F(TurnsTest, TheErrorsOfManyResultsAreMadeInSeveralTurns) {
   handles_.resize(kMany);
   for (uint64_t i = 0; i < kMany; ++i) handles_[i] = i + 1;

@@ -15,7 +15,8 @@ Worklist::Worklist() = default;
 Worklist::~Worklist() = default;
 
 Cluster::Operation::Operation(State& state) : state_(state), began_(state.units) {
-  assert(!state_.operating && "an answer re-entered the core");
+  assert((!state_.operating || Planted(Bug::kAnswerReenters)) && "an answer re-entered the core");
+  if (state_.operating) state_.reentered = true;
   state_.operating = true;
   state_.operation_ends = state_.units + state_.options.turn_units;
   state_.Charge(1);
@@ -32,7 +33,8 @@ void Cluster::State::HandOver() {
   while (!answers.empty()) {
     Answer answer = std::move(answers.front());
     answers.pop_front();
-    if (!sessions.contains(answer.session)) continue;  // an answer before it ended the session
+    // An answer before it ended the session.
+    if (!sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
     if (answer.done != nullptr) {
       answer.done();
     } else if (!answer.fetch) {
@@ -49,6 +51,7 @@ void Cluster::State::HandOver() {
 void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
                      /*fetch=*/true, nullptr});
+  if (Planted(Bug::kAnswerReenters)) HandOver();
 }
 
 void Cluster::State::Begin(Session& session, std::unique_ptr<LongRequest> request,
@@ -141,7 +144,7 @@ void Cluster::State::DoWork(uint64_t until) {
     }
   }
   for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
-  if (!HasWork()) return;
+  if (!HasWork() || Planted(Bug::kForgetTurn)) return;
   turn_wanted = true;
   actions->WantTurn();
 }
@@ -149,10 +152,11 @@ void Cluster::State::DoWork(uint64_t until) {
 void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
   // References into the map stay, but for this one when its session has ended.
   Worklist& list = work.at(session);
-  const uint64_t until = std::min(turn_ends, units + kSliceUnits);
+  const uint64_t until =
+      Planted(Bug::kEndlessSlice) ? UINT64_MAX : std::min(turn_ends, units + kSliceUnits);
   while (!list.empty() && units < until) DoItem(session, list);
   if (!list.empty()) {
-    busy.push_back(session);
+    if (!Planted(Bug::kForgetBusy)) busy.push_back(session);
     return;
   }
   list.queued = false;
@@ -188,7 +192,8 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
 
 void Cluster::State::TellLoaded(const Told& told) {
   Node* node = FindNode(told.node);
-  if (node == nullptr || node->attempt != told.attempt) return;
+  if (node == nullptr) return;
+  if (node->attempt != told.attempt && !Planted(Bug::kLoadedForAnother)) return;
   if (told.status.ok()) {
     --node->open_installs;
     MaybeArrived(*node);
@@ -218,12 +223,12 @@ void Cluster::State::TellEnded(Told told) {
 bool Cluster::State::TellWaiters(GroupId id) {
   Group* group = FindGroup(id);
   if (group == nullptr) return true;
-  constexpr int kAtOnce = 64;
+  const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
   for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
     Charge(1);
     if (Node* node = FindNode(group->waiters[group->num_told++])) InputSettled(*node, *group);
   }
-  if (group->num_told < group->waiters.size()) return false;
+  if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();
   group->num_told = 0;
   for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {

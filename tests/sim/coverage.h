@@ -81,7 +81,6 @@ class Coverage {
                                          "launch runs out of memory",
                                          "receive runs out of memory",
                                          "hostile request of many arrays",
-                                         "hostile request beyond its share",
                                          "hostile program",
                                          "answer to the neighbour",
                                          "bitcast",
