@@ -339,8 +339,13 @@ void Machine::CheckPeers(const Run& run) {
   if (run.gang->broken || run.gang->MembersAreApart() || draining_) return;
   const ExecutableId code = run.gang->code->spec.id;
   for (const InstallExecutable::Member& member : peers_[code]) {
-    const Machine* peer = world_.FindMachine(member.endpoint);
-    if (peer->incarnation() != member.incarnation)
+    Machine* peer = world_.FindMachine(member.endpoint);
+    // It may be gone, or have begun anew, and the controller is yet to hear of it.
+    const auto& members = run.gang->members;
+    const bool launched_there =
+        std::find(members.begin(), members.end(), std::pair(peer, peer->session())) !=
+        members.end();
+    if (launched_there && peer->incarnation() != member.incarnation)
       world_.Broken("G2", "{}: code {} is loaded to run with an earlier {}", worker_, code,
                     member.endpoint);
   }
