@@ -29,6 +29,33 @@ TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   End(a, 3);
 }
 
+// One of its shards came, another did not: the one that came is there until it is freed, which is
+// when all that read it have heard.
+TEST_F(ClusterTest, WhatCameOfAReceiveThatFailedIsCountedUntilItIsFreed) {
+  Start(1024);
+  const ArraySpec spec{DType::kF32, Shape{{256}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()};
+  const NodeId node = cluster.Put(session, 1, spec, {0, 1})->upload;
+  for (const int32_t blob : {0, 1}) cluster.ProvideUpload(node, blob, BytesRef(Blob::Make(512)));
+  const std::vector<uint64_t> many(3000, 1);
+  ASSERT_TRUE(cluster.Copy(session, many, {{2, 3}}, {}, CopySemantics::kAlwaysCopy, {}).ok());
+  RunTurns();
+  const SessionId other = cluster.OpenSession("t").value();
+  const ArraySpec large{DType::kF32, Shape{{192}}, Sharding::SingleDevice(0)};
+  const NodeId waits = cluster.Put(other, 2, large, {0})->upload;
+  cluster.ProvideUpload(waits, 0, BytesRef(Blob::Make(768)));
+  actions.Take();
+  End(a, node.value, absl::ResourceExhaustedError("no memory left"));
+  EXPECT_TRUE(actions.turn_wanted);
+  RunTurns();
+  const Lines lines = actions.Take();
+  const auto freed = std::find(lines.begin(), lines.end(), "e1 <- free [1]");
+  const auto received = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.starts_with(fmt::format("e1 <- receive n{} ", waits));
+  });
+  EXPECT_LT(freed - lines.begin(), received - lines.begin());
+  EXPECT_NE(received, lines.end());
+}
+
 // What is taken back fits again beside it, if what runs gives back what it will: it comes after.
 TEST_F(ClusterTest, RoomIsForTheOlderNodeThatItWasMadeFor) {
   Start(384);

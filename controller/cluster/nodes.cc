@@ -520,8 +520,9 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     if (Group* input = FindGroup(id); input->charged) TakeOver(node, *input);
   }
   // What an executor made of a launch that failed on another is there until what was launched
-  // behind it has ended.
-  const bool spread = launched && node.participants.size() > 1;
+  // behind it has ended; what came of a receive, until those that read it have heard.
+  const bool spread =
+      held && (node.kind == NodeKind::kReceive || (launched && node.participants.size() > 1));
   const bool keeps =
       status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
                                             [](const Reservation& r) { return r.credit == 0; }));

@@ -89,7 +89,7 @@ class World {
   }
   void Count(const std::string& what) { ++counts[what]; }
   // Of one operation or turn of the core: those asked for, and what cannot be interrupted.
-  uint64_t MostUnits() const { return config.cluster.turn_units + 4000; }
+  uint64_t MostUnits() const { return config.cluster.turn_units + 6000; }
 
   // The controller's loop does one thing after the other, in the order in which they came; each
   // takes as long as the core's units of work say.
