@@ -40,8 +40,10 @@ void Controller::Settle() {
 }
 
 void Controller::CheckUnits() {
-  // Where memory is tight, a tick may give up hundreds of nodes, and look at all of them.
-  if (world_.config.hostile == 0 || world_.config.memory != 0) return;
+  // Where memory is tight, a tick may give up hundreds of nodes, and look at all of them. After a
+  // loss receives that take from each other are taken back at once.
+  const Config& config = world_.config;
+  if (config.hostile == 0 || config.memory != 0 || config.losses > 0) return;
   const uint64_t most = cluster_.counts().most_units;
   if (most > world_.MostUnits())
     world_.Broken("liveness", "an operation or a turn took {} units of {}", most,
