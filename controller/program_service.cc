@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/program_service.h"
 
-#include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "controller/cluster/placed_program.h"
 #include "wire/program_codec.h"
 
 namespace fairway {
@@ -64,145 +66,293 @@ absl::Status Same(const char* kind, const std::vector<ArraySpec>& declared,
 
 }  // namespace
 
-struct ProgramService::Binding {
-  SessionId session;
-  uint64_t out = 0;
+// What other threads work on, one at a time; the loop looks at it in between. What is not needed
+// any more is given up by them, too.
+struct ProgramService::Work {
+  // A computation, for the devices of a place.
+  struct Wanted {
+    int32_t computation = 0;
+    int32_t place = 0;
+    std::optional<KnownProgram> code;
+    const ExecutableSpec* compiled = nullptr;  // stays while there is a hold of it
+  };
+
+  Request request;
+  SharedVector<VirtualDevice> all;  // the session's devices
+  std::string name;
+  size_t bytes = 0;  // of memory that it takes from here on, about
+
+  v1::BoundProgram message;
   Program program;
   ProgramTypes types;
   ProgramBinding lowering;
-  std::vector<std::vector<int32_t>> slices;        // virtual devices
-  std::vector<std::vector<DeviceId>> devices;      // of each place
-  std::vector<IslandId> islands;                   // of each place
-  size_t open = 0;                                 // compilations
-  std::vector<std::shared_ptr<const void>> holds;  // of its code, until it is bound
-  absl::Status failure;
-  bool sequential = false;
-  Done done;
+  std::vector<std::vector<int32_t>> slices;    // virtual devices
+  std::vector<std::vector<DeviceId>> devices;  // of each place
+  std::vector<IslandId> islands;               // of each place
+  std::vector<Wanted> wanted;
+  ProgramSource source;
+  std::shared_ptr<PlacedProgram> placed;
+
+  static absl::Status Weigh(Work& work);
+  static absl::Status Check(Work& work);
+  static absl::Status Lower(Work& work);
+  static absl::Status Place(Work& work);
+
+  absl::Status PlaceSlices();
+  absl::Status FindWanted();
+  absl::Status TakeCode(const Wanted& of);
+  std::string NameOf(const Wanted& of) const {
+    return Named(program, program.computations[of.computation]);
+  }
 };
 
-ProgramService::ProgramService(Cluster* cluster, CompileService* compiler, OffLoop off_loop)
-    : cluster_(cluster),
-      compiler_(compiler),
-      off_loop_(std::move(off_loop)),
-      alive_(std::make_shared<bool>(true)) {}
+absl::Status ProgramService::Work::Weigh(Work& work) {
+  FAIRWAY_ASSIGN_OR_RETURN(work.message, work.request.program());
+  work.request.program = nullptr;
+  work.bytes = ProgramBytes(work.message.program());
+  work.name = work.message.program().name();
+  if (work.name.empty()) work.name = "program";
+  return absl::OkStatus();
+}
 
-ProgramService::~ProgramService() { *alive_ = false; }
+absl::Status ProgramService::Work::Check(Work& work) {
+  FAIRWAY_ASSIGN_OR_RETURN(work.program, ProgramFromProto(work.message.program()));
+  work.source.sequential = work.message.sequential();
+  FAIRWAY_RETURN_IF_ERROR(work.PlaceSlices());
+  v1::BoundProgram().Swap(&work.message);
+  // Only now: the types of its values grow with its slices, which are as large as these devices.
+  FAIRWAY_ASSIGN_OR_RETURN(work.types, CheckProgram(work.program));
+  work.bytes += LoweringBytes(work.program);
+  return work.FindWanted();
+}
 
-void ProgramService::Bind(SessionId session, uint64_t out, const v1::BoundProgram& request,
-                          Done done) {
-  auto binding = std::make_shared<Binding>();
-  binding->session = session;
-  binding->out = out;
-  binding->sequential = request.sequential();
-  binding->done = std::move(done);
-  if (absl::Status status = Prepare(session, request, *binding); !status.ok())
-    return binding->done(std::move(status));
-  const std::vector<VirtualDevice>& all = cluster_->Devices(session);
-  std::set<std::pair<int32_t, int32_t>> wanted;  // computation and place
-  for (const Graph& graph : binding->program.graphs) {
+absl::Status ProgramService::Work::PlaceSlices() {
+  if (static_cast<size_t>(message.slices_size()) != program.slices.size())
+    return InvalidArgument("program {} has {} slices, but devices of {} were given", program.name,
+                           program.slices.size(), message.slices_size());
+  std::map<std::vector<int32_t>, int32_t> places;
+  for (int s = 0; s < message.slices_size(); ++s) {
+    const auto& given = message.slices(s).devices();
+    const std::vector<int32_t> ids(given.begin(), given.end());
+    const ProgramSlice& slice = program.slices[s];
+    const auto what = [&] {
+      return fmt::format("program {}: slice \"{}\"", program.name, slice.name);
+    };
+    if (ids.size() != static_cast<size_t>(slice.devices))
+      return InvalidArgument("{} has {} devices, but {} were given", what(), slice.devices,
+                             ids.size());
+    const absl::StatusOr<IslandId> island = IslandOf(all, ids);
+    if (!island.ok()) return Annotate(island.status(), what());
+    if (std::set<int32_t>(ids.begin(), ids.end()).size() != ids.size())
+      return InvalidArgument("{}: a device is given twice", what());
+    const auto [place, fresh] = places.try_emplace(ids, static_cast<int32_t>(devices.size()));
+    lowering.places.push_back(place->second);
+    if (fresh) {
+      auto& physical = devices.emplace_back();
+      for (const int32_t id : ids) physical.push_back(all[id].device);
+      islands.push_back(*island);
+    }
+    slices.push_back(ids);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramService::Work::FindWanted() {
+  std::set<std::pair<int32_t, int32_t>> known;  // computation and place
+  for (const Graph& graph : program.graphs) {
     for (const ProgramNode& node : graph.nodes) {
       const auto* compute = std::get_if<ComputeNode>(&node.op);
       if (compute == nullptr) continue;
-      const Computation& code = binding->program.computations[compute->computation];
-      absl::Status runs = CheckRuns(all[binding->slices[compute->slice][0]],
+      const int32_t place = lowering.places[compute->slice];
+      if (!known.emplace(compute->computation, place).second) continue;
+      const Computation& code = program.computations[compute->computation];
+      absl::Status runs = CheckRuns(all[slices[compute->slice][0]],
                                     code.format == Computation::Format::kNative);
-      if (!runs.ok()) return binding->done(Annotate(runs, Named(binding->program, code)));
-      wanted.emplace(compute->computation, binding->lowering.places[compute->slice]);
+      if (!runs.ok()) return Annotate(runs, Named(program, code));
     }
   }
-  binding->open = wanted.size() + 1;
-  for (const auto& [computation, place] : wanted) Compile(binding, computation, place);
-  if (--binding->open == 0) Finish(binding);
-}
-
-absl::Status ProgramService::Prepare(SessionId session, const v1::BoundProgram& request,
-                                     Binding& binding) const {
-  FAIRWAY_ASSIGN_OR_RETURN(binding.program, ProgramFromProto(request.program()));
-  const Program& program = binding.program;
-  if (static_cast<size_t>(request.slices_size()) != program.slices.size())
-    return InvalidArgument("program {} has {} slices, but devices of {} were given", program.name,
-                           program.slices.size(), request.slices_size());
-  const std::vector<VirtualDevice>& all = cluster_->Devices(session);
-  for (int s = 0; s < request.slices_size(); ++s) {
-    const auto& given = request.slices(s).devices();
-    const std::vector<int32_t> ids(given.begin(), given.end());
-    const ProgramSlice& slice = program.slices[s];
-    const std::string what = fmt::format("program {}: slice \"{}\"", program.name, slice.name);
-    if (ids.size() != static_cast<size_t>(slice.devices))
-      return InvalidArgument("{} has {} devices, but {} were given", what, slice.devices,
-                             ids.size());
-    const absl::StatusOr<IslandId> island = cluster_->IslandOf(session, ids);
-    if (!island.ok()) return Annotate(island.status(), what);
-    if (std::set<int32_t>(ids.begin(), ids.end()).size() != ids.size())
-      return InvalidArgument("{}: a device is given twice", what);
-    const auto same = std::find(binding.slices.begin(), binding.slices.end(), ids);
-    if (same != binding.slices.end()) {
-      binding.lowering.places.push_back(binding.lowering.places[same - binding.slices.begin()]);
-    } else {
-      binding.lowering.places.push_back(static_cast<int32_t>(binding.devices.size()));
-      auto& devices = binding.devices.emplace_back();
-      for (const int32_t id : ids) devices.push_back(all[id].device);
-      binding.islands.push_back(*island);
-    }
-    binding.slices.push_back(ids);
+  for (const auto& [computation, place] : known) {
+    // Its digest is the same at every place.
+    const bool same = !wanted.empty() && wanted.back().computation == computation;
+    Wanted& of = wanted.emplace_back();
+    of.computation = computation;
+    of.place = place;
+    of.code = same ? wanted[wanted.size() - 2].code
+                   : KnownProgram(program.computations[computation].code);
   }
-  // Only now: the types of its values grow with its slices, which are as large as these devices.
-  FAIRWAY_ASSIGN_OR_RETURN(binding.types, CheckProgram(program));
   return absl::OkStatus();
 }
 
-void ProgramService::Compile(const std::shared_ptr<Binding>& binding, int32_t computation,
-                             int32_t place) {
-  const Computation& code = binding->program.computations[computation];
-  compiler_->Compile(
-      KnownProgram(code.code), OptionsFor(code, binding->devices[place].size()),
-      binding->islands[place], binding->devices[place],
-      [this, alive = alive_, binding, computation, place](absl::StatusOr<CompiledProgram> done) {
-        if (!*alive) return;
-        absl::Status status = done.status();
-        if (done.ok()) binding->holds.push_back(done->hold);
-        if (done.ok()) status = Compiled(*binding, computation, place, *done);
-        if (!status.ok() && binding->failure.ok()) {
-          binding->failure =
-              Annotate(status, Named(binding->program, binding->program.computations[computation]));
-        }
-        if (--binding->open == 0) Finish(binding);
-      });
-}
-
-absl::Status ProgramService::Compiled(Binding& binding, int32_t computation, int32_t place,
-                                      const CompiledProgram& code) const {
-  const ExecutableSpec* spec = cluster_->FindExecutable(code.id);
-  if (spec == nullptr)
-    return Error(absl::StatusCode::kUnavailable, "its code was given up; try again");
-  const Computation& declared = binding.program.computations[computation];
-  const size_t devices = binding.devices[place].size();
-  FAIRWAY_RETURN_IF_ERROR(Same("parameter", declared.parameters, spec->parameters, devices));
-  FAIRWAY_RETURN_IF_ERROR(Same("result", declared.results, spec->outputs, devices));
+absl::Status ProgramService::Work::TakeCode(const Wanted& of) {
+  const Computation& declared = program.computations[of.computation];
+  const size_t count = devices[of.place].size();
+  const ExecutableSpec& spec = *of.compiled;
+  FAIRWAY_RETURN_IF_ERROR(Same("parameter", declared.parameters, spec.parameters, count));
+  FAIRWAY_RETURN_IF_ERROR(Same("result", declared.results, spec.outputs, count));
   BoundCode bound;
-  bound.executable = code.id;
-  bound.temp_bytes = spec->temp_bytes;
-  for (size_t p = 0; p < spec->parameters.size(); ++p) {
-    if (spec->parameters[p].donated) bound.donates.push_back(static_cast<int32_t>(p));
+  bound.executable = spec.id;
+  bound.temp_bytes = spec.temp_bytes;
+  for (size_t p = 0; p < spec.parameters.size(); ++p) {
+    if (spec.parameters[p].donated) bound.donates.push_back(static_cast<int32_t>(p));
   }
-  for (const ValueType& output : spec->outputs)
+  for (const ValueType& output : spec.outputs)
     bound.outputs.push_back({output.dtype, output.shard, output.memory_kind});
-  binding.lowering.code[{computation, place}] = std::move(bound);
+  lowering.code[{of.computation, of.place}] = std::move(bound);
   return absl::OkStatus();
 }
 
-void ProgramService::Finish(const std::shared_ptr<Binding>& binding) {
-  if (!binding->failure.ok()) return binding->done(binding->failure);
-  const auto plan = std::make_shared<absl::StatusOr<ProgramPlan>>();
+absl::Status ProgramService::Work::Lower(Work& work) {
+  for (const Wanted& of : work.wanted)
+    FAIRWAY_RETURN_IF_ERROR(Annotate(work.TakeCode(of), work.NameOf(of)));
+  FAIRWAY_ASSIGN_OR_RETURN(work.source.plan,
+                           fairway::Lower(work.program, work.types, work.lowering));
+  work.source.name = work.name;
+  work.source.slices = std::move(work.slices);
+  work.program = {};
+  work.types = {};
+  work.lowering = {};
+  work.wanted = {};
+  work.bytes = PlacedBytes(work.source);
+  return absl::OkStatus();
+}
+
+absl::Status ProgramService::Work::Place(Work& work) {
+  FAIRWAY_ASSIGN_OR_RETURN(work.placed, PlaceProgram(std::move(work.source), work.all));
+  if (work.request.describe != nullptr) work.request.describe(SignatureOf(*work.placed));
+  return absl::OkStatus();
+}
+
+struct ProgramService::Binding {
+  uint64_t key = 0;
+  uint64_t out = 0;
+  std::shared_ptr<Work> work = std::make_shared<Work>();
+  size_t asked = 0;  // computations that were to be compiled
+  size_t open = 0;   // those that are not, and one more until all have been asked for
+  std::vector<std::shared_ptr<const void>> holds;  // of their code, until the program is bound
+  absl::Status failure;
+  Done done;
+};
+
+ProgramService::ProgramService(Cluster* cluster, CompileService* compiler, SessionId session,
+                               OffLoop off_loop)
+    : cluster_(cluster),
+      compiler_(compiler),
+      session_(session),
+      off_loop_(std::move(off_loop)),
+      alive_(std::make_shared<std::atomic<bool>>(true)) {}
+
+ProgramService::~ProgramService() {
+  *alive_ = false;
+  for (const auto& [key, open] : bindings_) {
+    if (const std::shared_ptr<Binding> binding = open.lock()) GiveUp(*binding);
+  }
+}
+
+void ProgramService::GiveUp(Binding& binding) {
+  off_loop_([work = std::exchange(binding.work, nullptr)] {}, [] {});
+}
+
+void ProgramService::Bind(Request request, Done done) {
+  auto binding = std::make_shared<Binding>();
+  binding->key = next_key_++;
+  binding->out = request.out;
+  binding->done = std::move(done);
+  binding->work->request = std::move(request);
+  binding->work->all = cluster_->SharedDevices(session_);
+  bindings_[binding->key] = binding;
+  Off(binding, &Work::Weigh, [this, binding] {
+    if (!Reserve(binding)) return;
+    Off(binding, &Work::Check, [this, binding] {
+      if (!Reserve(binding)) return;
+      binding->open = 1;
+      Compile(binding);
+    });
+  });
+}
+
+void ProgramService::Off(const std::shared_ptr<Binding>& binding, absl::Status (*step)(Work&),
+                         std::function<void()> then) {
+  const auto status = std::make_shared<absl::Status>();
   off_loop_(
-      [binding, plan] { *plan = Lower(binding->program, binding->types, binding->lowering); },
-      [this, alive = alive_, binding, plan] {
+      [alive = alive_, work = binding->work, step, status] {
+        if (*alive) *status = step(*work);
+        if (!*alive || !status->ok()) *work = Work();
+      },
+      [this, alive = alive_, binding, status, then = std::move(then)] {
         if (!*alive) return;
-        if (!plan->ok()) return binding->done(plan->status());
-        binding->done(cluster_->BindProgram(binding->session, binding->out,
-                                            {binding->program.name, **std::move(plan),
-                                             std::move(binding->slices), binding->sequential}));
+        status->ok() ? then() : End(binding, *status);
       });
+}
+
+bool ProgramService::Reserve(const std::shared_ptr<Binding>& binding) {
+  const Work& work = *binding->work;
+  const absl::Status reserved =
+      cluster_->ReserveForProgram(session_, binding->key, work.name, work.bytes);
+  if (!reserved.ok()) End(binding, reserved);
+  return reserved.ok();
+}
+
+void ProgramService::Compile(const std::shared_ptr<Binding>& binding) {
+  constexpr int kAtOnce = 32;
+  Work& work = *binding->work;
+  const auto more = [&] {
+    return binding->asked < work.wanted.size() && binding->failure.ok();
+  };
+  for (int i = 0; i < kAtOnce && more(); ++i) {
+    const size_t number = binding->asked++;
+    ++binding->open;
+    const Work::Wanted& of = work.wanted[number];
+    const std::vector<DeviceId>& devices = work.devices[of.place];
+    compiler_->Compile(
+        *of.code, OptionsFor(work.program.computations[of.computation], devices.size()),
+        work.islands[of.place], devices,
+        [this, alive = alive_, binding, number](const absl::StatusOr<CompiledProgram>& code) {
+          if (*alive) Compiled(binding, number, code);
+        });
+  }
+  if (!more()) return Lower(binding);
+  // Others have their turn.
+  off_loop_([] {}, [this, alive = alive_, binding] {
+    if (*alive) Compile(binding);
+  });
+}
+
+void ProgramService::Compiled(const std::shared_ptr<Binding>& binding, size_t number,
+                              const absl::StatusOr<CompiledProgram>& code) {
+  Work::Wanted& of = binding->work->wanted[number];
+  absl::Status status = code.status();
+  if (status.ok()) {
+    binding->holds.push_back(code->hold);
+    of.compiled = cluster_->FindExecutable(code->id);
+    if (of.compiled == nullptr)
+      status = Error(absl::StatusCode::kUnavailable, "its code was given up; try again");
+  }
+  if (!status.ok() && binding->failure.ok())
+    binding->failure = Annotate(status, binding->work->NameOf(of));
+  Lower(binding);
+}
+
+void ProgramService::Lower(const std::shared_ptr<Binding>& binding) {
+  if (--binding->open > 0) return;
+  if (!binding->failure.ok()) return End(binding, binding->failure);
+  Off(binding, &Work::Lower, [this, binding] {
+    if (!Reserve(binding)) return;
+    Off(binding, &Work::Place, [this, binding] {
+      cluster_->BindProgram(session_, binding->key, binding->out, std::move(binding->work->placed),
+                            [this, alive = alive_, binding](const absl::StatusOr<uint64_t>& bound) {
+                              if (*alive) End(binding, bound);
+                            });
+    });
+  });
+}
+
+void ProgramService::End(const std::shared_ptr<Binding>& binding,
+                         const absl::StatusOr<uint64_t>& bound) {
+  bindings_.erase(binding->key);
+  (void)cluster_->ReserveForProgram(session_, binding->key, "", 0);  // the session may have ended
+  GiveUp(*binding);
+  binding->holds.clear();
+  std::exchange(binding->done, nullptr)(bound);
 }
 
 }  // namespace fairway

@@ -55,15 +55,44 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
 
 absl::Status Cluster::State::CheckRoom(const Session& session, size_t more) const {
   const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
-  const size_t wanted = session.arrays.bytes() + more * ArrayTable::kSmallest;
-  if (wanted + more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  const size_t has = session.arrays.bytes() + session.program_records.bytes();
+  if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  const std::string programs =
+      session.program_records.bytes() == 0
+          ? ""
+          : fmt::format(" and {} programs, which hold {} MiB more", session.programs.size(),
+                        session.program_records.bytes() >> 20);
   return Error(
       absl::StatusCode::kResourceExhausted,
-      "this session has {} arrays, whose records hold {} MiB of the controller's memory, and {} of "
-      "the "
-      "{} MiB for records of all sessions (--record-memory) are left; one session's may hold as "
-      "much as is left to others: give up arrays that are no longer needed",
-      session.arrays.size(), session.arrays.bytes() >> 20, room >> 20, options.record_memory >> 20);
+      "this session has {} arrays, whose records hold {} MiB of the controller's memory,{} and {} "
+      "of the {} MiB for records of all sessions (--record-memory) are left; one session's may "
+      "hold as much as is left to others: give up arrays that are no longer needed",
+      session.arrays.size(), session.arrays.bytes() >> 20, programs, room >> 20,
+      options.record_memory >> 20);
+}
+
+absl::Status Cluster::State::CheckProgramRoom(const Session& session, const std::string& name,
+                                              size_t bytes) const {
+  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
+  const size_t arrays = session.arrays.bytes(), programs = session.program_records.bytes();
+  if (bytes <= room / 2 && arrays + programs + 2 * bytes <= room) return absl::OkStatus();
+  constexpr double kMiB = 1 << 20;
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "program {}: it takes {:.1f} MiB of the controller's memory; the records of this session's "
+      "arrays hold {:.1f} MiB, its programs and those that it is binding {:.1f} MiB, and {:.1f} of "
+      "the {:.1f} MiB for records of all sessions (--record-memory) are left; one session's may "
+      "hold as much as is left to others: release programs and arrays that are no longer needed, "
+      "bind one program after the other, or smaller ones",
+      name, bytes / kMiB, arrays / kMiB, programs / kMiB, room / kMiB,
+      options.record_memory / kMiB);
+}
+
+Session* Cluster::State::RestOf(SessionId id) {
+  if (const auto open = sessions.find(id); open != sessions.end()) return &open->second;
+  const auto list = work.find(id);
+  if (list == work.end() || list->second.closing == nullptr) return nullptr;
+  return &list->second.closing->session;
 }
 
 absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
@@ -133,6 +162,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
         device.memory_bytes = executor->spec.device_memory;
         device.device = DeviceId(executor->first_device.value + ordinal);
         device.island_id = islands[slice]->id;
+        device.executor = executor->id;
         session.devices.push_back(std::move(device));
       }
     }
@@ -153,6 +183,11 @@ void Cluster::CloseSession(SessionId id) {
   Worklist& list = s.WorkOf(id);
   closing->run = std::move(list.run);
   closing->request = std::move(list.request);
+  for (std::unique_ptr<ProgramBind>& bind : list.binds)
+    list.retiring.push_back(std::move(bind->program));
+  list.binds.clear();
+  for (const auto& [key, bytes] : std::exchange(closing->session.binding, {}))
+    closing->session.program_records.Remove(bytes);
   list.closing = std::move(closing);
   s.Settle();
 }
@@ -160,8 +195,10 @@ void Cluster::CloseSession(SessionId id) {
 void Cluster::State::GoOnClosing(Worklist& list) {
   constexpr int kAtOnce = 16;
   Session& session = list.closing->session;
-  if (list.closing->run != nullptr) {
-    std::vector<Array>& values = list.closing->run->values;
+  if (list.closing->run != nullptr && list.closing->run->making != nullptr) {
+    if (list.closing->run->making->GiveUp()) list.closing->run->making.reset();
+  } else if (list.closing->run != nullptr) {
+    std::deque<Array>& values = list.closing->run->values;
     for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
       DropView(values.back());
       values.pop_back();
@@ -177,11 +214,12 @@ void Cluster::State::GoOnClosing(Worklist& list) {
     for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
       session.watches.erase(session.watches.begin());
   } else if (!session.programs.empty()) {
-    Retire(*session.programs.begin()->second);
-    session.programs.erase(session.programs.begin());
+    list.retiring.push_back(
+        std::move(session.programs.extract(session.programs.begin()).mapped()));
   } else {
     // Younger ones first: nothing is taken back for the sake of others that end too.
     const absl::Status closed = absl::CancelledError("the session has ended");
+    const uint64_t until = units + kSliceUnits;  // nodes may be of many pieces
     for (int i = 0; i < kAtOnce && !Planted(Bug::kCloseLeavesNodes); ++i) {
       const auto has = holdings.find(session.id);
       if (has == holdings.end()) break;
@@ -189,7 +227,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       if (next == has->second.nodes.begin()) break;
       const NodeId id = list.closing->below = *std::prev(next);
       if (Node& open = *FindNode(id); open.state != NodeState::kLaunched) Fail(open, closed, id);
-      if (i + 1 == kAtOnce) return;
+      if (i + 1 == kAtOnce || units >= until) return;
     }
     ForgetHoldings(session.id);
     list.closing.reset();
@@ -199,21 +237,31 @@ void Cluster::State::GoOnClosing(Worklist& list) {
 const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
   static const std::vector<VirtualDevice> kNone;
   const auto it = state_->sessions.find(session);
-  return it == state_->sessions.end() ? kNone : it->second.devices;
+  return it == state_->sessions.end() ? kNone : it->second.devices.get();
+}
+
+SharedVector<VirtualDevice> Cluster::SharedDevices(SessionId session) const {
+  const auto it = state_->sessions.find(session);
+  return it == state_->sessions.end() ? SharedVector<VirtualDevice>() : it->second.devices;
 }
 
 absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
                                            const std::vector<int32_t>& devices) const {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
+  return fairway::IslandOf(session->devices, devices);
+}
+
+absl::StatusOr<IslandId> IslandOf(const std::vector<VirtualDevice>& all,
+                                  const std::vector<int32_t>& devices) {
   std::map<std::string, std::vector<int32_t>> by_island;
   for (const int32_t id : devices) {
-    if (id < 0 || static_cast<size_t>(id) >= session->devices.size())
+    if (id < 0 || static_cast<size_t>(id) >= all.size())
       return InvalidArgument("there is no device {}: this session has devices 0 to {}", id,
-                             session->devices.size() - 1);
-    by_island[session->devices[id].island].push_back(id);
+                             all.size() - 1);
+    by_island[all[id].island].push_back(id);
   }
   if (by_island.empty()) return InvalidArgument("no device was named");
-  if (by_island.size() == 1) return session->devices[devices[0]].island_id;
+  if (by_island.size() == 1) return all[devices[0]].island_id;
   std::string text;
   for (const auto& [island, ids] : by_island) {
     text += fmt::format("{}island {} (devices {} to {})", text.empty() ? "" : ", ", island,

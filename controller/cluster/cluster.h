@@ -30,8 +30,9 @@
 
 namespace fairway {
 
-struct Array;         // state.h
-struct BoundProgram;  // state.h
+struct Array;          // state.h
+struct BoundProgram;   // state.h
+struct PlacedProgram;  // placed_program.h
 
 using BytesRef = std::shared_ptr<const Blob>;
 
@@ -58,7 +59,12 @@ struct VirtualDevice {
   int64_t memory_bytes = 0;               // what admission gives out of it
   DeviceId device;                        // never shown to clients
   IslandId island_id;
+  ExecutorId executor;
 };
+
+// The island of these of a session's devices. INVALID_ARGUMENT: they are of several.
+absl::StatusOr<IslandId> IslandOf(const std::vector<VirtualDevice>& all,
+                                  const std::vector<int32_t>& devices);
 
 // One argument or result of compiled code, without its devices.
 struct ValueType {
@@ -115,6 +121,8 @@ struct ExecuteOptions {
   // OnWatched with this token when all of it has ended, with the error of the first of it that
   // failed; it may come from inside the call. Nothing comes if the call is refused.
   std::optional<uint64_t> watch;
+  // Of programs: the same as Watch of the results, which are not there before all of it is made.
+  std::optional<uint64_t> watch_results = std::nullopt;
 
   // Which of so many arguments these are.
   std::vector<bool> Kept(size_t arguments) const {
@@ -156,6 +164,9 @@ class ClusterActions {
   // Work is left: call Cluster::Turn soon, after others had their turn in the loop. Comes once
   // before each Turn.
   virtual void WantTurn() = 0;
+
+  // Has another thread destroy what the core has no use for any more, if that takes long.
+  virtual void Discard(std::shared_ptr<const void> garbage) { garbage.reset(); }
 };
 
 // Bytes in use on one device, for status pages and messages.
@@ -219,8 +230,8 @@ struct ClusterOptions {
   // turn, but for what cannot be interrupted.
   uint64_t turn_units = 2000;
   // What the records of all sessions may hold of the controller's memory, about. One session's
-  // arrays may hold as much as is left: beyond, no more are made. One session's unfinished work
-  // may, too: beyond, no more of its requests are read (SessionCaps).
+  // arrays and programs may hold as much as is left: beyond, no more are made. One session's
+  // unfinished work may, too: beyond, no more of its requests are read (SessionCaps).
   size_t record_memory = size_t{768} << 20;
   // Shards that are made of more pieces together are made by several nodes.
   size_t node_pieces = 512;
@@ -258,6 +269,8 @@ class Cluster {
   void CloseSession(SessionId session);
   // Fixed for the session's life.
   const std::vector<VirtualDevice>& Devices(SessionId session) const;
+  // The same for other threads.
+  SharedVector<VirtualDevice> SharedDevices(SessionId session) const;
 
   // ---- Arrays. NOT_FOUND names an unknown handle; ALREADY_EXISTS a result handle in use or
   // outside the client's range. `out` handles of 0 are made by the core (below: "0 = make one");
@@ -406,10 +419,23 @@ class Cluster {
 
   // ---- Programs (docs/design/0040-programs.md)
 
-  // A session's handle for a plan. Its computations are defined and stay defined while it is there;
-  // its constants are put on their devices at once. INVALID_ARGUMENT: devices that do not exist, or
-  // of several islands in one slice.
+  using Bound = std::function<void(absl::StatusOr<uint64_t>)>;
+  // From now on `bytes` of memory are taken by a program of this session that is being bound; 0:
+  // none. `key`: the caller's, which tells its programs apart; `name`: for messages.
+  // RESOURCE_EXHAUSTED: the session may not have so many more (ClusterOptions::record_memory); it
+  // keeps what it had.
+  absl::Status ReserveForProgram(SessionId session, uint64_t key, const std::string& name,
+                                 size_t bytes);
+  // Ends that, and makes the program known, in several turns: meanwhile the session takes other
+  // operations. Its constants are put on their devices. `bound` gets the session's handle for it,
+  // `out` unless that is 0; it is not called when the session ends before. Its bytes are counted,
+  // and its computations stay defined, until it is released. RESOURCE_EXHAUSTED as above;
+  // ALREADY_EXISTS: the handle is in use; NOT_FOUND: there is no code of a computation.
+  void BindProgram(SessionId session, uint64_t key, uint64_t out,
+                   std::shared_ptr<PlacedProgram> program, Bound bound);
+  // Does all of it at once, for tests. INVALID_ARGUMENT as PlaceProgram.
   absl::StatusOr<uint64_t> BindProgram(SessionId session, uint64_t out, ProgramSource source);
+  // A large one is given up in several turns: meanwhile the session is busy.
   absl::Status ReleaseProgram(SessionId session, uint64_t handle);
   absl::StatusOr<ExecutableSignature> ProgramSignature(SessionId session, uint64_t program) const;
   // Runs it once; runs may overlap. A long program is made in several turns: until all its steps

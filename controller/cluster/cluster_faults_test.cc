@@ -275,7 +275,8 @@ TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
   step.max_steps = 1;
   ProgramPlan plan;
   const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
-  plan.values = {{0, spec}, {0, spec}};
+  plan.types = {{0, spec}};
+  plan.values = {0, 0};
   plan.arguments = 1;
   plan.donated = {false};
   plan.steps = {step};

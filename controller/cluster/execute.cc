@@ -79,35 +79,52 @@ size_t RecordBytes(const Node& node) {
 
 }  // namespace
 
-void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
-
-void Cluster::State::Define(ExecutableSpec spec) {
-  if (executables.contains(spec.id)) return;
+CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats) {
   CodeLayout layout;
   std::map<ExecutorId, int32_t> part_of;
   std::vector<Place> places;
   for (size_t i = 0; i < spec.devices.size(); ++i) {
-    const DeviceId device = spec.devices[i];
-    const Executor& executor = *ExecutorOf(device);
+    const DeviceSeat& seat = seats[i];
     const auto [known, fresh] =
-        part_of.try_emplace(executor.id, static_cast<int32_t>(layout.parts.size()));
-    if (fresh) layout.parts.push_back({executor.id, {}, {}});
+        part_of.try_emplace(seat.executor, static_cast<int32_t>(layout.parts.size()));
+    if (fresh) layout.parts.push_back({seat.executor, {}, {}});
     CodeLayout::Part& part = layout.parts[known->second];
-    const auto ordinal = static_cast<int32_t>(device.value - executor.first_device.value);
     part.positions.push_back(static_cast<int32_t>(i));
-    part.ordinals.push_back(ordinal);
+    part.ordinals.push_back(seat.ordinal);
     layout.part_of.push_back(known->second);
-    places.push_back({executor.id, ordinal, device, 0});
-    AddReservation(layout.reservations, device, 0, spec.temp_bytes);
+    places.push_back({seat.executor, seat.ordinal, spec.devices[i], 0});
+    AddReservation(layout.reservations, spec.devices[i], 0, spec.temp_bytes, i);
   }
+  const ValueType* last = nullptr;
+  layout.outputs.reserve(spec.outputs.size());
   for (const ValueType& type : spec.outputs) {
-    for (Place& place : places) place.bytes = ByteSize(type.dtype, type.shard).value_or(0);
-    layout.outputs.push_back({places, ReplicaOf(type, places.size())});
-    for (const Place& place : places)
-      AddReservation(layout.reservations, place.device, place.bytes, 0);
+    const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
+    if (last != nullptr && bytes == layout.outputs.back().places[0].bytes &&
+        type.tile_of == last->tile_of) {
+      layout.outputs.push_back(layout.outputs.back());  // which they share
+    } else {
+      for (Place& place : places) place.bytes = bytes;
+      layout.outputs.push_back({places, ReplicaOf(type, places.size())});
+    }
+    last = places.empty() ? nullptr : &type;
+    for (size_t i = 0; i < places.size(); ++i)
+      AddReservation(layout.reservations, places[i].device, bytes, 0, i);
+  }
+  return layout;
+}
+
+void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
+
+void Cluster::State::Define(ExecutableSpec spec) {
+  if (executables.contains(spec.id)) return;
+  std::vector<DeviceSeat> seats;
+  for (const DeviceId device : spec.devices) {
+    const Executor& executor = *ExecutorOf(device);
+    seats.push_back(
+        {executor.id, static_cast<int32_t>(device.value - executor.first_device.value)});
   }
   const ExecutableId id = spec.id;
-  layouts.emplace(id, std::move(layout));
+  layouts.emplace(id, LayoutOf(spec, seats));
   executables.emplace(id, std::move(spec));
 }
 
@@ -130,6 +147,13 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
+  // And of programs that are being bound.
+  for (const auto& [id, list] : state_->work) {
+    for (const auto& bind : list.binds) {
+      for (const PlacedProgram::Part& part : bind->program->placed->parts)
+        out.insert(part.spec.parts.begin(), part.spec.parts.end());
+    }
+  }
   for (const auto& [id, layout] : state_->layouts) {
     if (layout.runs > 0) out.insert(id);
   }
@@ -262,7 +286,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
   State::LaunchedNode launched =
-      s.MakeLaunch(*session, spec, arrays, donatable, binding.outputs, poison);
+      s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
@@ -275,7 +299,7 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
                                                         const ExecutableSpec& spec,
                                                         const std::vector<const Array*>& arguments,
                                                         const std::vector<int32_t>& donatable,
-                                                        const std::vector<ArraySpec>& outputs,
+                                                        const OutputTypes& outputs,
                                                         const absl::Status& poison) {
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};

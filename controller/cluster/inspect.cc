@@ -152,15 +152,26 @@ std::vector<std::string> Cluster::Unfinished() const {
 
 absl::Status Cluster::State::CheckRecords() const {
   size_t total = 0;
-  std::map<SessionId, size_t> of_nodes;
+  std::map<SessionId, size_t> of_nodes, of_programs;
   for (const auto& [id, node] : nodes) of_nodes[node->session] += node->record_bytes;
+  for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
+  for (const auto& [id, list] : work) {
+    for (const auto& program : list.retiring) of_programs[id] += program->bytes;
+    for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
+  }
   const auto check = [&](const Session& session) {
-    size_t bytes = 0;
+    size_t bytes = 0, programs = of_programs[session.id];
     for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(array);
-    total += session.arrays.bytes() + session.node_records.bytes();
-    if (bytes == session.arrays.bytes()) return absl::OkStatus();
-    return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of arrays, but has {}",
-                 session.id, session.arrays.bytes(), bytes);
+    for (const auto& [handle, program] : session.programs) programs += program->bytes;
+    for (const auto& [key, reserved] : session.binding) programs += reserved;
+    total +=
+        session.arrays.bytes() + session.node_records.bytes() + session.program_records.bytes();
+    if (bytes == session.arrays.bytes() && programs == session.program_records.bytes())
+      return absl::OkStatus();
+    return Error(absl::StatusCode::kInternal,
+                 "session {} counts {} bytes of arrays and {} of programs, but has {} and {}",
+                 session.id, session.arrays.bytes(), session.program_records.bytes(), bytes,
+                 programs);
   };
   for (const auto& [id, session] : sessions) {
     FAIRWAY_RETURN_IF_ERROR(check(session));
@@ -192,15 +203,18 @@ absl::Status Cluster::CheckInvariants() const {
   const auto count = [&](const Array& array) {
     for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
   };
+  const auto count_program = [&](const BoundProgram& program) {
+    for (const auto& [value, array] : program.constants) count(array);
+  };
   const auto count_session = [&](const Session& session) {
     for (const auto& [handle, array] : session.arrays) count(array);
-    for (const auto& [handle, program] : session.programs) {
-      for (const auto& [value, array] : program->constants) count(array);
-    }
+    for (const auto& [handle, program] : session.programs) count_program(*program);
   };
   for (const auto& [id, session] : s.sessions) count_session(session);
   for (const auto& [id, list] : s.work) {
     if (list.closing != nullptr) count_session(list.closing->session);
+    for (const auto& program : list.retiring) count_program(*program);
+    for (const auto& bind : list.binds) count_program(*bind->program);
     const ProgramRun* run = list.closing != nullptr ? list.closing->run.get() : list.run.get();
     const LongRequest* request =
         list.closing != nullptr ? list.closing->request.get() : list.request.get();
@@ -208,6 +222,9 @@ absl::Status Cluster::CheckInvariants() const {
       for (const GroupId group : request->held) ++handle_refs[group];
     }
     for (size_t v = 0; run != nullptr && v < run->values.size(); ++v) count(run->values[v]);
+    if (run != nullptr && run->making != nullptr) {
+      for (const GroupId group : run->making->held) ++handle_refs[group];
+    }
   }
   // Inputs that are settled and whose readers do not know yet count as open.
   std::map<NodeId, int> untold;

@@ -248,9 +248,12 @@ void Cluster::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles)
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
-  const uint64_t watch = state_->AddWatch(**session, token);
-  state_->Begin(**session,
-                std::make_unique<State::WatchRequest>(*state_, watch, std::move(handles)), nullptr);
+  state_->Begin(**session, state_->NewWatch(**session, token, std::move(handles)), nullptr);
+}
+
+std::unique_ptr<LongRequest> Cluster::State::NewWatch(Session& session, uint64_t token,
+                                                      std::vector<uint64_t> handles) {
+  return std::make_unique<WatchRequest>(*this, AddWatch(session, token), std::move(handles));
 }
 
 // ---- errors

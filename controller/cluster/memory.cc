@@ -11,10 +11,12 @@
 
 namespace fairway {
 
-void Cluster::State::AddReservation(std::vector<Reservation>& reservations, DeviceId device,
-                                    int64_t output, int64_t temp) {
-  auto it = std::find_if(reservations.begin(), reservations.end(),
-                         [&](const Reservation& r) { return r.device == device; });
+void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
+                    int64_t temp, size_t position) {
+  const bool there = position < reservations.size() && reservations[position].device == device;
+  auto it = there ? reservations.begin() + static_cast<std::ptrdiff_t>(position)
+                  : std::find_if(reservations.begin(), reservations.end(),
+                                 [&](const Reservation& r) { return r.device == device; });
   if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
   // More than any device has, and sums of a few of these fit into 64 bits.
   constexpr int64_t kMost = 2 * Admission::kNoLimit;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -62,7 +63,21 @@ struct CodeLayout {
   std::vector<Output> outputs;            // by result
   std::vector<Reservation> reservations;  // of a launch
   size_t runs = 0;                        // nodes that run it and have not ended
+  // Of a program's sequence: whose it is, and what it counts there until it is forgotten.
+  SessionId session;
+  size_t record_bytes = 0;
 };
+
+// Where a device is.
+struct DeviceSeat {
+  ExecutorId executor;
+  int32_t ordinal = 0;  // within it
+};
+// `seats`: of the executable's devices.
+CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats);
+// Adds to what is reserved on a device, which is looked for first at `position`.
+void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
+                    int64_t temp, size_t position = SIZE_MAX);
 
 //   kPending -> kReady -> kFailed (its executor was lost)      kPending -> kFailed
 enum class GroupState : uint8_t { kPending, kReady, kFailed };
@@ -289,16 +304,46 @@ struct Binding {
   std::vector<ArraySpec> outputs;
 };
 
-// A program on devices (programs.cc).
-struct BoundProgram {
+// A program on a session's devices (placed_program.h).
+struct PlacedProgram {
   std::string name;
-  ProgramPlan plan;
   bool sequential = false;
-  std::vector<ArraySpec> values;  // of the plan, over virtual devices
-  // By step: of a sequence, its executable; none for a transfer.
-  std::vector<ExecutableId> sequences;
-  std::vector<std::vector<ArraySpec>> outputs;  // by step
-  std::map<int32_t, Array> constants;           // by value
+  ProgramPlan plan;              // but for its types and constants
+  std::vector<ArraySpec> types;  // of the plan's values, over virtual devices
+  struct Part {
+    size_t step = 0;  // of the plan
+    ExecutableSpec spec;
+    CodeLayout layout;
+    size_t bytes = 0;  // of it
+  };
+  std::vector<Part> parts;  // its sequences; the core takes them
+  struct Constant {
+    int32_t value = 0;
+    std::vector<int32_t> blob_of_shard;
+    std::vector<BytesRef> blobs;
+  };
+  std::vector<Constant> constants;
+  size_t bytes = 0;  // that all of it holds, about
+
+  const ArraySpec& TypeOf(int32_t value) const { return types[plan.values[value]]; }
+};
+
+// A program that a session has, or is getting (bind.cc).
+struct BoundProgram {
+  std::shared_ptr<PlacedProgram> placed;
+  std::vector<ExecutableId> sequences;  // by step: its executable; none for a transfer
+  std::map<int32_t, Array> constants;   // by value
+  size_t bytes = 0;                     // counted for it; its sequences count by themselves
+};
+
+// A program that is being made known to the core.
+struct ProgramBind {
+  uint64_t out = 0;
+  std::unique_ptr<BoundProgram> program;
+  size_t parts = 0;      // of it that are known
+  size_t constants = 0;  // that have been put
+  absl::Status refusal;  // not OK: what is there of it is given up
+  Cluster::Bound bound;
 };
 
 struct PendingWatch {
@@ -311,17 +356,21 @@ struct PendingWatch {
 
 struct Session {
   // `records`: what all sessions' records hold together.
-  explicit Session(size_t* records) : arrays(records), node_records(records) {}
+  explicit Session(size_t* records)
+      : arrays(records), node_records(records), program_records(records) {}
 
   SessionId id;
   std::string tenant;
-  std::vector<VirtualDevice> devices;
+  SharedVector<VirtualDevice> devices;
   ArrayTable arrays;
   std::unordered_map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::unordered_map<uint64_t, PendingWatch> watches;
   RecordCount node_records;  // of unfinished nodes
+  // Of programs, their sequences until they are forgotten, and of what is being bound.
+  RecordCount program_records;
+  std::unordered_map<uint64_t, size_t> binding;  // bytes, by key
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
@@ -334,14 +383,32 @@ struct Session {
 // meanwhile.
 struct ProgramRun {
   BoundProgram* program = nullptr;  // of the session
+  // Done in this order.
+  size_t next_constant = 0;
+  struct Resharded {
+    int32_t argument = 0;
+    const Array* from = nullptr;  // of the session, which changes none meanwhile
+  };
+  std::deque<Resharded> arguments;  // that are not there as the program takes them
   size_t next_step = 0;
-  std::vector<Array> values;      // of the plan, as far as they are made; their views are held
+  // The value that is being made: an argument, or what the next step, a transfer, makes.
+  std::unique_ptr<ValueRequest> making;
+  size_t pieces = 0;  // of the arguments so far
+  std::deque<Array> values;       // of the plan, as far as they are made; their views are held
   std::vector<bool> ours;         // by value: whether its buffers may be taken over
   std::vector<uint64_t> results;  // handles
   std::vector<uint64_t> donated;  // handles of arguments
   uint64_t watch = 0;             // 0: none
+  std::optional<uint64_t> watch_results;  // when they are there
   bool ended = false;             // all steps are made, the results are there
   absl::Status failed;            // of what no node was made for
+  absl::Status refused;           // an argument could not be made: the results hold this
+
+  // They are numbered in the order in which steps name them.
+  Array& ValueOf(int32_t value) {
+    while (values.size() <= static_cast<size_t>(value)) values.emplace_back();
+    return values[value];
+  }
 };
 
 // What is left of a session that has ended; no handle leads there any more.

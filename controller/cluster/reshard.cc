@@ -145,16 +145,6 @@ void Cluster::State::EndNode(const Making::Made& made) const {
   node.record_bytes = kPieceBytes * node.pieces.size();
 }
 
-absl::StatusOr<Array> Cluster::State::ReshardedAtOnce(const Session& session, const Array& source,
-                                                      const ArraySpec& target, Making& made) {
-  FAIRWAY_ASSIGN_OR_RETURN(Remake remake,
-                           Resharded(session, source, target, /*may_alias=*/true, made));
-  while (true) {
-    FAIRWAY_ASSIGN_OR_RETURN(const bool over, GoOnRemake(session, remake, made));
-    if (over) return std::move(remake.out);
-  }
-}
-
 absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& session,
                                                                  const Array& source,
                                                                  const ArraySpec& target,
@@ -240,6 +230,86 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& 
         return pieces;
       },
       made);
+}
+
+// For a program's run. As requests have it: what is made is in no table before all of it has been
+// checked.
+class Cluster::State::ValueRemake final : public ValueRequest {
+ public:
+  ValueRemake(State& state, const Array& source, const ArraySpec& target, bool after_inputs,
+              size_t pieces_before)
+      : s(state), source_(source), target_(target), after_inputs_(after_inputs) {
+    made_.pieces = pieces_before;
+  }
+
+  bool GoOn(Session& session) override {
+    const uint64_t until = s.units + std::min<uint64_t>(32, s.options.turn_units);
+    while (s.units < until) {
+      if (!result.ok()) {
+        s.Charge(1);
+        if (GiveUp()) return true;
+      } else if (!whole_) {
+        if (absl::Status made = Make(session); !made.ok()) result = std::move(made);
+      } else if (committed_ < made_.nodes.size()) {
+        Commit(session);
+      } else {
+        s.HoldView(remake_->out);
+        for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
+        held.clear();
+        array = std::move(remake_->out);
+        pieces = made_.pieces;
+        return true;
+      }
+    }
+    return false;
+  }
+  bool GiveUp() override {
+    if (!held.empty()) {
+      const GroupId id = held.back();
+      held.pop_back();
+      s.DropView(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
+    } else if (made_.nodes.size() > committed_) {
+      s.Charge(made_.nodes.back().node->pieces.size() / 4);
+      made_.nodes.pop_back();
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  absl::Status Make(Session& session) {
+    if (!remake_.has_value()) {
+      FAIRWAY_ASSIGN_OR_RETURN(
+          remake_, s.Resharded(session, source_, target_, /*may_alias=*/true, made_));
+    }
+    FAIRWAY_ASSIGN_OR_RETURN(whole_, s.GoOnRemake(session, *remake_, made_));
+    return absl::OkStatus();
+  }
+  void Commit(Session& session) {
+    Making::Made made = std::move(made_.nodes[committed_++]);
+    made.group->handle_refs = 1;
+    held.push_back(made.group->id);
+    Node& node = s.Insert(session, std::move(made));
+    node.after_inputs = after_inputs_;
+    s.ChargeShards(node.sources.size());
+    s.Enqueue(node);
+  }
+
+  State& s;
+  const Array& source_;
+  const ArraySpec& target_;
+  const bool after_inputs_;
+  Making made_;
+  std::optional<Remake> remake_;
+  bool whole_ = false;  // all of it is in made_
+  size_t committed_ = 0;
+};
+
+std::unique_ptr<ValueRequest> Cluster::State::NewValue(const Array& source,
+                                                       const ArraySpec& target, bool after_inputs,
+                                                       size_t pieces) {
+  return std::make_unique<ValueRemake>(*this, source, target, after_inputs, pieces);
 }
 
 class Cluster::State::RemakeRequest final : public MakeRequest {

@@ -83,6 +83,11 @@ struct Cluster::State {
   absl::Status CheckRecords() const;
   // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
   absl::Status CheckRoom(const Session& session, size_t more) const;
+  // The same of a program that takes so many bytes more.
+  absl::Status CheckProgramRoom(const Session& session, const std::string& name,
+                                size_t bytes) const;
+  // Also one that has ended, while there is something left of it; nullptr: there is none.
+  Session* RestOf(SessionId id);
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` of them, each for another array; `asked`: as many or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
@@ -244,8 +249,6 @@ struct Cluster::State {
   void CountLeaving(Group& group);
   // The same of what a node that has (`begins`) or had memory needs for itself.
   void CountTemporary(const Node& node, bool begins);
-  static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
-                             int64_t output, int64_t temp);
   // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.
   static Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
@@ -275,50 +278,67 @@ struct Cluster::State {
     NodeId node;
     std::vector<Array> outputs;  // their views are held
   };
+  struct OutputTypes {
+    const ArraySpec* types = nullptr;
+    // Of a sequence: its outputs, and of each value its type. nullptr: `types` are by output.
+    const int32_t* values = nullptr;
+    const int32_t* type_of = nullptr;
+    const ArraySpec& operator[](size_t output) const {
+      return types[values == nullptr ? output : type_of[values[output]]];
+    }
+  };
   // A node that runs `spec` on these arrays, which fit, enqueued; with `poison` it has failed.
   // `donatable`: arguments that it takes over.
   LaunchedNode MakeLaunch(Session& session, const ExecutableSpec& spec,
                           const std::vector<const Array*>& arguments,
-                          const std::vector<int32_t>& donatable,
-                          const std::vector<ArraySpec>& outputs, const absl::Status& poison);
+                          const std::vector<int32_t>& donatable, const OutputTypes& outputs,
+                          const absl::Status& poison);
 
-  // ---- programs (programs.cc)
+  // ---- programs that a session has (bind.cc)
   static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids
-  absl::StatusOr<std::unique_ptr<BoundProgram>> MakeProgram(Session& session,
-                                                            const ProgramSource& source);
-  absl::StatusOr<ExecutableSpec> SequenceSpec(const Session& session, const ProgramSource& source,
-                                              const ProgramPlan::RunSequence& run,
-                                              const std::vector<ArraySpec>& values) const;
-  // An argument as the program takes it: itself, or resharded.
-  absl::StatusOr<Array> ArgumentOf(Session& session, const BoundProgram& program, int32_t argument,
-                                   uint64_t handle, Making& made);
+  // Counts it, or refuses it.
+  std::unique_ptr<ProgramBind> NewBind(Session& session, uint64_t key, uint64_t out,
+                                       std::shared_ptr<PlacedProgram> program);
+  // Some more of it; whether it is over: then the session has it, or `refusal` says why not.
+  bool GoOnBind(Session& session, ProgramBind& bind);
+  absl::Status DefineSequence(Session& session, BoundProgram& program, PlacedProgram::Part& part);
+  // Of the session's first bind.
+  void GoOnBind(Session& session, Worklist& list);
+  // Gives up some more of a program; whether nothing is left of it.
+  bool GoOnRetiring(Session& session, BoundProgram& program);
+  void GoOnRetiring(SessionId session, Worklist& list);
+  // Takes it from the session, to be given up.
+  absl::Status ReleaseProgram(Session& session, uint64_t handle);
+  // Forgets a retired sequence that no node runs any more.
+  void Forget(ExecutableId sequence);
+  // Puts a constant that is not there.
+  absl::Status PutConstant(Session& session, BoundProgram& program,
+                           const PlacedProgram::Constant& constant);
+
+  // ---- their runs (programs.cc)
+  // Looks at an argument: whether it is as the program takes it, or is to be resharded.
+  absl::StatusOr<bool> TakesAsItIs(const PlacedProgram& program, int32_t argument,
+                                   const Array& array, uint64_t handle) const;
   // An array that is an error from the start, as one with failed shards on the devices of `spec`;
   // its view is held.
   Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
-  // Makes step `step` of a run; what it makes goes into `values`, held. `ours`: values whose
-  // buffers may be taken over.
-  void RunStep(Session& session, const BoundProgram& program, size_t step,
-               std::vector<Array>& values, std::vector<bool>& ours);
-  // Checks and takes the arguments. On failure nothing of it is left.
+  // Does some more of a run, or begins to make one of its values; whether its steps are made.
+  bool GoOnRun(Session& session, ProgramRun& run);
+  void GoOnMaking(Session& session, ProgramRun& run);
+  // Makes the next step, which is a sequence; what it makes goes into the run's values, held.
+  void RunStep(Session& session, const ProgramPlan::RunSequence& step, ProgramRun& run);
+  // Checks the arguments, and takes those that are as the program takes them. On failure nothing
+  // of it is left.
   absl::Status BeginRun(Session& session, BoundProgram& program, const std::vector<uint64_t>& args,
                         const ExecuteOptions& options, ProgramRun& run);
   // What comes for two arguments, or is a constant too, is taken over by no step: another one, or
   // the caller, has it as well.
-  void KeepShared(const BoundProgram& program, ProgramRun& run);
+  void KeepShared(ProgramRun& run);
   // All its steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
-  // Puts those of a program that are not there.
-  absl::Status PutConstants(Session& session, BoundProgram& program);
-  // An array that only a program has; its view is held.
-  absl::StatusOr<Array> PutConstant(Session& session, const ArraySpec& spec,
-                                    const std::string& bytes);
   absl::StatusOr<PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
                                     std::vector<int32_t> blob_of_shard);
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
-  void Retire(BoundProgram& program);
-  absl::Status ReleaseProgram(Session& session, uint64_t handle);
-  // Forgets a retired sequence that no node runs any more.
-  void Forget(ExecutableId sequence);
 
   // ---- resharding (reshard.cc)
   // An array with another sharding or type, in the making: shard by shard, because each may be of
@@ -350,8 +370,10 @@ struct Cluster::State {
                                                      const std::vector<uint64_t>& out);
   void RemakeMany(SessionId session, bool bitcast, std::vector<uint64_t> in, Targets targets,
                   CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each);
-  absl::StatusOr<Array> ReshardedAtOnce(const Session& session, const Array& source,
-                                        const ArraySpec& target, Making& made);
+  class ValueRemake;
+  // `source` and `target` stay where they are until it is over; `pieces`: of those before it.
+  std::unique_ptr<ValueRequest> NewValue(const Array& source, const ArraySpec& target,
+                                         bool after_inputs, size_t pieces);
 
   // ---- requests of many arrays (many.h)
   class ManyRequest;
@@ -373,6 +395,8 @@ struct Cluster::State {
                    Cluster::Each each);
   // Does all of it.
   absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
+  std::unique_ptr<LongRequest> NewWatch(Session& session, uint64_t token,
+                                        std::vector<uint64_t> handles);
   void AnswerRequest(SessionId session, LongRequest& request);
   void AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal);
   void GoOnRequest(SessionId session, Worklist& list);

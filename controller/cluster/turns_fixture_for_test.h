@@ -108,7 +108,7 @@ class TurnsTest : public ClusterTest {
   }
 
   // A program that goes `rounds` times to island b and back.
-  uint64_t BindLongProgram(int rounds) {
+  static ProgramSource LongProgram(int rounds) {
     Program program;
     program.name = "long";
     program.slices = {{"a", 1}, {"b", 1}};
@@ -136,7 +136,10 @@ class TurnsTest : public ClusterTest {
     EXPECT_TRUE(types.ok()) << types.status();
     const auto plan = Lower(program, *types, binding);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    return cluster.BindProgram(session, 0, {"long", *plan, {{0}, {2}}, false}).value();
+    return {"long", *plan, {{0}, {2}}, false};
+  }
+  uint64_t BindLongProgram(int rounds) {
+    return cluster.BindProgram(session, 0, LongProgram(rounds)).value();
   }
 
   // Array 1 on device 0 and a chain of `steps` computations behind it, whose last result is watched

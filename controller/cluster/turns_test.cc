@@ -32,6 +32,79 @@ TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhil
   EXPECT_NE(cluster.Spec(session, 2), nullptr);
 }
 
+TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
+  PutReady(1, 0);
+  const uint64_t program = BindLongProgram(1000);
+  while (Turn()) {
+  }
+  ExecuteOptions options;
+  options.watch_results = 7;
+  ASSERT_TRUE(Bounded([&] {
+                return cluster.RunProgram(session, program, {1}, options, {2});
+              }).ok());
+  EXPECT_TRUE(cluster.Busy(session));
+  while (cluster.Busy(session)) ASSERT_TRUE(Turn());
+  EXPECT_THAT(actions.Take(), Not(Contains(StartsWith("s1 watched"))));
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  while (Turn()) {
+  }
+  EXPECT_THAT(actions.Take(), Contains(StartsWith("s1 watched 7: ")));
+}
+
+// An argument and what a transfer makes: rows that become columns, so that each of 256 devices takes
+// a piece of each other's.
+TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
+  constexpr int32_t kDevices = 256;
+  ASSERT_TRUE(cluster.ExecutorUp(Worker("wc", "ic", kDevices)).ok());
+  session = cluster.OpenSession("t").value();
+  std::vector<int32_t> here, positions;
+  std::vector<int64_t> tile_of;
+  for (int32_t i = 0; i < kDevices; ++i) {
+    here.push_back(4 + i);
+    positions.push_back(i);
+    tile_of.push_back(i);
+  }
+  const Shape shape{{kDevices, kDevices}};
+  const Sharding rows = Sharding::Tiled(here, {kDevices, 1}, tile_of).value();
+  ASSERT_TRUE(cluster.Put(session, 1, {DType::kF32, shape, rows}, positions).ok());
+  Program program;
+  program.name = "wide";
+  program.slices = {{"c", kDevices}};
+  program.graphs.resize(1);
+  const auto cut = [&](std::vector<int64_t> tiles) {
+    return ArraySpec{DType::kF32, shape, Sharding::Tiled(positions, tiles, tile_of).value()};
+  };
+  program.graphs[0].nodes = {{"", "", ArgumentNode{{0, cut({1, kDevices})}}},
+                             {"", "", ArgumentNode{{0, cut({kDevices, 1})}}},
+                             {"", "", TransferNode{{1, 0}, {0, cut({1, kDevices})}}}};
+  program.graphs[0].results = {{0, 0}, {2, 0}};
+  const auto plan = Lower(program, *CheckProgram(program), {{0}, {}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto bound = cluster.BindProgram(session, 0, {"wide", *plan, {here}, false});
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  while (Turn()) {
+  }
+  ASSERT_TRUE(
+      Bounded([&] { return cluster.RunProgram(session, *bound, {1, 1}, {}, {2, 3}); }).ok());
+  EXPECT_TRUE(cluster.Busy(session));
+  ExpectTheNeighbourIsServed();
+  int turns = 0;
+  for (; cluster.Busy(session); ++turns) {
+    ASSERT_TRUE(Turn());
+    if (turns % 16 == 0) ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  }
+  EXPECT_GT(turns, 20);
+  EXPECT_NE(cluster.Spec(session, 3), nullptr);
+  // And one that is not over when its session ends.
+  ASSERT_TRUE(cluster.RunProgram(session, *bound, {1, 1}, {}, {4, 5}).ok());
+  for (int i = 0; i < 60; ++i) Turn();
+  ASSERT_TRUE(cluster.Busy(session));
+  cluster.CloseSession(session);
+  while (Turn()) {
+  }
+  EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+}
+
 // More of them than have a slice in one turn.
 TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
   std::vector<std::pair<SessionId, uint64_t>> programs;

@@ -101,8 +101,18 @@ void Cluster::State::GoOnRequest(SessionId session, Worklist& list) {
 void Cluster::State::FinishBusy(SessionId session) {
   const auto list = work.find(session);
   if (list == work.end()) return;
-  while (list->second.run != nullptr) GoOn(session, list->second);
-  while (list->second.request != nullptr) GoOnRequest(session, list->second);
+  Worklist& left = list->second;
+  while (true) {
+    if (!left.retiring.empty()) {
+      GoOnRetiring(session, left);
+    } else if (left.run != nullptr) {
+      GoOn(session, left);
+    } else if (left.request != nullptr) {
+      GoOnRequest(session, left);
+    } else {
+      return;
+    }
+  }
 }
 
 bool Cluster::Busy(SessionId session) const {
@@ -181,6 +191,10 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
     if (Node* node = FindNode(id)) InputsEnded(*node);
+  } else if (!list.retiring.empty()) {
+    GoOnRetiring(session, list);
+  } else if (!list.binds.empty()) {
+    GoOnBind(sessions.at(session), list);
   } else if (list.run != nullptr) {
     GoOn(session, list);
   } else if (list.request != nullptr) {

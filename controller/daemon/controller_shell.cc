@@ -213,6 +213,10 @@ void ControllerShell::WantTurn() {
   });
 }
 
+void ControllerShell::Discard(std::shared_ptr<const void> garbage) {
+  discards_.Run([garbage = std::move(garbage)] {});
+}
+
 // ---- CompileBackend ----
 
 void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,

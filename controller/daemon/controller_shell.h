@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "base/status.h"
 #include "controller/callbacks/router.h"
@@ -88,6 +89,7 @@ class ControllerShell final : public ClusterActions,
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
   void WantTurn() override;
+  void Discard(std::shared_ptr<const void> garbage) override;
 
   // CompileBackend
   void Compile(IslandId island, std::shared_ptr<const std::string> program,
@@ -116,6 +118,7 @@ class ControllerShell final : public ClusterActions,
   void Serve(PullRequest request, DataPlane::Answer answer);
 
   EventLoop& loop_;
+  BlockingPool discards_{"fairway-discard", 1};
   const ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;

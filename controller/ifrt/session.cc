@@ -34,7 +34,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       cluster_(cluster),
       compiler_(compiler),
       programs_(
-          cluster, compiler,
+          cluster, compiler, session,
           [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),

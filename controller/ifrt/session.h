@@ -183,8 +183,9 @@ class IfrtSession {
   absl::StatusOr<Loaded*> FindComputation(uint64_t handle, std::string_view what);
 
   // session_dataflow.cc
-  void BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest& request);
-  absl::Status FillBound(uint64_t handle, std::vector<int32_t> devices, Response& response);
+  void BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& request);
+  void FillBound(uint64_t handle, const std::string& name, std::vector<int32_t> devices,
+                 Response& response);
   absl::Status DataflowMetadata(uint64_t handle, Response& response);
 
   const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }

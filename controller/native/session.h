@@ -109,9 +109,9 @@ class NativeSession {
   void Compile(uint64_t id, const v1::Compile& compile);
   absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                     const std::vector<int32_t>& devices);
-  void BindProgram(uint64_t id, const v1::BindProgram& bind);
+  void BindProgram(uint64_t id, v1::BindProgram& bind);
   // What an executable or a program takes and makes, as an answer.
-  v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const;
+  static v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature);
   absl::Status Call(uint64_t id, const v1::Call& call);
 
   const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }

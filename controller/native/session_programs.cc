@@ -111,7 +111,7 @@ absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledPro
   return absl::OkStatus();
 }
 
-v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const {
+v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature& signature) {
   v1::Answer answer;
   answer.set_id(id);
   v1::Compiled* compiled = answer.mutable_compiled();
@@ -123,19 +123,31 @@ v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature&
   return answer;
 }
 
-void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
+void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
   const uint64_t handle = bind.executable();
   if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
-  programs_.Bind(session_, handle, bind.program(),
-                 [this, alive = alive_, id,
-                  pending = compiling_.Add(bind.ByteSizeLong())](absl::StatusOr<uint64_t> bound) {
-                   if (!*alive) return;
-                   if (!bound.ok()) return Answer(id, bound.status());
-                   const auto signature = cluster_->ProgramSignature(session_, *bound);
-                   if (!signature.ok()) return Answer(id, signature.status());
-                   callables_[*bound] = {signature->outputs.size(), true};
-                   if (id != 0) shell_->Send(CompiledAnswer(id, *signature));
-                 });
+  // Its stream has looked; to look again takes as long as the program is.
+  const auto known = static_cast<size_t>(bind.GetCachedSize());
+  auto pending = compiling_.Add(known != 0 ? known : bind.ByteSizeLong());
+  auto program = std::make_shared<v1::BoundProgram>(std::move(*bind.mutable_program()));
+  struct Told {
+    v1::Answer answer;
+    size_t results = 0;
+  };
+  auto told = std::make_shared<Told>();
+  programs_.Bind(
+      {handle, [program = std::move(program)] { return std::move(*program); },
+       [told, id](const ExecutableSignature& signature) {
+         told->results = signature.outputs.size();
+         if (id != 0) told->answer = CompiledAnswer(id, signature);
+       }},
+      [this, alive = alive_, id, told,
+       pending = std::move(pending)](const absl::StatusOr<uint64_t>& bound) {
+        if (!*alive) return;
+        if (!bound.ok()) return Answer(id, bound.status());
+        callables_[*bound] = {told->results, true};
+        if (id != 0) shell_->Send(std::move(told->answer));
+      });
 }
 
 // On success the answer follows when it has ended.
@@ -158,6 +170,7 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     ExecuteOptions options;
     options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
     if (out.empty()) options.watch = token;
+    if (!out.empty() && known->second.program) options.watch_results = token;
     const std::vector<uint64_t> arguments = ToVector(call.arguments());
     return known->second.program
                ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
@@ -168,7 +181,9 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     if (token) watches_.erase(*token);
     return errors_.Poison(out, result.status());
   }
-  if (token && !out.empty()) cluster_->Watch(session_, *token, out);
+  const auto called = callables_.find(call.executable());
+  // The results of a program are not there yet.
+  if (token && !out.empty() && !called->second.program) cluster_->Watch(session_, *token, out);
   return absl::OkStatus();
 }
 

@@ -2,10 +2,12 @@
 // Dataflow programs: made up, bound and run, and what the reference interpreter makes of them node
 // by node, whatever sequences and transfers they are lowered to.
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/placed_program.h"
 #include "graph/lowering.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -227,16 +229,33 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   if (!Expect(types.status(), "", "program")) return 0;
   auto plan = Lower(made.program, *types, made.binding);
   if (!Expect(plan.status(), "", "lowering")) return 0;
+  // In slices, as the daemon has it: other operations may come in between.
+  Cluster& cluster = world_.controller->cluster();
   const bool sequential = r.Percent(25);
   if (sequential) world_.sequential.insert(session_);
-  const auto bound = world_.controller->cluster().BindProgram(
-      session_, OutHandle(), {made.program.name, *std::move(plan), slices, sequential});
-  world_.controller->Settle();
-  if (!Expect(bound.status(), "", "bind of a program")) return 0;
-  world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, *bound,
+  ProgramSource source{made.program.name, *std::move(plan), slices, sequential};
+  const uint64_t token = next_token_++;
+  const absl::Status reserved =
+      cluster.ReserveForProgram(session_, token, source.name, PlacedBytes(source));
+  if (!Expect(reserved, "", "room for a program")) return 0;
+  auto placed = PlaceProgram(std::move(source), cluster.SharedDevices(session_));
+  if (!Expect(placed.status(), "", "placing of a program")) return 0;
+  const uint64_t out = OutHandle();
+  world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, out,
                slices.size(), count);
-  programs_[*bound] = std::move(made);
-  return *bound;
+  unanswered_[token] = "bind of a program";
+  const auto handle = std::make_shared<uint64_t>(0);
+  cluster.BindProgram(session_, token, out, *std::move(placed),
+                      [this, token, handle, made = std::move(made)](
+                          const absl::StatusOr<uint64_t>& bound) {
+                        unanswered_.erase(token);
+                        if (!Expect(bound.status(), "", "bind of a program")) return;
+                        *handle = *bound;
+                        programs_[*bound] = made;
+                      });
+  world_.controller->Settle();
+  world_.Count(*handle != 0 ? "program bound at once" : "program bound in several turns");
+  return *handle;
 }
 
 void Client::DoProgram() {
