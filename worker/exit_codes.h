@@ -17,6 +17,7 @@ enum ExitCode : int {
   kExitDrainTimeout = 6,  // told to stop, and work in flight did not end in time
   kExitDevicesLost = 7,   // its devices cannot be used any more; a new process can use them
   kExitStartLimit = 8,    // creating the plugin's client took longer than --start-limit
+  kExitAsked = 9,         // an operator asked for it; another one is to be started
 };
 
 constexpr std::string_view Meaning(int code) {
@@ -39,6 +40,8 @@ constexpr std::string_view Meaning(int code) {
       return "its devices failed";
     case kExitStartLimit:
       return "the plugin did not start in time";
+    case kExitAsked:
+      return "an operator asked for it";
     default:
       return "";
   }

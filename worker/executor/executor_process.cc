@@ -55,7 +55,7 @@ int ExecutorProcess::Run() {
 void ExecutorProcess::Exit(int code, std::string why) {
   if (exit_code_.has_value()) return;
   exit_code_ = code;
-  if (code == kExitOk) {
+  if (code == kExitOk || code == kExitAsked) {
     spdlog::info("executor ends: {}", why);
   } else {
     spdlog::error("executor ends with code {}: {}", code, why);
@@ -142,6 +142,7 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
     case v1::FromController::kCallbackAnswer:
       return OnCallbackAnswer(message.callback_answer());
     case v1::FromController::kFence:
+      if (message.fence().asked()) return Exit(kExitAsked, message.fence().reason());
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
       return link_.End("the controller sent a message that no executor gets");

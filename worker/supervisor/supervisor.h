@@ -74,6 +74,7 @@ class Supervisor {
   bool ever_registered_ = false;  // any executor
   std::chrono::milliseconds restart_;
   std::string kill_reason_;  // why this supervisor killed the executor
+  bool kill_asked_ = false;  // because an operator asked for it
 
   ControllerLink link_;
   Pulse pulse_;  // while this worker is registered
