@@ -253,13 +253,8 @@ void CompileService::Trim() {
   }
 }
 
-void CompileService::UnloadUnused(IslandId island) {
+std::vector<CompileService::Unused> CompileService::UnusedOn(IslandId island) {
   const std::set<ExecutableId> in_use = InUse();
-  struct Unused {
-    uint64_t last_use;
-    Entry* entry;
-    std::vector<DeviceId> devices;
-  };
   std::vector<Unused> unused;
   for (const auto& [key, entry] : entries_) {
     for (const auto& [devices, id] : entry->placed) {
@@ -268,22 +263,36 @@ void CompileService::UnloadUnused(IslandId island) {
         unused.push_back({entry->last_use, entry.get(), devices});
     }
   }
-  std::ranges::sort(unused, {}, &Unused::last_use);
-  unused.resize((unused.size() + 1) / 2);
+  return unused;
+}
+
+void CompileService::Unload(const std::vector<Unused>& unused) {
   for (const Unused& one : unused) {
     const auto placed = one.entry->placed.find(one.devices);
     cluster_->ForgetExecutable(placed->second);
     entry_of_.erase(placed->second);
     one.entry->placed.erase(placed);
   }
+}
+
+void CompileService::UnloadUnused(IslandId island) {
+  std::vector<Unused> unused = UnusedOn(island);
+  std::ranges::sort(unused, {}, &Unused::last_use);
+  unused.resize((unused.size() + 1) / 2);
+  Unload(unused);
   for (const IslandStatus& status : cluster_->Islands()) {
     if (status.id == island && !unused.empty())
       spdlog::info("{}: unloaded {} programs that no session holds", status.name, unused.size());
   }
 }
 
+void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
+
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
+  // It may have been forgotten meanwhile.
+  if (const auto there = PlatformOf(waiter.island); !there.ok())
+    return waiter.done(there.status());
   if (entry.metadata->names_devices()) {
     const std::vector<int32_t> ordinals = Ordinals(waiter.devices);
     if (!std::ranges::equal(ordinals, options.devices())) {

@@ -92,6 +92,8 @@ class CompileService {
   // Unloads, of the code on `island` that no session has a handle for, the half that was asked for
   // longest ago. It stays in the cache, and is loaded again when it is asked for.
   void UnloadUnused(IslandId island);
+  // The island is gone: forgets where its code was placed, but for what a session has a handle for.
+  void ForgetIsland(IslandId island);
 
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
@@ -124,6 +126,14 @@ class CompileService {
   std::optional<IslandId> AskNext(Entry& entry, IslandId asked) const;
   void Trim();
   std::set<ExecutableId> InUse();
+  // Code on the island that no session has a handle for, and where it was placed.
+  struct Unused {
+    uint64_t last_use;
+    Entry* entry;
+    std::vector<DeviceId> devices;
+  };
+  std::vector<Unused> UnusedOn(IslandId island);
+  void Unload(const std::vector<Unused>& unused);
 
   Cluster* const cluster_;
   CompileBackend* const backend_;

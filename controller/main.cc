@@ -49,6 +49,7 @@ struct Flags {
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
+  std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
   int launches_ahead = ClusterOptions().max_gangs_in_flight;
   int64_t transit_memory = int64_t{4} << 30;
@@ -75,6 +76,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
+  config.Flag("forget-after", &flags->forget_after,
+              "Time without any of its workers after which an island that no session knows is "
+              "forgotten, and without one of them after which another takes its place; 0: never");
   config.Flag(
       "callback-limit", &flags->callback_limit,
       "Time that a function of a client may take when a program on devices calls it; 0: any");
@@ -174,6 +178,7 @@ absl::Status Controller::Start() {
   options.data_port = flags_.data_port;
   options.executor_deadline = flags_.executor_deadline;
   options.island_timeout = flags_.island_timeout;
+  options.forget_after = flags_.forget_after;
   options.log_dir = flags_.log_dir;
   options.cluster.max_gangs_in_flight = flags_.launches_ahead;
   options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags_.record_memory, 0));

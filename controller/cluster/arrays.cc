@@ -95,8 +95,8 @@ void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef
 }
 
 void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes) {
-  // One node per island, numbered one after the other.
-  for (uint64_t id = upload.value; id < upload.value + islands.size(); ++id) {
+  // One node per island, numbered one after the other. Some of these may be forgotten since.
+  for (uint64_t id = upload.value; id < upload.value + most_islands; ++id) {
     Node* node = FindNode(NodeId(id));
     if (node == nullptr || !node->is_upload || node->upload != upload ||
         node->state != NodeState::kWaiting)

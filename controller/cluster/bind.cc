@@ -112,6 +112,8 @@ bool Cluster::State::GoOnBind(Session& session, ProgramBind& bind) {
 absl::Status Cluster::State::DefineSequence(Session& session, BoundProgram& program,
                                             PlacedProgram::Part& part) {
   Charge(2 + part.spec.parts.size());
+  if (const Island& island = islands.at(part.spec.island); island.forgotten)
+    return Annotate(island.gone, "program " + program.placed->name);
   for (const ExecutableId code : part.spec.parts) {
     if (!executables.contains(code))
       return Error(absl::StatusCode::kNotFound, "program {}: there is no executable {}",

@@ -142,6 +142,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
   for (size_t slice = 0; slice < islands.size(); ++slice) {
+    ++s.islands.at(islands[slice]->id).sessions;
     std::vector<const Executor*> executors;
     for (const ExecutorId id : islands[slice]->executors) executors.push_back(&s.executors.at(id));
     std::sort(executors.begin(), executors.end(),
@@ -230,6 +231,11 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       if (i + 1 == kAtOnce || units >= until) return;
     }
     ForgetHoldings(session.id);
+    int32_t slice = -1;
+    for (const VirtualDevice& device : session.devices) {
+      if (std::exchange(slice, device.slice_index) != device.slice_index)
+        --islands.at(device.island_id).sessions;
+    }
     list.closing.reset();
   }
 }
@@ -248,7 +254,10 @@ SharedVector<VirtualDevice> Cluster::SharedDevices(SessionId session) const {
 absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
                                            const std::vector<int32_t>& devices) const {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
-  return fairway::IslandOf(session->devices, devices);
+  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session->devices, devices));
+  const Island& island = state_->islands.at(id);
+  if (island.forgotten) return island.gone;
+  return id;
 }
 
 absl::StatusOr<IslandId> IslandOf(const std::vector<VirtualDevice>& all,

@@ -183,6 +183,8 @@ struct IslandStatus {
   IslandId id;
   std::string name;
   bool up = false;
+  size_t executors_up = 0;
+  size_t sessions = 0;  // that were opened while it was up, and are not over
   uint64_t epoch = 0;
   uint64_t gangs_launched = 0;
   size_t queued = 0;  // nodes that wait for memory
@@ -258,6 +260,11 @@ class Cluster {
   void ExecutorLost(ExecutorId executor, const absl::Status& cause);
   // The island will not come back soon: what waits for it fails with `cause`.
   void IslandGivenUp(IslandId island, const absl::Status& cause);
+  // None of its executors is up, and it will not come back: its names may be taken anew, and the
+  // status lists show it no more. What sessions that know it want there fails with `cause`; what
+  // registers under its name is another island, which they do not see. Returns whether nothing of
+  // it is left: until no session knows it and no executable is of it, call it again.
+  bool ForgetIsland(IslandId island, const absl::Status& cause);
   void OnReport(ExecutorId executor, Incarnation incarnation, Report report);
 
   // ---- Sessions

@@ -86,7 +86,8 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
         spec.worker, spec.island, spec.num_devices);
   Executor* known = nullptr;
   for (auto& [id, executor] : s.executors) {
-    if (executor.spec.worker == spec.worker) known = &executor;
+    if (executor.spec.worker == spec.worker && !s.islands.at(executor.island).forgotten)
+      known = &executor;
   }
   if (known != nullptr && known->up)
     return Error(absl::StatusCode::kAlreadyExists,
@@ -95,15 +96,15 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
                  spec.worker, known->spec.island);
   Island* island = nullptr;
   for (auto& [id, i] : s.islands) {
-    if (i.name == spec.island) island = &i;
+    if (i.name == spec.island && !i.forgotten) island = &i;
   }
   if (known != nullptr &&
       (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island ||
        known->spec.island_workers != spec.island_workers))
     return InvalidArgument(
         "worker \"{}\" was known with {} devices on island {} of {} workers and now has {} on {} "
-        "of "
-        "{}; give it another --name or restart the controller",
+        "of {}; give it another --name, or start it when its island has been forgotten "
+        "(--forget-after of the controller)",
         spec.worker, known->spec.num_devices, known->spec.island, known->spec.island_workers,
         spec.num_devices, spec.island, spec.island_workers);
   if (island != nullptr && !island->executors.empty()) {
@@ -122,21 +123,23 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
           spec.island, other.island_workers, spec.worker);
   }
   if (island == nullptr) {
-    const IslandId id(static_cast<uint32_t>(s.islands.size() + 1));
+    const IslandId id(s.next_island++);
     island = &s.islands[id];
+    s.most_islands = std::max(s.most_islands, s.islands.size());
     island->id = id;
     island->name = spec.island;
     island->sequencer =
         Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
   }
   if (known == nullptr) {
-    const ExecutorId id(static_cast<uint32_t>(s.executors.size() + 1));
+    const ExecutorId id(s.next_executor++);
     known = &s.executors[id];
     known->id = id;
     known->island = island->id;
-    known->first_device = DeviceId(s.next_device);
-    s.next_device += spec.num_devices;
-    s.device_owner.resize(s.next_device, known);
+    known->first_device = s.NewDevices(spec.num_devices);
+    std::fill_n(s.device_owner.begin() + known->first_device.value, spec.num_devices, known);
+    if (island->executors.empty() || known->first_device < island->first_device)
+      island->first_device = known->first_device;
     island->executors.push_back(id);
   }
   known->spec = spec;

@@ -53,8 +53,7 @@ void Cluster::State::EraseGroup(Group& group) {
 
 Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
   const auto [it, absent] = has.stakes.try_emplace(island);
-  if (absent)
-    it->second.first_device = executors.at(islands.at(island).executors[0]).first_device.value;
+  if (absent) it->second.first_device = islands.at(island).first_device.value;
   return it->second;
 }
 

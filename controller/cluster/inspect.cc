@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looking at the core: counts for status pages, and the rules that hold between any two events.
+#include <algorithm>
 #include <array>
 
 #include "controller/cluster/state.h"
@@ -85,24 +86,31 @@ ClusterCounts Cluster::counts() const {
 std::vector<IslandStatus> Cluster::Islands() const {
   std::vector<IslandStatus> out;
   for (const auto& [id, island] : state_->islands) {
-    out.push_back({id, island.name, state_->IslandUp(island), island.epoch,
-                   island.sequencer.gangs_granted(), state_->admission.waiting(id),
-                   island.sequencer.prepared(), island.sequencer.in_flight(), island.given_up,
-                   island.last_given_up, island.given_up_for});
+    if (island.forgotten) continue;
+    const auto up = std::ranges::count_if(
+        island.executors, [&](ExecutorId e) { return state_->executors.at(e).up; });
+    out.push_back({id, island.name, state_->IslandUp(island), static_cast<size_t>(up),
+                   island.sessions, island.epoch, island.sequencer.gangs_granted(),
+                   state_->admission.waiting(id), island.sequencer.prepared(),
+                   island.sequencer.in_flight(), island.given_up, island.last_given_up,
+                   island.given_up_for});
   }
   return out;
 }
 
 std::vector<ExecutorStatus> Cluster::Executors() const {
   std::vector<ExecutorStatus> out;
-  for (const auto& [id, executor] : state_->executors)
-    out.push_back({id, executor.island, executor.spec, executor.up, executor.last_error});
+  for (const auto& [id, executor] : state_->executors) {
+    if (!state_->islands.at(executor.island).forgotten)
+      out.push_back({id, executor.island, executor.spec, executor.up, executor.last_error});
+  }
   return out;
 }
 
 std::vector<DeviceUsage> Cluster::Usage() const {
   std::vector<DeviceUsage> out;
   for (const auto& [id, executor] : state_->executors) {
+    if (state_->islands.at(executor.island).forgotten) continue;
     for (int i = 0; i < executor.spec.num_devices; ++i) {
       const DeviceId device(executor.first_device.value + i);
       out.push_back({device, executor.island, id, i, state_->admission.used(device),
@@ -191,6 +199,7 @@ absl::Status Cluster::CheckInvariants() const {
   const State& s = *state_;
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.CheckIslands());
   for (const auto& [move, count] : s.transitions) {
     if (!CanMove(move.first, move.second))
       return Error(absl::StatusCode::kInternal, "a node went from {} to {}",

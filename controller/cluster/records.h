@@ -267,6 +267,10 @@ struct Island {
   std::string name;
   uint64_t epoch = 0;
   std::vector<ExecutorId> executors;
+  DeviceId first_device;  // the lowest of them
+  // That were opened while it was up, and are not over.
+  size_t sessions = 0;
+  bool forgotten = false;  // found by sessions that know it, and not by name
   Sequencer sequencer{SequencerOptions{}};
   std::set<NodeId> prepared;  // its prepared launches and receives
   // Sessions that have not heard of a loss there, each counted once for each. Until all have,

@@ -39,7 +39,11 @@ struct Cluster::State {
   uint64_t next_group = 1;
   uint64_t next_session = 1;
   uint64_t next_watch = 1;
+  uint32_t next_executor = 1;
+  uint32_t next_island = 1;
   uint32_t next_device = 1;
+  std::multimap<uint32_t, uint32_t> free_devices;  // of forgotten executors: how many, the first
+  size_t most_islands = 0;                         // that there were at one time
   uint64_t next_sequence = kFirstSequence;
   uint64_t num_submitted = 0;
   std::set<ExecutableId> retired;  // sequences that no program has any more, but nodes
@@ -68,7 +72,7 @@ struct Cluster::State {
   size_t open_losses = 0;              // in all worklists
   std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
   std::set<ExecutorId> with_frees;
-  std::vector<Executor*> device_owner = {nullptr};  // by DeviceId; executors are never forgotten
+  std::vector<Executor*> device_owner = {nullptr};  // by DeviceId
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
   // ---- looking up (sessions.., in cluster.cc)
@@ -421,6 +425,13 @@ struct Cluster::State {
   Held HeldOn(DeviceId device) const;
   static std::string WhoHolds(const Held& held, SessionId asking);
   absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
+
+  // Devices for an executor: those of one that was forgotten, or new ones.
+  DeviceId NewDevices(uint32_t count);
+  // Whether something may still ask for what the island was.
+  bool Needed(const Island& island) const;
+  // The tables of islands, executors and devices fit each other.
+  absl::Status CheckIslands() const;
 
   // Admits and launches what may go there, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <variant>
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "async/timed.h"
@@ -89,6 +90,7 @@ void ControllerShell::Tick() {
     cluster_->Tick(NowMs());
     if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
     WatchIslands();
+    ForgetGone();
     Tick();
   });
 }
@@ -97,6 +99,11 @@ void ControllerShell::WatchIslands() {
   const auto now = Clock::now();
   size_t up = 0;
   for (const IslandStatus& island : cluster_->Islands()) {
+    if (island.executors_up > 0) {
+      empty_since_.erase(island.id);
+    } else {
+      empty_since_.emplace(island.id, now);
+    }
     if (island.up) {
       ++up;
       down_since_.erase(island.id);
@@ -121,11 +128,75 @@ void ControllerShell::WatchIslands() {
   if (on_islands_) on_islands_(up);
 }
 
+void ControllerShell::ForgetGone() {
+  std::erase_if(forgetting_, [this](const auto& entry) {
+    compiler_->ForgetIsland(entry.first);
+    return cluster_->ForgetIsland(entry.first, entry.second);
+  });
+  if (options_.forget_after.count() == 0) return;
+  const auto before = Clock::now() - options_.forget_after;
+  const auto gone = [&](const auto& entry) { return entry.second < before; };
+  if (std::ranges::none_of(empty_since_, gone)) return;
+  for (const IslandStatus& island : cluster_->Islands()) {
+    const auto since = empty_since_.find(island.id);
+    if (since == empty_since_.end() || !gone(*since) || island.sessions > 0 ||
+        hub_->HasWorker(island.name))
+      continue;
+    Forget(island, fmt::format("none of its workers was there for {} (--forget-after)",
+                               FormatDuration(options_.forget_after)));
+  }
+}
+
+void ControllerShell::Forget(const IslandStatus& island, const std::string& why) {
+  std::vector<std::string> workers;
+  for (const ExecutorStatus& executor : cluster_->Executors()) {
+    if (executor.island != island.id) continue;
+    workers.push_back(executor.spec.worker);
+    hub_->Forget(executor.id);
+    gone_since_.erase(executor.id);
+    executor_fetches_.erase(executor.id);
+  }
+  spdlog::info("{} (workers {}) is forgotten: {}", island.name, fmt::join(workers, ", "), why);
+  down_since_.erase(island.id);
+  given_up_.erase(island.id);
+  empty_since_.erase(island.id);
+  const absl::Status cause =
+      Error(absl::StatusCode::kUnavailable, "it was forgotten: {}; open a new session", why);
+  compiler_->ForgetIsland(island.id);
+  if (!cluster_->ForgetIsland(island.id, cause)) forgetting_.emplace(island.id, cause);
+}
+
+void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
+  if (options_.forget_after.count() == 0 || spec.island_workers == 1) return;
+  std::vector<std::string> members;
+  std::string gone;
+  const auto before = Clock::now() - options_.forget_after;
+  for (const ExecutorStatus& executor : cluster_->Executors()) {
+    if (executor.spec.island != spec.island) continue;
+    if (executor.spec.worker == spec.worker) return;
+    members.push_back(executor.spec.worker);
+    const auto since = gone_since_.find(executor.id);
+    if (since != gone_since_.end() && since->second < before &&
+        !hub_->Supervisors().contains(executor.spec.worker))
+      gone = executor.spec.worker;
+  }
+  if (gone.empty() || members.size() < static_cast<size_t>(spec.island_workers)) return;
+  const std::string why = fmt::format(
+      "worker {} takes the place of {}, which was away for {} (--forget-after)", spec.worker, gone,
+      FormatDuration(options_.forget_after));
+  hub_->EndIsland(spec.island, why);
+  for (const IslandStatus& island : cluster_->Islands()) {
+    if (island.name == spec.island) Forget(island, why);
+  }
+}
+
 // ---- Workers ----
 
 absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spec) {
+  MakePlaceFor(spec);
   auto id = cluster_->ExecutorUp(spec);
   if (id.ok()) {
+    gone_since_.erase(*id);
     loop_.Post("islands", [this, alive = alive_] {
       if (*alive) WatchIslands();
     });
@@ -135,6 +206,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->ExecutorLost(executor, cause);
+  gone_since_[executor] = Clock::now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();

@@ -33,6 +33,7 @@ struct ControllerOptions {
   int data_port = 0;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
+  std::chrono::milliseconds forget_after{3600000};  // 0: never
   std::string log_dir;
   int64_t launcher_pid = 0;
   Spool spool;  // for what clients fetch
@@ -115,6 +116,12 @@ class ControllerShell final : public ClusterActions,
   int64_t NowMs() const;
   void Tick();
   void WatchIslands();
+  // Islands that no worker has come back to and no session knows.
+  void ForgetGone();
+  void Forget(const IslandStatus& island, const std::string& why);
+  // If all places of its island are taken, one by a worker that has been gone for forget_after, the
+  // island begins anew.
+  void MakePlaceFor(const ExecutorSpec& spec);
   void Serve(PullRequest request, DataPlane::Answer answer);
 
   EventLoop& loop_;
@@ -147,6 +154,9 @@ class ControllerShell final : public ClusterActions,
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::map<IslandId, Clock::time_point> down_since_;
   std::set<IslandId> given_up_;
+  std::map<IslandId, Clock::time_point> empty_since_;     // islands without any executor
+  std::map<ExecutorId, Clock::time_point> gone_since_;    // executors that are down
+  std::map<IslandId, absl::Status> forgetting_;           // something of them is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
   std::map<ExecutorId, uint64_t> executor_fetches_;
