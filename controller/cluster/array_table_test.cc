@@ -40,6 +40,7 @@ class RecordMemoryTest : public ::testing::Test {
  protected:
   RecordMemoryTest() {
     ClusterOptions options;
+    options.stored_array_bytes = -1;
     options.record_memory = 100 * ArrayTable::kSmallest;
     cluster_.emplace(options, &actions_);
     EXPECT_TRUE(cluster_->ExecutorUp(Worker("wa", "ia", 1)).ok());

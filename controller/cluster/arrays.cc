@@ -26,14 +26,15 @@ absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session, uint64_t out,
                                                 std::vector<int32_t> blob_of_shard) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * found, state_->FindSession(session));
-  auto put = state_->MakePut(*found, out, spec, std::move(blob_of_shard));
+  auto put = state_->MakePut(*found, out, spec, std::move(blob_of_shard), /*lazy=*/true);
   state_->Settle();
   return put;
 }
 
 absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uint64_t out,
                                                            const ArraySpec& spec,
-                                                           std::vector<int32_t> blob_of_shard) {
+                                                           std::vector<int32_t> blob_of_shard,
+                                                           bool lazy) {
   const std::vector<int32_t>& devices = spec.sharding.devices();
   if (blob_of_shard.size() != devices.size() || devices.empty())
     return InvalidArgument("put of {}: {} shards given for {} devices",
@@ -53,6 +54,7 @@ absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uin
                            MemoryKind(session.devices[devices[0]], spec.sharding.memory_kind()));
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, NewHandle(session, out));
 
+  const bool store = lazy && MayStore(session, blob_of_shard, bytes);
   const int num_blobs = 1 + *std::max_element(blob_of_shard.begin(), blob_of_shard.end());
   Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
   std::vector<Node*> made;
@@ -70,12 +72,16 @@ absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uin
           {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
-      AddReservation(node.reservations, device.device, bytes[position], 0);
+      if (!store) AddReservation(node.reservations, device.device, bytes[position], 0);
     }
     group.producer = node.id;
     node.outputs = {group.id};
     std::set<int32_t> needed(node.blob_of_shard.begin(), node.blob_of_shard.end());
     node.open_blobs = static_cast<int>(needed.size());
+    if (store) {
+      node.stores = true;
+      BeginStored(session, group, node.blob_of_shard);
+    }
     made.push_back(&node);
   }
   HoldView(array);
@@ -123,7 +129,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
     node->blobs[blob] = *bytes;
     // Small bytes lie in the node and in the message that takes them to an executor.
     if (const auto session = sessions.find(node->session);
-        session != sessions.end() && size <= options.inline_upload_bytes) {
+        session != sessions.end() && size <= options.inline_upload_bytes && !node->stores) {
       node->record_bytes += 2 * static_cast<size_t>(size);
       session->second.node_records.Add(2 * static_cast<size_t>(size));
     }

@@ -145,7 +145,7 @@ absl::Status Cluster::State::PutConstant(Session& session, BoundProgram& program
   array = Array();
   FAIRWAY_ASSIGN_OR_RETURN(const PutResult put,
                            MakePut(session, 0, program.placed->TypeOf(constant.value),
-                                   constant.blob_of_shard));
+                                   constant.blob_of_shard, /*lazy=*/false));
   for (size_t b = 0; b < constant.blobs.size(); ++b)
     Provide(put.upload, static_cast<int32_t>(b), constant.blobs[b]);
   // The program has it, not the client.

@@ -210,8 +210,10 @@ struct ClusterCounts {
   size_t nodes = 0;  // unfinished
   uint64_t nodes_made = 0;
   size_t executables = 0;
-  uint64_t executions = 0;        // requests to run a computation or a program
-  uint64_t inline_hits = 0;       // fetches answered from results that came with their completion
+  uint64_t executions = 0;  // requests to run a computation or a program
+  // Fetches answered from results that came with their completion, or from uploads that lie here.
+  uint64_t inline_hits = 0;
+  size_t stored_bytes = 0;  // of these uploads
   uint64_t executor_fetches = 0;  // fetches that went to an executor
   uint64_t units = 0;             // of work (Cluster::units), since the start
   uint64_t most_units = 0;        // of one operation or turn
@@ -221,6 +223,10 @@ struct ClusterOptions {
   int64_t admission_grace_ms = 2000;
   int64_t inline_upload_bytes =
       64 << 10;  // an uploaded shard up to this size travels with the command
+  // An uploaded array up to this size stays with the controller until something uses it, as long as
+  // those of its session are not more than the other; as do copies of it (stored.cc).
+  int64_t stored_array_bytes = 64 << 10;
+  size_t stored_session_bytes = size_t{64} << 20;
   // Launched and unfinished: far enough ahead that executors need not wait for the controller
   // (docs/design/0031-launching-ahead.md).
   int max_gangs_in_flight = 16;  // per island
@@ -284,7 +290,8 @@ class Cluster {
   // the handle used is returned. ----------
 
   // An array from host bytes: shard i is blob blob_of_shard[i], dense and major to minor, each
-  // given by ProvideUpload, before or after. The bytes are released when they are on the device.
+  // given by ProvideUpload, before or after. The bytes are released when they are on the device;
+  // those of a small array are kept, and go to devices when something there reads it.
   // Never fails for want of memory: the error goes into the array. Returns the node for
   // ProvideUpload.
   struct PutResult {

@@ -170,7 +170,15 @@ inline ValueType F32(std::vector<int64_t> dims, bool donated = false) {
 
 class ClusterTest : public ::testing::Test {
  protected:
-  ClusterTest() { actions.cluster = &cluster; }
+  // Uploads go to their devices at once, whatever their size: most tests are about what lies there.
+  static ClusterOptions AtOnce() {
+    ClusterOptions options;
+    options.stored_array_bytes = -1;
+    return options;
+  }
+  explicit ClusterTest(ClusterOptions options = AtOnce()) : cluster(std::move(options), &actions) {
+    actions.cluster = &cluster;
+  }
   void Start(int64_t memory = 0) {
     a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
     b = cluster.ExecutorUp(Worker("wb", "ib", 2, memory)).value();
@@ -223,7 +231,7 @@ class ClusterTest : public ::testing::Test {
   static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
 
   Recorder actions;
-  Cluster cluster{ClusterOptions(), &actions};
+  Cluster cluster;
   ExecutorId a, b;
   SessionId session;
 };

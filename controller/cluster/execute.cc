@@ -301,6 +301,10 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
                                                         const std::vector<int32_t>& donatable,
                                                         const OutputTypes& outputs,
                                                         const absl::Status& poison) {
+  // What it reads is placed before it has an id: that comes first.
+  std::vector<std::vector<ShardRef>> inputs;
+  for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
+    PlaceShards(inputs.emplace_back(arguments[a]->shards));
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
@@ -331,11 +335,11 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
   }
 
   std::set<GroupId> reads;
-  for (const Array* argument : arguments) {
-    node.inputs.push_back(argument->shards);
-    ChargeShards(argument->shards.size());
-    for (const GroupId group : GroupsOf(argument->shards)) reads.insert(group);
+  for (const std::vector<ShardRef>& input : inputs) {
+    ChargeShards(input.size());
+    for (const GroupId group : GroupsOf(input)) reads.insert(group);
   }
+  node.inputs = std::move(inputs);
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
   node.record_bytes = RecordBytes(node);

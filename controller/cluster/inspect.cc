@@ -20,7 +20,7 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
     backlog.waits_for_memory = node.state == NodeState::kQueued && node.kind != NodeKind::kFetch;
-    backlog.waits_for_bytes = node.state == NodeState::kWaiting && node.is_upload;
+    backlog.waits_for_bytes = node.state == NodeState::kWaiting && (node.is_upload || node.stores);
     break;
   }
   return backlog;
@@ -79,6 +79,7 @@ ClusterCounts Cluster::counts() const {
   counts.units = s.units;
   counts.most_units = s.most_units;
   counts.inline_hits = s.inline_hits;
+  for (const auto& [id, session] : s.sessions) counts.stored_bytes += session.stored.bytes();
   counts.executor_fetches = s.executor_fetches;
   return counts;
 }
@@ -160,20 +161,22 @@ std::vector<std::string> Cluster::Unfinished() const {
 
 absl::Status Cluster::State::CheckRecords() const {
   size_t total = 0;
-  std::map<SessionId, size_t> of_nodes, of_programs;
+  std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
   for (const auto& [id, node] : nodes) of_nodes[node->session] += node->record_bytes;
   for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
   for (const auto& [id, list] : work) {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
     for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
   }
+  for (const auto& [id, group] : groups)
+    of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
   const auto check = [&](const Session& session) {
     size_t bytes = 0, programs = of_programs[session.id];
     for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(array);
     for (const auto& [handle, program] : session.programs) programs += program->bytes;
     for (const auto& [key, reserved] : session.binding) programs += reserved;
-    total +=
-        session.arrays.bytes() + session.node_records.bytes() + session.program_records.bytes();
+    total += session.arrays.bytes() + session.node_records.bytes() +
+             session.program_records.bytes() + session.stored.bytes();
     if (bytes == session.arrays.bytes() && programs == session.program_records.bytes())
       return absl::OkStatus();
     return Error(absl::StatusCode::kInternal,
@@ -186,6 +189,9 @@ absl::Status Cluster::State::CheckRecords() const {
     if (session.node_records.bytes() != of_nodes[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
                    id, session.node_records.bytes(), of_nodes[id]);
+    if (session.stored.bytes() != of_stored[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} stored bytes, but has {}", id,
+                   session.stored.bytes(), of_stored[id]);
   }
   for (const auto& [id, list] : work) {
     if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
@@ -234,6 +240,12 @@ absl::Status Cluster::CheckInvariants() const {
     if (run != nullptr && run->making != nullptr) {
       for (const GroupId group : run->making->held) ++handle_refs[group];
     }
+  }
+  for (const auto& [id, group] : s.groups) {
+    if (group->stored == nullptr) continue;
+    if (group->stored->placed) ++handle_refs[group->stored->placed];
+    if (group->charged || group->declared || group->reserved)
+      return Error(absl::StatusCode::kInternal, "group {} is stored and on its devices", id);
   }
   // Inputs that are settled and whose readers do not know yet count as open.
   std::map<NodeId, int> untold;

@@ -160,7 +160,8 @@ void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
     Group& group = *stake->second.walk;
     stake->second.walk = group.next;
     ChargeShards(group.places.size());
-    if (group.state != GroupState::kReady || Planted(Bug::kIgnoreLoss)) continue;
+    if (group.state != GroupState::kReady || group.stored != nullptr || Planted(Bug::kIgnoreLoss))
+      continue;
     const Loss::Lost* first = nullptr;
     ExecutorId last;
     for (const Place& place : group.places) {
@@ -180,7 +181,10 @@ void Cluster::State::LoseNode(Node& node, Loss& loss) {
     if (loss.executors.contains(p.executor)) executors.at(p.executor).lost_open.erase(p.seq);
   }
   if (!loss.given_up.ok()) {
-    const bool waits = node.island == loss.island && node.state != NodeState::kLaunched &&
+    const Group* fetched = FindGroup(node.fetched.group);
+    const bool stored = fetched != nullptr && fetched->stored != nullptr;  // not there
+    const bool waits = node.island == loss.island && !stored &&
+                       node.state != NodeState::kLaunched &&
                        (node.state != NodeState::kWaiting || node.held());
     if (waits) Fail(node, loss.given_up, node.id);
     return;

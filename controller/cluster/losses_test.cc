@@ -85,7 +85,7 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
 // Its bytes came late, and what came meanwhile has its memory and has not begun.
 TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   constexpr int64_t kSteps = 5000;
-  Cluster small(ClusterOptions(), &actions);
+  Cluster small(AtOnce(), &actions);
   actions.cluster = &small;
   const ExecutorId first = small.ExecutorUp(Worker("wa", "ia", 1, 64 * (kSteps + 1))).value();
   ASSERT_TRUE(small.ExecutorUp(Worker("wb", "ib", 1)).ok());
@@ -217,6 +217,7 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     Recorder actions;
     ClusterOptions options;
     options.turn_units = turn_units;
+    options.stored_array_bytes = -1;  // what is put is there, and is lost
     Cluster cluster(options, &actions);
     actions.cluster = &cluster;
     const auto turns = [&] {

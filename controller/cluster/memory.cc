@@ -106,7 +106,8 @@ bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island, DeviceId d
   // What the client has not given up stays when its reader has ended.
   return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
     const Group& group = *groups.at(id);
-    return group.island == island && (group.handle_refs == 0 || group.all_deleted()) &&
+    return group.island == island && group.stored == nullptr &&
+           (group.handle_refs == 0 || group.all_deleted()) &&
            (!device || std::any_of(group.places.begin(), group.places.end(),
                                    [&](const Place& place) { return place.device == device; }));
   });

@@ -58,6 +58,11 @@ Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
 }
 
 Node& Cluster::State::Insert(Session& session, Making::Made made) {
+  // What it reads is placed before it has an id: that comes first.
+  if (!BeginToStore(session, made) && PlaceShards(made.node->sources)) {
+    made.node->reads = GroupsOf(made.node->sources);
+    std::erase(made.node->reads, made.group->id);
+  }
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   InsertGroup(std::move(made.group));
@@ -97,7 +102,9 @@ void Cluster::State::Enqueue(Node& node) {
       AddReader(id, node);
     }
   }
-  if (node.open_blobs > 0 || (node.after_inputs && node.unsettled_inputs > 0)) return;
+  const bool waits = (node.after_inputs || node.stores) && node.unsettled_inputs > 0;
+  if (node.open_blobs > 0 || waits) return;
+  if (node.stores) return WorkOf(node.session).ended_inputs.push_back(node.id);
   Move(node, NodeState::kQueued);
   if (node.kind != NodeKind::kFetch) Submit(node);
   if (node.unsettled_inputs == 0) WorkOf(node.session).ended_inputs.push_back(node.id);
@@ -150,6 +157,11 @@ void Cluster::State::Prepare(Node& node) {
     CountLeaving(group);
   }
   if (node.kind == NodeKind::kReceive) {
+    if (node.is_upload && !node.reads.empty()) {
+      const Stored& stored = *FindGroup(node.reads[0])->stored;
+      node.blobs = stored.blobs;
+      node.blob_of_shard = stored.blob_of_shard;
+    }
     PrepareSends(node);
     for (size_t p = 0; p < node.participants.size(); ++p) PrepareReceiveOn(node, p);
     return;
@@ -231,6 +243,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 void Cluster::State::InputsEnded(Node& node) {
   node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
+  if (node.stores) return Store(node);
   if (node.state == NodeState::kLaunched) {
     // One that was launched ahead and had ended before its inputs were known to have.
     if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);

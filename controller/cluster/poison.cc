@@ -77,7 +77,8 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Group& group = *FindGroup(node.outputs[o]);
     const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    SetCharged(group, charged);  // until it is collected, as executors may hold some of it
+    // Until it is collected, as executors may hold some of it.
+    SetCharged(group, charged && group.stored == nullptr);
     group.reserved = false;
     CountLeaving(group);
     if (found == node.failed_outputs.end()) {

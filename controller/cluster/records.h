@@ -84,6 +84,16 @@ enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
 struct Group;
 
+// Of a group whose bytes lie with the controller and not on its devices (stored.cc): a small
+// upload, or what is made of such without computing.
+struct Stored {
+  std::vector<int32_t> blob_of_shard;
+  std::vector<BytesRef> blobs;  // none: they have not come, or nobody needs them any more
+  size_t bytes = 0;             // charged to the session
+  // The same shards on the devices, since something there has read them. It refers to that group.
+  GroupId placed;
+};
+
 // What a session has on one island.
 struct Stake {
   size_t nodes = 0;         // of the island, unfinished
@@ -131,6 +141,7 @@ struct Group {
   std::vector<bool> deleted;  // per shard; empty: none
   size_t num_deleted = 0;
   std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
+  std::unique_ptr<Stored> stored;       // nullptr: it lies in its places
 
   struct Watcher {
     uint64_t watch;
@@ -191,7 +202,7 @@ struct Node {
   int open_participants = 0;
   bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
   bool after_inputs = false;  // queued when its inputs have ended, not before
-  bool held() const { return state == NodeState::kWaiting && open_blobs == 0; }
+  bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
   uint64_t attempt = 0;    // how often it was taken back
   uint64_t submitted = 0;  // numbers what enters the queues for memory
   absl::Status failure;    // of an executor that was lost in the middle
@@ -218,8 +229,9 @@ struct Node {
   std::vector<BytesRef> blobs;    // uploads: by blob number
   std::vector<int32_t> blob_of_shard;
   int open_blobs = 0;
-  bool is_upload = false;
-  bool remade = false;  // its shards are made of pieces, or have no bytes
+  bool is_upload = false;  // one that reads a group puts that, which is stored, on its devices
+  bool stores = false;     // its output is stored: no executor takes part
+  bool remade = false;     // its shards are made of pieces, or have no bytes
   // The shard of outputs[0] that sources[i] is for.
   size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
   NodeId upload;  // uploads: the first node of the same put
@@ -361,7 +373,7 @@ struct PendingWatch {
 struct Session {
   // `records`: what all sessions' records hold together.
   explicit Session(size_t* records)
-      : arrays(records), node_records(records), program_records(records) {}
+      : arrays(records), node_records(records), program_records(records), stored(records) {}
 
   SessionId id;
   std::string tenant;
@@ -375,6 +387,7 @@ struct Session {
   // Of programs, their sequences until they are forgotten, and of what is being bound.
   RecordCount program_records;
   std::unordered_map<uint64_t, size_t> binding;  // bytes, by key
+  RecordCount stored;        // bytes of Group::stored
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;

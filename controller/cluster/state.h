@@ -166,6 +166,28 @@ struct Cluster::State {
   // The watch waits for the nodes from `first` on, too.
   void WatchFrom(Session& session, NodeId first, uint64_t watch);
 
+  // ---- groups that the controller has (stored.cc)
+  // Nothing but blob_of_shard is set yet; the bytes are charged.
+  void BeginStored(Session& session, Group& group, std::vector<int32_t> blob_of_shard);
+  // Whether so much more may be stored for the session.
+  bool RoomToStore(const Session& session, size_t more) const;
+  // Whether the new array of these blobs is to be stored.
+  bool MayStore(const Session& session, const std::vector<int32_t>& blob_of_shard,
+                const std::vector<int64_t>& bytes) const;
+  // If all that the node reads is stored, and small, so is what it makes. Returns whether.
+  bool BeginToStore(Session& session, Making::Made& made);
+  // The inputs of one that stores are there.
+  void Store(Node& node);
+  BytesRef StoredPart(const Node& node, const Group& out, int32_t shard) const;
+  // Makes shards of stored groups those on their devices, which are put there by nodes that are
+  // made now, if they are not there or on their way. Returns whether there were any.
+  bool PlaceShards(std::vector<ShardRef>& shards);
+  GroupId PlacedOf(Group& stored);
+  // It refers to its placed group no more.
+  void LetGoOfPlaced(Group& stored);
+  // Its bytes are not needed any more.
+  void Unstore(Group& group);
+
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
   // In no table yet, and without an id.

@@ -195,7 +195,7 @@ void Client::ExecutorLost(const Machine& machine) {
   lost_ |= bit;
   for (const auto& [handle, array] : arrays_) {
     for (const ModelShard& shard : array.shards) {
-      if ((shard.group->places & bit) != 0 && shard.group->known_ready)
+      if ((shard.group->places & bit) != 0 && shard.group->known_ready && !shard.group->stored)
         shard.group->surely_failed = true;
     }
   }
@@ -226,10 +226,10 @@ bool Client::Explains(const ModelGroup& group, const absl::Status& status) const
   if (says("the runtime has no memory left")) return (group.machines & world_.full) != 0;
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      return world_.config.memory != 0;
+      return world_.config.memory != 0 && !group.stored;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kUnavailable:
-      return (group.machines & lost_) != 0;
+      return (group.machines & lost_) != 0 && !group.stored;
     default:
       return false;
   }
@@ -240,7 +240,11 @@ bool Client::Explains(const Request::Item& item, const absl::Status& status) con
   // Of several failed parts of an array, the lowest node's error is told.
   ModelGroup whole;
   whole.failures = Inherit(item.groups);
-  for (const auto& group : item.groups) whole.machines |= group->machines;
+  whole.stored = true;
+  for (const auto& group : item.groups) {
+    if (!group->stored) whole.machines |= group->machines;
+    whole.stored = whole.stored && group->stored;
+  }
   return Explains(whole, status);
 }
 

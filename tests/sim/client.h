@@ -153,6 +153,8 @@ class Client final : public SessionOwner {
   // What a reshard or a bitcast makes, some of it of what it has made before.
   ModelArray Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,
                     const PiecesOf& pieces_of);
+  void Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
+                const std::vector<ShardPiece>& pieces);
   void DonateAll(uint64_t handle);
   DeviceId DeviceOf(int32_t id) const;
   const VirtualDevice& Virtual(int32_t id) const;

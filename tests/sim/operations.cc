@@ -84,6 +84,11 @@ void Client::DoPut() {
   const ArraySpec spec = RandomSpec();
   const std::vector<int32_t>& devices = spec.sharding.devices();
   const bool shared = spec.sharding.fully_replicated() && r.Percent(80);
+  const int64_t copies = spec.sharding.fully_replicated() && !shared
+                             ? static_cast<int64_t>(devices.size())
+                             : 1;
+  const bool stored = Total(spec.shape) * copies <= world_.config.cluster.stored_array_bytes;
+  if (stored) world_.Count("put is stored");
   std::vector<int32_t> blobs;
   for (size_t i = 0; i < devices.size(); ++i) blobs.push_back(shared ? 0 : static_cast<int32_t>(i));
   std::vector<uint64_t> values;
@@ -114,6 +119,8 @@ void Client::DoPut() {
     group.deleted.push_back(false);
     group.places |= BitsOf(group.devices.back());
     group.machines = group.places;
+    group.stored = stored;
+    group.words.emplace_back(group.shapes.back().num_elements(), values[blobs[i]]);
   }
   const int32_t bad = r.Percent(5) ? blobs[r.Below(static_cast<int64_t>(blobs.size()))] : -1;
   const bool wrong_size = r.Percent(30);
@@ -189,7 +196,7 @@ void Client::DoCopy() {
     std::map<int32_t, std::shared_ptr<ModelGroup>> made;
     std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;
     std::vector<ModelShard> moved;
-    std::map<std::pair<uint64_t, int64_t>, uint64_t> came;  // by executor and part: the value
+    std::map<std::pair<uint64_t, int64_t>, ModelShard> came;  // by executor and part
     const std::string to_kind = sharding.memory_kind() == "host" ? "host" : "";
     for (size_t i = 0; i < source.shards.size(); ++i) {
       const ModelShard from = source.shards[i];
@@ -207,13 +214,13 @@ void Client::DoCopy() {
                            : old.kind() == Sharding::Kind::kTiled ? old.tile_of()[i]
                                                                   : -1;
       bool again = false;  // it came to that executor for another device
-      uint64_t value = from.value();
+      ModelShard origin = from;
       if (part >= 0 && BitsOf(from.device()) != BitsOf(device.device)) {
-        const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, value);
+        const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, from);
         again = !fresh;
-        value = first->second;
+        origin = first->second;
       }
-      group->values.push_back(value);
+      group->values.push_back(origin.value());
       group->devices.push_back(device.device);
       group->kinds.push_back(to_kind);
       group->shapes.push_back(from.group->shapes[from.index]);
@@ -221,6 +228,10 @@ void Client::DoCopy() {
       group->places |= BitsOf(device.device);
       group->machines |= group->places;
       moved.push_back(from);
+      if (reads[device.slice_index].empty()) group->stored = true;  // so far
+      group->stored = group->stored && origin.group->stored &&
+                      Total(group->shapes.back()) <= world_.config.cluster.stored_array_bytes;
+      group->words.push_back(origin.words());
       if (again) {
         world_.Count("copy copies what came");
         continue;
@@ -229,7 +240,10 @@ void Client::DoCopy() {
       group->surely_failed = group->surely_failed || from.group->surely_failed;
       reads[device.slice_index].push_back(from.group);
     }
-    for (auto& [slice, group] : made) group->failures = Inherit(reads[slice]);
+    for (auto& [slice, group] : made) {
+      group->failures = Inherit(reads[slice]);
+      if (group->stored) world_.Count("copy is stored");
+    }
     if (semantics == CopySemantics::kDonateInput) {
       for (const ModelShard& shard : moved) shard.group->deleted[shard.index] = true;
       if (!moved.empty()) world_.Count("copy donates");

@@ -110,21 +110,20 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   std::map<const ModelGroup*, std::vector<std::shared_ptr<ModelGroup>>> reads;
   std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
   std::map<const ModelGroup*, size_t> num_pieces;
+  std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
+  const int64_t most_stored = world_.config.cluster.stored_array_bytes;
   for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
     const VirtualDevice& device = Virtual(devices[i]);
-    Pieces values;
     ModelShard same;
     std::vector<std::shared_ptr<ModelGroup>> used;
     const std::vector<ShardPiece> pieces = pieces_of(i);
     for (const ShardPiece& piece : pieces) {
       if (piece.made) {
         world_.Count("reshard copies what came");
-        values[piece.to.origin] = array.shards[piece.source].value();
         used.push_back(array.shards[piece.source].group);
         continue;
       }
       const ModelShard& from = source.shards[piece.source];
-      values[piece.to.origin] = BoxedValue(from.value(), piece.from);
       used.push_back(from.group);
       const bool stays = from.device() == device.device && from.group->kinds[from.index] == kind;
       if (stays && piece.from.whole() && piece.to.whole()) same = from;
@@ -142,17 +141,24 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
     }
     if (group == nullptr) {
       group = std::make_shared<ModelGroup>();
+      group->stored = true;  // so far
       all.push_back(group);
     }
     num_pieces[group.get()] += pieces.size();
     array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
-    group->values.push_back(values.empty() ? 0 : Assembled(values));
+    group->values.push_back(0);
     group->devices.push_back(device.device);
     group->kinds.push_back(kind);
     group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
     group->deleted.push_back(false);
+    group->words.emplace_back(group->shapes.back().num_elements());
     group->places |= BitsOf(device.device);
     group->machines |= group->places;
+    const int64_t bytes = 8 * group->shapes.back().num_elements();
+    if (pieces.size() != 1 || !pieces[0].from.whole() || !pieces[0].to.whole())
+      cut_of[group.get()] += bytes;
+    group->stored =
+        group->stored && bytes <= most_stored && cut_of[group.get()] <= most_stored;
     for (const auto& read : used) {
       if (read == group) continue;
       group->machines |= read->machines;
@@ -160,9 +166,45 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
       reads[group.get()].push_back(read);
     }
   }
-  for (auto& group : all) group->failures = Inherit(reads[group.get()]);
+  for (auto& group : all) {
+    const auto& read = reads[group.get()];
+    group->stored = group->stored && !read.empty() &&
+                    std::all_of(read.begin(), read.end(),
+                                [](const auto& from) { return from->stored; });
+    if (group->stored) world_.Count("reshard is stored");
+    group->failures = Inherit(read);
+  }
+  for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+    if (std::find(all.begin(), all.end(), array.shards[i].group) == all.end()) continue;
+    Assemble(source, array, i, pieces_of(i));
+  }
   if (groups.size() > 1) world_.Count("reshard over islands");
   return array;
+}
+
+// Gives shard `shard` of `array`, which is made of `source`, its value.
+void Client::Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
+                      const std::vector<ShardPiece>& pieces) {
+  const ModelShard& made = array.shards[shard];
+  ModelGroup& group = *made.group;
+  std::vector<uint64_t>& words = group.words[made.index];
+  Pieces values;
+  for (const ShardPiece& piece : pieces) {
+    const ModelShard& from =
+        piece.made ? array.shards[piece.source] : source.shards[piece.source];
+    values[piece.to.origin] = piece.made ? from.value() : BoxedValue(from.value(), piece.from);
+    if (!group.stored) continue;
+    const std::vector<uint64_t>& has = from.group->words[from.index];
+    if (piece.from.whole() && piece.to.whole()) {  // of any type
+      words = has;
+    } else {
+      std::copy_n(has.begin() + piece.from.origin[0], piece.from.extents[0],
+                  words.begin() + piece.to.origin[0]);
+    }
+  }
+  group.values[made.index] = group.stored     ? ValueOfWords(words)
+                             : values.empty() ? 0
+                                              : Assembled(values);
 }
 
 void Client::DonateAll(uint64_t handle) {

@@ -52,6 +52,7 @@ void World::Setup() {
   SetupFaults();
   config.cluster.admission_grace_ms = r.Between(200, 2000);
   config.cluster.inline_upload_bytes = r.Percent(50) ? 64 : 1024;
+  config.cluster.stored_array_bytes = r.Percent(30) ? -1 : r.Percent(50) ? 1024 : r.Between(0, 256);
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
   config.cluster.inline_gang_bytes = r.Between(64, 1024);
   config.cluster.inline_session_bytes = r.Between(128, 4096);
