@@ -157,13 +157,15 @@ void Cluster::State::Prepare(Node& node) {
     CountLeaving(group);
   }
   if (node.kind == NodeKind::kReceive) {
-    if (node.is_upload && !node.reads.empty()) {
-      const Stored& stored = *FindGroup(node.reads[0])->stored;
-      node.blobs = stored.blobs;
-      node.blob_of_shard = stored.blob_of_shard;
-    }
+    const bool places = node.is_upload && !node.reads.empty();
+    if (places) TakeStored(node);
     PrepareSends(node);
     for (size_t p = 0; p < node.participants.size(); ++p) PrepareReceiveOn(node, p);
+    // What it needs has gone with the command, so what reads it may follow at once.
+    if (places && IsInline(node)) {
+      Move(node, NodeState::kLaunched);
+      LaunchedOn(node);
+    }
     return;
   }
   node.open_installs = 0;

@@ -168,7 +168,9 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
 //   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
 //   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
-//   on. kPrepared -> kQueued when an executor is lost. All but kDone -> kDone on failure.
+//   on, and is launched if its bytes went with its commands. kPrepared -> kQueued when an executor
+//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone -> kDone
+//   on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 

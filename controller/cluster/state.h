@@ -183,6 +183,10 @@ struct Cluster::State {
   // made now, if they are not there or on their way. Returns whether there were any.
   bool PlaceShards(std::vector<ShardRef>& shards);
   GroupId PlacedOf(Group& stored);
+  // The bytes of what a node places.
+  void TakeStored(Node& node);
+  // Whether the upload's bytes go with its commands.
+  bool IsInline(const Node& upload) const;
   // It refers to its placed group no more.
   void LetGoOfPlaced(Group& stored);
   // Its bytes are not needed any more.

@@ -187,6 +187,12 @@ GroupId Cluster::State::PlacedOf(Group& group) {
   return placed.id;
 }
 
+void Cluster::State::TakeStored(Node& node) {
+  const Stored& stored = *FindGroup(node.reads[0])->stored;
+  node.blobs = stored.blobs;
+  node.blob_of_shard = stored.blob_of_shard;
+}
+
 void Cluster::State::LetGoOfPlaced(Group& group) {
   if (group.stored == nullptr) return;
   Group* placed = FindGroup(std::exchange(group.stored->placed, GroupId()));

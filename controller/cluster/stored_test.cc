@@ -82,9 +82,10 @@ TEST_F(StoredTest, TheFirstComputationThatReadsItTakesItAlongAndItStaysThere) {
               ElementsAre("e1 <- receive n2 g2 from [inline 16B]", "e1 <- install x1",
                           "e1 <- prepare n3 x1 in [2:0] out [3] on [0]"));
   Installed(a, 1);
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 ahead keep [] inline [3:0]"));
   End(a, 2);
-  EXPECT_THAT(actions.Take(), Contains("e1 <- launch n3 id 1 keep [] inline [3:0]"));
   End(a, 3);
+  actions.Take();
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- prepare n4 x1 in [2:0] out [4] on [0]",
                                           "e1 <- launch n4 id 2 keep [] inline [4:0]"));
@@ -119,8 +120,8 @@ TEST_F(StoredTest, ADeviceWithoutMemoryIsNotWaitedForByThoseWhoDoNotUseIt) {
   ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("e2 <- receive n")));
   Installed(b, 2);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e2 <- launch n5")));
   End(b, 4);
-  EXPECT_THAT(actions.Take(), Contains(HasSubstr("e2 <- launch n")));
   End(b, 5);
 }
 
@@ -164,6 +165,21 @@ TEST_F(StoredTest, WhatWasLostOnItsDeviceIsPutThereAnew) {
   End(a, 5);
   cluster.Watch(session, 6, {3});
   EXPECT_THAT(actions.Take(), Contains("s1 watched 6: OK"));
+}
+
+TEST_F(StoredTest, WhatIsLostOnItsWayIsLostWithTheComputationBehindIt) {
+  Start();
+  Upload(1, 0);
+  const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
+  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n3")));
+  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.Watch(session, 5, {2});
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("watched 5: DATA_LOSS")));
+  EXPECT_EQ(Fetched(1), kText);
+  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(Used(), 0);
 }
 
 TEST_F(StoredTest, AComputationWaitsForBytesThatHaveNotCome) {
@@ -233,8 +249,8 @@ TEST_F(StoredTest, ItIsDonatedAsOthersAre) {
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
   EXPECT_FALSE(cluster.Execute(session, g, {1}, {}, {3}).ok());
   Installed(a, 1);
+  EXPECT_THAT(actions.Take(), Contains("e1 <- launch n3 id 1 ahead keep [] inline [3:0]"));
   End(a, 2);
-  EXPECT_THAT(actions.Take(), Contains("e1 <- launch n3 id 1 keep [] inline [3:0]"));
   End(a, 3);
   EXPECT_EQ(Used(), 64);
   EXPECT_EQ(cluster.counts().stored_bytes, 0u);
@@ -263,6 +279,7 @@ TEST_F(StoredTest, ASessionThatEndsLeavesNothing) {
   const uint64_t f = Define(1, {0}, {F32({4}), F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.Execute(session, f, {1, 3}, {}, {4}).ok());
   cluster.CloseSession(session);
+  End(a, 4);  // the put of array 1 went out
   EXPECT_EQ(cluster.counts().nodes, 0u);
   EXPECT_EQ(cluster.counts().groups, 0u);
   EXPECT_EQ(Used(), 0);

@@ -39,13 +39,14 @@ void Cluster::State::PrepareSends(Node& node) {
     if (!node.pieces.empty()) send.items.back().box = node.pieces[i].from;
   }
   for (auto& [id, send] : sends) SendTo(executors.at(id), std::move(send));
-  if (!node.is_upload) return;
-  for (size_t i = 0; i < out.places.size(); ++i) {
-    if (out.places[i].bytes > options.inline_upload_bytes) {
-      actions->OfferUpload(TransferOf(node), node.blobs);
-      return;
-    }
-  }
+  if (node.is_upload && !IsInline(node)) actions->OfferUpload(TransferOf(node), node.blobs);
+}
+
+bool Cluster::State::IsInline(const Node& upload) const {
+  const SharedVector<Place>& places = groups.at(upload.outputs[0])->places;
+  return std::all_of(places.begin(), places.end(), [&](const Place& place) {
+    return place.bytes <= options.inline_upload_bytes;
+  });
 }
 
 ShardSource Cluster::State::SourceOf(const Node& node, size_t i, const Executor& receiver) {

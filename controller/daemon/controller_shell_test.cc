@@ -49,6 +49,7 @@ class ControllerShellTest : public ::testing::Test {
   };
 
   void Start(ControllerOptions options = {}) {
+    options.cluster.stored_array_bytes = -1;  // uploads go to their devices
     auto shell = ControllerShell::Start(loop_, options);
     ASSERT_TRUE(shell.ok()) << shell.status();
     shell_ = *std::move(shell);

@@ -128,7 +128,9 @@ std::string Show(xla::ifrt::proxy::IfrtResponse response) {
 
 }  // namespace
 
-Dialogue::Dialogue() { session_ = cluster_.door().Open(kId, "tenant", this).value(); }
+Dialogue::Dialogue(int64_t stored_array_bytes) : cluster_(0, stored_array_bytes) {
+  session_ = cluster_.door().Open(kId, "tenant", this).value();
+}
 
 void Dialogue::TearDown() {
   Run();

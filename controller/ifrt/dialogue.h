@@ -32,7 +32,8 @@ class Dialogue : public testing::Test, public IfrtShell {
  protected:
   static constexpr uint64_t kId = 77;
 
-  Dialogue();
+  // `stored_array_bytes`: as in TestCluster.
+  explicit Dialogue(int64_t stored_array_bytes = -1);
   // Everything that the client owned is gone, and the cluster's rules hold.
   void TearDown() override;
 

@@ -33,8 +33,10 @@ BytesRef Zeros(int64_t bytes) {
 
 }  // namespace
 
-TestCluster::TestCluster(int64_t device_memory)
-    : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
+TestCluster::TestCluster(int64_t device_memory, int64_t stored_array_bytes)
+    : cluster_({.stored_array_bytes = stored_array_bytes}, this),
+      compiler_(&cluster_, this),
+      door_(&cluster_, &compiler_) {
   a = cluster_.ExecutorUp(Worker("wa", "ia", device_memory)).value();
   b = cluster_.ExecutorUp(Worker("wb", "ib", device_memory)).value();
 }

@@ -165,7 +165,14 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (shard == shards_.end()) return false;
   if (shard->second.state != ShardState::kDeclared) return true;
   const auto producer = nodes_.find(shard->second.producer);
-  return producer != nodes_.end() && producer->second.launch.has_value();
+  if (producer == nodes_.end()) return false;
+  const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
+  if (receive == nullptr) return producer->second.launch.has_value();
+  // It came with its bytes, for one of its devices or for each.
+  return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
+    return s.kind == ShardSource::Kind::kInline ||
+           (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
+  });
 }
 
 void ExecutorCore::LaunchInputEnded(NodeId id) {

@@ -181,7 +181,8 @@ class ExecutorCore {
   void On(FreeGroups command);
 
   void Declare(const GroupPart& part, NodeId producer);
-  // Whether the shard is ready, or will be by a launch that came before (or it has failed).
+  // Whether the shard is ready, or will be by a launch or by bytes that came before (or it has
+  // failed).
   bool OnItsWay(ShardRef ref) const;
   // Whether the inputs that are still computed are made on the same devices, by launches whose
   // devices do not wait for each other, as those of this one do not: it can be started behind them.

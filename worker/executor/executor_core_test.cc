@@ -106,6 +106,22 @@ TEST_F(ExecutorCoreTest, ALaunchAheadStartsWhenItsInputsHaveBeenComputed) {
   EXPECT_EQ(Reported(), "through 3 also []");
 }
 
+TEST_F(ExecutorCoreTest, ALaunchGoesBehindBytesThatCameBeforeIt) {
+  ShardSource bytes;
+  bytes.bytes = Blob::Make(16);
+  bytes.kind = ShardSource::Kind::kInline;
+  Receive(2, 1, 2, {bytes, Local(2)});
+  Receive(3, 2, 3, {Peer()});
+  Prepare(4, 3, {2}, {4});
+  Prepare(5, 4, {3}, {5});
+  Launch(4, 1, true);
+  Launch(5, 2, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]", "receive n3[0]"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 4: INTERNAL: node 5: input 3:0 is not here"));
+  core.ReceiveDone(NodeId(2), 0, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[1]", "launch n4 id 1"));
+}
+
 TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder) {
   Prepare(2, 1, {}, {2});
   Prepare(3, 2, {2}, {3});
