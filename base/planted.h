@@ -39,51 +39,51 @@ enum class Bug {
   kReportEarly,            // executor: a launch is reported when it starts
   kWatermarkSkips,         // executor: the watermark passes an unfinished node
   kForgetEndedSend,        // executor: a pull that comes after its transfer's end waits for ever
-  kMixAttempts,     // executor: a receive that was taken back ends the one that was prepared anew
-  kFreeAtLoss,      // group: losing an executor frees what a launched gang still reads on another
-  kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
-  kWaitForEver,     // memory: what can never fit beside the rest is not failed
-  kGiveUpEarly,     // memory: what would fit once running work has ended is failed
-  kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
-  kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
-  kLoseAnswer,      // a request of several turns is not answered
-  kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
-  kForgetBusy,  // slices: a session with work left has no other slice
-  kEndlessSlice,  // slices: a session has all its work done in one
-  kForgetTurn,  // turns: what a turn leaves is not asked another one for
-  kForgetWaiters,  // slices: of those that wait for a group only the first slice is told
+  kMixAttempts,       // executor: a receive that was taken back ends the one that was prepared anew
+  kFreeAtLoss,        // group: losing an executor frees what a launched gang still reads on another
+  kLeaveTakenBack,    // memory: a receive that is taken back leaves what it had received
+  kWaitForEver,       // memory: what can never fit beside the rest is not failed
+  kGiveUpEarly,       // memory: what would fit once running work has ended is failed
+  kFollowAnyone,      // executor: a launch goes behind what no stream orders it behind
+  kLeaveRequest,      // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,        // a request of several turns is not answered
+  kServeTooSoon,      // losses: an executor is served again before all have heard of its loss
+  kForgetBusy,        // slices: a session with work left has no other slice
+  kEndlessSlice,      // slices: a session has all its work done in one
+  kForgetTurn,        // turns: what a turn leaves is not asked another one for
+  kForgetWaiters,     // slices: of those that wait for a group only the first slice is told
   kLoadedForAnother,  // told: code that an earlier attempt waited for counts for the present one
-  kIgnoreInputsEnded,  // dispatch: launched before it has heard how its inputs ended
-  kAnswerReenters,  // answers come in the middle of the operation that makes them
-  kAnswerEnded,  // answers to a session that an answer has ended
-  kLossForgetsGroups,  // losses: only the first slice of groups hears of it
-  kLossForgetsNodes,  // losses: only the first slice of nodes hears of it
+  kIgnoreInputsEnded,     // dispatch: launched before it has heard how its inputs ended
+  kAnswerReenters,        // answers come in the middle of the operation that makes them
+  kAnswerEnded,           // answers to a session that an answer has ended
+  kLossForgetsGroups,     // losses: only the first slice of groups hears of it
+  kLossForgetsNodes,      // losses: only the first slice of nodes hears of it
   kLossTakesNothingBack,  // losses: what is to be done again is not
-  kLossHeardByNobody,  // losses: the island does not learn that all have heard
-  kKeepShared,  // losses: code that was loaded with the lost one is used with its successor
-  kForgetArrayBytes,  // records: an array that is given up stays counted
-  kForgetTotal,  // records: what a session gives up stays counted of all
-  kForgetNodeBytes,  // records: a node that has ended stays counted
-  kCloseLeavesRun,  // closing: the values of a program that is being made are left
-  kCloseLeavesNodes,  // closing: what waits goes on waiting
-  kNeverOverdue,  // ticks: a receive that failed while its peer lives is not told of
-  kSkipItem,  // requests of many: the item at which a slice ends is left out
-  kWatchFirst,  // requests of many: of several watched arrays the first one is waited for
+  kLossHeardByNobody,     // losses: the island does not learn that all have heard
+  kKeepShared,         // losses: code that was loaded with the lost one is used with its successor
+  kForgetArrayBytes,   // records: an array that is given up stays counted
+  kForgetTotal,        // records: what a session gives up stays counted of all
+  kForgetNodeBytes,    // records: a node that has ended stays counted
+  kCloseLeavesRun,     // closing: the values of a program that is being made are left
+  kCloseLeavesNodes,   // closing: what waits goes on waiting
+  kNeverOverdue,       // ticks: a receive that failed while its peer lives is not told of
+  kSkipItem,           // requests of many: the item at which a slice ends is left out
+  kWatchFirst,         // requests of many: of several watched arrays the first one is waited for
   kDestructKeepsView,  // requests of many: what is given up stays referred to
-  kOneHandleForTwo,  // requests of many: two results get one handle
-  kHoldForEver,  // requests of many: what the request held of its results is not let go
-  kForgetDonation,  // requests of many: what was given away is not taken
-  kMadeOfAnother,  // reshard: a shard made of one made before takes the source's
-  kTakeOverTwice,  // programs: a step takes over what came for another argument, too
-  kNoAbandon,  // dispatch: peers of a member that failed alone are not told
-  kKeepFailed,  // memory: what a launch failed to make stays reserved
-  kDropKept,  // codec: arguments that are not to be donated are not sent
+  kOneHandleForTwo,    // requests of many: two results get one handle
+  kHoldForEver,        // requests of many: what the request held of its results is not let go
+  kForgetDonation,     // requests of many: what was given away is not taken
+  kMadeOfAnother,      // reshard: a shard made of one made before takes the source's
+  kTakeOverTwice,      // programs: a step takes over what came for another argument, too
+  kNoAbandon,          // dispatch: peers of a member that failed alone are not told
+  kKeepFailed,         // memory: what a launch failed to make stays reserved
+  kDropKept,           // codec: arguments that are not to be donated are not sent
   kDropFailedArguments,  // codec: failed arguments of a sequence are not sent
-  kSwapInputs,  // codec: inputs are read by argument and not by device
-  kMoveBox,  // codec: where a box begins is not sent
-  kReportOne,  // codec: of nodes that ended out of order the first is reported
-  kFailAllOutputs,  // codec: of which output a failure is is not sent
-  kAbandonOne,  // codec: of the launches to be abandoned the first is sent
+  kSwapInputs,           // codec: inputs are read by argument and not by device
+  kMoveBox,              // codec: where a box begins is not sent
+  kReportOne,            // codec: of nodes that ended out of order the first is reported
+  kFailAllOutputs,       // codec: of which output a failure is is not sent
+  kAbandonOne,           // codec: of the launches to be abandoned the first is sent
 };
 
 inline constexpr std::array kAllBugs = {

@@ -291,8 +291,7 @@ void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
   // It may have been forgotten meanwhile.
-  if (const auto there = PlatformOf(waiter.island); !there.ok())
-    return waiter.done(there.status());
+  if (const auto there = PlatformOf(waiter.island); !there.ok()) return waiter.done(there.status());
   if (entry.metadata->names_devices()) {
     const std::vector<int32_t> ordinals = Ordinals(waiter.devices);
     if (!std::ranges::equal(ordinals, options.devices())) {

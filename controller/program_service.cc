@@ -166,8 +166,8 @@ absl::Status ProgramService::Work::FindWanted() {
       const int32_t place = lowering.places[compute->slice];
       if (!known.emplace(compute->computation, place).second) continue;
       const Computation& code = program.computations[compute->computation];
-      absl::Status runs = CheckRuns(all[slices[compute->slice][0]],
-                                    code.format == Computation::Format::kNative);
+      absl::Status runs =
+          CheckRuns(all[slices[compute->slice][0]], code.format == Computation::Format::kNative);
       if (!runs.ok()) return Annotate(runs, Named(program, code));
     }
   }
@@ -295,9 +295,7 @@ bool ProgramService::Reserve(const std::shared_ptr<Binding>& binding) {
 void ProgramService::Compile(const std::shared_ptr<Binding>& binding) {
   constexpr int kAtOnce = 32;
   Work& work = *binding->work;
-  const auto more = [&] {
-    return binding->asked < work.wanted.size() && binding->failure.ok();
-  };
+  const auto more = [&] { return binding->asked < work.wanted.size() && binding->failure.ok(); };
   for (int i = 0; i < kAtOnce && more(); ++i) {
     const size_t number = binding->asked++;
     ++binding->open;
@@ -312,9 +310,10 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding) {
   }
   if (!more()) return Lower(binding);
   // Others have their turn.
-  off_loop_([] {}, [this, alive = alive_, binding] {
-    if (*alive) Compile(binding);
-  });
+  off_loop_([] {},
+            [this, alive = alive_, binding] {
+              if (*alive) Compile(binding);
+            });
 }
 
 void ProgramService::Compiled(const std::shared_ptr<Binding>& binding, size_t number,

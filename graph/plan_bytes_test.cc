@@ -8,8 +8,8 @@
 namespace fairway {
 namespace {
 
-// A loop, unrolled for its constant, of a computation of `wide` results of which one goes round; all
-// of the last round, or none, are results of the program.
+// A loop, unrolled for its constant, of a computation of `wide` results of which one goes round;
+// all of the last round, or none, are results of the program.
 struct Wide {
   explicit Wide(int64_t rounds, int wide) {
     const ArraySpec type{DType::kF32, Shape{{8}}, Sharding::Replicated({0})};

@@ -201,11 +201,7 @@ int64_t MaxInstructions(const Sequence& sequence) {
 SequenceBuilder::SequenceBuilder(const Program& program, const ProgramTypes& types,
                                  const ProgramBinding& binding, int32_t place,
                                  ValueRegisters& registers)
-    : program_(program),
-      types_(types),
-      binding_(binding),
-      place_(place),
-      register_of_(registers) {
+    : program_(program), types_(types), binding_(binding), place_(place), register_of_(registers) {
   sequence_->name = program.name;
   register_of_.BeginSequence();
 }

@@ -76,8 +76,8 @@ class Decoder {
     std::vector<int64_t> tile_of(in.tile_of().begin(), in.tile_of().end());
     if (tile_of.empty()) tile_of.assign(positions.begin(), positions.end());
     FAIRWAY_ASSIGN_OR_RETURN(
-        const Sharding tiled, Sharding::Tiled(positions, {in.tiles().begin(), in.tiles().end()},
-                                              std::move(tile_of)));
+        const Sharding tiled,
+        Sharding::Tiled(positions, {in.tiles().begin(), in.tiles().end()}, std::move(tile_of)));
     FAIRWAY_ASSIGN_OR_RETURN(out.sharding, tiled.OnDevicesOf(whole, in.memory_kind()));
     return out;
   }

@@ -54,8 +54,7 @@ void Cluster::BindProgram(SessionId session_id, uint64_t key, uint64_t out,
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->LookAt(session_id);
   if (!session.ok()) return;
-  std::unique_ptr<ProgramBind> bind =
-      state_->NewBind(**session, key, out, std::move(program));
+  std::unique_ptr<ProgramBind> bind = state_->NewBind(**session, key, out, std::move(program));
   bind->bound = std::move(bound);
   state_->WorkOf(session_id).binds.push_back(std::move(bind));
   state_->Settle();

@@ -215,8 +215,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
     for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
       session.watches.erase(session.watches.begin());
   } else if (!session.programs.empty()) {
-    list.retiring.push_back(
-        std::move(session.programs.extract(session.programs.begin()).mapped()));
+    list.retiring.push_back(std::move(session.programs.extract(session.programs.begin()).mapped()));
   } else {
     // Younger ones first: nothing is taken back for the sake of others that end too.
     const absl::Status closed = absl::CancelledError("the session has ended");

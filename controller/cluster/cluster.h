@@ -213,7 +213,7 @@ struct ClusterCounts {
   uint64_t executions = 0;  // requests to run a computation or a program
   // Fetches answered from results that came with their completion, or from uploads that lie here.
   uint64_t inline_hits = 0;
-  size_t stored_bytes = 0;  // of these uploads
+  size_t stored_bytes = 0;        // of these uploads
   uint64_t executor_fetches = 0;  // fetches that went to an executor
   uint64_t units = 0;             // of work (Cluster::units), since the start
   uint64_t most_units = 0;        // of one operation or turn

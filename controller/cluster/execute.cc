@@ -295,12 +295,9 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   return result;
 }
 
-Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
-                                                        const ExecutableSpec& spec,
-                                                        const std::vector<const Array*>& arguments,
-                                                        const std::vector<int32_t>& donatable,
-                                                        const OutputTypes& outputs,
-                                                        const absl::Status& poison) {
+Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
+    Session& session, const ExecutableSpec& spec, const std::vector<const Array*>& arguments,
+    const std::vector<int32_t>& donatable, const OutputTypes& outputs, const absl::Status& poison) {
   // What it reads is placed before it has an id: that comes first.
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)

@@ -24,8 +24,8 @@ bool Cluster::State::Needed(const Island& island) const {
     if (stake == has.stakes.end()) continue;
     if (stake->second.groups != nullptr || stake->second.nodes > 0) return true;
   }
-  return std::ranges::any_of(
-      executables, [&](const auto& entry) { return entry.second.island == island.id; });
+  return std::ranges::any_of(executables,
+                             [&](const auto& entry) { return entry.second.island == island.id; });
 }
 
 bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
@@ -39,8 +39,7 @@ bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
     return false;
   if (!island.forgotten) {
     island.forgotten = true;
-    island.gone =
-        Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
+    island.gone = Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
     s.BeginLoss(island, nullptr, island.gone);
     s.Settle();
   }

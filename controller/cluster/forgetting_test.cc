@@ -116,8 +116,8 @@ TEST_F(ClusterTest, AnUploadToAnIslandIsFoundThoughOthersWereForgottenMeanwhile)
   const IslandId forgotten = cluster.Islands()[0].id;
   cluster.ExecutorLost(old, absl::UnavailableError("killed"));
   Start();
-  const auto put = cluster.Put(
-      session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 2})}, {0, 0});
+  const auto put =
+      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 2})}, {0, 0});
   ASSERT_TRUE(cluster.ForgetIsland(forgotten, kGone));
   cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
   End(a, put->upload.value);

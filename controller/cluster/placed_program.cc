@@ -71,8 +71,7 @@ class Placing {
       const auto [over, fresh] = whole.try_emplace(type.slice);
       if (fresh) over->second = Sharding::Replicated(source_.slices[type.slice]);
       const Sharding& cut = type.array.sharding;
-      FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding,
-                               cut.OnDevicesOf(over->second, cut.memory_kind()));
+      FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding, cut.OnDevicesOf(over->second, cut.memory_kind()));
       out_->types.push_back({type.array.dtype, type.array.shape, std::move(sharding)});
     }
     return absl::OkStatus();
@@ -180,8 +179,8 @@ size_t PlacedBytes(const ProgramSource& source) {
   return bytes;
 }
 
-absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(ProgramSource source,
-                                                     const SharedVector<VirtualDevice>& devices) {
+absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
+    ProgramSource source, const SharedVector<VirtualDevice>& devices) {
   return Placing(std::move(source), devices).Do();
 }
 

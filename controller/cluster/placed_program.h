@@ -20,8 +20,8 @@ size_t PlacedBytes(const ProgramSource& source);
 // Puts a program onto a session's devices (Cluster::SharedDevices). It is bound once.
 // INVALID_ARGUMENT: devices that do not exist, or of several islands in one slice.
 // RESOURCE_EXHAUSTED: no host memory for its constants.
-absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(ProgramSource source,
-                                                     const SharedVector<VirtualDevice>& devices);
+absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
+    ProgramSource source, const SharedVector<VirtualDevice>& devices);
 
 // What it takes and makes.
 ExecutableSignature SignatureOf(const PlacedProgram& program);

@@ -144,8 +144,7 @@ bool Cluster::State::GoOnRun(Session& session, ProgramRun& run) {
     HoldView(value);
   } else if (!run.arguments.empty()) {
     const ProgramRun::Resharded& next = run.arguments.front();
-    run.making =
-        NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential, run.pieces);
+    run.making = NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential, run.pieces);
     GoOnMaking(session, run);
   } else if (run.next_step < placed.plan.steps.size()) {
     if (run.next_step == 0) KeepShared(run);

@@ -169,8 +169,8 @@ enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 //   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
 //   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
 //   on, and is launched if its bytes went with its commands. kPrepared -> kQueued when an executor
-//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone -> kDone
-//   on failure.
+//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone ->
+//   kDone on failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 bool CanMove(NodeState from, NodeState to);
 
@@ -389,7 +389,7 @@ struct Session {
   // Of programs, their sequences until they are forgotten, and of what is being bound.
   RecordCount program_records;
   std::unordered_map<uint64_t, size_t> binding;  // bytes, by key
-  RecordCount stored;        // bytes of Group::stored
+  RecordCount stored;                            // bytes of Group::stored
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
@@ -412,16 +412,16 @@ struct ProgramRun {
   size_t next_step = 0;
   // The value that is being made: an argument, or what the next step, a transfer, makes.
   std::unique_ptr<ValueRequest> making;
-  size_t pieces = 0;  // of the arguments so far
+  size_t pieces = 0;              // of the arguments so far
   std::deque<Array> values;       // of the plan, as far as they are made; their views are held
   std::vector<bool> ours;         // by value: whether its buffers may be taken over
   std::vector<uint64_t> results;  // handles
   std::vector<uint64_t> donated;  // handles of arguments
   uint64_t watch = 0;             // 0: none
   std::optional<uint64_t> watch_results;  // when they are there
-  bool ended = false;             // all steps are made, the results are there
-  absl::Status failed;            // of what no node was made for
-  absl::Status refused;           // an argument could not be made: the results hold this
+  bool ended = false;                     // all steps are made, the results are there
+  absl::Status failed;                    // of what no node was made for
+  absl::Status refused;                   // an argument could not be made: the results hold this
 
   // They are numbered in the order in which steps name them.
   Array& ValueOf(int32_t value) {

@@ -280,8 +280,8 @@ class Cluster::State::ValueRemake final : public ValueRequest {
  private:
   absl::Status Make(Session& session) {
     if (!remake_.has_value()) {
-      FAIRWAY_ASSIGN_OR_RETURN(
-          remake_, s.Resharded(session, source_, target_, /*may_alias=*/true, made_));
+      FAIRWAY_ASSIGN_OR_RETURN(remake_,
+                               s.Resharded(session, source_, target_, /*may_alias=*/true, made_));
     }
     FAIRWAY_ASSIGN_OR_RETURN(whole_, s.GoOnRemake(session, *remake_, made_));
     return absl::OkStatus();
@@ -306,9 +306,8 @@ class Cluster::State::ValueRemake final : public ValueRequest {
   size_t committed_ = 0;
 };
 
-std::unique_ptr<ValueRequest> Cluster::State::NewValue(const Array& source,
-                                                       const ArraySpec& target, bool after_inputs,
-                                                       size_t pieces) {
+std::unique_ptr<ValueRequest> Cluster::State::NewValue(const Array& source, const ArraySpec& target,
+                                                       bool after_inputs, size_t pieces) {
   return std::make_unique<ValueRemake>(*this, source, target, after_inputs, pieces);
 }
 

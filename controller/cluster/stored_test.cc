@@ -141,8 +141,8 @@ TEST_F(StoredTest, ALostExecutorTakesNoUploadThatNothingUsedThere) {
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {5}).ok());
   cluster.Watch(session, 6, {5});
-  EXPECT_THAT(actions.Take(), Contains(AllOf(HasSubstr("watched 6: UNAVAILABLE"),
-                                             HasSubstr("away"))));
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("watched 6: UNAVAILABLE"), HasSubstr("away"))));
 }
 
 TEST_F(StoredTest, WhatWasLostOnItsDeviceIsPutThereAnew) {
@@ -321,9 +321,8 @@ TEST_F(StoredShareTest, BeyondTheSessionsShareUploadsGoToTheirDevicesAtOnce) {
   Upload(3, 0);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n3 g3 from [inline 16B]"));
   ASSERT_TRUE(Copy(1, 2, 4).ok());  // by way of its device
-  EXPECT_THAT(actions.Take(),
-              ElementsAre("e1 <- receive n4 g5 from [inline 16B]", HasSubstr("e1 <- send"),
-                          HasSubstr("e2 <- receive n5")));
+  EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g5 from [inline 16B]",
+                                          HasSubstr("e1 <- send"), HasSubstr("e2 <- receive n5")));
   EXPECT_LE(cluster.counts().stored_bytes, 1000u);
   EXPECT_TRUE(cluster.Destruct(session, {2}).ok());
   actions.Take();

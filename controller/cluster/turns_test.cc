@@ -39,9 +39,8 @@ TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
   }
   ExecuteOptions options;
   options.watch_results = 7;
-  ASSERT_TRUE(Bounded([&] {
-                return cluster.RunProgram(session, program, {1}, options, {2});
-              }).ok());
+  ASSERT_TRUE(
+      Bounded([&] { return cluster.RunProgram(session, program, {1}, options, {2}); }).ok());
   EXPECT_TRUE(cluster.Busy(session));
   while (cluster.Busy(session)) ASSERT_TRUE(Turn());
   EXPECT_THAT(actions.Take(), Not(Contains(StartsWith("s1 watched"))));
@@ -51,8 +50,8 @@ TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
   EXPECT_THAT(actions.Take(), Contains(StartsWith("s1 watched 7: ")));
 }
 
-// An argument and what a transfer makes: rows that become columns, so that each of 256 devices takes
-// a piece of each other's.
+// An argument and what a transfer makes: rows that become columns, so that each of 256 devices
+// takes a piece of each other's.
 TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   constexpr int32_t kDevices = 256;
   ASSERT_TRUE(cluster.ExecutorUp(Worker("wc", "ic", kDevices)).ok());
@@ -84,8 +83,9 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   ASSERT_TRUE(bound.ok()) << bound.status();
   while (Turn()) {
   }
-  ASSERT_TRUE(
-      Bounded([&] { return cluster.RunProgram(session, *bound, {1, 1}, {}, {2, 3}); }).ok());
+  ASSERT_TRUE(Bounded([&] {
+                return cluster.RunProgram(session, *bound, {1, 1}, {}, {2, 3});
+              }).ok());
   EXPECT_TRUE(cluster.Busy(session));
   ExpectTheNeighbourIsServed();
   int turns = 0;

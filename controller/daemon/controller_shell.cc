@@ -181,9 +181,9 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
       gone = executor.spec.worker;
   }
   if (gone.empty() || members.size() < static_cast<size_t>(spec.island_workers)) return;
-  const std::string why = fmt::format(
-      "worker {} takes the place of {}, which was away for {} (--forget-after)", spec.worker, gone,
-      FormatDuration(options_.forget_after));
+  const std::string why =
+      fmt::format("worker {} takes the place of {}, which was away for {} (--forget-after)",
+                  spec.worker, gone, FormatDuration(options_.forget_after));
   hub_->EndIsland(spec.island, why);
   for (const IslandStatus& island : cluster_->Islands()) {
     if (island.name == spec.island) Forget(island, why);

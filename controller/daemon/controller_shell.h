@@ -154,9 +154,9 @@ class ControllerShell final : public ClusterActions,
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::map<IslandId, Clock::time_point> down_since_;
   std::set<IslandId> given_up_;
-  std::map<IslandId, Clock::time_point> empty_since_;     // islands without any executor
-  std::map<ExecutorId, Clock::time_point> gone_since_;    // executors that are down
-  std::map<IslandId, absl::Status> forgetting_;           // something of them is left
+  std::map<IslandId, Clock::time_point> empty_since_;   // islands without any executor
+  std::map<ExecutorId, Clock::time_point> gone_since_;  // executors that are down
+  std::map<IslandId, absl::Status> forgetting_;         // something of them is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
   std::map<ExecutorId, uint64_t> executor_fetches_;

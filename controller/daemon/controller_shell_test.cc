@@ -422,8 +422,8 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   const uint64_t there = Put(session, 0, Pattern(64));
   shell_->cluster().Watch(session, 2, {there});
   ASSERT_TRUE(Until([&] { return watched_.contains(2); }));
-  EXPECT_THAT(Text(watched_[2]), AllOf(HasSubstr("worker w2 takes the place of w1"),
-                                       HasSubstr("open a new session")));
+  EXPECT_THAT(Text(watched_[2]),
+              AllOf(HasSubstr("worker w2 takes the place of w1"), HasSubstr("open a new session")));
   const SessionId next = *shell_->cluster().OpenSession("t");
   EXPECT_EQ(shell_->cluster().Devices(next).size(), 2u);
   EXPECT_EQ(shell_->cluster().Devices(next)[1].worker, "w2");

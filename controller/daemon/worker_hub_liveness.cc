@@ -111,9 +111,8 @@ void WorkerHub::Forget(ExecutorId id) {
   std::erase_if(island_of_endpoint_, [&](const auto& entry) {
     return entry.first == spec.data_endpoint && entry.second == spec.island;
   });
-  if (std::ranges::any_of(executors_, [&](const auto& other) {
-        return other.second->spec.island == spec.island;
-      }))
+  if (std::ranges::any_of(
+          executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
     return;
   restarts_.erase(spec.island);
   std::erase_if(transferred_bytes_, [&](const auto& entry) {

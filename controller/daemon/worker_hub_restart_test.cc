@@ -7,7 +7,6 @@
 namespace fairway {
 namespace {
 
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

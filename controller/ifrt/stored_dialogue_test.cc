@@ -32,7 +32,8 @@ TEST_F(StoredDialogue, AnUploadToTheFirstIslandIsUsedOnTheOtherWithoutIt) {
   Ask("copy_arrays_request { array_handles: 5 device_ids: 2 copy_semantics: "
       "ARRAY_COPY_SEMANTICS_ALWAYS_COPY result_handles: 6 }");
   EXPECT_THAT(cluster_.log, IsEmpty());
-  Ask(fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} "
+  Ask(
+      fmt::format("loaded_executable_execute_request {{ loaded_executable_handle: {} "
                   "args_handles: 6 result_array_handle: 7 }}",
                   f));
   Run();

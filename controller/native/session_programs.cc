@@ -135,19 +135,18 @@ void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
     size_t results = 0;
   };
   auto told = std::make_shared<Told>();
-  programs_.Bind(
-      {handle, [program = std::move(program)] { return std::move(*program); },
-       [told, id](const ExecutableSignature& signature) {
-         told->results = signature.outputs.size();
-         if (id != 0) told->answer = CompiledAnswer(id, signature);
-       }},
-      [this, alive = alive_, id, told,
-       pending = std::move(pending)](const absl::StatusOr<uint64_t>& bound) {
-        if (!*alive) return;
-        if (!bound.ok()) return Answer(id, bound.status());
-        callables_[*bound] = {told->results, true};
-        if (id != 0) shell_->Send(std::move(told->answer));
-      });
+  programs_.Bind({handle, [program = std::move(program)] { return std::move(*program); },
+                  [told, id](const ExecutableSignature& signature) {
+                    told->results = signature.outputs.size();
+                    if (id != 0) told->answer = CompiledAnswer(id, signature);
+                  }},
+                 [this, alive = alive_, id, told,
+                  pending = std::move(pending)](const absl::StatusOr<uint64_t>& bound) {
+                   if (!*alive) return;
+                   if (!bound.ok()) return Answer(id, bound.status());
+                   callables_[*bound] = {told->results, true};
+                   if (id != 0) shell_->Send(std::move(told->answer));
+                 });
 }
 
 // On success the answer follows when it has ended.

@@ -422,7 +422,7 @@ TEST_F(NativeDialogue, WhatIsUnreducedIsRefusedAsNoShardingCanTellIt) {
   EXPECT_EQ(AskAndRun(TwoCalls("0, 1")), "");
   cluster_.AnswerCompile(UnreducedCode());
   EXPECT_THAT(Run(), StartsWith("3 UNIMPLEMENTED: program p: computation \"f\": result 0, f32[8], "
-                                 "is unreduced or manual over axes"));
+                                "is unreduced or manual over axes"));
 }
 
 }  // namespace

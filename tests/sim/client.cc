@@ -17,9 +17,7 @@ void Client::Begin() {
   Next();
 }
 
-void Client::Next() {
-  StepIn(world_.random.Between(1, world_.config.think));
-}
+void Client::Next() { StepIn(world_.random.Between(1, world_.config.think)); }
 
 void Client::StepIn(int64_t time) {
   world_.queue.After(time, [this] { world_.ToController([this] { Step(); }); });

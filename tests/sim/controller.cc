@@ -231,10 +231,9 @@ void Controller::Send(ExecutorId executor, Command command) {
   if (!received.ok())
     return world_.Broken("codec", "a command to e{}: {}", executor, Describe(received.status()));
   member.down_link = std::max(member.down_link, world_.queue.now() + world_.LinkDelay());
-  world_.queue.At(member.down_link, [machine = member.machine, session = member.session,
-                                     command = *std::move(received)] {
-    machine->Deliver(session, command);
-  });
+  world_.queue.At(member.down_link,
+                  [machine = member.machine, session = member.session,
+                   command = *std::move(received)] { machine->Deliver(session, command); });
 }
 
 void Controller::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {

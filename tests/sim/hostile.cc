@@ -175,9 +175,9 @@ void Hostile::Copy() {
   const bool alias = r.Percent(50);
   // They must lie on the same devices.
   const std::vector<uint64_t> in(r.Between(20, alias ? 800 : 120), r.Pick(arrays_));
-  world_.controller->cluster().Copy(
-      session_, in, std::nullopt, std::nullopt,
-      alias ? CopySemantics::kReuseInput : CopySemantics::kAlwaysCopy, {}, Keeps("copy"));
+  world_.controller->cluster().Copy(session_, in, std::nullopt, std::nullopt,
+                                    alias ? CopySemantics::kReuseInput : CopySemantics::kAlwaysCopy,
+                                    {}, Keeps("copy"));
 }
 
 void Hostile::Reshard() {

@@ -59,11 +59,11 @@ class Hostile final : public SessionOwner {
   int left_ = 0;
   bool deleted_ = false;  // some of its arrays are
   uint64_t next_token_ = 1;
-  std::vector<VirtualDevice> devices_;     // all, by id
-  std::vector<int32_t> usable_;            // not the neighbour's
-  std::vector<uint64_t> arrays_;           // of kElements elements on kDevices devices
+  std::vector<VirtualDevice> devices_;  // all, by id
+  std::vector<int32_t> usable_;         // not the neighbour's
+  std::vector<uint64_t> arrays_;        // of kElements elements on kDevices devices
   std::vector<uint64_t> programs_;
-  std::map<uint64_t, std::string> open_;   // requests that are not answered
+  std::map<uint64_t, std::string> open_;  // requests that are not answered
 };
 
 }  // namespace fairway::sim

@@ -342,9 +342,8 @@ void Machine::CheckPeers(const Run& run) {
     Machine* peer = world_.FindMachine(member.endpoint);
     // It may be gone, or have begun anew, and the controller is yet to hear of it.
     const auto& members = run.gang->members;
-    const bool launched_there =
-        std::find(members.begin(), members.end(), std::pair(peer, peer->session())) !=
-        members.end();
+    const bool launched_there = std::find(members.begin(), members.end(),
+                                          std::pair(peer, peer->session())) != members.end();
     if (launched_there && peer->incarnation() != member.incarnation)
       world_.Broken("G2", "{}: code {} is loaded to run with an earlier {}", worker_, code,
                     member.endpoint);
@@ -393,9 +392,8 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
   MayFail(*run);
   if (!run->failure.ok() && world_.random.Percent(50)) {
     // It never begins. Its peers hear why when they want something of it (GangExchanges).
-    world_.queue.After(world_.DataDelay(), [&world = world_, run] {
-      world.BreakGang(run->gang, run->failure);
-    });
+    world_.queue.After(world_.DataDelay(),
+                       [&world = world_, run] { world.BreakGang(run->gang, run->failure); });
     world_.queue.After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
     return;
   }

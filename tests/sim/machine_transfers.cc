@@ -84,15 +84,15 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
     }
     case ShardSource::Kind::kController:
       world_.Count("receive from controller");
-      world_.queue.After(world_.DataDelay(), [this, epoch = world_.epoch, transfer = node.transfer,
-                                              index = source.index,
-                                              done = world_.MayBeCut(done, bit())] {
-        if (world_.controller == nullptr || world_.epoch != epoch) {
-          done(absl::UnavailableError("the controller is gone"));
-        } else {
-          world_.controller->PullUpload(transfer, index, done);
-        }
-      });
+      world_.queue.After(world_.DataDelay(),
+                         [this, epoch = world_.epoch, transfer = node.transfer,
+                          index = source.index, done = world_.MayBeCut(done, bit())] {
+                           if (world_.controller == nullptr || world_.epoch != epoch) {
+                             done(absl::UnavailableError("the controller is gone"));
+                           } else {
+                             world_.controller->PullUpload(transfer, index, done);
+                           }
+                         });
       return;
   }
 }

@@ -47,8 +47,8 @@ struct ModelGroup {
 
 // The value of these bytes (ValueOf).
 inline uint64_t ValueOfWords(const std::vector<uint64_t>& words) {
-  const bool agree = std::all_of(words.begin(), words.end(),
-                                 [&](uint64_t word) { return word == words[0]; });
+  const bool agree =
+      std::all_of(words.begin(), words.end(), [&](uint64_t word) { return word == words[0]; });
   return agree && !words.empty() ? words[0] : 0;
 }
 

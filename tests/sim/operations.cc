@@ -33,9 +33,7 @@ std::vector<int32_t> Client::RandomDevices(size_t count, bool one_island) {
 
 ArraySpec Client::RandomSpec() {
   Random& r = world_.random;
-  const int64_t elements = r.Percent(5)    ? 0
-                           : r.Percent(50) ? r.Between(1, 8)
-                                           : r.Between(1, 40);
+  const int64_t elements = r.Percent(5) ? 0 : r.Percent(50) ? r.Between(1, 8) : r.Between(1, 40);
   const std::string kind = r.Percent(90) ? "" : r.Percent(50) ? "device" : "host";
   const int64_t form = r.Below(10);
   if (form < 4)
@@ -84,9 +82,8 @@ void Client::DoPut() {
   const ArraySpec spec = RandomSpec();
   const std::vector<int32_t>& devices = spec.sharding.devices();
   const bool shared = spec.sharding.fully_replicated() && r.Percent(80);
-  const int64_t copies = spec.sharding.fully_replicated() && !shared
-                             ? static_cast<int64_t>(devices.size())
-                             : 1;
+  const int64_t copies =
+      spec.sharding.fully_replicated() && !shared ? static_cast<int64_t>(devices.size()) : 1;
   const bool stored = Total(spec.shape) * copies <= world_.config.cluster.stored_array_bytes;
   if (stored) world_.Count("put is stored");
   std::vector<int32_t> blobs;
@@ -278,8 +275,7 @@ void Client::DoAssemble() {
   const auto pieces = static_cast<int64_t>(in.size());
   std::vector<int64_t> tiles(in.size());
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
-  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : dtype,
-                       Vector(shape.dims[0] * pieces),
+  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : dtype, Vector(shape.dims[0] * pieces),
                        Sharding::Tiled(devices, {pieces}, tiles).value()};
   const auto made = world_.controller->cluster().Assemble(session_, spec, in,
                                                           CopySemantics::kReuseInput, OutHandle());
@@ -463,9 +459,9 @@ void Client::Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outc
 void Client::TwoResultsOfOneHandle() {
   const uint64_t handle = AnyHandle(), out = OutHandle();
   if (handle == 0) return;
-  const auto made = world_.controller->cluster().Copy(session_, {handle, handle}, std::nullopt,
-                                                      std::nullopt, CopySemantics::kReuseInput,
-                                                      {out, out});
+  const auto made =
+      world_.controller->cluster().Copy(session_, {handle, handle}, std::nullopt, std::nullopt,
+                                        CopySemantics::kReuseInput, {out, out});
   Expect(made.status(), arrays_[handle].deleted() ? "FAILED_PRECONDITION" : "ALREADY_EXISTS",
          "copy to one handle twice");
 }

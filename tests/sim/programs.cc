@@ -245,14 +245,14 @@ uint64_t Client::BindProgram(const ModelArray& like) {
                slices.size(), count);
   unanswered_[token] = "bind of a program";
   const auto handle = std::make_shared<uint64_t>(0);
-  cluster.BindProgram(session_, token, out, *std::move(placed),
-                      [this, token, handle, made = std::move(made)](
-                          const absl::StatusOr<uint64_t>& bound) {
-                        unanswered_.erase(token);
-                        if (!Expect(bound.status(), "", "bind of a program")) return;
-                        *handle = *bound;
-                        programs_[*bound] = made;
-                      });
+  cluster.BindProgram(
+      session_, token, out, *std::move(placed),
+      [this, token, handle, made = std::move(made)](const absl::StatusOr<uint64_t>& bound) {
+        unanswered_.erase(token);
+        if (!Expect(bound.status(), "", "bind of a program")) return;
+        *handle = *bound;
+        programs_[*bound] = made;
+      });
   world_.controller->Settle();
   world_.Count(*handle != 0 ? "program bound at once" : "program bound in several turns");
   return *handle;
@@ -435,9 +435,8 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     ModelArray& array = arrays_[args[a]];
     if (!parameters[a]->donated || kept || !array.error.empty()) continue;
     const bool stays =
-        std::any_of(array.shards.begin(), array.shards.end(), [&](const ModelShard& shard) {
-          return returned.contains(shard.group.get());
-        });
+        std::any_of(array.shards.begin(), array.shards.end(),
+                    [&](const ModelShard& shard) { return returned.contains(shard.group.get()); });
     if (stays) {
       DonateAll(args[a]);
     } else {

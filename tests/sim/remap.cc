@@ -157,8 +157,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
     const int64_t bytes = 8 * group->shapes.back().num_elements();
     if (pieces.size() != 1 || !pieces[0].from.whole() || !pieces[0].to.whole())
       cut_of[group.get()] += bytes;
-    group->stored =
-        group->stored && bytes <= most_stored && cut_of[group.get()] <= most_stored;
+    group->stored = group->stored && bytes <= most_stored && cut_of[group.get()] <= most_stored;
     for (const auto& read : used) {
       if (read == group) continue;
       group->machines |= read->machines;
@@ -168,9 +167,9 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   }
   for (auto& group : all) {
     const auto& read = reads[group.get()];
-    group->stored = group->stored && !read.empty() &&
-                    std::all_of(read.begin(), read.end(),
-                                [](const auto& from) { return from->stored; });
+    group->stored =
+        group->stored && !read.empty() &&
+        std::all_of(read.begin(), read.end(), [](const auto& from) { return from->stored; });
     if (group->stored) world_.Count("reshard is stored");
     group->failures = Inherit(read);
   }
@@ -190,8 +189,7 @@ void Client::Assemble(const ModelArray& source, const ModelArray& array, int32_t
   std::vector<uint64_t>& words = group.words[made.index];
   Pieces values;
   for (const ShardPiece& piece : pieces) {
-    const ModelShard& from =
-        piece.made ? array.shards[piece.source] : source.shards[piece.source];
+    const ModelShard& from = piece.made ? array.shards[piece.source] : source.shards[piece.source];
     values[piece.to.origin] = piece.made ? from.value() : BoxedValue(from.value(), piece.from);
     if (!group.stored) continue;
     const std::vector<uint64_t>& has = from.group->words[from.index];
@@ -284,8 +282,8 @@ void Client::DoBitcast() {
   Began();
   if (!refusal.empty()) return world_.controller->Settle();
   world_.Count("bitcast");
-  ModelArray array = Remade(
-      source, spec, semantics != CopySemantics::kAlwaysCopy, [&](int32_t shard) {
+  ModelArray array =
+      Remade(source, spec, semantics != CopySemantics::kAlwaysCopy, [&](int32_t shard) {
         const ModelShard& from = source.shards[shard];
         const int64_t bytes = 8 * from.group->shapes[from.index].num_elements();
         const Box whole = Box::Whole(1, {bytes});

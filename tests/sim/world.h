@@ -38,15 +38,15 @@ struct Config {
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
   int controller_losses = 0;
-  int stops = 0;         // of the controller's loop, for a while
-  int cut_percent = 0;   // of pulls: they fail while both ends live
-  int lone_percent = 0;  // of launches on an executor: they fail there alone
-  int full_percent = 0;  // of launches and receives: the runtime has no memory left after all
-  int hostile = 0;       // sessions that ask for as much as they can, beside a neighbour
-  std::string reserved;  // the neighbour's island
-  int failing_percent = 0;                        // of computations
-  int64_t turn_delay = 200;                       // at most, before a turn that the core wants
-  int64_t unit_time = 1;                          // microseconds that the core takes for a unit
+  int stops = 0;             // of the controller's loop, for a while
+  int cut_percent = 0;       // of pulls: they fail while both ends live
+  int lone_percent = 0;      // of launches on an executor: they fail there alone
+  int full_percent = 0;      // of launches and receives: the runtime has no memory left after all
+  int hostile = 0;           // sessions that ask for as much as they can, beside a neighbour
+  std::string reserved;      // the neighbour's island
+  int failing_percent = 0;   // of computations
+  int64_t turn_delay = 200;  // at most, before a turn that the core wants
+  int64_t unit_time = 1;     // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
   ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not drawn
   ClusterOptions cluster;
@@ -164,7 +164,7 @@ class World {
   using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
   std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
   std::map<OnIsland, std::shared_ptr<Gang>> steps_;
-  int down_ = 0;  // faults to come, and machines on their way back
+  int down_ = 0;                             // faults to come, and machines on their way back
   std::deque<std::function<void()>> inbox_;  // of the controller's loop
   bool loop_wakes_ = false;                  // an event will go on with it
   int64_t free_at_ = 0;                      // until then it is busy, or stopped
