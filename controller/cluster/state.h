@@ -367,7 +367,7 @@ struct Cluster::State {
   // All its steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
   absl::StatusOr<PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
-                                    std::vector<int32_t> blob_of_shard);
+                                    std::vector<int32_t> blob_of_shard, bool lazy);
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
 
   // ---- resharding (reshard.cc)
