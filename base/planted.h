@@ -84,6 +84,11 @@ enum class Bug {
   kReportOne,            // codec: of nodes that ended out of order the first is reported
   kFailAllOutputs,       // codec: of which output a failure is is not sent
   kAbandonOne,           // codec: of the launches to be abandoned the first is sent
+  kStoreFirst,           // uploads: what is made of a stored one has the bytes of its first shard
+  kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
+  kKeepStoredBytes,      // uploads: bytes that are given up still count
+  kDeleteStoredOnly,     // uploads: what was put on devices is not deleted with the stored one
+  kForgetSequence,       // programs: one that is given up keeps the last of its sequences
 };
 
 inline constexpr std::array kAllBugs = {
@@ -158,6 +163,11 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kReportOne, std::string_view("report_one")},
     std::pair{Bug::kFailAllOutputs, std::string_view("fail_all_outputs")},
     std::pair{Bug::kAbandonOne, std::string_view("abandon_one")},
+    std::pair{Bug::kStoreFirst, std::string_view("store_first")},
+    std::pair{Bug::kKeepPlaced, std::string_view("keep_placed")},
+    std::pair{Bug::kKeepStoredBytes, std::string_view("keep_stored_bytes")},
+    std::pair{Bug::kDeleteStoredOnly, std::string_view("delete_stored_only")},
+    std::pair{Bug::kForgetSequence, std::string_view("forget_sequence")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

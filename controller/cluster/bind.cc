@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "controller/cluster/placed_program.h"
 #include "controller/cluster/state.h"
 
@@ -181,7 +182,8 @@ bool Cluster::State::GoOnRetiring(Session& session, BoundProgram& program) {
       ChargeShards(last->second.shards.size());
       DropView(last->second);
       program.constants.erase(last);
-    } else if (!program.sequences.empty()) {
+    } else if (!program.sequences.empty() &&
+               !(Planted(Bug::kForgetSequence) && program.sequences.size() == 1)) {
       const ExecutableId sequence = program.sequences.back();
       program.sequences.pop_back();
       if (!sequence) continue;
@@ -213,6 +215,28 @@ void Cluster::State::Forget(ExecutableId sequence) {
   }
   Undefine(sequence);
   retired.erase(sequence);
+}
+
+absl::Status Cluster::State::CheckSequences() const {
+  std::set<ExecutableId> has;
+  const auto count = [&](const BoundProgram& program) {
+    has.insert(program.sequences.begin(), program.sequences.end());
+  };
+  const auto count_session = [&](const Session& session) {
+    for (const auto& [handle, program] : session.programs) count(*program);
+  };
+  for (const auto& [id, session] : sessions) count_session(session);
+  for (const auto& [id, list] : work) {
+    if (list.closing != nullptr) count_session(list.closing->session);
+    for (const auto& program : list.retiring) count(*program);
+    for (const auto& bind : list.binds) count(*bind->program);
+  }
+  for (const auto& [id, layout] : layouts) {
+    if (id.value < kFirstSequence || has.contains(id)) continue;
+    if (!retired.contains(id) || layout.runs == 0)
+      return Error(absl::StatusCode::kInternal, "sequence {} is of no program", id);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_id,

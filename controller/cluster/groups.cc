@@ -129,7 +129,7 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
         placed.push_back({group->stored->placed, ref.shard});
     }
   }
-  if (!placed.empty()) MarkDeleted(placed);
+  if (!placed.empty() && !Planted(Bug::kDeleteStoredOnly)) MarkDeleted(placed);
   for (const GroupId id : GroupsOf(shards)) {
     Group& deleted = *FindGroup(id);
     CountLeaving(deleted);

@@ -206,6 +206,7 @@ absl::Status Cluster::CheckInvariants() const {
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
   FAIRWAY_RETURN_IF_ERROR(s.CheckIslands());
+  FAIRWAY_RETURN_IF_ERROR(s.CheckSequences());
   for (const auto& [move, count] : s.transitions) {
     if (!CanMove(move.first, move.second))
       return Error(absl::StatusCode::kInternal, "a node went from {} to {}",
@@ -243,7 +244,12 @@ absl::Status Cluster::CheckInvariants() const {
   }
   for (const auto& [id, group] : s.groups) {
     if (group->stored == nullptr) continue;
-    if (group->stored->placed) ++handle_refs[group->stored->placed];
+    if (const auto placed = s.groups.find(group->stored->placed); placed != s.groups.end()) {
+      ++handle_refs[placed->first];
+      if (placed->second->deleted != group->deleted)
+        return Error(absl::StatusCode::kInternal, "group {} is not deleted as its placed {} is", id,
+                     placed->first);
+    }
     if (group->charged || group->declared || group->reserved)
       return Error(absl::StatusCode::kInternal, "group {} is stored and on its devices", id);
   }

@@ -339,6 +339,8 @@ struct Cluster::State {
   void GoOnRetiring(SessionId session, Worklist& list);
   // Takes it from the session, to be given up.
   absl::Status ReleaseProgram(Session& session, uint64_t handle);
+  // Each sequence is some program's, or is retired and run by a node.
+  absl::Status CheckSequences() const;
   // Forgets a retired sequence that no node runs any more.
   void Forget(ExecutableId sequence);
   // Puts a constant that is not there.

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/planted.h"
 #include "controller/cluster/state.h"
 #include "core/box.h"
 
@@ -96,7 +97,8 @@ bool Cluster::State::BeginToStore(Session& session, Making::Made& made) {
     } else if (from->group == group.id) {
       blob_of_shard.push_back(blob_of_shard[from->shard]);
     } else {
-      const int32_t blob = FindGroup(from->group)->stored->blob_of_shard[from->shard];
+      const int32_t shard = Planted(Bug::kStoreFirst) ? 0 : from->shard;
+      const int32_t blob = FindGroup(from->group)->stored->blob_of_shard[shard];
       const auto [at, fresh] = known.try_emplace({from->group, blob}, blobs);
       if (fresh) ++blobs;
       blob_of_shard.push_back(at->second);
@@ -132,7 +134,8 @@ BytesRef Cluster::State::StoredPart(const Node& node, const Group& out, int32_t 
     const Stored& from = *groups.at(ref.group)->stored;
     return from.blobs[from.blob_of_shard[ref.shard]];
   };
-  if (const ShardRef* from = CopiedFrom(node, shard); from != nullptr) return bytes_of(*from);
+  if (const ShardRef* from = CopiedFrom(node, shard); from != nullptr)
+    return bytes_of({from->group, Planted(Bug::kStoreFirst) ? 0 : from->shard});
   std::shared_ptr<Blob> made = Blob::Make(static_cast<size_t>(out.places[shard].bytes));
   const auto [first, last] = SourcesOf(node, shard);
   for (size_t i = first; i < last && made != nullptr; ++i)
@@ -196,7 +199,7 @@ void Cluster::State::TakeStored(Node& node) {
 void Cluster::State::LetGoOfPlaced(Group& group) {
   if (group.stored == nullptr) return;
   Group* placed = FindGroup(std::exchange(group.stored->placed, GroupId()));
-  if (placed == nullptr) return;
+  if (placed == nullptr || Planted(Bug::kKeepPlaced)) return;
   if (--placed->handle_refs == 0) CountLeaving(*placed);
   Collect(*placed);
 }
@@ -205,7 +208,8 @@ void Cluster::State::Unstore(Group& group) {
   if (group.stored == nullptr) return;
   group.stored->blobs.clear();
   const size_t bytes = std::exchange(group.stored->bytes, 0);
-  if (const auto session = sessions.find(group.session); session != sessions.end())
+  if (const auto session = sessions.find(group.session);
+      session != sessions.end() && !Planted(Bug::kKeepStoredBytes))
     session->second.stored.Remove(bytes);
 }
 

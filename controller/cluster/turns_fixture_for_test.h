@@ -16,6 +16,13 @@ namespace fairway {
 // An operation's own part, which is not interrupted, and a turn that follows it.
 inline constexpr uint64_t kMost = 3000;
 
+// With a sanitizer all takes some thirty times as long.
+#ifdef FAIRWAY_SANITIZED
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 class TurnsTest : public ClusterTest {
  protected:
   void SetUp() override {

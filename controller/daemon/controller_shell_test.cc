@@ -452,8 +452,10 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
   v1::CompileOptions compile;
   compile.set_num_replicas(1);
   compile.set_num_partitions(1);
-  shell_->compiler().Compile(KnownProgram(kProgram), compile, device.island_id, {device.device},
-                             [&](absl::StatusOr<CompiledProgram> done) { result = done; });
+  loop_.Post("compile", [&] {
+    shell_->compiler().Compile(KnownProgram(kProgram), compile, device.island_id, {device.device},
+                               [&](absl::StatusOr<CompiledProgram> done) { result = done; });
+  });
   ASSERT_TRUE(Until([&] { return asked.size() == 1; }));
   EXPECT_TRUE(asked_elsewhere.empty());
   supervisor.reset();
