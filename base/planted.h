@@ -76,6 +76,8 @@ enum class Bug {
   kMadeOfAnother,      // reshard: a shard made of one made before takes the source's
   kTakeOverTwice,      // programs: a step takes over what came for another argument, too
   kNoAbandon,          // dispatch: peers of a member that failed alone are not told
+  kIdsOfTheBlock,      // executor: a branch takes the launch ids of the block that ran
+  kLeaveOutSilently,   // executor: a step is left out, and the others are not told
   kKeepFailed,         // memory: what a launch failed to make stays reserved
   kDropKept,           // codec: arguments that are not to be donated are not sent
   kDropFailedArguments,  // codec: failed arguments of a sequence are not sent
@@ -155,6 +157,8 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kMadeOfAnother, std::string_view("made_of_another")},
     std::pair{Bug::kTakeOverTwice, std::string_view("take_over_twice")},
     std::pair{Bug::kNoAbandon, std::string_view("no_abandon")},
+    std::pair{Bug::kIdsOfTheBlock, std::string_view("ids_of_the_block")},
+    std::pair{Bug::kLeaveOutSilently, std::string_view("leave_out_silently")},
     std::pair{Bug::kKeepFailed, std::string_view("keep_failed")},
     std::pair{Bug::kDropKept, std::string_view("drop_kept")},
     std::pair{Bug::kDropFailedArguments, std::string_view("drop_failed_arguments")},

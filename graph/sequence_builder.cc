@@ -159,8 +159,9 @@ int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t m
   return work;
 }
 
-// Of the instructions that count: steps only, or all.
-int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
+// Of the instructions that count: steps only, or all. `branches`: where to note those of branches.
+int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all,
+                std::map<size_t, int64_t>* branches = nullptr) {
   int64_t steps = 0;
   for (size_t i = begin; i < end; ++i) {
     const Instruction& in = sequence.instructions[i];
@@ -168,9 +169,11 @@ int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
     int64_t most = 0;
     size_t block = i + 1;
     for (const int32_t length : in.lengths) {
-      most = std::max(most, CountOf(sequence, block, block + static_cast<size_t>(length), all));
-      block += static_cast<size_t>(length);
+      const size_t block_end = block + static_cast<size_t>(length);
+      most = std::max(most, CountOf(sequence, block, block_end, all, branches));
+      block = block_end;
     }
+    if (branches != nullptr && in.op == Op::kBranch) branches->emplace(i, most);
     steps = Plus(steps, in.op == Op::kRepeat ? Times(most, in.count) : most);
     i = block - 1;
   }
@@ -192,6 +195,12 @@ int64_t LoopWork(const Sequence& sequence) {
 
 int64_t MaxSteps(const Sequence& sequence) {
   return CountOf(sequence, 0, sequence.instructions.size(), false);
+}
+
+std::map<size_t, int64_t> BranchSteps(const Sequence& sequence) {
+  std::map<size_t, int64_t> branches;
+  CountOf(sequence, 0, sequence.instructions.size(), false, &branches);
+  return branches;
 }
 
 int64_t MaxInstructions(const Sequence& sequence) {

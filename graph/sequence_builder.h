@@ -102,8 +102,11 @@ int64_t PeakBytes(const Sequence& sequence);
 // How many instructions in loops, and registers that they write or clear, PeakBytes looks at, at
 // most: each loop for two rounds at least, so what lies in n of them 2^n times.
 int64_t LoopWork(const Sequence& sequence);
-// How many steps it can have.
+// How many launch ids it takes: one for each step, and for a branch as many as its longest block
+// takes, whichever block runs.
 int64_t MaxSteps(const Sequence& sequence);
+// Of each branch, by where it stands in the instructions: the launch ids that it takes each time.
+std::map<size_t, int64_t> BranchSteps(const Sequence& sequence);
 // How many instructions an executor goes through at most, its steps among them.
 int64_t MaxInstructions(const Sequence& sequence);
 

@@ -301,7 +301,12 @@ void Cluster::Tick(int64_t now_ms) {
     Node* node = s.FindNode(id);
     if (node == nullptr) continue;
     const absl::Status error = node->deferred;  // taking it back clears it
-    if (!error.ok()) s.Fail(*node, error, id);
+    if (error.ok()) continue;
+    if (node->kind == NodeKind::kLaunch && node->state == NodeState::kLaunched) {
+      s.EndWith(*node, State::ResultOf(*node));
+    } else {
+      s.Fail(*node, error, id);
+    }
   }
   s.GiveUpStuck(now_ms);
   s.Settle();

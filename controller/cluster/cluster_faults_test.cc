@@ -91,6 +91,13 @@ class TwoExecutorsTest : public ClusterTest {
     Installed(a, 1);
     Installed(c, 1);
   }
+  // Of node 2, as of a sequence: output 0 failed there, and it has ended.
+  void OutputFails(ExecutorId executor, absl::Status why) {
+    Report report;
+    report.finished = {actions.seq.at({executor, NodeId(2)})};
+    report.failures = {{report.finished[0], std::move(why), 0}};
+    cluster.OnReport(executor, Incarnation(7), report);
+  }
   ExecutorId c;
 };
 
@@ -147,15 +154,41 @@ TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
   End(a, 2, absl::UnknownError("a peer is gone"));
 }
 
-TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
+// Of a sequence: what fails of it on one executor is answered by that one, and of several failures
+// of an output not the first to come is told.
+TEST_F(TwoExecutorsTest, AStepThatFailedOnOneAbandonsNothingAndTheFirstExecutorsFailureIsTold) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.Watch(session, 1, {2});
   actions.Take();
-  Report report;
-  report.finished = {actions.seq.at({a, NodeId(2)})};
-  report.failures = {{report.finished[0], absl::InternalError("step"), 0}};
-  cluster.OnReport(a, Incarnation(7), report);
-  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 1 to 1: INTERNAL: step"));
+  OutputFails(c, absl::InternalError("second"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  OutputFails(a, absl::InternalError("first"));
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("s1 watched 1: INTERNAL"), HasSubstr("first"))));
+}
+
+TEST_F(TwoExecutorsTest, AStepWhosePeerIsGoneWaitsForTheLossToTellTheCause) {
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.Watch(session, 1, {2});
   End(c, 2);
+  actions.Take();
+  OutputFails(a, absl::UnavailableError("lost wc:1 while pulling"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), Contains(AllOf(HasSubstr("s1 watched 1: DATA_LOSS"),
+                                             HasSubstr("worker wc was lost"))));
+}
+
+TEST_F(TwoExecutorsTest, AStepWhosePeerIsGoneFailsWithThatWhenNobodyIsLost) {
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.Watch(session, 1, {2});
+  End(c, 2);
+  OutputFails(a, absl::UnavailableError("lost wc:1 while pulling"));
+  actions.Take();
+  cluster.Tick(1000);
+  cluster.Tick(1000 + 15000);
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("s1 watched 1: UNAVAILABLE"), HasSubstr("lost wc:1"))));
 }
 
 // y = f(x), z = f(y) over both executors of an island.

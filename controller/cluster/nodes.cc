@@ -377,11 +377,12 @@ std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
 
 void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status status) {
   Participant& participant = node.participants[index];
-  const absl::Status failed = FirstFailure(node, status);
+  const absl::Status failed = status;
   const bool had_ended = std::exchange(participant.done, true);
   if (!had_ended) participant.status = std::move(status);
   if (!failed.ok() && node.kind == NodeKind::kLaunch) {
-    // The others may wait for it; of a sequence, for one of its steps.
+    // The others may wait for it. Of a sequence all failed there, or it was lost: for a failed step
+    // of it its executor answers by itself.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {
@@ -424,9 +425,10 @@ void Cluster::State::LaunchEnded(Node& node) {
   if (node.unsettled_inputs > 0) return;
   absl::Status result = ResultOf(node);
   // One that ran on several executors lost another: of which and why the controller hears soon.
-  if (node.participants.size() > 1 && node.failure.ok() && PeerGone(result) &&
-      (IsSequence(node) || WorstInput(node) == nullptr)) {
-    Defer(node, Annotate(result, node.name + " on " + Where(node)));
+  const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
+  if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
+      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(node) == nullptr)) {
+    Defer(node, Annotate(*without_peer, node.name + " on " + Where(node)));
     return;
   }
   EndWith(node, std::move(result));

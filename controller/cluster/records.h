@@ -208,8 +208,9 @@ struct Node {
   uint64_t attempt = 0;    // how often it was taken back
   uint64_t submitted = 0;  // numbers what enters the queues for memory
   absl::Status failure;    // of an executor that was lost in the middle
-  // A receive that failed because the peer went away, or before its inputs were known to have
-  // ended: if the cause is the loss of an executor or the failure of an input, that is told first.
+  // A receive, or a launch over several executors, that failed because the peer went away, or
+  // before its inputs were known to have ended: if the cause is the loss of an executor or the
+  // failure of an input, that is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
   uint64_t watch = 0;       // of the call that made it

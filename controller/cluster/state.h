@@ -295,8 +295,12 @@ struct Cluster::State {
   }
   // Of a sequence: see FailedBy. `lost_too`: also by inputs that were there and were lost.
   std::vector<int32_t> PoisonedBy(const Node& node, bool lost_too) const;
-  // What makes it fail by itself, of what its executors have told; `status`: of the last one.
-  static absl::Status FirstFailure(const Node& node, const absl::Status& status);
+  // Of a sequence: that executor has told that these outputs failed. Of each the failure is told
+  // that is an argument's, then that of the first executor: not which came first decides.
+  static void OutputsFailed(Node& node, size_t participant,
+                            std::map<int32_t, FailedOutput> failures);
+  // An output that failed by itself because a peer went away; nullptr: none has.
+  static const absl::Status* OutputWithoutPeer(const Node& node);
   // The end of what it was to make. `charged`: what is reserved for that becomes the groups'.
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 

@@ -223,7 +223,7 @@ void Cluster::State::TellEnded(Told told) {
   if (told.participant >= node->participants.size()) return;
   const Participant& participant = node->participants[told.participant];
   if (participant.executor != told.executor || participant.seq != told.seq) return;
-  node->failed_outputs.merge(told.failed_outputs);
+  OutputsFailed(*node, told.participant, std::move(told.failed_outputs));
   if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
     // Refused before its launch: a bug of ours, but the node must end.
     Fail(*node,

@@ -35,7 +35,8 @@ inline constexpr size_t kLargePieces = 32;
 // An output of a sequence that failed while others went well.
 struct FailedOutput {
   absl::Status status;
-  int32_t argument = -1;  // the argument whose error it has; -1: it failed by itself
+  int32_t argument = -1;   // the argument whose error it has; -1: it failed by itself
+  size_t participant = 0;  // of the node, that says so
 };
 
 // What an executor said of a node.

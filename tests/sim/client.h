@@ -148,6 +148,7 @@ class Client final : public SessionOwner {
   bool Explains(const Request::Item& item, const absl::Status& status) const;
   bool Explains(const ModelGroup& group, const absl::Status& status) const;
   uint64_t BitsOf(DeviceId device) const;
+  uint64_t On(const std::vector<DeviceId>& devices) const;
   Resharding::Place PlaceOf(DeviceId device) const;
   using PiecesOf = std::function<std::vector<ShardPiece>(int32_t shard)>;
   // What a reshard or a bitcast makes, some of it of what it has made before.
@@ -179,7 +180,6 @@ class Client final : public SessionOwner {
   std::map<uint64_t, ModelArray> arrays_;
   std::map<uint64_t, ExecutableId> executables_;
   std::map<uint64_t, SimProgram> programs_;
-  std::set<std::string> failed_steps_;  // and failed arguments, of the run being interpreted
   std::map<uint64_t, Request> requests_;
   std::map<uint64_t, std::string> unanswered_;  // requests that may take several turns
   bool operating_ = false;

@@ -110,6 +110,8 @@ class Coverage {
                                          "program",
                                          "launch step",
                                          "step over executors",
+                                         "step left out",
+                                         "branch left out",
                                          "sequence read",
                                          "fetched",
                                          "watched",

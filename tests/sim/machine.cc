@@ -414,7 +414,12 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
 
 void Machine::MayFail(Run& run) {
   Random& r = world_.random;
-  if (world_.config.lone_percent > 0 && r.Percent(world_.config.lone_percent)) {
+  // What chooses a block more often: few of these run on several executors.
+  const std::vector<ValueType>& outputs = run.gang->code->spec.outputs;
+  const bool chooses = run.gang->members.size() > 1 && outputs.size() == 1 &&
+                       outputs[0].dtype == DType::kS64 && outputs[0].global.rank() == 0;
+  const int lone = world_.config.lone_percent * (chooses ? 8 : 1);
+  if (lone > 0 && r.Percent(lone)) {
     world_.Count("launch fails alone");
     world_.alone |= bit();
     run.failure = absl::UnknownError("a device gave out");
@@ -443,6 +448,12 @@ void Machine::Abandon(const AbandonLaunch& command) {
     world_.Count("launch abandoned");
     world_.BreakGang(run->gang, command.cause);
   }
+}
+
+void Machine::LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {
+  world_.Trace("  {} leaves launches {} to {} out: {}", worker_, first, last, Describe(cause));
+  world_.Count(first == last ? "step left out" : "branch left out");
+  world_.LeftOut(epoch_, *this, first, last, cause);
 }
 
 void Machine::AfterLaunch() {

@@ -32,8 +32,15 @@ bool Even(const ArraySpec& spec) {
   return true;
 }
 
+bool OnSeveral(uint64_t machines) { return (machines & (machines - 1)) != 0; }
+
 void Add(const Failures& more, Failures& failures) {
-  failures.insert(failures.end(), more.begin(), more.end());
+  for (const Failure& one : more) {
+    if (std::none_of(failures.begin(), failures.end(), [&](const Failure& known) {
+          return known.cause == one.cause && known.text == one.text;
+        }))
+      failures.push_back(one);
+  }
 }
 
 }  // namespace
@@ -378,23 +385,7 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     if (array.shards.empty()) value.failures = {{run->node, array.error}};
     value.shards.resize(program.slices[0].size());
   }
-  failed_steps_.clear();
-  for (const ProgramValue& value : values) {
-    for (const Failure& failure : value.failures) failed_steps_.insert(failure.text);
-  }
-  auto results = Interpret(program, 0, values, run->node);
-  // On several executors the first failure ends the others' sequences as well.
-  const bool spread =
-      std::any_of(program.slices.begin(), program.slices.end(), [this](const auto& slice) {
-        uint64_t machines = 0;
-        for (const DeviceId device : slice) machines |= BitsOf(device);
-        return (machines & (machines - 1)) != 0;
-      });
-  for (ProgramValue& value : results) {
-    for (const std::string& text : failed_steps_) {
-      if (spread) value.failures.push_back({run->node, text, false});
-    }
-  }
+  const auto results = Interpret(program, 0, values, run->node);
   std::set<const ModelGroup*> returned;
   for (size_t o = 0; o < results.size(); ++o) {
     const ProgramValue& value = results[o];
@@ -488,11 +479,14 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
       out =
           Interpret(program, branch->bodies[std::clamp<int64_t>(index, 0, bodies - 1)], rest, run);
       for (ProgramValue& value : out) {
-        if (!sim::MayBeFine(inputs[0].failures) || inputs[0].surely_failed) {
+        const bool fails = !sim::MayBeFine(inputs[0].failures) || inputs[0].surely_failed;
+        const auto& scalar = std::get<ComputeNode>(in.nodes[branch->index.node].op);
+        if (fails && !OnSeveral(On(program.slices[scalar.slice]))) {
           value.failures = inputs[0].failures;
           value.surely_failed = inputs[0].surely_failed;
         } else {
           Add(inputs[0].failures, value.failures);
+          value.surely_failed = value.surely_failed || inputs[0].surely_failed;
         }
         value.machines |= inputs[0].machines;
       }
@@ -504,23 +498,29 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
   return results;
 }
 
+uint64_t Client::On(const std::vector<DeviceId>& devices) const {
+  uint64_t machines = 0;
+  for (const DeviceId device : devices) machines |= BitsOf(device);
+  return machines;
+}
+
 Client::ProgramValue Client::Computed(const SimProgram& program, const ComputeNode& compute,
                                       const std::vector<ProgramValue>& inputs, NodeId run) {
   const auto& bound = program.binding.code.at({compute.computation, compute.slice});
   const Code& code = world_.codes.at(bound.executable);
   ProgramValue out;
   Inputs values;
+  // An input that failed on one executor may be well on another, which goes on to what fails there.
+  const bool spread = OnSeveral(On(program.slices[compute.slice]));
   for (const ProgramValue& input : inputs) {
     values.push_back(input.shards);
     out.machines |= input.machines;
     out.surely_failed = out.surely_failed || input.surely_failed;
-    if (sim::MayBeFine(out.failures)) Add(input.failures, out.failures);  // the first's is told
+    // The first's is told.
+    if (spread || sim::MayBeFine(out.failures)) Add(input.failures, out.failures);
   }
-  // One executor may run what on another one has failed before.
-  const std::vector<std::string> own = code.Failures(values);
-  failed_steps_.insert(own.begin(), own.end());
-  if (sim::MayBeFine(out.failures)) {
-    for (const std::string& text : own) out.failures.push_back({run, text});
+  if (sim::MayBeFine(out.failures) || (spread && code.separable)) {
+    for (std::string& text : code.Failures(values)) out.failures.push_back({run, std::move(text)});
   }
   for (size_t i = 0; i < program.slices[compute.slice].size(); ++i)
     out.shards.push_back(code.Output(values, 0, i));

@@ -236,18 +236,43 @@ std::shared_ptr<Gang> World::GangOfStep(uint64_t controller, const Machine& mach
   gang->code = &codes.at(code);
   const size_t arguments = gang->code->spec.parameters.size();
   gang->inputs.assign(arguments, std::vector<uint64_t>(gang->code->spec.devices.size(), 0));
-  auto sequence = sequences_.upper_bound({controller, machine.island(), launch});
-  const bool known = sequence != sequences_.begin() &&
-                     std::get<1>((--sequence)->first) == machine.island() &&
-                     launch <= sequence->second.last;
-  if (!known) {
+  const SequenceLaunch* sequence = SequenceOfStep({controller, machine.island(), launch});
+  if (sequence == nullptr) {
     Broken("G1", "{}: a step has launch id {}, of which no sequence is", machine.worker(), launch);
     return gang;
   }
-  gang->members = sequence->second.members;
-  gang->places = sequence->second.places;
-  gang->broken = sequence->second.broken && !gang->MembersAreApart();
+  gang->members = sequence->members;
+  gang->places = sequence->places;
+  if (gang->MembersAreApart()) return gang;
+  gang->broken = sequence->broken;
+  for (const auto& [first, stretch] : sequence->left_out) {
+    if (gang->broken || launch < first || stretch.first < launch) continue;
+    gang->broken = true;
+    gang->cause = stretch.second;
+  }
   return gang;
+}
+
+World::SequenceLaunch* World::SequenceOfStep(const OnIsland& step) {
+  auto sequence = sequences_.upper_bound(step);
+  if (sequence == sequences_.begin()) return nullptr;
+  --sequence;
+  const bool of_it = std::get<0>(sequence->first) == std::get<0>(step) &&
+                     std::get<1>(sequence->first) == std::get<1>(step) &&
+                     std::get<2>(step) <= sequence->second.last;
+  return of_it ? &sequence->second : nullptr;
+}
+
+void World::LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
+                    const absl::Status& cause) {
+  SequenceLaunch* sequence = SequenceOfStep({controller, machine.island(), first});
+  if (sequence == nullptr || sequence->last < last)
+    return Broken("G1", "{}: launches {} to {} are left out, of which no sequence is",
+                  machine.worker(), first, last);
+  sequence->left_out.emplace(first, std::pair(last, cause));
+  const auto end = steps_.upper_bound({controller, machine.island(), last});
+  for (auto step = steps_.lower_bound({controller, machine.island(), first}); step != end; ++step)
+    BreakGang(step->second, cause);
 }
 
 void World::FinishGang(const std::shared_ptr<Gang>& gang) {

@@ -119,6 +119,8 @@ class World {
     std::vector<Machine*> places;                        // by position in its device list
     std::set<Machine*> received;                         // who got the launch
     bool broken = false;                                 // a member is gone
+    // Steps that a member does not run, by the first of them: the last, and why.
+    std::multimap<LaunchId, std::pair<LaunchId, absl::Status>> left_out;
   };
   SequenceLaunch& SequenceOf(uint64_t controller, const std::string& island, LaunchId first) {
     return sequences_[{controller, island, first}];
@@ -126,6 +128,9 @@ class World {
   void ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch);
   std::shared_ptr<Gang> GangOfStep(uint64_t controller, const Machine& machine, LaunchId launch,
                                    ExecutableId code);
+  // `machine` does not run these steps: their gangs break.
+  void LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
+               const absl::Status& cause);
   // `machine` is no longer there in that session: its gangs break.
   void BreakGangs(Machine* machine, uint64_t session);
   // `cause`: what its members are told.
@@ -164,6 +169,8 @@ class World {
   using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
   std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
   std::map<OnIsland, std::shared_ptr<Gang>> steps_;
+  // The sequence that such a step is of; nullptr: there is none.
+  SequenceLaunch* SequenceOfStep(const OnIsland& step);
   int down_ = 0;                             // faults to come, and machines on their way back
   std::deque<std::function<void()>> inbox_;  // of the controller's loop
   bool loop_wakes_ = false;                  // an event will go on with it

@@ -37,7 +37,8 @@ void ExecutorCore::On(InstallSequence command) {
         return in.op == Instruction::Op::kRun && shared_.contains(in.executable);
       }))
     shared_.insert(command.executable);
-  if (fits.ok()) sequences_[command.executable] = std::move(command.sequence);
+  if (fits.ok())
+    sequences_[command.executable] = std::make_shared<SequenceCode>(std::move(command.sequence));
   InstallDone(command.executable, std::move(fits));
 }
 
@@ -47,7 +48,7 @@ void ExecutorCore::On(DropExecutable command) {
   if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
 }
 
-const Sequence* ExecutorCore::SequenceOf(const Node& node) const {
+const SequenceCode* ExecutorCore::SequenceOf(const Node& node) const {
   const auto* prepared = std::get_if<PrepareLaunch>(&node.command);
   const auto it = prepared == nullptr ? sequences_.end() : sequences_.find(prepared->executable);
   return it == sequences_.end() ? nullptr : it->second.get();
@@ -468,7 +469,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
     }
     if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
-    if (node.parent) return StepEnded(std::move(node), status);
+    if (node.parent) return StepEnded(std::move(node));
     FinishSeq(launch->seq, status);
   } else {
     FinishSeq(std::get<PrepareReceive>(node.command).seq, status);

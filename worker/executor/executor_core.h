@@ -63,6 +63,9 @@ class ExecutorActions {
 
   // What these launches wait for of other executors fails with command.cause.
   virtual void Abandon(const AbandonLaunch& command) {}
+  // These steps, which other executors run as well, are left out here: what the others want of them
+  // is answered with `cause`, from now on.
+  virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
   // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
   virtual void ReportWanted() = 0;
@@ -198,12 +201,12 @@ class ExecutorCore {
   absl::Status FailedInput(const PrepareLaunch& node) const;
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
-  const Sequence* SequenceOf(const Node& node) const;
+  const SequenceCode* SequenceOf(const Node& node) const;
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
   // Its inputs have ended: those that failed are registers that have failed.
-  void StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence);
+  void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
   // Starts what may be started of it; ends it when all has ended. Whether gangs behind it
   // may be started: all its steps have been.
   bool Advance(NodeId id);
@@ -215,8 +218,10 @@ class ExecutorCore {
   std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
   // The shard of a sequence's output is to be that one.
   void ShareOutput(ShardRef from, ShardRef output);
-  void StepEnded(Node step, const absl::Status& status);
-  void AbandonShared(Node& node, const absl::Status& why);
+  void StepEnded(Node step);
+  // The `count` ids behind the first `taken` of this sequence are those of steps that do not run
+  // here. The other executors that run it are told why, should they wait for them.
+  void LeaveOut(const Node& node, uint64_t taken, uint64_t count, const absl::Status& why);
   void DropGarbage(SequenceRun& run);
   // When all its steps have ended: reads what is to come inline, then tells the end.
   void EndSequence(NodeId id, Node& node);
@@ -234,7 +239,7 @@ class ExecutorCore {
 
   ExecutorActions* const actions_;
   const int max_gangs_;
-  std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
+  std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
   std::set<ExecutableId> follows_;  // code that InstallDone said it of
   std::set<ExecutableId> shared_;   // code and sequences that other executors run their part of
   // Nodes and groups of steps; the controller never hears of them.

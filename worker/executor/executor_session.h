@@ -154,6 +154,7 @@ class ExecutorSession final : public ExecutorActions {
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
+  void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
   void ReportWanted() override;
 
   // Posts `f` unless the session has gone by then.

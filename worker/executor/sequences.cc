@@ -33,10 +33,11 @@ std::optional<int64_t> Scalar(const Blob& bytes) {
 
 }  // namespace
 
-void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence) {
+void ExecutorCore::StartSequence(NodeId id, Node& node,
+                                 std::shared_ptr<const SequenceCode> sequence) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   node.started = true;
-  const auto registers = static_cast<size_t>(sequence->registers);
+  const auto registers = static_cast<size_t>(sequence->sequence->registers);
   node.run = std::make_unique<SequenceRun>(std::move(sequence), prepared.inputs,
                                            node.launch->non_donatable);
   SequenceRun& run = *node.run;
@@ -45,11 +46,8 @@ void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Se
   const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
   for (size_t a = 0; a < std::min(arguments, registers); ++a) {
     const auto argument = static_cast<int32_t>(a);
-    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok()) {
-      // Those that the controller told, it told the others too.
-      if (!run.failed.contains(argument)) AbandonShared(node, failed);
+    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
       run.failed.emplace(argument, std::move(failed));
-    }
     const auto failed = run.failed.find(argument);
     if (failed == run.failed.end()) continue;
     GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
@@ -160,7 +158,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
     return false;
   Launch launch;
   launch.node = command.node;
-  launch.launch_id = LaunchId(node.launch->launch_id.value + run.launched++);
+  launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken++);
   launch.gang = gang;
   launch.ahead = !missing.empty();
   highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
@@ -172,6 +170,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   run.Pass();
   command.outputs = MakeOutputs(node, instruction, command.node);
   if (!failed.ok()) {
+    LeaveOut(node, run.ids_taken - 1, 1, failed);
     for (const GroupPart& part : command.outputs) ShardsEnded(part, failed);
     return true;
   }
@@ -193,18 +192,15 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
 bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
   SequenceRun& run = *node.run;
   const auto fail = [&](const absl::Status& why) {
-    run.SkipBlocks();
+    const uint64_t ids = run.SkipBlocks();
+    LeaveOut(node, run.ids_taken - ids, ids, why);
     for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
     return true;
-  };
-  const auto fail_here = [&](const absl::Status& why) {
-    AbandonShared(node, why);
-    return fail(why);
   };
   const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
   const auto shard =
       value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
-  if (shard == shards_.end()) return fail_here(Contradiction(id, "a branch has no scalar"));
+  if (shard == shards_.end()) return fail(Contradiction(id, "a branch has no scalar"));
   if (shard->second.state == ShardState::kDeclared) return false;
   if (shard->second.state == ShardState::kFailed) return fail(shard->second.error);
   if (run.scalar.has_value()) {
@@ -212,8 +208,7 @@ bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) 
     return true;
   }
   if (run.reading) return false;
-  if (run.unreadable)
-    return fail_here(absl::InternalError("the scalar of a branch cannot be read"));
+  if (run.unreadable) return fail(absl::InternalError("the scalar of a branch cannot be read"));
   run.reading = true;
   actions_->Read(id, {value->shards[0]});
   return false;
@@ -243,23 +238,21 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   ShardEnded(output, status);
 }
 
-void ExecutorCore::StepEnded(Node step, const absl::Status& status) {
+void ExecutorCore::StepEnded(Node step) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
-  if (!status.ok()) AbandonShared(parent->second, status);
   step.holds.clear();
   --parent->second.run->at_work;
   DropGarbage(*parent->second.run);
   advance_.push_back(parent->first);
 }
 
-// What failed here may be fine on the other executors of a sequence: they would wait for steps that
-// are left out here, or number theirs otherwise. So all of it fails, and by the controller theirs.
-void ExecutorCore::AbandonShared(Node& node, const absl::Status& why) {
-  if (!shared_.contains(std::get<PrepareLaunch>(node.command).executable)) return;
-  if (!node.run->abandoned.ok()) return;
-  node.run->abandoned = why;
-  node.run->abandoned_here = true;
+void ExecutorCore::LeaveOut(const Node& node, uint64_t taken, uint64_t count,
+                            const absl::Status& why) {
+  if (count == 0 || !shared_.contains(std::get<PrepareLaunch>(node.command).executable)) return;
+  if (Planted(Bug::kLeaveOutSilently)) return;
+  const uint64_t first = node.launch->launch_id.value + taken;
+  actions_->LeftOut(LaunchId(first), LaunchId(first + count - 1), why);
 }
 
 void ExecutorCore::DropGarbage(SequenceRun& run) {
@@ -325,7 +318,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
         ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
       if (failed.ok()) failed = shard->second.error;
     }
-    if (failed.ok() || node.run->abandoned_here) continue;
+    if (failed.ok()) continue;
     const auto& arguments = node.run->failed;
     const auto by = std::find_if(arguments.begin(), arguments.end(),
                                  [&](const auto& argument) { return argument.second == failed; });
@@ -335,10 +328,9 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
   node.run->End();
   DropGarbage(*node.run);
   const uint64_t seq = prepared.seq;
-  const absl::Status status = node.run->abandoned_here ? node.run->abandoned : absl::OkStatus();
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  FinishSeq(seq, status);
+  FinishSeq(seq, absl::OkStatus());
 }
 
 }  // namespace fairway
