@@ -90,7 +90,10 @@ enum class Bug {
   kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
   kKeepStoredBytes,      // uploads: bytes that are given up still count
   kDeleteStoredOnly,     // uploads: what was put on devices is not deleted with the stored one
-  kForgetSequence,       // programs: one that is given up keeps the last of its sequences
+  kLeaveSequence,       // programs: one that is given up keeps the last of its sequences
+  kForgetExecutorTurn,   // executor: what a turn leaves is not asked another one for
+  kForgetSequence,       // executor: a sequence with instructions left has no other slice
+  kEndlessTurn,          // executor: all is done in one turn
 };
 
 inline constexpr std::array kAllBugs = {
@@ -171,7 +174,10 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kKeepPlaced, std::string_view("keep_placed")},
     std::pair{Bug::kKeepStoredBytes, std::string_view("keep_stored_bytes")},
     std::pair{Bug::kDeleteStoredOnly, std::string_view("delete_stored_only")},
+    std::pair{Bug::kLeaveSequence, std::string_view("leave_sequence")},
+    std::pair{Bug::kForgetExecutorTurn, std::string_view("forget_executor_turn")},
     std::pair{Bug::kForgetSequence, std::string_view("forget_sequence")},
+    std::pair{Bug::kEndlessTurn, std::string_view("endless_turn")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

@@ -183,7 +183,7 @@ bool Cluster::State::GoOnRetiring(Session& session, BoundProgram& program) {
       DropView(last->second);
       program.constants.erase(last);
     } else if (!program.sequences.empty() &&
-               !(Planted(Bug::kForgetSequence) && program.sequences.size() == 1)) {
+               !(Planted(Bug::kLeaveSequence) && program.sequences.size() == 1)) {
       const ExecutableId sequence = program.sequences.back();
       program.sequences.pop_back();
       if (!sequence) continue;

@@ -8,6 +8,11 @@
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
+namespace {
+
+constexpr uint64_t kAtOnce = 400;  // units of what cannot be interrupted, at most
+
+}  // namespace
 
 Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
                  int devices, int64_t memory)
@@ -38,7 +43,8 @@ ExecutorSpec Machine::Spec() const {
 }
 
 void Machine::Start() {
-  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work);
+  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
+                                         world_.config.executor_units);
   incarnation_ = Incarnation(world_.next_incarnation++);
   ++life_;
   doomed = deaf_ = draining_ = report_pending_ = false;
@@ -129,14 +135,25 @@ void Machine::Deliver(uint64_t session, const Command& command) {
     world_.ReceivedLaunch(epoch_, *this, *launch);
     last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
   }
-  if (const auto* end = std::get_if<EndSend>(&command)) {
-    for (auto& [number, pull] : pulls_) {
-      if (pull.transfer != end->transfer || !pull.reading) continue;
-      pull.reading = false;  // the bytes on their way are nobody's concern any more
-      EndRead(pull.serving);
-    }
-  }
   core_->OnCommand(command);
+}
+
+void Machine::WantTurn() {
+  world_.Count("turn of an executor");
+  const int64_t delay = world_.random.Between(0, world_.config.turn_delay);
+  world_.queue.After(delay, [this, life = life_] {
+    if (life != life_) return;
+    core_->Turn();
+    CheckUnits();
+    AfterLaunch();
+  });
+}
+
+void Machine::CheckUnits() {
+  const uint64_t most = core_->work().most();
+  if (most > world_.config.executor_units + kAtOnce)
+    world_.Broken("liveness", "{}: a turn took {} units of {}", worker_, most,
+                  world_.config.executor_units);
 }
 
 // ---- memory
@@ -177,7 +194,16 @@ void Machine::EndRead(ShardRef ref) {
   if (it != buffers_.end() && it->second.readers > 0) --it->second.readers;
 }
 
+void Machine::EndStaleReads() {
+  for (auto& [number, pull] : pulls_) {
+    if (!pull.reading || core_->sends(pull.transfer)) continue;
+    pull.reading = false;
+    EndRead(pull.serving);
+  }
+}
+
 void Machine::Drop(const std::vector<ShardRef>& shards) {
+  EndStaleReads();
   for (const ShardRef ref : shards) {
     for (auto& [id, receive] : receives_) {
       if (receive.ref != ref || receive.abandoned) continue;
@@ -224,14 +250,6 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
   });
 }
 
-void Machine::GoOnLater(NodeId node) {
-  world_.queue.After(1, [this, node, life = life_] {
-    if (life != life_) return;
-    core_->GoOn(node);
-    AfterLaunch();
-  });
-}
-
 // ---- code
 
 void Machine::Load(const InstallExecutable& install) {
@@ -265,6 +283,7 @@ void Machine::Unload(ExecutableId executable) {
 // ---- launches
 
 void Machine::TakeInputs(Run& run) {
+  EndStaleReads();
   const ExecutableSpec& spec = run.gang->code->spec;
   const auto kept = [&](size_t a) {
     const auto& list = run.launch.non_donatable;

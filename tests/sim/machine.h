@@ -106,7 +106,7 @@ class Machine final : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void Share(ShardRef from, ShardRef to) override;
   void Read(NodeId node, const std::vector<ShardRef>& shards) override;
-  void GoOnLater(NodeId node) override;
+  void WantTurn() override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
@@ -156,6 +156,9 @@ class Machine final : public ExecutorActions {
   void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
   Buffer* Readable(ShardRef ref, const char* what);
   void EndRead(ShardRef ref);
+  // The bytes of transfers that have ended, on their way, are nobody's concern any more.
+  void EndStaleReads();
+  void CheckUnits();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
   void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);

@@ -63,6 +63,7 @@ void World::Setup() {
   if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
+  if (r.Percent(60)) config.executor_units = static_cast<uint64_t>(r.Between(1, 40));
   if (r.Percent(5)) SetupHostile();
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,

@@ -263,7 +263,9 @@ TEST_F(ExecutorCoreTest, AChainOfLocalCopiesOfAnyLengthFailsWithItsHead) {
   constexpr uint64_t kLinks = 100'000;
   Receive(1, 1, 1, {Peer()});
   for (uint64_t n = 2; n <= kLinks; ++n) Receive(n, n, n, {Local(n - 1)});
+  RunTurns();
   core.ReceiveDone(NodeId(1), 0, absl::UnavailableError("gone"));
+  RunTurns();
   const Report report = core.TakeReport();
   EXPECT_EQ(report.finished_through, kLinks);
   ASSERT_EQ(report.failures.size(), kLinks);

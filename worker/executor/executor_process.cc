@@ -296,6 +296,9 @@ void ExecutorProcess::WaitForLaunches() {
     loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
     return;
   }
+  // Steps of sequences have taken more.
+  if (session_ != nullptr)
+    highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
   session_ = nullptr;
   if (draining_) return Exit(kExitOk, "drained");
   link_.Connect();

@@ -149,7 +149,7 @@ class ExecutorSession final : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void Share(ShardRef from, ShardRef to) override { buffers_.Share(from, to); }
   void Read(NodeId node, const std::vector<ShardRef>& shards) override;
-  void GoOnLater(NodeId node) override;
+  void WantTurn() override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;

@@ -64,6 +64,7 @@ class SequenceRun {
 
   // Steps that were started and have not ended hold what they read and make.
   size_t at_work = 0;
+  bool queued = false;                     // it will go on in this turn or a later one
   bool reading = false;                    // the scalar of a branch, or at the end what goes inline
   bool unreadable = false;                 // the scalar
   std::optional<int64_t> scalar;           // read for the next instruction, which is a branch

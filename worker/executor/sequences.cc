@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/planted.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
@@ -57,7 +58,7 @@ void ExecutorCore::StartSequence(NodeId id, Node& node,
     run.Set(argument, run.Make(part));
     ShardsEnded(part, failed->second);
   }
-  advance_.push_back(id);
+  QueueSequence(id);
 }
 
 bool ExecutorCore::Advance(NodeId id) {
@@ -65,11 +66,18 @@ bool ExecutorCore::Advance(NodeId id) {
   if (it == nodes_.end() || it->second.run == nullptr) return false;
   Node& node = it->second;
   SequenceRun& run = *node.run;
-  for (int left = kInstructionsOfATurn; const Instruction* next = run.Next(); --left) {
-    if (left == 0) {
-      actions_->GoOnLater(id);
+  run.queued = false;
+  // Millions of instructions may come behind a step that has failed.
+  const uint64_t until = work_.SliceEnds(kSliceUnits);
+  while (const Instruction* next = run.Next()) {
+    if (work_.units() >= until) {
+      if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
+      commands_next_ = true;
+      commands_until_ = work_.units() + kSliceUnits;
       return false;
     }
+    work_.Charge(1);
+    work_.ChargeShards(next->inputs.size() + next->outputs.size());
     bool went = true;
     switch (next->op) {
       case Op::kRun:
@@ -180,8 +188,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   step.parent = id;
   step.holds = std::move(holds);
   step.missing = missing.size();
-  for (const ShardRef& ref : missing)
-    waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  for (const ShardRef& ref : missing) waiters_.Add(ref, {.node = command.node});
   step.launch = std::move(launch);
   const NodeId step_id = command.node;
   step.command = std::move(command);
@@ -230,7 +237,7 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   const auto shard = shards_.find(from);
   if (shard == shards_.end() || !shards_.contains(output)) return;
   if (shard->second.state == ShardState::kDeclared) {
-    waiters_[from].push_back({0, TransferId(), 0, NodeId(), 0, output});
+    waiters_.Add(from, {.output = output});
     return;
   }
   const absl::Status status = shard->second.error;
@@ -244,7 +251,7 @@ void ExecutorCore::StepEnded(Node step) {
   step.holds.clear();
   --parent->second.run->at_work;
   DropGarbage(*parent->second.run);
-  advance_.push_back(parent->first);
+  QueueSequence(parent->first);
 }
 
 void ExecutorCore::LeaveOut(const Node& node, uint64_t taken, uint64_t count,
@@ -256,8 +263,7 @@ void ExecutorCore::LeaveOut(const Node& node, uint64_t taken, uint64_t count,
 }
 
 void ExecutorCore::DropGarbage(SequenceRun& run) {
-  std::vector<GroupId> groups = run.TakeGarbage();
-  if (!groups.empty()) On(FreeGroups{std::move(groups)});
+  for (const GroupId group : run.TakeGarbage()) DropGroup(group);
 }
 
 void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
@@ -274,13 +280,8 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
     if (bytes.size() == 1) run.scalar = Scalar(*bytes[0].bytes);
     run.unreadable = !run.scalar.has_value();
   }
-  advance_.push_back(id);
-  StartLaunches();
-}
-
-void ExecutorCore::GoOn(NodeId id) {
-  advance_.push_back(id);
-  StartLaunches();
+  QueueSequence(id);
+  DoWork();
 }
 
 void ExecutorCore::On(AbandonLaunch command) {
@@ -326,7 +327,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
                                 by == arguments.end() ? -1 : by->first});
   }
   node.run->End();
-  DropGarbage(*node.run);
+  On(FreeGroups{node.run->TakeGarbage()});
   const uint64_t seq = prepared.seq;
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
