@@ -90,7 +90,7 @@ enum class Bug {
   kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
   kKeepStoredBytes,      // uploads: bytes that are given up still count
   kDeleteStoredOnly,     // uploads: what was put on devices is not deleted with the stored one
-  kLeaveSequence,       // programs: one that is given up keeps the last of its sequences
+  kLeaveSequence,        // programs: one that is given up keeps the last of its sequences
   kForgetExecutorTurn,   // executor: what a turn leaves is not asked another one for
   kForgetSequence,       // executor: a sequence with instructions left has no other slice
   kEndlessTurn,          // executor: all is done in one turn
