@@ -270,7 +270,7 @@ void Cluster::State::InputsEnded(Node& node) {
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
       (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
-      (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
+      node.unlaunched_inputs == 0 ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
   islands.at(node.island).sequencer.InputsArrived(node.id);
