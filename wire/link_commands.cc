@@ -13,7 +13,6 @@ namespace fairway {
 namespace {
 
 constexpr int kMaxShards = 1 << 16;
-constexpr int kMaxOutputs = 1 << 20;
 constexpr int kMaxRegisters = 1 << 24;
 
 // ---- Out ----
@@ -240,7 +239,8 @@ absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
   out->name = in.name();
   out->registers = in.registers();
   out->outputs = in.outputs();
-  if (in.registers() > kMaxRegisters || in.outputs() > kMaxOutputs)
+  if (in.registers() > kMaxRegisters ||
+      (in.outputs() > 0 && static_cast<size_t>(in.outputs()) > kMaxOutputs))
     return InvalidArgument("sequence {} has {} registers and {} outputs", in.name(), in.registers(),
                            in.outputs());
   for (const v1::InstallSequence::Type& type : in.types()) {
@@ -298,7 +298,7 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
       out.inputs[p].push_back(taken);
     }
   }
-  if (in.outputs_size() > kMaxOutputs)
+  if (static_cast<size_t>(in.outputs_size()) > kMaxOutputs)
     return InvalidArgument("node {} has {} outputs", in.node(), in.outputs_size());
   out.outputs.reserve(in.outputs_size());
   for (const v1::GroupPart& part : in.outputs()) {

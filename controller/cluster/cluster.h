@@ -27,6 +27,7 @@
 #include "graph/callback.h"
 #include "graph/lowering.h"
 #include "graph/plan.h"
+#include "wire/limits.h"
 
 namespace fairway {
 
@@ -243,6 +244,8 @@ struct ClusterOptions {
   size_t record_memory = size_t{768} << 20;
   // Shards that are made of more pieces together are made by several nodes.
   size_t node_pieces = 512;
+  // What needs a larger command fails: executors would be lost by it.
+  size_t command_bytes = kMaxCommandBytes;
 };
 
 class Cluster {

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/command_bytes.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -95,6 +96,8 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     places.push_back({seat.executor, seat.ordinal, spec.devices[i], 0});
     AddReservation(layout.reservations, spec.devices[i], 0, spec.temp_bytes, i);
   }
+  for (const CodeLayout::Part& part : layout.parts)
+    layout.command_bytes = std::max(layout.command_bytes, CommandBytes(spec, part.ordinals.size()));
   const ValueType* last = nullptr;
   layout.outputs.reserve(spec.outputs.size());
   for (const ValueType& type : spec.outputs) {
@@ -285,6 +288,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   for (size_t a = 0; a < spec.parameters.size(); ++a) {
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
+  if (poison.ok()) poison = s.CheckSendable(spec);
   State::LaunchedNode launched =
       s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
@@ -295,9 +299,14 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   return result;
 }
 
+absl::Status Cluster::State::CheckSendable(const ExecutableSpec& spec) const {
+  return CheckCommands(spec, layouts.at(spec.id).command_bytes, options.command_bytes);
+}
+
 Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
     Session& session, const ExecutableSpec& spec, const std::vector<const Array*>& arguments,
     const std::vector<int32_t>& donatable, const OutputTypes& outputs, const absl::Status& poison) {
+  CodeLayout& layout = layouts.at(spec.id);
   // What it reads is placed before it has an id: that comes first.
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
@@ -306,7 +315,6 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
   node.after_inputs = spec.after_inputs;
-  CodeLayout& layout = layouts.at(spec.id);
   node.layout = &layout;
   ++layout.runs;
   node.reservations = layout.reservations;
@@ -326,7 +334,7 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
     made.outputs.push_back(std::move(array));
   }
   if (!poison.ok()) {
-    // An error array given as an argument: the computation never runs, its results hold that error.
+    // It never runs, and its results hold the error: that of an argument, or that it is too large.
     Fail(node, poison, node.id);
     return made;
   }

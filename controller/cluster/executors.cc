@@ -209,6 +209,9 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       told.status = std::move(failure->second);
     if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
       told.failed_outputs = std::move(outputs->second);
+    std::erase_if(told.failed_outputs, [&](const auto& failed) {  // that it does not have
+      return static_cast<size_t>(failed.first) >= node->outputs.size();
+    });
   };
   std::vector<std::pair<uint64_t, Executor::Open>> all;
   while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {

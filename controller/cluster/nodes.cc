@@ -308,6 +308,9 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     // Its memory is its own until the launch has begun, of which nothing is heard before its end.
     for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
   }
+  const size_t share = TextShare(command.failed.size());
+  for (Launch::FailedArgument& argument : command.failed)
+    argument.status = Bounded(std::move(argument.status), share);
   // By participant.
   std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
   for (const ShardRef& ref : InlineOutputs(node))

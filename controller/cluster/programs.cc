@@ -255,9 +255,11 @@ void Cluster::State::RunStep(Session& session, const ProgramPlan::RunSequence& s
   for (const int32_t input : step.donated) {
     if (run.ours[step.inputs[input]]) donatable.push_back(input);
   }
-  LaunchedNode launched = MakeLaunch(
-      session, spec, arguments, donatable,
-      {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, absl::OkStatus());
+  const absl::Status sendable = CheckSendable(spec);
+  if (run.failed.ok()) run.failed = sendable;
+  LaunchedNode launched =
+      MakeLaunch(session, spec, arguments, donatable,
+                 {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
   for (const Array& array : failed) DropView(array);
   for (size_t o = 0; o < step.outputs.size(); ++o)
     run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);

@@ -62,6 +62,7 @@ struct CodeLayout {
   std::vector<int32_t> part_of;           // by position
   std::vector<Output> outputs;            // by result
   std::vector<Reservation> reservations;  // of a launch
+  size_t command_bytes = 0;               // of its largest command (command_bytes.h)
   size_t runs = 0;                        // nodes that run it and have not ended
   // Of a program's sequence: whose it is, and what it counts there until it is forgotten.
   SessionId session;

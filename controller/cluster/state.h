@@ -327,6 +327,8 @@ struct Cluster::State {
                           const std::vector<const Array*>& arguments,
                           const std::vector<int32_t>& donatable, const OutputTypes& outputs,
                           const absl::Status& poison);
+  // RESOURCE_EXHAUSTED: executors could not be sent what a launch of it takes.
+  absl::Status CheckSendable(const ExecutableSpec& spec) const;
 
   // ---- programs that a session has (bind.cc)
   static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids

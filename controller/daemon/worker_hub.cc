@@ -10,6 +10,7 @@
 #include "controller/daemon/executor_log.h"
 #include "controller/daemon/worker_hub_peers.h"
 #include "transport/frame.h"
+#include "wire/limits.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -17,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
+// Commands of one message, unless one alone is larger: an executor decodes it in one go.
+constexpr size_t kMaxBatchBytes = 256 << 10;
 // Of a link on which nobody has registered yet: its first frame, and how many such links there may
 // be.
 constexpr size_t kMaxFirstFrame = 128 << 10;
@@ -375,6 +377,10 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   v1::Command message;
   ToProto(command, &message);
   const size_t bytes = message.ByteSizeLong();
+  if (bytes > kMaxCommandBytes) {  // the core sees to it that there is none
+    spdlog::error("worker {} cannot be sent a command of {} bytes; this is a bug of the controller",
+                  executor.spec.worker, bytes);
+  }
   if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
   *executor.batch.mutable_commands()->add_commands() = std::move(message);
   executor.batch_bytes += bytes;

@@ -247,8 +247,7 @@ void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
   }
   for (Report::Inlined& shard : end.inlined) {
     // What the client gave up meanwhile need not travel, nor what was made of a failed input.
-    if (end.status.ok() && shards_.contains(shard.shard))
-      report_.inlined.push_back(std::move(shard));
+    if (end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
   Finish(id, end.status);
 }
@@ -413,7 +412,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
 }
 
 void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
-  if (!status.ok()) report_.failures.push_back({seq, status});
+  if (!status.ok()) AddFailure({seq, status});
   ended_above_.insert(seq);
   if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2)
     ended_through_ = *ended_above_.begin() - 1;
@@ -423,12 +422,34 @@ void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
   actions_->ReportWanted();
+  if (report_bytes_ < kReportBytes) return;
+  report_bytes_ = 0;
+  full_.push_back(std::exchange(report_, {}));
+  full_.back().finished_through = ended_through_;
+}
+
+void ExecutorCore::AddInlined(Report::Inlined inlined) {
+  report_bytes_ += inlined.bytes->size() + 32;
+  report_.inlined.push_back(std::move(inlined));
+}
+
+void ExecutorCore::AddFailure(Report::Failure failure) {
+  report_bytes_ += failure.status.message().size() + 32;
+  report_.failures.push_back(std::move(failure));
 }
 
 Report ExecutorCore::TakeReport() {
-  Report report = std::exchange(report_, {});
-  report.finished_through = ended_through_;
-  std::erase_if(report.finished, [&](uint64_t seq) { return seq <= ended_through_; });
+  Report report;
+  if (full_.empty()) {
+    report = std::exchange(report_, {});
+    report.finished_through = ended_through_;
+    report_bytes_ = 0;
+  } else {
+    report = std::move(full_.front());
+    full_.pop_front();
+    actions_->ReportWanted();
+  }
+  std::erase_if(report.finished, [&](uint64_t seq) { return seq <= report.finished_through; });
   std::sort(report.finished.begin(), report.finished.end());
   return report;
 }
@@ -466,6 +487,8 @@ void ExecutorCore::Reset() {
   ended_above_.clear();
   ended_through_ = 0;
   report_ = {};
+  report_bytes_ = 0;
+  full_.clear();
   actions_->Drop(all);
 }
 

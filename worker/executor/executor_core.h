@@ -101,7 +101,7 @@ class ExecutorCore {
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   void ServeDone(uint64_t pull);
 
-  // What to send; empties it.
+  // What to send; of what is left, as it would be too long, ReportWanted tells.
   Report TakeReport();
 
   // Highest launch id seen, for registration after a new controller incarnation (rule L1).
@@ -121,8 +121,7 @@ class ExecutorCore {
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
-  // Pulls that wait or are being served.
-  size_t num_pulls() const;
+  size_t num_pulls() const;  // that wait or are being served
 
   // A bound of memory, some 100 bytes each, that no work of the controller reaches: what it tells
   // this executor may come long after what it tells the receiver, who asks for all shards at once.
@@ -131,6 +130,7 @@ class ExecutorCore {
   // this (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr uint64_t kTurnUnits = 1000;
+  static constexpr size_t kReportBytes = 8 << 20;  // about, unless one end alone has more
   // What one sequence may use before others have their slice, and the commands that wait.
   static constexpr uint64_t kSliceUnits = 250;
   static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
@@ -170,10 +170,6 @@ class ExecutorCore {
     };
     std::vector<Arriving> arriving;
     std::vector<Waiters::Place> waits;  // of a receive: where it waits, or has waited
-  };
-  struct Sending {
-    std::map<int32_t, PrepareSend::Item> items;
-    std::vector<Waiters::Place> waits;  // where pulls of it wait, or have waited
   };
 
   void On(InstallExecutable command);
@@ -252,6 +248,8 @@ class ExecutorCore {
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Finish(NodeId id, const absl::Status& status);
   void FinishSeq(uint64_t seq, const absl::Status& status);
+  void AddInlined(Report::Inlined inlined);
+  void AddFailure(Report::Failure failure);
 
   ExecutorActions* const actions_;
   const int max_gangs_;
@@ -298,6 +296,8 @@ class ExecutorCore {
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
+  size_t report_bytes_ = 0;
+  std::deque<Report> full_;  // those before it, each with what ended together
 };
 
 }  // namespace fairway

@@ -166,6 +166,34 @@ TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
   EXPECT_LE(core.work().most(), kMost + 200);
 }
 
+// A report that does not fit into a frame ended the link, and with it the island's data.
+TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
+  constexpr uint64_t kLaunches = 5'000;
+  const absl::Status error = absl::UnknownError(std::string(kMaxErrorText, 'x'));
+  for (uint64_t n = 1; n <= kLaunches; ++n) Prepare(n, n, {}, {n});
+  for (uint64_t n = 1; n <= kLaunches; ++n) Launch(n, n);
+  RunTurns();
+  for (uint64_t n = 1; n <= kLaunches; ++n) core.LaunchDone(NodeId(n), error, {});
+  RunTurns();
+  uint64_t through = 0, failures = 0, reports = 0;
+  for (; std::exchange(actions.wanted, false); ++reports) {
+    const Report report = core.TakeReport();
+    size_t bytes = 0;
+    for (const Report::Failure& failure : report.failures) {
+      bytes += failure.status.message().size();
+      // What is told of an end comes with it.
+      EXPECT_GT(failure.seq, through);
+      EXPECT_LE(failure.seq, report.finished_through);
+    }
+    EXPECT_LE(bytes, ExecutorCore::kReportBytes + kMaxErrorText);
+    failures += report.failures.size();
+    through = report.finished_through;
+  }
+  EXPECT_EQ(through, kLaunches);
+  EXPECT_EQ(failures, kLaunches);
+  EXPECT_EQ(reports, 3u);
+}
+
 TEST_F(ExecutorTurnsTest, ResetForgetsWhatWaits) {
   for (uint64_t n = 1; n <= kMany; ++n) Prepare(n, n, {}, {n});
   Launch(1, 1);

@@ -273,7 +273,7 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
   run.reading = false;
   if (it->second.issued) {
     for (Report::Inlined& shard : bytes) {
-      if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
+      if (shards_.contains(shard.shard)) AddInlined(std::move(shard));
     }
     it->second.launch->inline_shards.clear();
   } else {
@@ -309,7 +309,12 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
     actions_->Read(id, inlined);
     return;
   }
+  std::map<std::string, int32_t, std::less<>> argument_of;  // by its error
+  for (const auto& [argument, status] : node.run->failed)
+    argument_of.emplace(Describe(status), argument);
+  const size_t share = TextShare(prepared.outputs.size());
   for (size_t o = 0; o < prepared.outputs.size(); ++o) {
+    work_.ChargeShards(prepared.outputs[o].shards.size());
     absl::Status failed;
     for (const LocalShard& local : prepared.outputs[o].shards) {
       const ShardRef ref{prepared.outputs[o].group, local.shard};
@@ -320,11 +325,9 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
       if (failed.ok()) failed = shard->second.error;
     }
     if (failed.ok()) continue;
-    const auto& arguments = node.run->failed;
-    const auto by = std::find_if(arguments.begin(), arguments.end(),
-                                 [&](const auto& argument) { return argument.second == failed; });
-    report_.failures.push_back({prepared.seq, std::move(failed), static_cast<int32_t>(o),
-                                by == arguments.end() ? -1 : by->first});
+    const auto by = argument_of.find(Describe(failed));
+    AddFailure({prepared.seq, Bounded(std::move(failed), share), static_cast<int32_t>(o),
+                by == argument_of.end() ? -1 : by->second});
   }
   node.run->End();
   On(FreeGroups{node.run->TakeGarbage()});

@@ -283,6 +283,26 @@ TEST_F(SequencesTest, ManyRoundsBehindAFailureTakeTurns) {
   EXPECT_LE(core.work().most(), ExecutorCore::kTurnUnits + 10);
 }
 
+// With all of each text they would not fit into one message.
+TEST_F(SequencesTest, ManyFailedOutputsShareTheRoomForTheirTexts) {
+  constexpr int32_t kOutputs = 20'000;
+  std::vector<Instruction> instructions = {Call(1, {0}, {1})};
+  for (int32_t o = 0; o < kOutputs; ++o) instructions.push_back(Output(o, 1));
+  Install(2, kOutputs, instructions);
+  core.Turn();
+  Arguments(1);
+  Launch();
+  while (core.num_launched() > 0 && core.num_nodes() < 2) core.Turn();
+  Done(0, absl::InternalError("begin " + std::string(kMaxErrorText - 10, 'x') + " end"));
+  for (int i = 0; i < 100'000 && core.num_nodes() > 0; ++i) core.Turn();
+  const Report report = core.TakeReport();
+  ASSERT_EQ(report.failures.size(), static_cast<size_t>(kOutputs));
+  size_t bytes = 0;
+  for (const Report::Failure& failure : report.failures) bytes += failure.status.message().size();
+  EXPECT_LE(bytes, 2 * kTextBytes);
+  EXPECT_THAT(Text(report.failures.back().status), AllOf(HasSubstr("begin"), HasSubstr("end")));
+}
+
 TEST_F(SequencesTest, NoMoreStepsAreAtWorkThanMemoryIsReservedFor) {
   Install(2, 1, {Repeat(1000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
   Arguments(1);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "graph/plan.h"
 
@@ -62,6 +63,12 @@ class Waiters {
  private:
   uint64_t last_ = 0;
   std::map<ShardRef, Line> lines_;
+};
+
+// A transfer of which shards may be asked for.
+struct Sending {
+  std::map<int32_t, PrepareSend::Item> items;
+  std::vector<Waiters::Place> waits;  // where pulls of it wait, or have waited
 };
 
 // A shard is there, or has failed.
