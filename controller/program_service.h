@@ -16,6 +16,7 @@
 #include <string>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
 #include "controller/compile_service.h"
 #include "fairway/v1/program.pb.h"
 
@@ -45,7 +46,7 @@ class ProgramService {
   // service or the session ends before. INVALID_ARGUMENT names node and source line, or the
   // computation whose types are not what the compiler says; UNIMPLEMENTED: the computation that the
   // runtime of its slice does not run; RESOURCE_EXHAUSTED: it takes more memory than the session
-  // may have (Cluster::ReserveForProgram); else what the compiler said, with the computation's
+  // may have (Cluster::Programs::Reserve); else what the compiler said, with the computation's
   // name.
   void Bind(Request request, Done done);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "controller/cluster/placed_program.h"
+#include "controller/cluster/programs.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -16,7 +17,7 @@ constexpr size_t kLargeBytes = size_t{64} << 10;
 
 }  // namespace
 
-absl::Status Cluster::ReserveForProgram(SessionId session_id, uint64_t key, const std::string& name,
+absl::Status Cluster::Programs::Reserve(SessionId session_id, uint64_t key, const std::string& name,
                                         size_t bytes) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
@@ -49,8 +50,8 @@ std::unique_ptr<ProgramBind> Cluster::State::NewBind(Session& session, uint64_t 
   return bind;
 }
 
-void Cluster::BindProgram(SessionId session_id, uint64_t key, uint64_t out,
-                          std::shared_ptr<PlacedProgram> program, Bound bound) {
+void Cluster::Programs::Bind(SessionId session_id, uint64_t key, uint64_t out,
+                             std::shared_ptr<PlacedProgram> program, Bound bound) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->LookAt(session_id);
   if (!session.ok()) return;
@@ -60,8 +61,8 @@ void Cluster::BindProgram(SessionId session_id, uint64_t key, uint64_t out,
   state_->Settle();
 }
 
-absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out,
-                                              ProgramSource source) {
+absl::StatusOr<uint64_t> Cluster::Programs::Bind(SessionId session_id, uint64_t out,
+                                                 ProgramSource source) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(auto program, PlaceProgram(std::move(source), session->devices));
@@ -142,7 +143,7 @@ absl::Status Cluster::State::PutConstant(Session& session, BoundProgram& program
   if (!array.shards.empty() && !lost) return absl::OkStatus();
   DropView(array);
   array = Array();
-  FAIRWAY_ASSIGN_OR_RETURN(const PutResult put,
+  FAIRWAY_ASSIGN_OR_RETURN(const Arrays::PutResult put,
                            MakePut(session, 0, program.placed->TypeOf(constant.value),
                                    constant.blob_of_shard, /*lazy=*/false));
   for (size_t b = 0; b < constant.blobs.size(); ++b)
@@ -152,7 +153,7 @@ absl::Status Cluster::State::PutConstant(Session& session, BoundProgram& program
   return absl::OkStatus();
 }
 
-absl::Status Cluster::ReleaseProgram(SessionId session_id, uint64_t handle) {
+absl::Status Cluster::Programs::Release(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   absl::Status released = state_->ReleaseProgram(*session, handle);
@@ -215,8 +216,8 @@ void Cluster::State::Forget(ExecutableId sequence) {
   retired.erase(sequence);
 }
 
-absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_id,
-                                                              uint64_t handle) const {
+absl::StatusOr<ExecutableSignature> Cluster::Programs::Signature(SessionId session_id,
+                                                                 uint64_t handle) const {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
   const auto it = session->programs.find(handle);
   if (it == session->programs.end())

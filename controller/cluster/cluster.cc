@@ -6,6 +6,12 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -14,9 +20,39 @@ namespace {
 constexpr int64_t kDeferredFailureMs = 15000;
 }  // namespace
 
+struct Cluster::Owners {
+  explicit Owners(State* state)
+      : fleet(state),
+        sessions(state),
+        arrays(state),
+        executables(state),
+        programs(state),
+        inspection(state) {}
+
+  Fleet fleet;
+  Sessions sessions;
+  Arrays arrays;
+  Executables executables;
+  Programs programs;
+  Inspection inspection;
+};
+
 Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
-    : state_(std::make_unique<State>(std::move(options), actions)) {}
+    : state_(std::make_unique<State>(std::move(options), actions)),
+      owners_(std::make_unique<Owners>(state_.get())) {}
 Cluster::~Cluster() = default;
+
+Cluster::Fleet& Cluster::fleet() { return owners_->fleet; }
+const Cluster::Fleet& Cluster::fleet() const { return owners_->fleet; }
+Cluster::Sessions& Cluster::sessions() { return owners_->sessions; }
+const Cluster::Sessions& Cluster::sessions() const { return owners_->sessions; }
+Cluster::Arrays& Cluster::arrays() { return owners_->arrays; }
+const Cluster::Arrays& Cluster::arrays() const { return owners_->arrays; }
+Cluster::Executables& Cluster::executables() { return owners_->executables; }
+const Cluster::Executables& Cluster::executables() const { return owners_->executables; }
+Cluster::Programs& Cluster::programs() { return owners_->programs; }
+const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
+const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
 
 absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
@@ -124,7 +160,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& sessio
   return handles;
 }
 
-absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
+absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   const Operation operation(*state_);
   State& s = *state_;
   std::vector<const Island*> islands;
@@ -173,7 +209,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   return id;
 }
 
-void Cluster::CloseSession(SessionId id) {
+void Cluster::Sessions::Close(SessionId id) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.sessions.find(id);
@@ -239,22 +275,27 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   }
 }
 
-const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
+const std::vector<VirtualDevice>& Cluster::Sessions::Devices(SessionId session) const {
   static const std::vector<VirtualDevice> kNone;
   const auto it = state_->sessions.find(session);
   return it == state_->sessions.end() ? kNone : it->second.devices.get();
 }
 
-SharedVector<VirtualDevice> Cluster::SharedDevices(SessionId session) const {
+SharedVector<VirtualDevice> Cluster::Sessions::SharedDevices(SessionId session) const {
   const auto it = state_->sessions.find(session);
   return it == state_->sessions.end() ? SharedVector<VirtualDevice>() : it->second.devices;
 }
 
-absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
-                                           const std::vector<int32_t>& devices) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
-  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session->devices, devices));
-  const Island& island = state_->islands.at(id);
+absl::StatusOr<IslandId> Cluster::Sessions::IslandOf(SessionId session_id,
+                                                     const std::vector<int32_t>& devices) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
+  return state_->IslandOf(*session, devices);
+}
+
+absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
+                                                  const std::vector<int32_t>& devices) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session.devices, devices));
+  const Island& island = islands.at(id);
   if (island.forgotten) return island.gone;
   return id;
 }

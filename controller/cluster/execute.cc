@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/executables.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -113,7 +114,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   return layout;
 }
 
-void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
+void Cluster::Executables::Define(ExecutableSpec spec) { state_->Define(std::move(spec)); }
 
 void Cluster::State::Define(ExecutableSpec spec) {
   if (executables.contains(spec.id)) return;
@@ -133,12 +134,12 @@ void Cluster::State::Undefine(ExecutableId id) {
   layouts.erase(id);
 }
 
-const ExecutableSpec* Cluster::FindExecutable(ExecutableId id) const {
+const ExecutableSpec* Cluster::Executables::Find(ExecutableId id) const {
   const auto it = state_->executables.find(id);
   return it == state_->executables.end() ? nullptr : &it->second;
 }
 
-std::set<ExecutableId> Cluster::ExecutablesInUse() const {
+std::set<ExecutableId> Cluster::Executables::InUse() const {
   std::set<ExecutableId> out;
   for (const auto& [id, session] : state_->sessions) {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
@@ -165,7 +166,7 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   return out;
 }
 
-void Cluster::ForgetExecutable(ExecutableId id) {
+void Cluster::Executables::Forget(ExecutableId id) {
   const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
@@ -173,9 +174,9 @@ void Cluster::ForgetExecutable(ExecutableId id) {
   state_->Undefine(id);
 }
 
-absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
-                                                 ExecutableId id,
-                                                 const std::vector<int32_t>& devices) {
+absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64_t out,
+                                                    ExecutableId id,
+                                                    const std::vector<int32_t>& devices) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
@@ -183,7 +184,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   if (it == s.executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
   const ExecutableSpec& spec = it->second;
-  FAIRWAY_RETURN_IF_ERROR(IslandOf(session_id, devices).status());
+  FAIRWAY_RETURN_IF_ERROR(s.IslandOf(*session, devices).status());
   if (devices.size() != spec.devices.size())
     return InvalidArgument("{} was compiled for {} devices, but {} were given", spec.name,
                            spec.devices.size(), devices.size());
@@ -202,7 +203,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   return handle;
 }
 
-absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
+absl::Status Cluster::Executables::Release(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (session->executables.erase(handle) == 0)
@@ -210,8 +211,8 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
-                                                       uint64_t executable) const {
+absl::StatusOr<ExecutableSignature> Cluster::Executables::Signature(SessionId session_id,
+                                                                    uint64_t executable) const {
   FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
@@ -226,10 +227,11 @@ absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
   return out;
 }
 
-absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t executable,
-                                               const std::vector<uint64_t>& args,
-                                               const ExecuteOptions& options,
-                                               const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id,
+                                                            uint64_t executable,
+                                                            const std::vector<uint64_t>& args,
+                                                            const ExecuteOptions& options,
+                                                            const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -77,7 +78,7 @@ absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
       shortage.limit, shortage.used, why);
 }
 
-absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
+absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) {
   const Operation operation(*state_);
   State& s = *state_;
   if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
@@ -154,7 +155,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
   return known->id;
 }
 
-void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
+void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);

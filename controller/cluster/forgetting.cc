@@ -3,7 +3,9 @@
 // executors are not used again; numbers of devices are, once nothing knows the island any more.
 #include <algorithm>
 
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 
@@ -28,7 +30,7 @@ bool Cluster::State::Needed(const Island& island) const {
                              [&](const auto& entry) { return entry.second.island == island.id; });
 }
 
-bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
+bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.islands.find(id);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -10,7 +13,7 @@ namespace {
 constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched", "done"};
 }  // namespace
 
-Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
+Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
   const auto it = state_->sessions.find(id);
   if (it == state_->sessions.end()) return {};
   const auto has = state_->holdings.find(id);
@@ -26,18 +29,18 @@ Cluster::Backlog Cluster::SessionBacklog(SessionId id) const {
   return backlog;
 }
 
-size_t Cluster::RecordRoom() const {
+size_t Cluster::Sessions::RecordRoom() const {
   const size_t used = state_->record_bytes, all = state_->options.record_memory;
   return all - std::min(all, used);
 }
 
-std::optional<SessionId> Cluster::SessionOf(NodeId node) const {
+std::optional<SessionId> Cluster::Sessions::SessionOf(NodeId node) const {
   const auto it = state_->nodes.find(node);
   return it == state_->nodes.end() ? std::nullopt : std::optional(it->second->session);
 }
 
-absl::StatusOr<CallbackCaller> Cluster::CallerOf(ExecutorId executor_id, LaunchId launch,
-                                                 int32_t ordinal) const {
+absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, LaunchId launch,
+                                                        int32_t ordinal) const {
   const State& s = *state_;
   const auto executor = s.executors.find(executor_id);
   const auto none = [&] {
@@ -66,7 +69,7 @@ absl::StatusOr<CallbackCaller> Cluster::CallerOf(ExecutorId executor_id, LaunchI
   return none();
 }
 
-ClusterCounts Cluster::counts() const {
+ClusterCounts Cluster::Inspection::counts() const {
   const State& s = *state_;
   ClusterCounts counts;
   counts.sessions = s.sessions.size();
@@ -84,7 +87,7 @@ ClusterCounts Cluster::counts() const {
   return counts;
 }
 
-std::vector<IslandStatus> Cluster::Islands() const {
+std::vector<IslandStatus> Cluster::Fleet::Islands() const {
   std::vector<IslandStatus> out;
   for (const auto& [id, island] : state_->islands) {
     if (island.forgotten) continue;
@@ -99,7 +102,7 @@ std::vector<IslandStatus> Cluster::Islands() const {
   return out;
 }
 
-std::vector<ExecutorStatus> Cluster::Executors() const {
+std::vector<ExecutorStatus> Cluster::Fleet::Executors() const {
   std::vector<ExecutorStatus> out;
   for (const auto& [id, executor] : state_->executors) {
     if (!state_->islands.at(executor.island).forgotten)
@@ -108,7 +111,7 @@ std::vector<ExecutorStatus> Cluster::Executors() const {
   return out;
 }
 
-std::vector<DeviceUsage> Cluster::Usage() const {
+std::vector<DeviceUsage> Cluster::Fleet::Usage() const {
   std::vector<DeviceUsage> out;
   for (const auto& [id, executor] : state_->executors) {
     if (state_->islands.at(executor.island).forgotten) continue;
@@ -121,7 +124,7 @@ std::vector<DeviceUsage> Cluster::Usage() const {
   return out;
 }
 
-std::map<std::string, uint64_t> Cluster::Transitions() const {
+std::map<std::string, uint64_t> Cluster::Inspection::Transitions() const {
   std::map<std::string, uint64_t> out;
   for (int from = 0; from < 5; ++from) {
     for (int to = 0; to < 5; ++to) {
@@ -135,7 +138,7 @@ std::map<std::string, uint64_t> Cluster::Transitions() const {
   return out;
 }
 
-std::vector<std::string> Cluster::Unfinished() const {
+std::vector<std::string> Cluster::Inspection::Unfinished() const {
   std::vector<std::string> lines;
   for (const auto& [id, node] : state_->nodes) {
     std::string line =
@@ -201,7 +204,7 @@ absl::Status Cluster::State::CheckRecords() const {
                record_bytes, total);
 }
 
-absl::Status Cluster::CheckInvariants() const {
+absl::Status Cluster::Inspection::CheckInvariants() const {
   const State& s = *state_;
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());

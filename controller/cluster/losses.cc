@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -18,7 +19,7 @@ constexpr int kFew = 16;
 constexpr uint64_t kFewUnits = 250;  // nodes may be of many pieces
 }  // namespace
 
-void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
+void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
@@ -42,7 +43,7 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   s.Settle();
 }
 
-void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
+void Cluster::Fleet::IslandGivenUp(IslandId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.islands.find(id);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -141,7 +142,7 @@ class Cluster::State::CopyRequest final : public MakeRequest {
   const std::optional<std::string> memory_kind_;
 };
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Copy(
     SessionId id, const std::vector<uint64_t>& in,
     const std::optional<std::vector<int32_t>>& devices,
     const std::optional<std::string>& memory_kind, CopySemantics semantics,
@@ -152,10 +153,10 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
   return state_->AtOnce(*session, request);
 }
 
-void Cluster::Copy(SessionId id, std::vector<uint64_t> in,
-                   std::optional<std::vector<int32_t>> devices,
-                   std::optional<std::string> memory_kind, CopySemantics semantics,
-                   std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Copy(SessionId id, std::vector<uint64_t> in,
+                           std::optional<std::vector<int32_t>> devices,
+                           std::optional<std::string> memory_kind, CopySemantics semantics,
+                           std::vector<uint64_t> out, Done done, Each each) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;

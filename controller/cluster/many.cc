@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
 
 namespace fairway {
 namespace {
@@ -96,14 +98,14 @@ class Cluster::State::DeleteRequest final : public ManyRequest {
   const std::vector<uint64_t> handles_;
 };
 
-absl::Status Cluster::Delete(SessionId id, const std::vector<uint64_t>& handles) {
+absl::Status Cluster::Arrays::Delete(SessionId id, const std::vector<uint64_t>& handles) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
   State::DeleteRequest request(*state_, handles);
   return state_->AtOnce(*session, request).status();
 }
 
-void Cluster::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
+void Cluster::Arrays::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
   const Operation operation(*state_);
   state_->BeginEnding(id, std::make_unique<State::DeleteRequest>(*state_, std::move(handles)),
                       std::move(ended), nullptr);
@@ -146,14 +148,15 @@ class Cluster::State::DestructRequest final : public ManyRequest {
   size_t missing_ = 0;
 };
 
-absl::Status Cluster::Destruct(SessionId id, const std::vector<uint64_t>& handles) {
+absl::Status Cluster::Arrays::Destruct(SessionId id, const std::vector<uint64_t>& handles) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
   State::DestructRequest request(*state_, handles);
   return state_->AtOnce(*session, request).status();
 }
 
-void Cluster::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+void Cluster::Arrays::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended,
+                               Each each) {
   const Operation operation(*state_);
   state_->BeginEnding(id, std::make_unique<State::DestructRequest>(*state_, std::move(handles)),
                       std::move(ended), std::move(each));
@@ -186,7 +189,8 @@ class Cluster::State::ReleaseRequest final : public ManyRequest {
   const std::vector<uint64_t> handles_;
 };
 
-void Cluster::Release(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+void Cluster::Executables::Release(SessionId id, std::vector<uint64_t> handles, Ended ended,
+                                   Each each) {
   const Operation operation(*state_);
   state_->BeginEnding(id, std::make_unique<State::ReleaseRequest>(*state_, std::move(handles)),
                       std::move(ended), std::move(each));
@@ -244,7 +248,7 @@ class Cluster::State::WatchRequest final : public ManyRequest {
   bool missing_ = false;
 };
 
-void Cluster::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles) {
+void Cluster::Arrays::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
@@ -279,7 +283,7 @@ class Cluster::State::ErrorsRequest final : public ManyRequest {
   const absl::Status error_;
 };
 
-void Cluster::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Status error) {
+void Cluster::Arrays::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Status error) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
@@ -289,7 +293,7 @@ void Cluster::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Stat
                 nullptr);
 }
 
-absl::Status Cluster::CheckKnown(SessionId session, uint64_t handle) const {
+absl::Status Cluster::Arrays::CheckKnown(SessionId session, uint64_t handle) const {
   const absl::StatusOr<Array*> array = state_->FindArray(session, handle);
   return array.ok() && (*array)->unknown ? (*array)->error : absl::OkStatus();
 }

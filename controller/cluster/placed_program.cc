@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "controller/cluster/records.h"
+#include "controller/cluster/virtual_device.h"
 #include "core/box.h"
 
 namespace fairway {

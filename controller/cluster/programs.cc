@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/programs.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -26,10 +27,10 @@ absl::StatusOr<bool> Cluster::State::TakesAsItIs(const PlacedProgram& program, i
   return array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want);
 }
 
-absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t handle,
-                                                  const std::vector<uint64_t>& args,
-                                                  const ExecuteOptions& options,
-                                                  const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint64_t handle,
+                                                     const std::vector<uint64_t>& args,
+                                                     const ExecuteOptions& options,
+                                                     const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;

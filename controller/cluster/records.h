@@ -18,7 +18,11 @@
 #include "base/shared_vector.h"
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/virtual_device.h"
 #include "controller/cluster/work.h"
+#include "core/device.h"
 #include "scheduler/sequencer.h"
 
 namespace fairway {
@@ -361,7 +365,7 @@ struct ProgramBind {
   size_t parts = 0;      // of it that are known
   size_t constants = 0;  // that have been put
   absl::Status refusal;  // not OK: what is there of it is given up
-  Cluster::Bound bound;
+  Cluster::Programs::Bound bound;
 };
 
 struct PendingWatch {

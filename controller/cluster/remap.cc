@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -133,9 +134,11 @@ absl::Status CheckRemap(size_t in, const RemapPlan& plan, CopySemantics semantic
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId id, const std::vector<uint64_t>& in,
-                                                     const RemapPlan& plan, CopySemantics semantics,
-                                                     const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Remap(SessionId id,
+                                                             const std::vector<uint64_t>& in,
+                                                             const RemapPlan& plan,
+                                                             CopySemantics semantics,
+                                                             const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
   FAIRWAY_RETURN_IF_ERROR(CheckRemap(in.size(), plan, semantics));
@@ -143,8 +146,9 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId id, const std::ve
   return state_->AtOnce(*session, request);
 }
 
-void Cluster::Remap(SessionId id, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
-                    std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Remap(SessionId id, std::vector<uint64_t> in, RemapPlan plan,
+                            CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                            Each each) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -313,7 +314,7 @@ std::unique_ptr<ValueRequest> Cluster::State::NewValue(const Array& source, cons
 
 class Cluster::State::RemakeRequest final : public MakeRequest {
  public:
-  RemakeRequest(State& state, bool bitcast, std::vector<uint64_t> in, Targets targets,
+  RemakeRequest(State& state, bool bitcast, std::vector<uint64_t> in, Arrays::Targets targets,
                 CopySemantics semantics, std::vector<uint64_t> out)
       : MakeRequest(state, std::move(in), semantics, std::move(out)),
         bitcast_(bitcast),
@@ -349,7 +350,7 @@ class Cluster::State::RemakeRequest final : public MakeRequest {
   }
 
   const bool bitcast_;
-  const Targets targets_;
+  const Arrays::Targets targets_;
   std::optional<Remake> remake_;
 };
 
@@ -367,8 +368,8 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAtOnce(
 }
 
 void Cluster::State::RemakeMany(SessionId id, bool bitcast, std::vector<uint64_t> in,
-                                Targets targets, CopySemantics semantics, std::vector<uint64_t> out,
-                                Done done, Each each) {
+                                Arrays::Targets targets, CopySemantics semantics,
+                                std::vector<uint64_t> out, Done done, Each each) {
   const absl::StatusOr<Session*> session = FindSession(id);
   if (!session.ok()) return;
   if (targets.count != in.size())
@@ -380,33 +381,31 @@ void Cluster::State::RemakeMany(SessionId id, bool bitcast, std::vector<uint64_t
         std::move(done), std::move(each));
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Reshard(SessionId session,
-                                                       const std::vector<uint64_t>& in,
-                                                       const std::vector<ArraySpec>& targets,
-                                                       CopySemantics semantics,
-                                                       const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Reshard(
+    SessionId session, const std::vector<uint64_t>& in, const std::vector<ArraySpec>& targets,
+    CopySemantics semantics, const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   return state_->RemakeAtOnce(session, false, in, targets, semantics, out);
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Bitcast(SessionId session,
-                                                       const std::vector<uint64_t>& in,
-                                                       const std::vector<ArraySpec>& targets,
-                                                       CopySemantics semantics,
-                                                       const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Bitcast(
+    SessionId session, const std::vector<uint64_t>& in, const std::vector<ArraySpec>& targets,
+    CopySemantics semantics, const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   return state_->RemakeAtOnce(session, true, in, targets, semantics, out);
 }
 
-void Cluster::Reshard(SessionId session, std::vector<uint64_t> in, Targets targets,
-                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Reshard(SessionId session, std::vector<uint64_t> in, Arrays::Targets targets,
+                              CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                              Each each) {
   const Operation operation(*state_);
   state_->RemakeMany(session, false, std::move(in), std::move(targets), semantics, std::move(out),
                      std::move(done), std::move(each));
 }
 
-void Cluster::Bitcast(SessionId session, std::vector<uint64_t> in, Targets targets,
-                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Bitcast(SessionId session, std::vector<uint64_t> in, Arrays::Targets targets,
+                              CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                              Each each) {
   const Operation operation(*state_);
   state_->RemakeMany(session, true, std::move(in), std::move(targets), semantics, std::move(out),
                      std::move(done), std::move(each));

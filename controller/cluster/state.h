@@ -14,6 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executable_spec.h"
 #include "controller/cluster/records.h"
 #include "scheduler/admission.h"
 
@@ -102,6 +104,9 @@ struct Cluster::State {
   Executor* ExecutorOf(DeviceId device);
   const Executor* ExecutorOf(DeviceId device) const;
   bool IslandUp(const Island& island) const;
+  // See Sessions::IslandOf.
+  absl::StatusOr<IslandId> IslandOf(const Session& session,
+                                    const std::vector<int32_t>& devices) const;
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
@@ -366,8 +371,8 @@ struct Cluster::State {
   void KeepShared(ProgramRun& run);
   // All its steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
-  absl::StatusOr<PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
-                                    std::vector<int32_t> blob_of_shard, bool lazy);
+  absl::StatusOr<Arrays::PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
+                                            std::vector<int32_t> blob_of_shard, bool lazy);
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
 
   // ---- resharding (reshard.cc)
@@ -398,8 +403,9 @@ struct Cluster::State {
                                                      const std::vector<ArraySpec>& targets,
                                                      CopySemantics semantics,
                                                      const std::vector<uint64_t>& out);
-  void RemakeMany(SessionId session, bool bitcast, std::vector<uint64_t> in, Targets targets,
-                  CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each);
+  void RemakeMany(SessionId session, bool bitcast, std::vector<uint64_t> in,
+                  Arrays::Targets targets, CopySemantics semantics, std::vector<uint64_t> out,
+                  Done done, Each each);
   class ValueRemake;
   // `source` and `target` stay where they are until it is over; `pieces`: of those before it.
   std::unique_ptr<ValueRequest> NewValue(const Array& source, const ArraySpec& target,

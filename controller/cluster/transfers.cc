@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -150,7 +151,7 @@ void Cluster::State::EndTransfer(const Node& node) {
   for (const ExecutorId id : sources) SendTo(executors.at(id), EndSend{transfer});
 }
 
-void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
+void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) {
   const Operation operation(*state_);
   State& s = *state_;
   const absl::StatusOr<Array*> array = s.FindArray(session, handle);
@@ -211,7 +212,7 @@ void Cluster::State::StartFetch(Node& node) {
   actions->PullToHost(transfer, place.executor, 0, place.bytes);
 }
 
-void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
+void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
   const Operation operation(*state_);
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));

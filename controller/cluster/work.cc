@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -115,7 +116,7 @@ void Cluster::State::FinishBusy(SessionId session) {
   }
 }
 
-bool Cluster::Busy(SessionId session) const {
+bool Cluster::Sessions::Busy(SessionId session) const {
   const auto list = state_->work.find(session);
   return list != state_->work.end() && list->second.busy();
 }

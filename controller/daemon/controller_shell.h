@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/status.h"
 #include "controller/compile_service.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
