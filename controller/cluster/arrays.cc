@@ -54,7 +54,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
                            MemoryKind(session.devices[devices[0]], spec.sharding.memory_kind()));
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, NewHandle(session, out));
 
-  const bool store = lazy && MayStore(session, blob_of_shard, bytes);
+  const bool store = lazy && stored_groups.MayStore(session, blob_of_shard, bytes);
   const int num_blobs = 1 + *std::max_element(blob_of_shard.begin(), blob_of_shard.end());
   Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
   std::vector<Node*> made;
@@ -80,7 +80,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
     node.open_blobs = static_cast<int>(needed.size());
     if (store) {
       node.stores = true;
-      BeginStored(session, group, node.blob_of_shard);
+      stored_groups.BeginStored(session, group, node.blob_of_shard);
     }
     made.push_back(&node);
   }

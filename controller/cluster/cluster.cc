@@ -56,8 +56,8 @@ const Cluster::Inspection& Cluster::inspection() const { return owners_->inspect
 
 absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
-  FinishLosses(id);
-  FinishBusy(id);
+  losses.FinishLosses(id);
+  requests.FinishBusy(id);
   return session;
 }
 
@@ -87,41 +87,6 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
       absl::StatusCode::kNotFound,
       "there is no array {} in this session: it was never made, or its handle was given up",
       handle);
-}
-
-absl::Status Cluster::State::CheckRoom(const Session& session, size_t more) const {
-  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
-  const size_t has = session.arrays.bytes() + session.program_records.bytes();
-  if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
-  const std::string programs =
-      session.program_records.bytes() == 0
-          ? ""
-          : fmt::format(" and {} programs, which hold {} MiB more", session.programs.size(),
-                        session.program_records.bytes() >> 20);
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "this session has {} arrays, whose records hold {} MiB of the controller's memory,{} and {} "
-      "of the {} MiB for records of all sessions (--record-memory) are left; one session's may "
-      "hold as much as is left to others: give up arrays that are no longer needed",
-      session.arrays.size(), session.arrays.bytes() >> 20, programs, room >> 20,
-      options.record_memory >> 20);
-}
-
-absl::Status Cluster::State::CheckProgramRoom(const Session& session, const std::string& name,
-                                              size_t bytes) const {
-  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
-  const size_t arrays = session.arrays.bytes(), programs = session.program_records.bytes();
-  if (bytes <= room / 2 && arrays + programs + 2 * bytes <= room) return absl::OkStatus();
-  constexpr double kMiB = 1 << 20;
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "program {}: it takes {:.1f} MiB of the controller's memory; the records of this session's "
-      "arrays hold {:.1f} MiB, its programs and those that it is binding {:.1f} MiB, and {:.1f} of "
-      "the {:.1f} MiB for records of all sessions (--record-memory) are left; one session's may "
-      "hold as much as is left to others: release programs and arrays that are no longer needed, "
-      "bind one program after the other, or smaller ones",
-      name, bytes / kMiB, arrays / kMiB, programs / kMiB, room / kMiB,
-      options.record_memory / kMiB);
 }
 
 Session* Cluster::State::RestOf(SessionId id) {
@@ -335,7 +300,8 @@ void Cluster::Tick(int64_t now_ms) {
     if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.HasLosses(node->session) && !Planted(Bug::kNeverOverdue)) overdue.push_back(id);
+    if (late && !s.losses.HasLosses(node->session) && !Planted(Bug::kNeverOverdue))
+      overdue.push_back(id);
     return false;
   });
   for (const NodeId id : overdue) {
@@ -344,7 +310,7 @@ void Cluster::Tick(int64_t now_ms) {
     const absl::Status error = node->deferred;  // taking it back clears it
     if (!error.ok()) s.Fail(*node, error, id);
   }
-  s.GiveUpStuck(now_ms);
+  s.memory.GiveUpStuck(now_ms);
   s.Settle();
 }
 

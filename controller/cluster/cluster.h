@@ -21,8 +21,8 @@
 namespace fairway {
 
 struct Array;          // array_table.h
-struct BoundProgram;   // records.h
-struct PlacedProgram;  // records.h
+struct BoundProgram;   // program_records.h
+struct PlacedProgram;  // program_records.h
 
 // Handles are the session's own numbers. Clients make theirs below kFirstServerHandle; 0 is never a
 // handle.
@@ -82,6 +82,15 @@ class Cluster {
   struct State;
   class Operation;
   struct Owners;
+  // Parts of the state, each with a header of its name.
+  class Losses;
+  class MemoryRoom;
+  class ProgramRuns;
+  class Requests;
+  class Remaking;
+  class StoredGroups;
+  class Transfers;
+
   std::unique_ptr<State> state_;
   std::unique_ptr<Owners> owners_;  // of operations on *state_
 };

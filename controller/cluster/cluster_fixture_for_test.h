@@ -26,6 +26,20 @@ using Lines = std::vector<std::string>;
 
 inline std::string Ref(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
 
+inline std::string Text(const ShardSource& s) {
+  switch (s.kind) {
+    case ShardSource::Kind::kLocal:
+      return "local " + Ref(s.shard);
+    case ShardSource::Kind::kPeer:
+      return fmt::format("{}#{}", s.endpoint, s.index);
+    case ShardSource::Kind::kController:
+      return fmt::format("controller#{}", s.index);
+    case ShardSource::Kind::kInline:
+      return fmt::format("inline {}B", s.bytes->size());
+  }
+  return "";
+}
+
 inline std::string Text(const Command& command) {
   struct Visitor {
     std::string operator()(const InstallExecutable& c) const {
@@ -64,21 +78,7 @@ inline std::string Text(const Command& command) {
     std::string operator()(const PrepareReceive& c) const {
       std::vector<std::string> sources;
       for (size_t i = 0; i < c.sources.size(); ++i) {
-        const ShardSource& s = c.sources[i];
-        switch (s.kind) {
-          case ShardSource::Kind::kLocal:
-            sources.push_back("local " + Ref(s.shard));
-            break;
-          case ShardSource::Kind::kPeer:
-            sources.push_back(fmt::format("{}#{}", s.endpoint, s.index));
-            break;
-          case ShardSource::Kind::kController:
-            sources.push_back(fmt::format("controller#{}", s.index));
-            break;
-          case ShardSource::Kind::kInline:
-            sources.push_back(fmt::format("inline {}B", s.bytes->size()));
-            break;
-        }
+        sources.push_back(Text(c.sources[i]));
         if (!c.pieces.empty()) {
           const Piece& piece = c.pieces[i];
           sources.back() += fmt::format(" {}+{} to {}:{}", piece.from.origin, piece.from.extents,

@@ -145,7 +145,7 @@ std::set<ExecutableId> Cluster::Executables::InUse() const {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
   }
   // Of programs and what is left of them.
-  for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
+  for (auto it = state_->executables.lower_bound(ExecutableId(ProgramRuns::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
   // And of programs that are being bound.
@@ -287,7 +287,7 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
   for (size_t a = 0; a < spec.parameters.size(); ++a) {
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
-  State::LaunchedNode launched =
+  LaunchedNode launched =
       s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
@@ -297,13 +297,14 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
   return result;
 }
 
-Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
-    Session& session, const ExecutableSpec& spec, const std::vector<const Array*>& arguments,
-    const std::vector<int32_t>& donatable, const OutputTypes& outputs, const absl::Status& poison) {
+LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& spec,
+                                        const std::vector<const Array*>& arguments,
+                                        const std::vector<int32_t>& donatable,
+                                        const OutputTypes& outputs, const absl::Status& poison) {
   // What it reads is placed before it has an id: that comes first.
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
-    PlaceShards(inputs.emplace_back(arguments[a]->shards));
+    stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;

@@ -27,6 +27,7 @@ class Cluster::Inspection {
 
  private:
   friend class Cluster;
+  struct Invariants;  // invariants.cc
   explicit Inspection(State* state) : state_(state) {}
 
   State* const state_;  // the cluster's: outlives this
