@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

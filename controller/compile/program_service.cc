@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/program_service.h"
+#include "controller/compile/program_service.h"
 
 #include <map>
 #include <numeric>

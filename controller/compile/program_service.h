@@ -6,8 +6,8 @@
 // longer with each of them; the loop sees to what that takes of the session's share of the
 // controller's memory (docs/design/0059-shares.md), asks for compilations a few at a time, and has
 // the core take the program in slices.
-#ifndef FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
-#define FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+#ifndef FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_
+#define FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_
 
 #include <atomic>
 #include <functional>
@@ -17,7 +17,7 @@
 
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/executable_spec.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "fairway/v1/program.pb.h"
 
 namespace fairway {
@@ -82,4 +82,4 @@ class ProgramService {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+#endif  // FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_

@@ -20,7 +20,7 @@
 #include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/status.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
 #include "transport/data_plane.h"

@@ -146,6 +146,19 @@ void IfrtSession::Handle(Request& request) {
         if (deleted.ok()) r.mutable_is_array_deleted_response()->set_deleted(*deleted);
         return deleted.status();
       });
+    default:
+      return HandleExecutables(std::move(call), request);
+  }
+}
+
+// Requests about executables, and about what becomes of values.
+void IfrtSession::HandleExecutables(Call call, Request& request) {
+  const auto with = [&](auto fill) {  // `fill` may use `call`
+    auto response = std::make_unique<Response>();
+    const absl::Status status = fill(*response);
+    Answer(std::move(call), status, std::move(response));
+  };
+  switch (request.request_case()) {
     case Request::kCheckValueReadyRequest:
       return CheckValueReady(std::move(call), request.check_value_ready_request());
     case Request::kCheckFutureRequest:

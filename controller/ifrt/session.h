@@ -21,10 +21,10 @@
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/sessions.h"
 #include "controller/cluster/virtual_device.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
+#include "controller/compile/program_service.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
-#include "controller/program_service.h"
 #include "controller/sessions/caps.h"
 #include "controller/sessions/error_arrays.h"
 #include "controller/sessions/host_buffer_store.h"
@@ -114,6 +114,8 @@ class IfrtSession {
   };
 
   // session.cc
+  // The requests that Handle leaves.
+  void HandleExecutables(Call call, Request& request);
   void Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response);
   template <typename Fill>
   void AnswerWith(Call call, Fill fill) {
