@@ -12,7 +12,7 @@
 
 #include "base/planted.h"
 #include "base/status.h"
-#include "controller/cluster/cluster.h"
+#include "core/sharding.h"
 #include "graph/plan.h"
 
 namespace fairway {

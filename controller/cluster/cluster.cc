@@ -6,6 +6,12 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -14,14 +20,44 @@ namespace {
 constexpr int64_t kDeferredFailureMs = 15000;
 }  // namespace
 
+struct Cluster::Owners {
+  explicit Owners(State* state)
+      : fleet(state),
+        sessions(state),
+        arrays(state),
+        executables(state),
+        programs(state),
+        inspection(state) {}
+
+  Fleet fleet;
+  Sessions sessions;
+  Arrays arrays;
+  Executables executables;
+  Programs programs;
+  Inspection inspection;
+};
+
 Cluster::Cluster(ClusterOptions options, ClusterActions* actions)
-    : state_(std::make_unique<State>(std::move(options), actions)) {}
+    : state_(std::make_unique<State>(std::move(options), actions)),
+      owners_(std::make_unique<Owners>(state_.get())) {}
 Cluster::~Cluster() = default;
+
+Cluster::Fleet& Cluster::fleet() { return owners_->fleet; }
+const Cluster::Fleet& Cluster::fleet() const { return owners_->fleet; }
+Cluster::Sessions& Cluster::sessions() { return owners_->sessions; }
+const Cluster::Sessions& Cluster::sessions() const { return owners_->sessions; }
+Cluster::Arrays& Cluster::arrays() { return owners_->arrays; }
+const Cluster::Arrays& Cluster::arrays() const { return owners_->arrays; }
+Cluster::Executables& Cluster::executables() { return owners_->executables; }
+const Cluster::Executables& Cluster::executables() const { return owners_->executables; }
+Cluster::Programs& Cluster::programs() { return owners_->programs; }
+const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
+const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
 
 absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
-  FinishLosses(id);
-  FinishBusy(id);
+  losses.FinishLosses(id);
+  requests.FinishBusy(id);
   return session;
 }
 
@@ -51,41 +87,6 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
       absl::StatusCode::kNotFound,
       "there is no array {} in this session: it was never made, or its handle was given up",
       handle);
-}
-
-absl::Status Cluster::State::CheckRoom(const Session& session, size_t more) const {
-  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
-  const size_t has = session.arrays.bytes() + session.program_records.bytes();
-  if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
-  const std::string programs =
-      session.program_records.bytes() == 0
-          ? ""
-          : fmt::format(" and {} programs, which hold {} MiB more", session.programs.size(),
-                        session.program_records.bytes() >> 20);
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "this session has {} arrays, whose records hold {} MiB of the controller's memory,{} and {} "
-      "of the {} MiB for records of all sessions (--record-memory) are left; one session's may "
-      "hold as much as is left to others: give up arrays that are no longer needed",
-      session.arrays.size(), session.arrays.bytes() >> 20, programs, room >> 20,
-      options.record_memory >> 20);
-}
-
-absl::Status Cluster::State::CheckProgramRoom(const Session& session, const std::string& name,
-                                              size_t bytes) const {
-  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
-  const size_t arrays = session.arrays.bytes(), programs = session.program_records.bytes();
-  if (bytes <= room / 2 && arrays + programs + 2 * bytes <= room) return absl::OkStatus();
-  constexpr double kMiB = 1 << 20;
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "program {}: it takes {:.1f} MiB of the controller's memory; the records of this session's "
-      "arrays hold {:.1f} MiB, its programs and those that it is binding {:.1f} MiB, and {:.1f} of "
-      "the {:.1f} MiB for records of all sessions (--record-memory) are left; one session's may "
-      "hold as much as is left to others: release programs and arrays that are no longer needed, "
-      "bind one program after the other, or smaller ones",
-      name, bytes / kMiB, arrays / kMiB, programs / kMiB, room / kMiB,
-      options.record_memory / kMiB);
 }
 
 Session* Cluster::State::RestOf(SessionId id) {
@@ -124,7 +125,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& sessio
   return handles;
 }
 
-absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
+absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   const Operation operation(*state_);
   State& s = *state_;
   std::vector<const Island*> islands;
@@ -173,7 +174,7 @@ absl::StatusOr<SessionId> Cluster::OpenSession(const std::string& tenant) {
   return id;
 }
 
-void Cluster::CloseSession(SessionId id) {
+void Cluster::Sessions::Close(SessionId id) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.sessions.find(id);
@@ -239,22 +240,27 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   }
 }
 
-const std::vector<VirtualDevice>& Cluster::Devices(SessionId session) const {
+const std::vector<VirtualDevice>& Cluster::Sessions::Devices(SessionId session) const {
   static const std::vector<VirtualDevice> kNone;
   const auto it = state_->sessions.find(session);
   return it == state_->sessions.end() ? kNone : it->second.devices.get();
 }
 
-SharedVector<VirtualDevice> Cluster::SharedDevices(SessionId session) const {
+SharedVector<VirtualDevice> Cluster::Sessions::SharedDevices(SessionId session) const {
   const auto it = state_->sessions.find(session);
   return it == state_->sessions.end() ? SharedVector<VirtualDevice>() : it->second.devices;
 }
 
-absl::StatusOr<IslandId> Cluster::IslandOf(SessionId session_id,
-                                           const std::vector<int32_t>& devices) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
-  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session->devices, devices));
-  const Island& island = state_->islands.at(id);
+absl::StatusOr<IslandId> Cluster::Sessions::IslandOf(SessionId session_id,
+                                                     const std::vector<int32_t>& devices) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
+  return state_->IslandOf(*session, devices);
+}
+
+absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
+                                                  const std::vector<int32_t>& devices) const {
+  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session.devices, devices));
+  const Island& island = islands.at(id);
   if (island.forgotten) return island.gone;
   return id;
 }
@@ -294,7 +300,8 @@ void Cluster::Tick(int64_t now_ms) {
     if (node == nullptr || node->deferred.ok()) return true;
     if (node->deferred_since < 0) node->deferred_since = now_ms;
     const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.HasLosses(node->session) && !Planted(Bug::kNeverOverdue)) overdue.push_back(id);
+    if (late && !s.losses.HasLosses(node->session) && !Planted(Bug::kNeverOverdue))
+      overdue.push_back(id);
     return false;
   });
   for (const NodeId id : overdue) {
@@ -308,7 +315,7 @@ void Cluster::Tick(int64_t now_ms) {
       s.Fail(*node, error, id);
     }
   }
-  s.GiveUpStuck(now_ms);
+  s.memory.GiveUpStuck(now_ms);
   s.Settle();
 }
 

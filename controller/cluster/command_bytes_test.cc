@@ -3,7 +3,11 @@
 // it holds.
 #include "controller/cluster/command_bytes.h"
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/programs.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -93,14 +97,15 @@ TEST_F(TooLargeTest, WhatAnExecutorCannotBeSentFailsAlone) {
   const std::vector<ValueType> many(5'000, F32({4}));
   const uint64_t large = Define(1, {0}, {F32({4})}, many);
   const uint64_t small = Define(2, {0}, {F32({4})}, {F32({4})});
-  const auto failed = cluster.Execute(session, large, {1}, {.non_donatable = {}, .watch = 7}, {});
+  const auto failed =
+      cluster.executables().Execute(session, large, {1}, {.non_donatable = {}, .watch = 7}, {});
   ASSERT_TRUE(failed.ok()) << failed.status();
   RunTurns();
   EXPECT_THAT(actions.Take(),
               ::testing::ElementsAre(HasSubstr(
                   "s1 watched 7: RESOURCE_EXHAUSTED: f1 is too large to be sent to an executor: "
                   "with 1 arguments, 5000 results and 1 devices one message would have up to ")));
-  ASSERT_TRUE(cluster.Execute(session, small, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, small, {1}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- prepare")));
   Installed(a, 2);
   End(a, failed->node.value + 1);
@@ -132,16 +137,16 @@ TEST_F(ClusterTest, ManyFailedArgumentsShareTheRoomForTheirTexts) {
   binding.places = {0};
   const auto plan = Lower(program, *CheckProgram(program), binding);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto bound = cluster.BindProgram(session, 0, {"p", *plan, {{0}}, false});
+  const auto bound = cluster.programs().Bind(session, 0, {"p", *plan, {{0}}, false});
   ASSERT_TRUE(bound.ok()) << bound.status();
   const absl::Status error = absl::UnknownError(std::string(kMaxErrorText, 'x'));
-  const auto broken = cluster.MakeError(session, 2, type, error);
+  const auto broken = cluster.arrays().MakeError(session, 2, type, error);
   ASSERT_TRUE(broken.ok());
   std::vector<uint64_t> arguments(kMany, 2);
   arguments[0] = 1;
   std::vector<uint64_t> results;
   for (int32_t a = 0; a < kMany; ++a) results.push_back(100 + a);
-  ASSERT_TRUE(cluster.RunProgram(session, *bound, arguments, {}, results).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, *bound, arguments, {}, results).ok());
   RunTurns();
   Installed(a, 1);
   Installed(a, uint64_t{1} << 62);
@@ -157,7 +162,8 @@ TEST_F(ClusterTest, ManyFailedArgumentsShareTheRoomForTheirTexts) {
 TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutWhatItHolds) {
   Start();
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {.non_donatable = {}, .watch = 7}, {1}).ok());
+  ASSERT_TRUE(
+      cluster.executables().Execute(session, f, {}, {.non_donatable = {}, .watch = 7}, {1}).ok());
   Installed(b, 1);  // it was never asked to
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("<- launch"))));
   Installed(a, 1);
@@ -172,17 +178,17 @@ TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutWhatItHolds) {
                   {{GroupId(1), 99}, Bytes("x")},
                   {{GroupId(99), 0}, Bytes("x")}};
   lies.installed = {{ExecutableId(99), absl::UnknownError("no")}};
-  cluster.OnReport(b, Incarnation(7), lies);
-  cluster.OnReport(a, Incarnation(8), lies);  // of another life
+  cluster.fleet().OnReport(b, Incarnation(7), lies);
+  cluster.fleet().OnReport(a, Incarnation(8), lies);  // of another life
   EXPECT_THAT(actions.Take(), IsEmpty());
   // Of an output that its node does not have.
   Report odd;
   odd.finished = {1};
   odd.failures = {{1, absl::UnknownError("no"), 77, -1}};
   odd.inlined = {{{GroupId(1), 0}, Bytes(std::string(16, 'y'))}};
-  cluster.OnReport(a, Incarnation(7), odd);
+  cluster.fleet().OnReport(a, Incarnation(7), odd);
   EXPECT_THAT(actions.Take(), Contains("s1 watched 7: OK"));
-  cluster.Fetch(session, 8, 1);
+  cluster.arrays().Fetch(session, 8, 1);
   EXPECT_THAT(actions.Take(), Contains("s1 fetched 8: yyyyyyyyyyyyyyyy"));
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "controller/cluster/command_bytes.h"
+#include "controller/cluster/executables.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -116,7 +117,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   return layout;
 }
 
-void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
+void Cluster::Executables::Define(ExecutableSpec spec) { state_->Define(std::move(spec)); }
 
 void Cluster::State::Define(ExecutableSpec spec) {
   if (executables.contains(spec.id)) return;
@@ -136,18 +137,18 @@ void Cluster::State::Undefine(ExecutableId id) {
   layouts.erase(id);
 }
 
-const ExecutableSpec* Cluster::FindExecutable(ExecutableId id) const {
+const ExecutableSpec* Cluster::Executables::Find(ExecutableId id) const {
   const auto it = state_->executables.find(id);
   return it == state_->executables.end() ? nullptr : &it->second;
 }
 
-std::set<ExecutableId> Cluster::ExecutablesInUse() const {
+std::set<ExecutableId> Cluster::Executables::InUse() const {
   std::set<ExecutableId> out;
   for (const auto& [id, session] : state_->sessions) {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
   }
   // Of programs and what is left of them.
-  for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
+  for (auto it = state_->executables.lower_bound(ExecutableId(ProgramRuns::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
   // And of programs that are being bound.
@@ -168,7 +169,7 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   return out;
 }
 
-void Cluster::ForgetExecutable(ExecutableId id) {
+void Cluster::Executables::Forget(ExecutableId id) {
   const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
@@ -176,9 +177,9 @@ void Cluster::ForgetExecutable(ExecutableId id) {
   state_->Undefine(id);
 }
 
-absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
-                                                 ExecutableId id,
-                                                 const std::vector<int32_t>& devices) {
+absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64_t out,
+                                                    ExecutableId id,
+                                                    const std::vector<int32_t>& devices) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
@@ -186,7 +187,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   if (it == s.executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
   const ExecutableSpec& spec = it->second;
-  FAIRWAY_RETURN_IF_ERROR(IslandOf(session_id, devices).status());
+  FAIRWAY_RETURN_IF_ERROR(s.IslandOf(*session, devices).status());
   if (devices.size() != spec.devices.size())
     return InvalidArgument("{} was compiled for {} devices, but {} were given", spec.name,
                            spec.devices.size(), devices.size());
@@ -205,7 +206,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   return handle;
 }
 
-absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
+absl::Status Cluster::Executables::Release(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (session->executables.erase(handle) == 0)
@@ -213,8 +214,8 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
-                                                       uint64_t executable) const {
+absl::StatusOr<ExecutableSignature> Cluster::Executables::Signature(SessionId session_id,
+                                                                    uint64_t executable) const {
   FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
@@ -229,10 +230,11 @@ absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
   return out;
 }
 
-absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t executable,
-                                               const std::vector<uint64_t>& args,
-                                               const ExecuteOptions& options,
-                                               const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id,
+                                                            uint64_t executable,
+                                                            const std::vector<uint64_t>& args,
+                                                            const ExecuteOptions& options,
+                                                            const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
@@ -289,7 +291,7 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
   if (poison.ok()) poison = s.CheckSendable(spec);
-  State::LaunchedNode launched =
+  LaunchedNode launched =
       s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
@@ -303,14 +305,15 @@ absl::Status Cluster::State::CheckSendable(const ExecutableSpec& spec) const {
   return CheckCommands(spec, layouts.at(spec.id).command_bytes, options.command_bytes);
 }
 
-Cluster::State::LaunchedNode Cluster::State::MakeLaunch(
-    Session& session, const ExecutableSpec& spec, const std::vector<const Array*>& arguments,
-    const std::vector<int32_t>& donatable, const OutputTypes& outputs, const absl::Status& poison) {
+LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& spec,
+                                        const std::vector<const Array*>& arguments,
+                                        const std::vector<int32_t>& donatable,
+                                        const OutputTypes& outputs, const absl::Status& poison) {
   CodeLayout& layout = layouts.at(spec.id);
   // What it reads is placed before it has an id: that comes first.
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
-    PlaceShards(inputs.emplace_back(arguments[a]->shards));
+    stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;

@@ -4,21 +4,10 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
-
-Executor* Cluster::State::ExecutorOf(DeviceId device) { return device_owner[device.value]; }
-const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
-  return device_owner[device.value];
-}
-
-bool Cluster::State::IslandUp(const Island& island) const {
-  const auto wanted = executors.at(island.executors[0]).spec.island_workers;
-  return island.executors.size() == static_cast<size_t>(wanted) &&
-         std::all_of(island.executors.begin(), island.executors.end(),
-                     [&](ExecutorId id) { return executors.at(id).up; });
-}
 
 void Cluster::State::FlushFrees(Executor& executor) {
   if (executor.frees.empty()) return;
@@ -41,43 +30,7 @@ std::string Cluster::State::Where(const Node& node) const {
   return fmt::format("island {} (worker {})", island.name, workers);
 }
 
-Cluster::State::Held Cluster::State::HeldOn(DeviceId device) const {
-  Held held;
-  const Executor& executor = *ExecutorOf(device);
-  for (const auto& [session, has] : holdings) {
-    const auto stake = has.stakes.find(executor.island);
-    if (stake == has.stakes.end()) continue;
-    const size_t at = device.value - stake->second.first_device;
-    if (at >= stake->second.held.size() || stake->second.held[at].shards == 0) continue;
-    held[session] = {stake->second.held[at].bytes, stake->second.held[at].shards};
-  }
-  return held;
-}
-
-std::string Cluster::State::WhoHolds(const Held& held, SessionId asking) {
-  std::string text;
-  for (const auto& [session, sum] : held) {
-    text +=
-        fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ",
-                    session, session == asking ? " (this one)" : "", sum.first, sum.second);
-  }
-  return text.empty() ? "no session holds any" : text;
-}
-
-absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
-                                       std::string_view why) const {
-  const Node& node = *nodes.at(shortage.node);
-  const Executor& executor = *ExecutorOf(shortage.device);
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
-      "arrays, donate inputs, use smaller shards, or devices with more memory (--device-memory of "
-      "their workers, all of the host's by default)",
-      node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
-      shortage.limit, shortage.used, why);
-}
-
-absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
+absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) {
   const Operation operation(*state_);
   State& s = *state_;
   if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
@@ -154,7 +107,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
   return known->id;
 }
 
-void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
+void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
@@ -242,11 +195,11 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
-    if (!TakeVictims(island, until)) return;
+    if (!memory.TakeVictims(island, until)) return;
     const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
     for (const NodeId id : admitted) {
       Node& node = *FindNode(id);
-      open_losses > 0 ? AfterLosses(node) : Prepare(node);
+      losses.open_losses > 0 ? losses.AfterLosses(node) : Prepare(node);
     }
     Charge(kAtOnce / 8);
     if (admission.HasCandidates(island.id)) {
@@ -259,11 +212,11 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
       Charge(1);
       Node& node = *FindNode(first.node);
       if (first.hopeless) {
-        Fail(node, Exhausted(first, "it can never fit"), first.node);
+        Fail(node, memory.Exhausted(first, "it can never fit"), first.node);
         again = true;
       } else {
         const std::vector<Admission::Shortage> all = admission.Firsts(island.id);
-        again |= !all.empty() && all[0].node == first.node && MakeRoom(node);
+        again |= !all.empty() && all[0].node == first.node && memory.MakeRoom(node);
       }
     }
     if (!again) break;

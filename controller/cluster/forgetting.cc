@@ -3,18 +3,11 @@
 // executors are not used again; numbers of devices are, once nothing knows the island any more.
 #include <algorithm>
 
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
-
-DeviceId Cluster::State::NewDevices(uint32_t count) {
-  if (const auto free = free_devices.find(count); free != free_devices.end())
-    return DeviceId(free_devices.extract(free).mapped());
-  const DeviceId first(next_device);
-  next_device += count;
-  device_owner.resize(next_device);
-  return first;
-}
 
 bool Cluster::State::Needed(const Island& island) const {
   if (island.sessions > 0 || island.telling > 0) return true;
@@ -28,7 +21,7 @@ bool Cluster::State::Needed(const Island& island) const {
                              [&](const auto& entry) { return entry.second.island == island.id; });
 }
 
-bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
+bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.islands.find(id);
@@ -40,7 +33,7 @@ bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
   if (!island.forgotten) {
     island.forgotten = true;
     island.gone = Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
-    s.BeginLoss(island, nullptr, island.gone);
+    s.losses.BeginLoss(island, nullptr, island.gone);
     s.Settle();
   }
   if (s.Needed(island)) return false;
@@ -63,7 +56,6 @@ bool Cluster::ForgetIsland(IslandId id, const absl::Status& cause) {
 }
 
 absl::Status Cluster::State::CheckIslands() const {
-  size_t listed = 0;
   std::map<IslandId, size_t> known;
   const auto count = [&](const Session& session) {
     int32_t slice = -1;
@@ -76,29 +68,13 @@ absl::Status Cluster::State::CheckIslands() const {
     if (list.closing != nullptr) count(list.closing->session);
   }
   for (const auto& [id, island] : islands) {
-    listed += island.executors.size();
     if (island.sessions != known[id])
       return Error(absl::StatusCode::kInternal, "island {} counts {} sessions, but has {}", id,
                    island.sessions, known[id]);
   }
-  if (listed != executors.size() || known.size() > islands.size())
-    return Error(absl::StatusCode::kInternal,
-                 "{} executors of islands are listed, but there are {}; sessions know {} islands "
-                 "of {}",
-                 listed, executors.size(), known.size(), islands.size());
-  size_t devices = 1;  // the first number is nobody's
-  for (const auto& [count, first] : free_devices) devices += count;
-  for (const auto& [id, executor] : executors) {
-    devices += executor.spec.num_devices;
-    for (int i = 0; i < executor.spec.num_devices; ++i) {
-      if (device_owner[executor.first_device.value + i] != &executor)
-        return Error(absl::StatusCode::kInternal, "device {} is not executor {}'s",
-                     executor.first_device.value + i, id);
-    }
-  }
-  if (devices == next_device && devices == device_owner.size()) return absl::OkStatus();
-  return Error(absl::StatusCode::kInternal, "{} devices are known or free, of {}", devices,
-               next_device);
+  if (known.size() <= islands.size()) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "sessions know {} islands of {}", known.size(),
+               islands.size());
 }
 
 }  // namespace fairway

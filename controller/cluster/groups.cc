@@ -109,7 +109,7 @@ void Cluster::State::DropView(const Array& array) {
     Group* group = FindGroup(id);
     if (--group->handle_refs == 0) {
       CountLeaving(*group);
-      LetGoOfPlaced(*group);
+      stored_groups.LetGoOfPlaced(*group);
     }
     Collect(*group);
   }
@@ -224,7 +224,7 @@ void Cluster::State::Collect(Group& group) {
   if (read || group.producer) return;
   if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();
-    Unstore(group);
+    stored_groups.Unstore(group);
     ReleaseBytes(group);
   }
   // A group on the list of the settled is forgotten when its waiters have been told.

@@ -59,7 +59,7 @@ Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
 
 Node& Cluster::State::Insert(Session& session, Making::Made made) {
   // What it reads is placed before it has an id: that comes first.
-  if (!BeginToStore(session, made) && PlaceShards(made.node->sources)) {
+  if (!stored_groups.BeginToStore(session, made) && stored_groups.PlaceShards(made.node->sources)) {
     made.node->reads = GroupsOf(made.node->sources);
     std::erase(made.node->reads, made.group->id);
   }
@@ -158,11 +158,11 @@ void Cluster::State::Prepare(Node& node) {
   }
   if (node.kind == NodeKind::kReceive) {
     const bool places = node.is_upload && !node.reads.empty();
-    if (places) TakeStored(node);
-    PrepareSends(node);
-    for (size_t p = 0; p < node.participants.size(); ++p) PrepareReceiveOn(node, p);
+    if (places) stored_groups.TakeStored(node);
+    transfers.PrepareSends(node);
+    for (size_t p = 0; p < node.participants.size(); ++p) transfers.PrepareReceiveOn(node, p);
     // What it needs has gone with the command, so what reads it may follow at once.
-    if (places && IsInline(node)) {
+    if (places && transfers.IsInline(node)) {
       Move(node, NodeState::kLaunched);
       LaunchedOn(node);
     }
@@ -245,7 +245,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 void Cluster::State::InputsEnded(Node& node) {
   node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
-  if (node.stores) return Store(node);
+  if (node.stores) return stored_groups.Store(node);
   if (node.state == NodeState::kLaunched) {
     // One that was launched ahead and had ended before its inputs were known to have.
     if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);
@@ -258,7 +258,7 @@ void Cluster::State::InputsEnded(Node& node) {
     const absl::Status error = node.deferred;
     Fail(node, error, node.id);
   } else if (node.kind == NodeKind::kFetch) {
-    StartFetch(node);
+    transfers.StartFetch(node);
   } else if (node.kind == NodeKind::kLaunch && node.state == NodeState::kPrepared) {
     MaybeArrived(node);
   } else if (node.state == NodeState::kPrepared && node.open_participants == 0 &&
@@ -461,7 +461,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
     SendTo(executor, CancelNode{node.id, cause});
     executor.open.erase(p.seq);
   }
-  if (node.kind != NodeKind::kLaunch) EndTransfer(node);
+  if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), false);
   CountTemporary(node, false);
@@ -547,7 +547,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
       status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
                                             [](const Reservation& r) { return r.credit == 0; }));
   if (held) {
-    if (node.kind != NodeKind::kLaunch) EndTransfer(node);
+    if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
     Island& island = islands.at(node.island);
     CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {
@@ -575,8 +575,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
   if (ended->pieces.size() > kLargePieces) --islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
-      retired.contains(ended->executable->id))
-    Forget(ended->executable->id);
+      programs.retired.contains(ended->executable->id))
+    programs.Forget(ended->executable->id);
   for (const GroupId id : ended->reads) {
     if (!held) HasMemory(*ended, *FindGroup(id), true);
     DropReader(id);

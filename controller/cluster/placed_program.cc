@@ -5,7 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "controller/cluster/records.h"
+#include "controller/cluster/program_records.h"
+#include "controller/cluster/virtual_device.h"
 #include "core/box.h"
 
 namespace fairway {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/programs.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -14,11 +15,12 @@ std::string TypeText(const ArraySpec& spec) { return ToString(spec.dtype, spec.s
 
 }  // namespace
 
-absl::StatusOr<bool> Cluster::State::TakesAsItIs(const PlacedProgram& program, int32_t argument,
-                                                 const Array& array, uint64_t handle) const {
+absl::StatusOr<bool> Cluster::ProgramRuns::TakesAsItIs(const PlacedProgram& program,
+                                                       int32_t argument, const Array& array,
+                                                       uint64_t handle) const {
   if (!array.error.ok()) return true;
   const auto what = [&] { return fmt::format("{}: argument {}", program.name, argument); };
-  if (absl::Status usable = CheckUsable(array, handle); !usable.ok())
+  if (absl::Status usable = s.CheckUsable(array, handle); !usable.ok())
     return Annotate(usable, what());
   const ArraySpec& want = program.TypeOf(argument);
   if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
@@ -26,10 +28,10 @@ absl::StatusOr<bool> Cluster::State::TakesAsItIs(const PlacedProgram& program, i
   return array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want);
 }
 
-absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t handle,
-                                                  const std::vector<uint64_t>& args,
-                                                  const ExecuteOptions& options,
-                                                  const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint64_t handle,
+                                                     const std::vector<uint64_t>& args,
+                                                     const ExecuteOptions& options,
+                                                     const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
@@ -50,7 +52,8 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   auto run = std::make_unique<ProgramRun>();
   run->program = &program;
   run->results = result.handles;
-  if (absl::Status begun = s.BeginRun(*session, program, args, options, *run); !begun.ok()) {
+  if (absl::Status begun = s.programs.BeginRun(*session, program, args, options, *run);
+      !begun.ok()) {
     for (size_t o = 0; o < out.size(); ++o)
       session->arrays.emplace(out[o], Array{result.specs[o], {}, begun});
     return begun;
@@ -61,26 +64,26 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   Worklist& list = s.WorkOf(session_id);
   list.run = std::move(run);
   const uint64_t until = s.units + kSliceUnits;
-  while (list.run != nullptr && s.units < until) s.GoOn(session_id, list);
+  while (list.run != nullptr && s.units < until) s.programs.GoOn(session_id, list);
   s.Settle();
   return result;
 }
 
-void Cluster::State::KeepShared(ProgramRun& run) {
+void Cluster::ProgramRuns::KeepShared(ProgramRun& run) {
   if (Planted(Bug::kTakeOverTwice)) return;
   std::unordered_map<GroupId, size_t> of;  // the value that has it
   for (size_t v = 0; v < run.values.size(); ++v) {
-    ChargeShards(run.values[v].shards.size());
-    for (const GroupId id : GroupsOf(run.values[v].shards)) {
+    s.ChargeShards(run.values[v].shards.size());
+    for (const GroupId id : s.GroupsOf(run.values[v].shards)) {
       const auto [other, fresh] = of.emplace(id, v);
       if (!fresh) run.ours[v] = run.ours[other->second] = false;
     }
   }
 }
 
-absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
-                                      const std::vector<uint64_t>& args,
-                                      const ExecuteOptions& options, ProgramRun& run) {
+absl::Status Cluster::ProgramRuns::BeginRun(Session& session, BoundProgram& program,
+                                            const std::vector<uint64_t>& args,
+                                            const ExecuteOptions& options, ProgramRun& run) {
   const PlacedProgram& placed = *program.placed;
   const ProgramPlan& plan = placed.plan;
   if (args.size() != static_cast<size_t>(plan.arguments))
@@ -90,7 +93,7 @@ absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
   run.ours.assign(plan.values.size(), true);
   const std::vector<bool> kept = options.Kept(args.size());
   for (int32_t a = 0; a < plan.arguments; ++a) {
-    const absl::StatusOr<Array*> found = FindIn(session, args[a]);
+    const absl::StatusOr<Array*> found = s.FindIn(session, args[a]);
     if (!found.ok())
       return Annotate(found.status(), fmt::format("{}: argument {}", placed.name, a));
     const Array& array = **found;
@@ -106,30 +109,31 @@ absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
     run.ours[a] = plan.donated[a] && !kept[a];
     if (run.ours[a] && array.error.ok()) run.donated.push_back(args[a]);
   }
-  for (int32_t a = 0; a < plan.arguments; ++a) HoldView(run.values[a]);
+  for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(run.values[a]);
   return absl::OkStatus();
 }
 
-void Cluster::State::GoOn(SessionId id, Worklist& list) {
+void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
   ProgramRun& run = *list.run;
-  Session& session = sessions.at(id);
-  const NodeId first(next_node);
+  Session& session = s.sessions.at(id);
+  const NodeId first(s.next_node);
   const bool made = GoOnRun(session, run);
-  if (run.watch != 0) WatchFrom(session, first, run.watch);
+  if (run.watch != 0) s.WatchFrom(session, first, run.watch);
   if (!made) return;
   if (!std::exchange(run.ended, true)) EndRun(session, run);
   constexpr int kAtOnce = 16;
   for (int i = 0; i < kAtOnce && !run.values.empty(); ++i) {
-    DropView(run.values.back());
+    s.DropView(run.values.back());
     run.values.pop_back();
   }
   if (!run.values.empty()) return;
-  if (run.watch != 0) WatchEnded(id, run.watch, 0, run.failed, NodeId());
+  if (run.watch != 0) s.WatchEnded(id, run.watch, 0, run.failed, NodeId());
   const std::unique_ptr<ProgramRun> over = std::move(list.run);
-  if (over->watch_results) list.request = NewWatch(session, *over->watch_results, over->results);
+  if (over->watch_results)
+    list.request = s.requests.NewWatch(session, *over->watch_results, over->results);
 }
 
-bool Cluster::State::GoOnRun(Session& session, ProgramRun& run) {
+bool Cluster::ProgramRuns::GoOnRun(Session& session, ProgramRun& run) {
   const PlacedProgram& placed = *run.program->placed;
   if (run.ended || !run.refused.ok()) return true;
   if (run.making != nullptr) {
@@ -141,10 +145,11 @@ bool Cluster::State::GoOnRun(Session& session, ProgramRun& run) {
     if (!run.refused.ok()) return true;
     Array& value = run.values[constant.value];
     value = run.program->constants.at(constant.value);
-    HoldView(value);
+    s.HoldView(value);
   } else if (!run.arguments.empty()) {
     const ProgramRun::Resharded& next = run.arguments.front();
-    run.making = NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential, run.pieces);
+    run.making = s.remaking.NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential,
+                                     run.pieces);
     GoOnMaking(session, run);
   } else if (run.next_step < placed.plan.steps.size()) {
     if (run.next_step == 0) KeepShared(run);
@@ -153,7 +158,7 @@ bool Cluster::State::GoOnRun(Session& session, ProgramRun& run) {
       const Array& from = run.values[transfer->input];
       const ArraySpec& target = placed.TypeOf(transfer->output);
       if (from.error.ok()) {
-        run.making = NewValue(from, target, placed.sequential, 0);
+        run.making = s.remaking.NewValue(from, target, placed.sequential, 0);
         GoOnMaking(session, run);
       } else {
         run.ValueOf(transfer->output) = Array{target, {}, from.error};
@@ -169,7 +174,7 @@ bool Cluster::State::GoOnRun(Session& session, ProgramRun& run) {
   return false;
 }
 
-void Cluster::State::GoOnMaking(Session& session, ProgramRun& run) {
+void Cluster::ProgramRuns::GoOnMaking(Session& session, ProgramRun& run) {
   if (!run.making->GoOn(session)) return;
   const std::unique_ptr<ValueRequest> made = std::move(run.making);
   const PlacedProgram& placed = *run.program->placed;
@@ -191,14 +196,14 @@ void Cluster::State::GoOnMaking(Session& session, ProgramRun& run) {
   }
   to = std::move(made->array);
   // What already lay there was not copied, and may be the client's.
-  const std::vector<GroupId> shared = GroupsOf(from.shards);
+  const std::vector<GroupId> shared = s.GroupsOf(from.shards);
   const std::set<GroupId> groups(shared.begin(), shared.end());
-  for (const GroupId group : GroupsOf(to.shards)) {
+  for (const GroupId group : s.GroupsOf(to.shards)) {
     if (groups.contains(group)) run.ours[transfer.output] = false;
   }
 }
 
-void Cluster::State::EndRun(Session& session, ProgramRun& run) {
+void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
   const PlacedProgram& placed = *run.program->placed;
   const ProgramPlan& plan = placed.plan;
   std::set<GroupId> returned;
@@ -211,8 +216,8 @@ void Cluster::State::EndRun(Session& session, ProgramRun& run) {
     }
     Array array = run.values[plan.results[r]];
     if (run.failed.ok()) run.failed = array.error;
-    HoldView(array);
-    const std::vector<GroupId> groups = GroupsOf(array.shards);
+    s.HoldView(array);
+    const std::vector<GroupId> groups = s.GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
     session.arrays.emplace(run.results[r], std::move(array));
   }
@@ -222,28 +227,28 @@ void Cluster::State::EndRun(Session& session, ProgramRun& run) {
     const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
                                    [&](ShardRef ref) { return returned.contains(ref.group); });
     // What is handed on as a result is the result's from here on.
-    stays ? GiveAway(array) : MarkDeleted(array.shards);
+    stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
   }
 }
 
-Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,
-                                  const Array& error) {
-  Group& group = MakeGroup(session.id, spec.island, error.spec.dtype, "");
+Array Cluster::ProgramRuns::FailedArray(const Session& session, const ExecutableSpec& spec,
+                                        const Array& error) {
+  Group& group = s.MakeGroup(session.id, spec.island, error.spec.dtype, "");
   group.shapes = {Shape{}};
   Array array{error.spec, {}, absl::OkStatus()};
   for (size_t i = 0; i < spec.devices.size(); ++i) {
-    group.places.push_back({ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
+    group.places.push_back({s.ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
     array.shards.push_back({group.id, static_cast<int32_t>(i)});
   }
-  SetFailed(group, error.error, NodeId(next_node));  // as that of the node that is given it
-  HoldView(array);
+  s.SetFailed(group, error.error, NodeId(s.next_node));  // as that of the node that is given it
+  s.HoldView(array);
   return array;
 }
 
-void Cluster::State::RunStep(Session& session, const ProgramPlan::RunSequence& step,
-                             ProgramRun& run) {
+void Cluster::ProgramRuns::RunStep(Session& session, const ProgramPlan::RunSequence& step,
+                                   ProgramRun& run) {
   const PlacedProgram& placed = *run.program->placed;
-  const ExecutableSpec& spec = executables.at(run.program->sequences[run.next_step]);
+  const ExecutableSpec& spec = s.executables.at(run.program->sequences[run.next_step]);
   std::vector<const Array*> arguments;
   std::deque<Array> failed;
   for (const int32_t value : step.inputs) {
@@ -255,12 +260,12 @@ void Cluster::State::RunStep(Session& session, const ProgramPlan::RunSequence& s
   for (const int32_t input : step.donated) {
     if (run.ours[step.inputs[input]]) donatable.push_back(input);
   }
-  const absl::Status sendable = CheckSendable(spec);
+  const absl::Status sendable = s.CheckSendable(spec);
   if (run.failed.ok()) run.failed = sendable;
   LaunchedNode launched =
-      MakeLaunch(session, spec, arguments, donatable,
+      s.MakeLaunch(session, spec, arguments, donatable,
                  {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
-  for (const Array& array : failed) DropView(array);
+  for (const Array& array : failed) s.DropView(array);
   for (size_t o = 0; o < step.outputs.size(); ++o)
     run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);
 }

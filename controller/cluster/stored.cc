@@ -51,37 +51,38 @@ size_t Cost(const Group& group, const std::vector<int32_t>& blob_of_shard) {
 
 }  // namespace
 
-bool Cluster::State::RoomToStore(const Session& session, size_t more) const {
-  const size_t room = options.record_memory - std::min(options.record_memory, record_bytes);
+bool Cluster::StoredGroups::RoomToStore(const Session& session, size_t more) const {
+  const size_t room = s.options.record_memory - std::min(s.options.record_memory, s.record_bytes);
   const size_t wanted = session.stored.bytes() + more;
-  return wanted <= options.stored_session_bytes && wanted + more <= room;
+  return wanted <= s.options.stored_session_bytes && wanted + more <= room;
 }
 
-bool Cluster::State::MayStore(const Session& session, const std::vector<int32_t>& blob_of_shard,
-                              const std::vector<int64_t>& bytes) const {
+bool Cluster::StoredGroups::MayStore(const Session& session,
+                                     const std::vector<int32_t>& blob_of_shard,
+                                     const std::vector<int64_t>& bytes) const {
   std::map<int32_t, int64_t> blobs;
   int64_t total = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (blobs.emplace(blob_of_shard[i], bytes[i]).second) total += bytes[i];
-    if (total > options.stored_array_bytes) return false;
+    if (total > s.options.stored_array_bytes) return false;
   }
-  return total <= options.stored_array_bytes &&
+  return total <= s.options.stored_array_bytes &&
          RoomToStore(session, static_cast<size_t>(total) + kRecordBytes * (blobs.size() + 1));
 }
 
-void Cluster::State::BeginStored(Session& session, Group& group,
-                                 std::vector<int32_t> blob_of_shard) {
+void Cluster::StoredGroups::BeginStored(Session& session, Group& group,
+                                        std::vector<int32_t> blob_of_shard) {
   group.stored = std::make_unique<Stored>();
   group.stored->bytes = Cost(group, blob_of_shard);
   group.stored->blob_of_shard = std::move(blob_of_shard);
   session.stored.Add(group.stored->bytes);
 }
 
-bool Cluster::State::BeginToStore(Session& session, Making::Made& made) {
+bool Cluster::StoredGroups::BeginToStore(Session& session, Making::Made& made) {
   Node& node = *made.node;
   Group& group = *made.group;
   const bool all = std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
-    return ref.group == group.id || FindGroup(ref.group)->stored != nullptr;
+    return ref.group == group.id || s.FindGroup(ref.group)->stored != nullptr;
   });
   if (node.sources.empty() || !all) return false;
   std::vector<int32_t> blob_of_shard;
@@ -90,7 +91,7 @@ bool Cluster::State::BeginToStore(Session& session, Making::Made& made) {
   int64_t cut = 0;  // bytes to be copied here
   for (size_t i = 0; i < group.places.size(); ++i) {
     const ShardRef* from = CopiedFrom(node, static_cast<int32_t>(i));
-    if (group.places[i].bytes > options.stored_array_bytes) return false;
+    if (group.places[i].bytes > s.options.stored_array_bytes) return false;
     if (from == nullptr) {
       cut += group.places[i].bytes;
       blob_of_shard.push_back(blobs++);
@@ -98,13 +99,13 @@ bool Cluster::State::BeginToStore(Session& session, Making::Made& made) {
       blob_of_shard.push_back(blob_of_shard[from->shard]);
     } else {
       const int32_t shard = Planted(Bug::kStoreFirst) ? 0 : from->shard;
-      const int32_t blob = FindGroup(from->group)->stored->blob_of_shard[shard];
+      const int32_t blob = s.FindGroup(from->group)->stored->blob_of_shard[shard];
       const auto [at, fresh] = known.try_emplace({from->group, blob}, blobs);
       if (fresh) ++blobs;
       blob_of_shard.push_back(at->second);
     }
   }
-  if (cut > options.stored_array_bytes || !RoomToStore(session, Cost(group, blob_of_shard)))
+  if (cut > s.options.stored_array_bytes || !RoomToStore(session, Cost(group, blob_of_shard)))
     return false;
   node.stores = true;
   node.reservations.clear();
@@ -112,9 +113,9 @@ bool Cluster::State::BeginToStore(Session& session, Making::Made& made) {
   return true;
 }
 
-void Cluster::State::Store(Node& node) {
+void Cluster::StoredGroups::Store(Node& node) {
   if (node.unsettled_inputs > 0) return;
-  const Group& group = *FindGroup(node.outputs[0]);
+  const Group& group = *s.FindGroup(node.outputs[0]);
   Stored& stored = *group.stored;
   stored.blobs = std::move(node.blobs);  // of an upload
   for (size_t i = 0; i < group.places.size() && !node.is_upload; ++i) {
@@ -124,14 +125,15 @@ void Cluster::State::Store(Node& node) {
     stored.blobs[blob] = StoredPart(node, group, static_cast<int32_t>(i));
     if (stored.blobs[blob] != nullptr) continue;
     stored.blobs.clear();
-    return Fail(node, absl::ResourceExhaustedError("no host memory for " + node.name), node.id);
+    return s.Fail(node, absl::ResourceExhaustedError("no host memory for " + node.name), node.id);
   }
-  Conclude(node, absl::OkStatus(), node.id);
+  s.Conclude(node, absl::OkStatus(), node.id);
 }
 
-BytesRef Cluster::State::StoredPart(const Node& node, const Group& out, int32_t shard) const {
+BytesRef Cluster::StoredGroups::StoredPart(const Node& node, const Group& out,
+                                           int32_t shard) const {
   const auto bytes_of = [&](const ShardRef& ref) {
-    const Stored& from = *groups.at(ref.group)->stored;
+    const Stored& from = *s.groups.at(ref.group)->stored;
     return from.blobs[from.blob_of_shard[ref.shard]];
   };
   if (const ShardRef* from = CopiedFrom(node, shard); from != nullptr)
@@ -144,14 +146,14 @@ BytesRef Cluster::State::StoredPart(const Node& node, const Group& out, int32_t 
   return made;
 }
 
-bool Cluster::State::PlaceShards(std::vector<ShardRef>& shards) {
+bool Cluster::StoredGroups::PlaceShards(std::vector<ShardRef>& shards) {
   bool changed = false;
   GroupId last, instead;
   for (ShardRef& ref : shards) {
     if (ref.group != last) {
       last = instead = ref.group;
       // One that is being made is in no table yet.
-      if (Group* group = FindGroup(last); group != nullptr && group->stored != nullptr)
+      if (Group* group = s.FindGroup(last); group != nullptr && group->stored != nullptr)
         instead = PlacedOf(*group);
     }
     changed = changed || instead != last;
@@ -160,23 +162,23 @@ bool Cluster::State::PlaceShards(std::vector<ShardRef>& shards) {
   return changed;
 }
 
-GroupId Cluster::State::PlacedOf(Group& group) {
+GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   Stored& stored = *group.stored;
   if (group.state == GroupState::kFailed) return group.id;
-  if (const Group* placed = FindGroup(stored.placed);
+  if (const Group* placed = s.FindGroup(stored.placed);
       placed != nullptr && placed->state != GroupState::kFailed)
     return placed->id;
   LetGoOfPlaced(group);  // it was lost, or found no room
-  Group& placed = MakeGroup(group.session, group.island, group.dtype, group.memory_kind);
+  Group& placed = s.MakeGroup(group.session, group.island, group.dtype, group.memory_kind);
   placed.shapes = group.shapes;
   placed.places = group.places;
   placed.deleted = group.deleted;
   placed.num_deleted = group.num_deleted;
   placed.handle_refs = 1;
   stored.placed = placed.id;
-  Node& node = MakeNode(group.session, NodeKind::kReceive, group.island,
-                        "put of " + ToString(group.dtype, group.shape(0)));
-  ChargeShards(group.places.size());
+  Node& node = s.MakeNode(group.session, NodeKind::kReceive, group.island,
+                          "put of " + ToString(group.dtype, group.shape(0)));
+  s.ChargeShards(group.places.size());
   placed.producer = node.id;
   node.is_upload = true;
   node.after_inputs = true;
@@ -185,31 +187,31 @@ GroupId Cluster::State::PlacedOf(Group& group) {
   for (const Place& place : group.places)
     AddReservation(node.reservations, place.device, place.bytes, 0);
   node.record_bytes = stored.bytes;  // of the messages
-  sessions.at(group.session).node_records.Add(node.record_bytes);
-  Enqueue(node);
+  s.sessions.at(group.session).node_records.Add(node.record_bytes);
+  s.Enqueue(node);
   return placed.id;
 }
 
-void Cluster::State::TakeStored(Node& node) {
-  const Stored& stored = *FindGroup(node.reads[0])->stored;
+void Cluster::StoredGroups::TakeStored(Node& node) {
+  const Stored& stored = *s.FindGroup(node.reads[0])->stored;
   node.blobs = stored.blobs;
   node.blob_of_shard = stored.blob_of_shard;
 }
 
-void Cluster::State::LetGoOfPlaced(Group& group) {
+void Cluster::StoredGroups::LetGoOfPlaced(Group& group) {
   if (group.stored == nullptr) return;
-  Group* placed = FindGroup(std::exchange(group.stored->placed, GroupId()));
+  Group* placed = s.FindGroup(std::exchange(group.stored->placed, GroupId()));
   if (placed == nullptr || Planted(Bug::kKeepPlaced)) return;
-  if (--placed->handle_refs == 0) CountLeaving(*placed);
-  Collect(*placed);
+  if (--placed->handle_refs == 0) s.CountLeaving(*placed);
+  s.Collect(*placed);
 }
 
-void Cluster::State::Unstore(Group& group) {
+void Cluster::StoredGroups::Unstore(Group& group) {
   if (group.stored == nullptr) return;
   group.stored->blobs.clear();
   const size_t bytes = std::exchange(group.stored->bytes, 0);
-  if (const auto session = sessions.find(group.session);
-      session != sessions.end() && !Planted(Bug::kKeepStoredBytes))
+  if (const auto session = s.sessions.find(group.session);
+      session != s.sessions.end() && !Planted(Bug::kKeepStoredBytes))
     session->second.stored.Remove(bytes);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -54,59 +55,59 @@ void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<B
   if (Planted(Bug::kAnswerReenters)) HandOver();
 }
 
-void Cluster::State::Begin(Session& session, std::unique_ptr<LongRequest> request,
-                           Cluster::Done done, Cluster::Each each) {
+void Cluster::Requests::Begin(Session& session, std::unique_ptr<LongRequest> request,
+                              Cluster::Done done, Cluster::Each each) {
   request->done = std::move(done);
   request->each = std::move(each);
-  const uint64_t until = units + std::min(kSliceUnits, options.turn_units);
+  const uint64_t until = s.units + std::min(kSliceUnits, s.options.turn_units);
   bool over = false;
-  while (!over && units < until) over = request->GoOn(session);
+  while (!over && s.units < until) over = request->GoOn(session);
   if (over) {
     AnswerRequest(session.id, *request);
   } else {
-    WorkOf(session.id).request = std::move(request);
+    s.WorkOf(session.id).request = std::move(request);
   }
-  Settle();
+  s.Settle();
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::State::AtOnce(Session& session,
-                                                             LongRequest& request) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Requests::AtOnce(Session& session,
+                                                                LongRequest& request) {
   while (!request.GoOn(session)) {
   }
-  Settle();
+  s.Settle();
   return std::move(request.result);
 }
 
-void Cluster::State::AnswerRequest(SessionId session, LongRequest& request) {
+void Cluster::Requests::AnswerRequest(SessionId session, LongRequest& request) {
   if (request.done == nullptr) return;
-  Answer& answer = answers.emplace_back();
+  Answer& answer = s.answers.emplace_back();
   answer.session = session;
   answer.done = [done = std::move(request.done), result = std::move(request.result)]() mutable {
     done(std::move(result));
   };
 }
 
-void Cluster::State::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
-  Answer& answer = answers.emplace_back();
+void Cluster::Requests::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
+  Answer& answer = s.answers.emplace_back();
   answer.session = session;
   answer.done = [done = std::move(done), refusal = std::move(refusal)] { done(refusal); };
 }
 
-void Cluster::State::GoOnRequest(SessionId session, Worklist& list) {
-  if (!list.request->GoOn(sessions.at(session))) return;
+void Cluster::Requests::GoOnRequest(SessionId session, Worklist& list) {
+  if (!list.request->GoOn(s.sessions.at(session))) return;
   if (!Planted(Bug::kLoseAnswer)) AnswerRequest(session, *list.request);
   list.request.reset();
 }
 
-void Cluster::State::FinishBusy(SessionId session) {
-  const auto list = work.find(session);
-  if (list == work.end()) return;
+void Cluster::Requests::FinishBusy(SessionId session) {
+  const auto list = s.work.find(session);
+  if (list == s.work.end()) return;
   Worklist& left = list->second;
   while (true) {
     if (!left.retiring.empty()) {
-      GoOnRetiring(session, left);
+      s.programs.GoOnRetiring(session, left);
     } else if (left.run != nullptr) {
-      GoOn(session, left);
+      s.programs.GoOn(session, left);
     } else if (left.request != nullptr) {
       GoOnRequest(session, left);
     } else {
@@ -115,7 +116,7 @@ void Cluster::State::FinishBusy(SessionId session) {
   }
 }
 
-bool Cluster::Busy(SessionId session) const {
+bool Cluster::Sessions::Busy(SessionId session) const {
   const auto list = state_->work.find(session);
   return list != state_->work.end() && list->second.busy();
 }
@@ -147,7 +148,7 @@ void Cluster::State::DoWork(uint64_t until) {
       DoSlice(session, until);
     }
     if (slices_left > 0) break;  // islands follow when all have had a slice, in a later turn
-    Unpark();
+    losses.Unpark();
     for (const IslandId id : std::exchange(to_pump, {})) {
       Pump(islands.at(id), until);
       Charge(1);
@@ -176,7 +177,7 @@ void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
 void Cluster::State::DoItem(SessionId session, Worklist& list) {
   Charge(1);
   if (!list.losses.empty()) {
-    GoOnLoss(session, list);
+    losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
     const NodeId id = list.held.front();
     list.held.pop_front();
@@ -192,13 +193,13 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
     list.ended_inputs.pop_front();
     if (Node* node = FindNode(id)) InputsEnded(*node);
   } else if (!list.retiring.empty()) {
-    GoOnRetiring(session, list);
+    programs.GoOnRetiring(session, list);
   } else if (!list.binds.empty()) {
-    GoOnBind(sessions.at(session), list);
+    programs.GoOnBind(sessions.at(session), list);
   } else if (list.run != nullptr) {
-    GoOn(session, list);
+    programs.GoOn(session, list);
   } else if (list.request != nullptr) {
-    GoOnRequest(session, list);
+    requests.GoOnRequest(session, list);
   } else {
     GoOnClosing(list);
   }

@@ -76,10 +76,10 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back, the youngest last
 };
 
-struct Closing;      // records.h: what is left of a session that has ended
-struct ProgramBind;  // records.h: a program that is being made known
-struct ProgramRun;   // records.h: a program whose steps are being made
-struct Session;      // records.h
+struct Closing;      // session.h: what is left of a session that has ended
+struct ProgramBind;  // program_records.h: a program that is being made known
+struct ProgramRun;   // program_records.h: a program whose steps are being made
+struct Session;      // session.h
 
 // A request that names many arrays, or makes one of many pieces (many.h). Its session takes no
 // other operation meanwhile.

@@ -13,6 +13,9 @@
 #include "async/timed.h"
 #include "base/config.h"
 #include "base/host.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
 #include "controller/daemon/metrics.h"
 
 namespace fairway {
@@ -98,7 +101,7 @@ void ControllerShell::Tick() {
 void ControllerShell::WatchIslands() {
   const auto now = Clock::now();
   size_t up = 0;
-  for (const IslandStatus& island : cluster_->Islands()) {
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
     if (island.executors_up > 0) {
       empty_since_.erase(island.id);
     } else {
@@ -113,12 +116,12 @@ void ControllerShell::WatchIslands() {
     const auto since = down_since_.emplace(island.id, now).first->second;
     if (now - since < options_.island_timeout || !given_up_.insert(island.id).second) continue;
     std::string last_error;
-    for (const ExecutorStatus& executor : cluster_->Executors()) {
+    for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
       if (executor.island == island.id && !executor.up) last_error = executor.last_error;
     }
     spdlog::warn("{} is given up: down for {}", island.name,
                  FormatDuration(options_.island_timeout));
-    cluster_->IslandGivenUp(
+    cluster_->fleet().IslandGivenUp(
         island.id,
         Error(absl::StatusCode::kUnavailable, "it did not come back within {}{}{}",
               FormatDuration(options_.island_timeout), last_error.empty() ? "" : ": ", last_error));
@@ -131,13 +134,13 @@ void ControllerShell::WatchIslands() {
 void ControllerShell::ForgetGone() {
   std::erase_if(forgetting_, [this](const auto& entry) {
     compiler_->ForgetIsland(entry.first);
-    return cluster_->ForgetIsland(entry.first, entry.second);
+    return cluster_->fleet().ForgetIsland(entry.first, entry.second);
   });
   if (options_.forget_after.count() == 0) return;
   const auto before = Clock::now() - options_.forget_after;
   const auto gone = [&](const auto& entry) { return entry.second < before; };
   if (std::ranges::none_of(empty_since_, gone)) return;
-  for (const IslandStatus& island : cluster_->Islands()) {
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
     const auto since = empty_since_.find(island.id);
     if (since == empty_since_.end() || !gone(*since) || island.sessions > 0 ||
         hub_->HasWorker(island.name))
@@ -149,7 +152,7 @@ void ControllerShell::ForgetGone() {
 
 void ControllerShell::Forget(const IslandStatus& island, const std::string& why) {
   std::vector<std::string> workers;
-  for (const ExecutorStatus& executor : cluster_->Executors()) {
+  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
     if (executor.island != island.id) continue;
     workers.push_back(executor.spec.worker);
     hub_->Forget(executor.id);
@@ -163,7 +166,7 @@ void ControllerShell::Forget(const IslandStatus& island, const std::string& why)
   const absl::Status cause =
       Error(absl::StatusCode::kUnavailable, "it was forgotten: {}; open a new session", why);
   compiler_->ForgetIsland(island.id);
-  if (!cluster_->ForgetIsland(island.id, cause)) forgetting_.emplace(island.id, cause);
+  if (!cluster_->fleet().ForgetIsland(island.id, cause)) forgetting_.emplace(island.id, cause);
 }
 
 void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
@@ -171,7 +174,7 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
   std::vector<std::string> members;
   std::string gone;
   const auto before = Clock::now() - options_.forget_after;
-  for (const ExecutorStatus& executor : cluster_->Executors()) {
+  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
     if (executor.spec.island != spec.island) continue;
     if (executor.spec.worker == spec.worker) return;
     members.push_back(executor.spec.worker);
@@ -185,7 +188,7 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
       fmt::format("worker {} takes the place of {}, which was away for {} (--forget-after)",
                   spec.worker, gone, FormatDuration(options_.forget_after));
   hub_->EndIsland(spec.island, why);
-  for (const IslandStatus& island : cluster_->Islands()) {
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
     if (island.name == spec.island) Forget(island, why);
   }
 }
@@ -194,7 +197,7 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
 
 absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spec) {
   MakePlaceFor(spec);
-  auto id = cluster_->ExecutorUp(spec);
+  auto id = cluster_->fleet().ExecutorUp(spec);
   if (id.ok()) {
     gone_since_.erase(*id);
     loop_.Post("islands", [this, alive = alive_] {
@@ -205,7 +208,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 }
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
-  cluster_->ExecutorLost(executor, cause);
+  cluster_->fleet().ExecutorLost(executor, cause);
   gone_since_[executor] = Clock::now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
@@ -213,13 +216,13 @@ void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& ca
 }
 
 void ControllerShell::OnCrowded(ExecutorId executor) {
-  for (const ExecutorStatus& status : cluster_->Executors()) {
+  for (const ExecutorStatus& status : cluster_->fleet().Executors()) {
     if (status.id == executor) compiler_->UnloadUnused(status.island);
   }
 }
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
-  cluster_->OnReport(executor, incarnation, std::move(report));
+  cluster_->fleet().OnReport(executor, incarnation, std::move(report));
 }
 
 // ---- ClusterActions ----
@@ -256,7 +259,8 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   if (spec == nullptr || !hub_->Connected(executor)) {
     // Its loss is on its way to the core, with the cause; the core waits for that.
     loop_.Post("pull from a lost executor", [this, alive = alive_, transfer] {
-      if (*alive) cluster_->FetchArrived(transfer, absl::UnavailableError("it is not connected"));
+      if (*alive)
+        cluster_->arrays().FetchArrived(transfer, absl::UnavailableError("it is not connected"));
     });
     return;
   }
@@ -266,8 +270,9 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
                     [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
                       if (!*alive) return;
-                      if (!blob.ok()) return cluster_->FetchArrived(transfer, blob.status());
-                      cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
+                      if (!blob.ok())
+                        return cluster_->arrays().FetchArrived(transfer, blob.status());
+                      cluster_->arrays().FetchArrived(transfer, BytesRef(*std::move(blob)));
                     });
 }
 
@@ -294,7 +299,7 @@ void ControllerShell::Discard(std::shared_ptr<const void> garbage) {
 void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,
                               v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
-  for (const IslandStatus& status : cluster_->Islands()) {
+  for (const IslandStatus& status : cluster_->fleet().Islands()) {
     if (status.id == island)
       return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
   }
@@ -316,9 +321,9 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.http_address = http_address_;
   out.link_address = HostPort(options_.bind, link_server_->port());
   out.log_dir = options_.log_dir;
-  out.counts = cluster_->counts();
-  out.islands = cluster_->Islands();
-  out.executors = cluster_->Executors();
+  out.counts = cluster_->inspection().counts();
+  out.islands = cluster_->fleet().Islands();
+  out.executors = cluster_->fleet().Executors();
   // As sessions number them, not as they happened to register.
   std::sort(out.islands.begin(), out.islands.end(),
             [](const IslandStatus& a, const IslandStatus& b) { return a.name < b.name; });
@@ -327,7 +332,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
               return std::tie(a.spec.island, a.spec.worker) <
                      std::tie(b.spec.island, b.spec.worker);
             });
-  out.usage = cluster_->Usage();
+  out.usage = cluster_->fleet().Usage();
   out.supervisors = hub_->Supervisors();
   out.stalled = hub_->Stalled();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();

@@ -11,6 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "controller/daemon/metrics.h"
 #include "wire/link_codec.h"
 
@@ -199,9 +203,9 @@ class ControllerShellTest : public ::testing::Test {
   uint64_t Put(SessionId session, int device, std::shared_ptr<Blob> bytes) {
     const ArraySpec spec{DType::kF32, Shape{{static_cast<int64_t>(bytes->size()) / 4}},
                          Sharding::SingleDevice(device)};
-    const auto put = shell_->cluster().Put(session, 0, spec, {0});
+    const auto put = shell_->cluster().arrays().Put(session, 0, spec, {0});
     EXPECT_TRUE(put.ok()) << put.status();
-    shell_->cluster().ProvideUpload(put->upload, 0, BytesRef(std::move(bytes)));
+    shell_->cluster().arrays().ProvideUpload(put->upload, 0, BytesRef(std::move(bytes)));
     return put->handle;
   }
 
@@ -209,7 +213,7 @@ class ControllerShellTest : public ::testing::Test {
   uint64_t PutAndReceive(SessionId session, int device, FakeExecutor& executor) {
     const uint64_t handle = Put(session, device, Pattern(kFloats * 4));
     Finish(executor, Await<PrepareReceive>(executor).seq);
-    shell_->cluster().Watch(session, 1000 + handle, {handle});
+    shell_->cluster().arrays().Watch(session, 1000 + handle, {handle});
     EXPECT_TRUE(Until([&] { return watched_.contains(1000 + handle); }));
     EXPECT_TRUE(watched_[1000 + handle].ok()) << watched_[1000 + handle];
     return handle;
@@ -224,7 +228,7 @@ class ControllerShellTest : public ::testing::Test {
 TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const auto bytes = Pattern(kFloats * 4);
   Put(session, 0, bytes);
   const auto receive = Await<PrepareReceive>(*executor);
@@ -257,7 +261,7 @@ TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
 TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   Put(session, 0, Pattern(64));
   const auto receive = Await<PrepareReceive>(*executor);
   ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kInline);
@@ -268,10 +272,10 @@ TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
 TEST_F(ControllerShellTest, PullsFetchesFromTheExecutor) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->serves = Pattern(kFloats * 4);
-  shell_->cluster().Fetch(session, 7, array);
+  shell_->cluster().arrays().Fetch(session, 7, array);
   ASSERT_TRUE(Until([&] { return fetched_.contains(7); }));
   ASSERT_TRUE(fetched_[7].ok()) << fetched_[7].status();
   EXPECT_EQ((*fetched_[7])->view(), executor->serves->view());
@@ -285,10 +289,10 @@ TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCan
   Start();
   const auto supervisor = AddSupervisor("w0", "island0");
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->plane.reset();  // its data port is gone at once; the news of its death is not here yet
-  shell_->cluster().Fetch(session, 7, array);
+  shell_->cluster().arrays().Fetch(session, 7, array);
   Await<PrepareSend>(*executor);
   const auto asked = std::chrono::steady_clock::now();
   EXPECT_TRUE(Until([&] { return std::chrono::steady_clock::now() > asked + milliseconds(100); }));
@@ -308,14 +312,14 @@ TEST_F(ControllerShellTest, APeerThatCannotReachADyingExecutorDoesNotHideTheCaus
   const auto supervisor = AddSupervisor("w0", "island0");
   const auto source = AddExecutor("w0", "island0", 11);
   const auto peer = AddExecutor("w1", "island1", 21);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *source);
-  const auto copy = shell_->cluster().Copy(session, {array}, std::vector<int32_t>{1}, std::nullopt,
-                                           CopySemantics::kAlwaysCopy, {0});
+  const auto copy = shell_->cluster().arrays().Copy(session, {array}, std::vector<int32_t>{1},
+                                                    std::nullopt, CopySemantics::kAlwaysCopy, {0});
   ASSERT_TRUE(copy.ok()) << copy.status();
   const auto receive = Await<PrepareReceive>(*peer);
   ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kPeer);
-  shell_->cluster().Watch(session, 8, {copy->front()});
+  shell_->cluster().arrays().Watch(session, 8, {copy->front()});
   Finish(*peer, receive.seq, absl::UnavailableError("peer went away"));
   const auto reported = std::chrono::steady_clock::now();
   EXPECT_TRUE(
@@ -337,11 +341,11 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   const auto other = AddExecutor("w1", "island1", 21);
   std::vector<size_t> up;
   shell_->set_on_islands([&](size_t islands) { up.push_back(islands); });
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   const uint64_t array = Put(session, 0, Pattern(64));  // waits for the island
-  shell_->cluster().Watch(session, 9, {array});
+  shell_->cluster().arrays().Watch(session, 9, {array});
   ASSERT_TRUE(Until([&] { return watched_.contains(9); }));
   EXPECT_EQ(watched_[9].code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(watched_[9]),
@@ -353,7 +357,7 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   EXPECT_THAT(up, ElementsAre(1, 2));
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
-  shell_->cluster().Watch(session, 10, {Put(session, 0, Pattern(64))});
+  shell_->cluster().arrays().Watch(session, 10, {Put(session, 0, Pattern(64))});
   EXPECT_TRUE(Until([&] { return watched_.contains(10); }));
 }
 
@@ -376,12 +380,12 @@ TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
   EXPECT_NE(shell_->Snapshot().executors[0].id, before);
 
   // A session that knows it may wait for it.
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   ForgetAnother();
   EXPECT_EQ(known(), 2u);
-  shell_->cluster().CloseSession(session);
+  shell_->cluster().sessions().Close(session);
   ASSERT_TRUE(Until([&] { return known() == 1; }));
 }
 
@@ -406,8 +410,8 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   const auto stays = AddExecutor("w0", "island0", 11, 2);
   auto goes = AddExecutor("w1", "island0", 21, 2);
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
-  const SessionId session = *shell_->cluster().OpenSession("t");
-  shell_->cluster().Watch(session, 1, {PutAndReceive(session, 0, *stays)});
+  const SessionId session = *shell_->cluster().sessions().Open("t");
+  shell_->cluster().arrays().Watch(session, 1, {PutAndReceive(session, 0, *stays)});
   goes->link.reset();
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
   ForgetAnother();
@@ -420,14 +424,14 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   // What the old session had there is lost, and a new one has the new island.
   const uint64_t there = Put(session, 0, Pattern(64));
-  shell_->cluster().Watch(session, 2, {there});
+  shell_->cluster().arrays().Watch(session, 2, {there});
   ASSERT_TRUE(Until([&] { return watched_.contains(2); }));
   EXPECT_THAT(Text(watched_[2]),
               AllOf(HasSubstr("worker w2 takes the place of w1"), HasSubstr("open a new session")));
-  const SessionId next = *shell_->cluster().OpenSession("t");
-  EXPECT_EQ(shell_->cluster().Devices(next).size(), 2u);
-  EXPECT_EQ(shell_->cluster().Devices(next)[1].worker, "w2");
-  EXPECT_TRUE(shell_->cluster().CheckInvariants().ok());
+  const SessionId next = *shell_->cluster().sessions().Open("t");
+  EXPECT_EQ(shell_->cluster().sessions().Devices(next).size(), 2u);
+  EXPECT_EQ(shell_->cluster().sessions().Devices(next)[1].worker, "w2");
+  EXPECT_TRUE(shell_->cluster().inspection().CheckInvariants().ok());
 }
 
 TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewhere) {
@@ -446,8 +450,8 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
   };
   supervisor->on_frame = note(asked);
   elsewhere->on_frame = note(asked_elsewhere);
-  const SessionId session = *shell_->cluster().OpenSession("t");
-  const VirtualDevice device = shell_->cluster().Devices(session)[0];
+  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const VirtualDevice device = shell_->cluster().sessions().Devices(session)[0];
   std::optional<absl::StatusOr<CompiledProgram>> result;
   v1::CompileOptions compile;
   compile.set_num_replicas(1);
@@ -473,11 +477,11 @@ TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewh
 TEST_F(ControllerShellTest, WhatWaitsForAnIslandIsSentToItsNextIncarnation) {
   Start();
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
   const uint64_t array = Put(session, 0, Pattern(64));
-  shell_->cluster().Watch(session, 11, {array});
+  shell_->cluster().arrays().Watch(session, 11, {array});
   executor = AddExecutor("w0", "island0", 12);
   Finish(*executor, Await<PrepareReceive>(*executor).seq);
   ASSERT_TRUE(Until([&] { return watched_.contains(11); }));
@@ -491,7 +495,7 @@ TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  shell_->Compile(shell_->cluster().Islands()[0].id, kProgram, {}, done);
+  shell_->Compile(shell_->cluster().fleet().Islands()[0].id, kProgram, {}, done);
   shell_->Compile(IslandId(99), kProgram, {}, done);
   ASSERT_TRUE(Until([&] { return results.size() == 2; }));
   EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable);

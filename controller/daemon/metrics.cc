@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/cluster/status.h"
+
 namespace fairway {
 namespace {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/metrics.h"
+#include "controller/cluster/status.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@
 
 #include "async/event_loop.h"
 #include "base/status.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/daemon/link_traffic.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"

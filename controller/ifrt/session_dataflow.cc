@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "controller/cluster/programs.h"
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_values.h"
@@ -58,7 +59,7 @@ void IfrtSession::FillBound(uint64_t handle, const std::string& name, std::vecto
 
 absl::Status IfrtSession::DataflowMetadata(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->ProgramSignature(session_, handle));
+                           cluster_->programs().Signature(session_, handle));
   // No shardings: arguments and results lie on devices of their own, which the client's HloSharding
   // cannot say.
   auto* out = response.mutable_loaded_executable_metadata_response();

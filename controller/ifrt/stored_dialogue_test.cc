@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues: small uploads stay with the controller until something uses them.
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/dialogue.h"
 
 namespace fairway {
@@ -23,7 +24,7 @@ TEST_F(StoredDialogue, AnUploadIsReadyReadAndDeletedWithoutAnExecutor) {
   EXPECT_EQ(Lookup(9), "aaaabbbb");
   Ask("delete_array_request { array_handle: 5 }");
   EXPECT_THAT(cluster_.log, IsEmpty());
-  EXPECT_EQ(cluster_.cluster().counts().stored_bytes, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().stored_bytes, 0u);
 }
 
 TEST_F(StoredDialogue, AnUploadToTheFirstIslandIsUsedOnTheOtherWithoutIt) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/ifrt/door.h"
 
 namespace fairway {

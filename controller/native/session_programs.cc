@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/native/session.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
@@ -69,7 +73,7 @@ absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
 void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
   if (compile.executable() == 0) return Answer(id, InvalidArgument("0 is no handle"));
   const absl::StatusOr<IslandId> island =
-      cluster_->IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
+      cluster_->sessions().IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
   if (!island.ok()) return Answer(id, island.status());
   absl::StatusOr<CheckedCompile> checked = CheckCompile(compile, devices());
   if (!checked.ok()) return Answer(id, checked.status());
@@ -89,13 +93,14 @@ void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
 
 absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                                  const std::vector<int32_t>& devices) {
-  FAIRWAY_RETURN_IF_ERROR(cluster_->BindExecutable(session_, handle, program.id, devices).status());
+  FAIRWAY_RETURN_IF_ERROR(
+      cluster_->executables().Bind(session_, handle, program.id, devices).status());
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->Signature(session_, handle));
+                           cluster_->executables().Signature(session_, handle));
   for (const auto* specs : {&signature.parameters, &signature.outputs}) {
     for (const ArraySpec& spec : *specs) {
       if (!spec.sharding.per_device()) continue;
-      FAIRWAY_RETURN_IF_ERROR(cluster_->ReleaseExecutable(session_, handle));
+      FAIRWAY_RETURN_IF_ERROR(cluster_->executables().Release(session_, handle));
       return Error(absl::StatusCode::kUnimplemented,
                    "{} takes or makes an array, {}, that is unreduced or manual over its devices, "
                    "which fairway.v1 cannot tell; make it whole within the program",
@@ -172,8 +177,9 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     if (!out.empty() && known->second.program) options.watch_results = token;
     const std::vector<uint64_t> arguments = ToVector(call.arguments());
     return known->second.program
-               ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
-               : cluster_->Execute(session_, call.executable(), arguments, options, out);
+               ? cluster_->programs().Run(session_, call.executable(), arguments, options, out)
+               : cluster_->executables().Execute(session_, call.executable(), arguments, options,
+                                                 out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
   if (!result.ok()) {
@@ -182,7 +188,8 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
   }
   const auto called = callables_.find(call.executable());
   // The results of a program are not there yet.
-  if (token && !out.empty() && !called->second.program) cluster_->Watch(session_, *token, out);
+  if (token && !out.empty() && !called->second.program)
+    cluster_->arrays().Watch(session_, *token, out);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 // Golden dialogues: every request with a success and its errors.
 #include "controller/native/session.h"
 
+#include "controller/cluster/fleet.h"
 #include "controller/native/dialogue.h"
 
 namespace fairway {
@@ -378,10 +379,10 @@ TEST_F(NativeDialogue, AWrongProgramIsNamed) {
 }
 
 TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRuntime) {
-  ExecutorSpec spec = cluster_.cluster().Executors()[0].spec;
+  ExecutorSpec spec = cluster_.cluster().fleet().Executors()[0].spec;
   for (const std::string runtime : {"host", "pjrt"}) {
     spec.worker = spec.island = spec.runtime = runtime;
-    ASSERT_TRUE(cluster_.cluster().ExecutorUp(spec).ok());
+    ASSERT_TRUE(cluster_.cluster().fleet().ExecutorUp(spec).ok());
   }
   NativeSession* const first = std::exchange(session_, door_.Open("other", this).value());
   const std::string host = "0, 1", pjrt = "6, 7";  // the devices, in the order of names

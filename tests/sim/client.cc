@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/world.h"
@@ -25,7 +27,8 @@ void Client::StepIn(int64_t time) {
 
 void Client::Open() {
   if (world_.controller == nullptr) return;
-  const auto opened = world_.controller->cluster().OpenSession(fmt::format("tenant{}", number_));
+  const auto opened =
+      world_.controller->cluster().sessions().Open(fmt::format("tenant{}", number_));
   world_.controller->Settle();
   if (!opened.ok()) {
     if (opened.status().code() != absl::StatusCode::kUnavailable)
@@ -33,7 +36,7 @@ void Client::Open() {
     return;
   }
   session_ = *opened;
-  devices_ = world_.controller->cluster().Devices(session_);
+  devices_ = world_.controller->cluster().sessions().Devices(session_);
   usable_.clear();
   for (const VirtualDevice& device : devices_) {
     if (device.island != world_.config.reserved) usable_.push_back(device.id);
@@ -55,8 +58,9 @@ void Client::Close() {
   programs_.clear();
   requests_.clear();
   unanswered_.clear();
-  if (world_.controller->cluster().Busy(closing)) world_.Count("close in the middle of a request");
-  world_.controller->cluster().CloseSession(closing);
+  if (world_.controller->cluster().sessions().Busy(closing))
+    world_.Count("close in the middle of a request");
+  world_.controller->cluster().sessions().Close(closing);
   world_.controller->Settle();
 }
 
@@ -78,7 +82,7 @@ void Client::Step() {
   Random& r = world_.random;
   // Front doors wait until the session is not busy; an operation that comes all the same waits in
   // the core.
-  if (world_.controller->cluster().Busy(session_) && r.Percent(75)) {
+  if (world_.controller->cluster().sessions().Busy(session_) && r.Percent(75)) {
     world_.Count("waits for a busy session");
     StepIn(r.Between(1, 200));
     return;
@@ -167,7 +171,7 @@ void Client::End() {
   world_.random.Shuffle(handles);
   if (world_.random.Percent(50)) {
     for (const uint64_t handle : handles) {
-      Expect(world_.controller->cluster().Destruct(session_, {handle}), "", "destruct");
+      Expect(world_.controller->cluster().arrays().Destruct(session_, {handle}), "", "destruct");
       world_.controller->Settle();
     }
     arrays_.clear();
@@ -318,7 +322,7 @@ Cluster::Ended Client::Expects(std::string want, std::string what) {
 }
 
 void Client::Began() {
-  if (!world_.controller->cluster().Busy(session_)) return;
+  if (!world_.controller->cluster().sessions().Busy(session_)) return;
   world_.Count("request of several turns");
   if (!world_.random.Percent(8)) return;
   world_.queue.After(world_.random.Between(0, world_.random.Percent(30) ? 200 : 4000),

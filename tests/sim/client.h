@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/virtual_device.h"
 #include "core/reshard.h"
 #include "graph/lowering.h"
 #include "tests/sim/code.h"

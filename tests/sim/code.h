@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
 #include "tests/sim/basics.h"
 
 namespace fairway::sim {

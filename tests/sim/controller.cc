@@ -3,6 +3,11 @@
 
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/client.h"
 #include "tests/sim/session_owner.h"
 #include "tests/sim/wire.h"
@@ -14,7 +19,8 @@ Controller::Controller(World& world, ClusterOptions options)
     : world_(world), cluster_(options, this) {}
 
 Controller::~Controller() {
-  for (const auto& [move, count] : cluster_.Transitions()) world_.counts["move " + move] += count;
+  for (const auto& [move, count] : cluster_.inspection().Transitions())
+    world_.counts["move " + move] += count;
 }
 
 Machine* Controller::MachineOf(DeviceId device) const {
@@ -33,7 +39,7 @@ void Controller::Settle() {
   ++world_.steps;
   // Thousands of records are not gone through after each step.
   const bool looks = world_.config.hostile == 0 || world_.steps % 64 == 0;
-  const absl::Status status = looks ? cluster_.CheckInvariants() : absl::OkStatus();
+  const absl::Status status = looks ? cluster_.inspection().CheckInvariants() : absl::OkStatus();
   if (!status.ok()) world_.Broken("invariant", "{}", Describe(status));
   CheckUnits();
   CheckLaunches();
@@ -44,7 +50,7 @@ void Controller::CheckUnits() {
   // loss receives that take from each other are taken back at once.
   const Config& config = world_.config;
   if (config.hostile == 0 || config.memory != 0 || config.losses > 0) return;
-  const uint64_t most = cluster_.counts().most_units;
+  const uint64_t most = cluster_.inspection().counts().most_units;
   if (most > world_.MostUnits())
     world_.Broken("liveness", "an operation or a turn took {} units of {}", most,
                   world_.config.cluster.turn_units);
@@ -53,9 +59,9 @@ void Controller::CheckUnits() {
 void Controller::Tick(int64_t now_ms) {
   const std::map<DeviceId, NodeId> running = Running();
   std::map<IslandId, uint64_t> before;
-  for (const IslandStatus& island : cluster_.Islands()) before[island.id] = island.given_up;
+  for (const IslandStatus& island : cluster_.fleet().Islands()) before[island.id] = island.given_up;
   cluster_.Tick(now_ms);
-  for (const IslandStatus& island : cluster_.Islands()) {
+  for (const IslandStatus& island : cluster_.fleet().Islands()) {
     if (before[island.id] == island.given_up) continue;
     const auto older = running.find(island.given_up_for);
     if (older != running.end() && older->second < island.last_given_up)
@@ -67,7 +73,7 @@ void Controller::Tick(int64_t now_ms) {
 
 std::map<DeviceId, NodeId> Controller::Running() const {
   std::map<DeviceId, NodeId> oldest;
-  for (const DeviceUsage& usage : cluster_.Usage()) {
+  for (const DeviceUsage& usage : cluster_.fleet().Usage()) {
     const auto member = members_.find(usage.executor);
     if (member == members_.end() || !member->second.up) continue;
     const std::optional<NodeId> node = member->second.machine->Running(usage.local_ordinal);
@@ -84,7 +90,7 @@ void Controller::Register(Machine& machine) {
   const absl::StatusOr<ExecutorSpec> spec = OverTheWire(machine.Spec());
   if (!spec.ok())
     return world_.Broken("codec", "{} registers: {}", machine.worker(), Describe(spec.status()));
-  const absl::StatusOr<ExecutorId> id = cluster_.ExecutorUp(*spec);
+  const absl::StatusOr<ExecutorId> id = cluster_.fleet().ExecutorUp(*spec);
   if (!id.ok()) {
     world_.Broken("F1", "{} cannot register: {}", machine.worker(), Describe(id.status()));
     return;
@@ -94,7 +100,7 @@ void Controller::Register(Machine& machine) {
   const uint64_t session = world_.next_session++;
   member = {&machine, session, true, machine.incarnation(), 0};
   machine.Registered(session, *id);
-  for (const DeviceUsage& usage : cluster_.Usage()) {
+  for (const DeviceUsage& usage : cluster_.fleet().Usage()) {
     if (usage.executor == *id) machine_of_[usage.device] = &machine;
   }
   Settle();
@@ -112,7 +118,7 @@ void Controller::Lose(Machine& machine, uint64_t session) {
     }
     lost_.insert(&machine);
     for (auto& client : world_.clients) client->ExecutorLost(machine);
-    cluster_.ExecutorLost(id, absl::UnavailableError("killed"));
+    cluster_.fleet().ExecutorLost(id, absl::UnavailableError("killed"));
     Settle();
   }
 }
@@ -126,7 +132,7 @@ void Controller::OnReport(ExecutorId id, Incarnation incarnation, const Report& 
     if (failure.status.code() == absl::StatusCode::kInternal)
       world_.Broken("G2", "e{} reports {}", id, Describe(failure.status));
   }
-  cluster_.OnReport(id, incarnation, report);
+  cluster_.fleet().OnReport(id, incarnation, report);
   Settle();
 }
 
@@ -138,14 +144,14 @@ void Controller::PullUpload(TransferId transfer, int32_t index, Pulled done) {
 }
 
 void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare) {
-  const ExecutableSpec& spec = *cluster_.FindExecutable(prepare.executable);
+  const ExecutableSpec& spec = *cluster_.executables().Find(prepare.executable);
   const auto code = world_.codes.find(prepare.executable);
   Prepared prepared{code == world_.codes.end() ? nullptr : &code->second,
                     {},
                     static_cast<uint64_t>(spec.max_steps)};
   for (const DeviceId device : spec.devices) prepared.places.push_back(MachineOf(device));
   if (!prepared_.emplace(prepare.node, prepared).second) return;
-  const std::optional<SessionId> session = cluster_.SessionOf(prepare.node);
+  const std::optional<SessionId> session = cluster_.sessions().SessionOf(prepare.node);
   if (!session) return world_.Broken("B2", "node {} is prepared, but not known", prepare.node);
   for (const DeviceId device : spec.devices) {
     NodeId& last = last_prepared_[{*session, device}];
@@ -253,9 +259,9 @@ void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t in
     if (world.controller.get() != this || world.epoch != epoch) return;
     world_.Trace("fetch t{} arrives: {}", transfer, Describe(value.status()));
     if (value.ok()) {
-      cluster_.FetchArrived(transfer, BytesRef(BytesOf(*value, bytes)));
+      cluster_.arrays().FetchArrived(transfer, BytesRef(BytesOf(*value, bytes)));
     } else {
-      cluster_.FetchArrived(transfer, value.status());
+      cluster_.arrays().FetchArrived(transfer, value.status());
     }
     Settle();
   };

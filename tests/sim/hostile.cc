@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "graph/lowering.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/world.h"
@@ -32,14 +35,14 @@ void Hostile::StepIn(int64_t time) {
 
 void Hostile::Open() {
   Cluster& cluster = world_.controller->cluster();
-  const auto opened = cluster.OpenSession(fmt::format("hostile{}", number_));
+  const auto opened = cluster.sessions().Open(fmt::format("hostile{}", number_));
   if (!opened.ok()) return;
   usable_.clear();
-  for (const VirtualDevice& device : cluster.Devices(*opened)) {
+  for (const VirtualDevice& device : cluster.sessions().Devices(*opened)) {
     if (device.island != world_.config.reserved) usable_.push_back(device.id);
   }
   session_ = *opened;
-  devices_ = cluster.Devices(*opened);
+  devices_ = cluster.sessions().Devices(*opened);
   if (usable_.empty()) Close();
 }
 
@@ -47,7 +50,7 @@ void Hostile::Close() {
   arrays_.clear();
   programs_.clear();
   open_.clear();
-  world_.controller->cluster().CloseSession(std::exchange(session_, SessionId()));
+  world_.controller->cluster().sessions().Close(std::exchange(session_, SessionId()));
 }
 
 void Hostile::End() {
@@ -95,10 +98,11 @@ void Hostile::Step() {
   if (!session_) Open();
   if (!session_) return StepIn(20000);
   // As front doors do, which read no more while its unfinished work holds more than its share.
-  const Cluster::Backlog backlog = world_.controller->cluster().SessionBacklog(session_);
+  const Cluster::Sessions::Backlog backlog =
+      world_.controller->cluster().sessions().BacklogOf(session_);
   if (backlog.record_bytes > std::max<size_t>(backlog.record_room, 256 << 10))
     return StepIn(r.Between(50, 1000));
-  if (world_.controller->cluster().Busy(session_)) return StepIn(r.Between(1, 50));
+  if (world_.controller->cluster().sessions().Busy(session_)) return StepIn(r.Between(1, 50));
   --left_;
   const bool over = deleted_ || arrays_.size() > kMostArrays;
   switch (over ? 0 : r.Below(arrays_.empty() ? 2 : 14)) {
@@ -154,14 +158,14 @@ void Hostile::Put() {
   std::vector<int32_t> blobs;
   for (int i = 0; i < spec.sharding.num_shards(); ++i) blobs.push_back(i);
   Cluster& cluster = world_.controller->cluster();
-  const auto put = cluster.Put(session_, 0, spec, blobs);
+  const auto put = cluster.arrays().Put(session_, 0, spec, blobs);
   if (!put.ok()) return;
   arrays_.push_back(put->handle);
   const auto provide = [this, spec, blobs, upload = put->upload] {
     for (const int32_t blob : blobs) {
       const Shape shard = spec.sharding.ShardShape(spec.shape, blob).value();
       const BytesRef bytes = BytesOf(7, ByteSize(spec.dtype, shard).value());
-      world_.controller->cluster().ProvideUpload(upload, blob, bytes);
+      world_.controller->cluster().arrays().ProvideUpload(upload, blob, bytes);
     }
     world_.controller->Settle();
   };
@@ -175,16 +179,16 @@ void Hostile::Copy() {
   const bool alias = r.Percent(50);
   // They must lie on the same devices.
   const std::vector<uint64_t> in(r.Between(20, alias ? 800 : 120), r.Pick(arrays_));
-  world_.controller->cluster().Copy(session_, in, std::nullopt, std::nullopt,
-                                    alias ? CopySemantics::kReuseInput : CopySemantics::kAlwaysCopy,
-                                    {}, Keeps("copy"));
+  world_.controller->cluster().arrays().Copy(
+      session_, in, std::nullopt, std::nullopt,
+      alias ? CopySemantics::kReuseInput : CopySemantics::kAlwaysCopy, {}, Keeps("copy"));
 }
 
 void Hostile::Reshard() {
   Random& r = world_.random;
   const ArraySpec spec = Tiled(Some(r.Between(1, 6)));
   const std::vector<uint64_t> in = Handles(r.Between(10, 100));
-  world_.controller->cluster().Reshard(
+  world_.controller->cluster().arrays().Reshard(
       session_, in, {in.size(), [spec](size_t, const ArraySpec&) { return spec; }},
       r.Percent(30) ? CopySemantics::kAlwaysCopy : CopySemantics::kReuseInput, {},
       Keeps("reshard"));
@@ -192,14 +196,16 @@ void Hostile::Reshard() {
 
 void Hostile::Watch() {
   const uint64_t token = Token("watch");
-  world_.controller->cluster().Watch(session_, token, Handles(world_.random.Between(100, 1000)));
+  world_.controller->cluster().arrays().Watch(session_, token,
+                                              Handles(world_.random.Between(100, 1000)));
 }
 
 void Hostile::Errors() {
   std::vector<uint64_t> handles;
   for (int64_t i = world_.random.Between(50, 500); i > 0; --i)
     handles.push_back(1 + 1000000 * session_.value + next_token_++);
-  world_.controller->cluster().MakeErrors(session_, handles, absl::UnknownError("hostile"));
+  world_.controller->cluster().arrays().MakeErrors(session_, handles,
+                                                   absl::UnknownError("hostile"));
   arrays_.insert(arrays_.end(), handles.begin(), handles.end());
 }
 
@@ -209,13 +215,13 @@ void Hostile::Destruct(bool all) {
   const size_t keep = all ? 0 : arrays_.size() / 2;
   std::vector<uint64_t> gone(arrays_.begin() + static_cast<int64_t>(keep), arrays_.end());
   arrays_.resize(keep);
-  world_.controller->cluster().Destruct(session_, std::move(gone), Ends("destruct"));
+  world_.controller->cluster().arrays().Destruct(session_, std::move(gone), Ends("destruct"));
 }
 
 void Hostile::Delete() {
   deleted_ = true;
   std::vector<uint64_t> handles = Handles(world_.random.Between(1, 200));
-  world_.controller->cluster().Delete(session_, std::move(handles), Ends("delete"));
+  world_.controller->cluster().arrays().Delete(session_, std::move(handles), Ends("delete"));
 }
 
 // From one slice to the other and back, so that each round is steps of its own.
@@ -238,7 +244,7 @@ uint64_t Hostile::BindProgram(const std::vector<int32_t>& devices) {
   if (!types.ok()) return world_.Broken("API", "hostile program: {}", Describe(types.status())), 0;
   auto plan = Lower(program, *types, binding);
   if (!plan.ok()) return world_.Broken("API", "hostile lowering: {}", Describe(plan.status())), 0;
-  const auto bound = world_.controller->cluster().BindProgram(
+  const auto bound = world_.controller->cluster().programs().Bind(
       session_, 0, {program.name, *std::move(plan), {{devices[0]}, {devices[1]}}});
   return bound.ok() ? *bound : 0;
 }
@@ -253,8 +259,8 @@ void Hostile::RunProgram() {
   if (programs_.empty()) return;
   ExecuteOptions options;
   options.watch = Token("program");
-  const auto run = world_.controller->cluster().RunProgram(session_, r.Pick(programs_),
-                                                           {r.Pick(arrays_)}, options, {});
+  const auto run = world_.controller->cluster().programs().Run(session_, r.Pick(programs_),
+                                                               {r.Pick(arrays_)}, options, {});
   if (run.ok()) {
     world_.Count("hostile program");
     arrays_.insert(arrays_.end(), run->handles.begin(), run->handles.end());

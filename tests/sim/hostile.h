@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/virtual_device.h"
 #include "tests/sim/session_owner.h"
 
 namespace fairway::sim {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/world.h"
 
@@ -26,18 +29,18 @@ void Neighbour::StepIn(int64_t time) {
 
 void Neighbour::Open() {
   Cluster& cluster = world_.controller->cluster();
-  const auto opened = cluster.OpenSession("neighbour");
+  const auto opened = cluster.sessions().Open("neighbour");
   if (!opened.ok()) return;
   devices_.clear();
   std::vector<DeviceId> places;
   IslandId island;
-  for (const VirtualDevice& device : cluster.Devices(*opened)) {
+  for (const VirtualDevice& device : cluster.sessions().Devices(*opened)) {
     if (device.island != world_.config.reserved) continue;
     devices_.push_back(device.id);
     places.push_back(device.device);
     island = device.island_id;
   }
-  if (devices_.empty()) return cluster.CloseSession(*opened);
+  if (devices_.empty()) return cluster.sessions().Close(*opened);
   session_ = *opened;
   const ExecutableId id(world_.next_code++);
   code_ = &world_.codes[id];
@@ -53,8 +56,8 @@ void Neighbour::Open() {
   type.global = type.shard = Shape{{kNeighbourElements}};
   spec.parameters = spec.outputs = {type};
   spec.code = std::make_shared<const std::string>("code");
-  cluster.DefineExecutable(spec);
-  const auto bound = cluster.BindExecutable(session_, 0, id, devices_);
+  cluster.executables().Define(spec);
+  const auto bound = cluster.executables().Bind(session_, 0, id, devices_);
   if (Fine(bound.status(), "bind")) executable_ = *bound;
 }
 
@@ -79,21 +82,23 @@ void Neighbour::Step() {
 
 void Neighbour::Ask() {
   Cluster& cluster = world_.controller->cluster();
-  if (!arrays_.empty()) Fine(cluster.Destruct(session_, std::exchange(arrays_, {})), "destruct");
+  if (!arrays_.empty())
+    Fine(cluster.arrays().Destruct(session_, std::exchange(arrays_, {})), "destruct");
   const uint64_t value = world_.random.Next() | 1;
   const ArraySpec spec{DType::kU64, Shape{{kNeighbourElements}}, Sharding::Replicated(devices_)};
-  const auto put = cluster.Put(session_, 0, spec, std::vector<int32_t>(devices_.size(), 0));
+  const auto put =
+      cluster.arrays().Put(session_, 0, spec, std::vector<int32_t>(devices_.size(), 0));
   if (!Fine(put.status(), "put")) return;
-  cluster.ProvideUpload(put->upload, 0, BytesRef(BytesOf(value, 8 * kNeighbourElements)));
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(BytesOf(value, 8 * kNeighbourElements)));
   ExecuteOptions options;
   options.watch = next_token_++;
   open_.insert(*options.watch);
-  const auto run = cluster.Execute(session_, executable_, {put->handle}, options, {});
+  const auto run = cluster.executables().Execute(session_, executable_, {put->handle}, options, {});
   if (!Fine(run.status(), "execute")) return;
   arrays_ = {put->handle, run->handles[0]};
   value_ = code_->Output({std::vector<uint64_t>(devices_.size(), value)}, 0, 0);
   open_.insert(next_token_);
-  cluster.Fetch(session_, next_token_++, run->handles[0]);
+  cluster.arrays().Fetch(session_, next_token_++, run->handles[0]);
   world_.controller->Settle();
 }
 
@@ -123,7 +128,7 @@ void Neighbour::OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> re
 }
 
 void Neighbour::End() {
-  if (session_) world_.controller->cluster().CloseSession(std::exchange(session_, SessionId()));
+  if (session_) world_.controller->cluster().sessions().Close(std::exchange(session_, SessionId()));
   world_.controller->Settle();
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/machine.h"
@@ -70,7 +73,7 @@ void Client::Provide(SessionId session, NodeId upload, int32_t blob, absl::Statu
                      int64_t delay) {
   const auto provide = [this, epoch = world_.epoch, upload, blob, bytes = std::move(bytes)] {
     if (world_.controller == nullptr || world_.epoch != epoch) return;
-    world_.controller->cluster().ProvideUpload(upload, blob, bytes);
+    world_.controller->cluster().arrays().ProvideUpload(upload, blob, bytes);
     world_.controller->Settle();
   };
   if (delay == 0) return provide();
@@ -92,8 +95,8 @@ void Client::DoPut() {
   for (int32_t b = 0; b <= blobs.back(); ++b)
     values.push_back(spec.shape.num_elements() == 0 ? 0 : Mix(session_.value, next_value_++) | 1);
   if (spec.sharding.fully_replicated()) values.assign(values.size(), values[0]);
-  const auto put =
-      world_.controller->cluster().Put(session_, r.Percent(80) ? OutHandle() : 0, spec, blobs);
+  const auto put = world_.controller->cluster().arrays().Put(
+      session_, r.Percent(80) ? OutHandle() : 0, spec, blobs);
   if (!Expect(put.status(), "", "put")) return;
   world_.Trace("s{} put h{} n{}, {} shards", session_, put->handle, put->upload, devices.size());
 
@@ -144,8 +147,8 @@ void Client::DoPut() {
 void Client::DoMakeError() {
   const ArraySpec spec = RandomSpec();
   const std::string text = fmt::format("made#{}.{}", session_, next_value_++);
-  const auto made =
-      world_.controller->cluster().MakeError(session_, OutHandle(), spec, absl::UnknownError(text));
+  const auto made = world_.controller->cluster().arrays().MakeError(session_, OutHandle(), spec,
+                                                                    absl::UnknownError(text));
   if (Expect(made.status(), "", "make error")) arrays_[*made] = {spec, {}, text};
   world_.controller->Settle();
 }
@@ -179,7 +182,7 @@ void Client::DoCopy() {
   }
   if (shared) in.pop_back(), out.pop_back();
   world_.Trace("s{} copy {} -> {} by {}", session_, in[0], out[0], static_cast<int>(semantics));
-  world_.controller->cluster().Copy(
+  world_.controller->cluster().arrays().Copy(
       session_, in, devices, kind, semantics, out,
       Expects(like.deleted() ? "FAILED_PRECONDITION" : "", "copy", in.size()));
   Began();
@@ -277,8 +280,8 @@ void Client::DoAssemble() {
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
   const ArraySpec spec{r.Percent(30) ? DType::kInvalid : dtype, Vector(shape.dims[0] * pieces),
                        Sharding::Tiled(devices, {pieces}, tiles).value()};
-  const auto made = world_.controller->cluster().Assemble(session_, spec, in,
-                                                          CopySemantics::kReuseInput, OutHandle());
+  const auto made = world_.controller->cluster().arrays().Assemble(
+      session_, spec, in, CopySemantics::kReuseInput, OutHandle());
   if (Expect(made.status(), "", "assemble")) {
     ModelArray array{spec, {}, {}};
     array.spec.dtype = dtype;
@@ -300,8 +303,8 @@ void Client::DoDisassemble() {
   const ModelArray array = arrays_[handle];
   std::vector<uint64_t> out;
   for (int i = 0; i < array.spec.sharding.num_shards(); ++i) out.push_back(OutHandle());
-  const auto made =
-      world_.controller->cluster().Disassemble(session_, handle, CopySemantics::kReuseInput, out);
+  const auto made = world_.controller->cluster().arrays().Disassemble(
+      session_, handle, CopySemantics::kReuseInput, out);
   if (Expect(made.status(), array.deleted() ? "FAILED_PRECONDITION" : "", "disassemble")) {
     for (size_t i = 0; i < made->size(); ++i) {
       const Shape shape =
@@ -322,7 +325,7 @@ void Client::DoReplicatedShard() {
   if (handle == 0) return;
   const ModelArray array = arrays_[handle];
   const bool replicated = array.spec.sharding.fully_replicated();
-  const auto made = world_.controller->cluster().FullyReplicatedShard(
+  const auto made = world_.controller->cluster().arrays().FullyReplicatedShard(
       session_, handle, CopySemantics::kReuseInput, OutHandle());
   if (Expect(made.status(),
              array.deleted() ? "FAILED_PRECONDITION"
@@ -341,7 +344,7 @@ void Client::DoReplicatedShard() {
 void Client::DoDelete() {
   const uint64_t handle = AnyHandle();
   if (handle == 0) return;
-  world_.controller->cluster().Delete(session_, {handle}, Expects("", "delete"));
+  world_.controller->cluster().arrays().Delete(session_, {handle}, Expects("", "delete"));
   Began();
   world_.Trace("s{} deletes h{}", session_, handle);
   arrays_[handle].Delete();
@@ -360,8 +363,8 @@ void Client::DoDestruct() {
   for (const uint64_t handle : handles) arrays_.erase(handle);
   if (unknown) handles.push_back(OutHandle());
   world_.Trace("s{} destructs {} arrays", session_, handles.size());
-  world_.controller->cluster().Destruct(session_, handles,
-                                        Expects(unknown ? "NOT_FOUND" : "", "destruct"));
+  world_.controller->cluster().arrays().Destruct(session_, handles,
+                                                 Expects(unknown ? "NOT_FOUND" : "", "destruct"));
   Began();
   world_.controller->Settle();
 }
@@ -369,14 +372,14 @@ void Client::DoDestruct() {
 void Client::DoLook() {
   const uint64_t handle = AnyHandle();
   Cluster& cluster = world_.controller->cluster();
-  cluster.SessionBacklog(session_);
+  cluster.sessions().BacklogOf(session_);
   if (handle == 0) return;
-  const auto deleted = cluster.IsDeleted(session_, handle);
+  const auto deleted = cluster.arrays().IsDeleted(session_, handle);
   if (!deleted.ok() || *deleted != arrays_[handle].deleted())
     world_.Broken("API", "s{}: array {} says deleted = {}, expected {}", session_, handle,
                   deleted.ok() ? fmt::format("{}", *deleted) : Describe(deleted.status()),
                   arrays_[handle].deleted());
-  const ArraySpec* spec = cluster.Spec(session_, handle);
+  const ArraySpec* spec = cluster.arrays().Spec(session_, handle);
   if (spec == nullptr || spec->shape != arrays_[handle].spec.shape ||
       spec->sharding.devices() != arrays_[handle].spec.sharding.devices())
     world_.Broken("API", "s{}: array {} has another type than expected", session_, handle);
@@ -423,9 +426,9 @@ void Client::Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_v
   requests_[token] = std::move(request);
   world_.Trace("s{} {} of h{}, token {}", session_, fetch ? "fetch" : "watch", handles[0], token);
   if (fetch) {
-    world_.controller->cluster().Fetch(session_, token, handles[0]);
+    world_.controller->cluster().arrays().Fetch(session_, token, handles[0]);
   } else {
-    world_.controller->cluster().Watch(session_, token, handles);
+    world_.controller->cluster().arrays().Watch(session_, token, handles);
     Began();
   }
 }
@@ -459,9 +462,9 @@ void Client::Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outc
 void Client::TwoResultsOfOneHandle() {
   const uint64_t handle = AnyHandle(), out = OutHandle();
   if (handle == 0) return;
-  const auto made =
-      world_.controller->cluster().Copy(session_, {handle, handle}, std::nullopt, std::nullopt,
-                                        CopySemantics::kReuseInput, {out, out});
+  const auto made = world_.controller->cluster().arrays().Copy(
+      session_, {handle, handle}, std::nullopt, std::nullopt, CopySemantics::kReuseInput,
+      {out, out});
   Expect(made.status(), arrays_[handle].deleted() ? "FAILED_PRECONDITION" : "ALREADY_EXISTS",
          "copy to one handle twice");
 }
@@ -484,11 +487,12 @@ void Client::DoWrong() {
       Ask(false, {foreign}, "watch");
       break;
     case 2:
-      Expect(cluster.Delete(session_, {foreign}), "NOT_FOUND", "delete of a foreign array");
+      Expect(cluster.arrays().Delete(session_, {foreign}), "NOT_FOUND",
+             "delete of a foreign array");
       break;
     case 3:
       Expect(
-          cluster
+          cluster.arrays()
               .Copy(session_, {foreign}, std::nullopt, std::nullopt, CopySemantics::kReuseInput, {})
               .status(),
           "NOT_FOUND", "copy of a foreign array");
@@ -497,7 +501,7 @@ void Client::DoWrong() {
       TwoResultsOfOneHandle();
       break;
     default:
-      Expect(cluster.Execute(session_, foreign, {}, {}, {}).status(), "NOT_FOUND",
+      Expect(cluster.executables().Execute(session_, foreign, {}, {}, {}).status(), "NOT_FOUND",
              "execute of a foreign handle");
       break;
   }

@@ -7,7 +7,11 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
 #include "controller/cluster/placed_program.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "graph/lowering.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -186,7 +190,7 @@ class ProgramMaker {
           std::set(tiles.begin(), tiles.end()).size() == spec.devices.size() && r_.Percent(80);
       spec.temp_bytes = r_.Percent(50) ? 0 : 64 * r_.Between(1, 6);
       spec.code = std::make_shared<const std::string>("code");
-      world_.controller->cluster().DefineExecutable(spec);
+      world_.controller->cluster().executables().Define(spec);
       made_.binding.code[{number, static_cast<int32_t>(s)}] = {
           id,
           {{result.dtype, spec.outputs[0].shard, ""}},
@@ -243,16 +247,16 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   ProgramSource source{made.program.name, *std::move(plan), slices, sequential};
   const uint64_t token = next_token_++;
   const absl::Status reserved =
-      cluster.ReserveForProgram(session_, token, source.name, PlacedBytes(source));
+      cluster.programs().Reserve(session_, token, source.name, PlacedBytes(source));
   if (!Expect(reserved, "", "room for a program")) return 0;
-  auto placed = PlaceProgram(std::move(source), cluster.SharedDevices(session_));
+  auto placed = PlaceProgram(std::move(source), cluster.sessions().SharedDevices(session_));
   if (!Expect(placed.status(), "", "placing of a program")) return 0;
   const uint64_t out = OutHandle();
   world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, out,
                slices.size(), count);
   unanswered_[token] = "bind of a program";
   const auto handle = std::make_shared<uint64_t>(0);
-  cluster.BindProgram(
+  cluster.programs().Bind(
       session_, token, out, *std::move(placed),
       [this, token, handle, made = std::move(made)](const absl::StatusOr<uint64_t>& bound) {
         unanswered_.erase(token);
@@ -309,7 +313,7 @@ void Client::DoProgram() {
   RunProgram(handle, args, options);
   if (session_ && r.Percent(10)) {
     programs_.erase(handle);
-    Expect(world_.controller->cluster().ReleaseProgram(session_, handle), "",
+    Expect(world_.controller->cluster().programs().Release(session_, handle), "",
            "release of a program");
     world_.controller->Settle();
   }
@@ -359,10 +363,10 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
   world_.Trace("s{} run {} args [{}] -> [{}]", session_, program.program.name, fmt::join(args, " "),
                fmt::join(out, " "));
   Cluster& cluster = world_.controller->cluster();
-  const auto run = cluster.RunProgram(session_, handle, args, options, out);
+  const auto run = cluster.programs().Run(session_, handle, args, options, out);
   if (!Expect(run.status(), refusal, "run of a program")) {
     for (const uint64_t o : out) {
-      if (const ArraySpec* spec = cluster.Spec(session_, o); spec != nullptr)
+      if (const ArraySpec* spec = cluster.arrays().Spec(session_, o); spec != nullptr)
         arrays_[o] = {*spec, {}, Describe(run.status())};
     }
     return world_.controller->Settle();

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/arrays.h"
 #include "core/reshard.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -67,8 +68,9 @@ void Client::DoRemap() {
   const bool copy = semantics == CopySemantics::kAlwaysCopy;
   world_.Trace("s{} remap [{}] -> [{}] by {}", session_, fmt::join(in, " "), fmt::join(out, " "),
                static_cast<int>(semantics));
-  world_.controller->cluster().Remap(session_, in, plan, semantics, out,
-                                     Expects(copy ? "INVALID_ARGUMENT" : "", "remap", out.size()));
+  world_.controller->cluster().arrays().Remap(
+      session_, in, plan, semantics, out,
+      Expects(copy ? "INVALID_ARGUMENT" : "", "remap", out.size()));
   Began();
   if (!copy) {
     std::vector<ModelArray> arrays;
@@ -229,7 +231,7 @@ void Client::DoReshard() {
   const CopySemantics semantics = kSemantics[r.Below(3)];
   const uint64_t out = OutHandle();
   world_.Trace("s{} reshard {} -> {} by {}", session_, handle, out, static_cast<int>(semantics));
-  world_.controller->cluster().Reshard(
+  world_.controller->cluster().arrays().Reshard(
       session_, {handle}, {1, [spec](size_t, const ArraySpec&) { return spec; }}, semantics, {out},
       Expects(source.deleted() ? "FAILED_PRECONDITION" : "", "reshard", 1));
   Began();
@@ -276,9 +278,9 @@ void Client::DoBitcast() {
   const CopySemantics semantics = kSemantics[r.Below(3)];
   const uint64_t out = OutHandle();
   world_.Trace("s{} bitcast {} -> {} by {}", session_, handle, out, static_cast<int>(semantics));
-  world_.controller->cluster().Bitcast(session_, {handle},
-                                       {1, [spec](size_t, const ArraySpec&) { return spec; }},
-                                       semantics, {out}, Expects(refusal, "bitcast", 1));
+  world_.controller->cluster().arrays().Bitcast(
+      session_, {handle}, {1, [spec](size_t, const ArraySpec&) { return spec; }}, semantics, {out},
+      Expects(refusal, "bitcast", 1));
   Began();
   if (!refusal.empty()) return world_.controller->Settle();
   world_.Count("bitcast");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/hostile.h"
@@ -396,7 +398,7 @@ bool World::ClientsDone() const {
 void World::Tick() {
   if (controller != nullptr) {
     controller->Tick(queue.now() / 1000);
-    for (const IslandStatus& island : controller->cluster().Islands()) {
+    for (const IslandStatus& island : controller->cluster().fleet().Islands()) {
       int64_t& since = down_since_.try_emplace(island.name, queue.now()).first->second;
       if (island.up) {
         since = queue.now();
@@ -405,7 +407,7 @@ void World::Tick() {
         Count("island given up");
         for (auto& client : clients) client->IslandGivenUp(island.name);
         if (!given_up_.insert(island.name).second) continue;
-        controller->cluster().IslandGivenUp(island.id, absl::UnavailableError("given up"));
+        controller->cluster().fleet().IslandGivenUp(island.id, absl::UnavailableError("given up"));
         controller->Settle();
       }
     }
@@ -438,20 +440,21 @@ void World::Tick() {
       return;
   }
   if (phase_ != Phase::kBusy && queue.now() - phase_since_ > kPatience) {
-    for (const std::string& line : controller->cluster().Unfinished()) Trace("{}", line);
+    for (const std::string& line : controller->cluster().inspection().Unfinished())
+      Trace("{}", line);
     for (SessionOwner* owner : owners) owner->ReportWaiting();
     Broken("G3", "something is still under way: {} events, {} nodes", queue.size(),
-           controller->cluster().counts().nodes);
+           controller->cluster().inspection().counts().nodes);
   }
   queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }
 
 void World::CheckEmpty() {
-  const ClusterCounts counts = controller->cluster().counts();
+  const ClusterCounts counts = controller->cluster().inspection().counts();
   if (counts.nodes + counts.groups + counts.arrays + counts.sessions > 0)
     Broken("B1", "left in the core: {} nodes, {} groups, {} arrays, {} sessions", counts.nodes,
            counts.groups, counts.arrays, counts.sessions);
-  for (const DeviceUsage& usage : controller->cluster().Usage()) {
+  for (const DeviceUsage& usage : controller->cluster().fleet().Usage()) {
     if (usage.used != 0) Broken("B2", "device {} still counts {} bytes", usage.device, usage.used);
   }
   for (auto& machine : machines) {

@@ -11,7 +11,7 @@
 #include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/compile_wire.h"
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway {
 namespace {

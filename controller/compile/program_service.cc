@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/program_service.h"
+#include "controller/compile/program_service.h"
 
 #include <map>
 #include <numeric>
@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "controller/cluster/executables.h"
 #include "controller/cluster/placed_program.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "wire/program_codec.h"
 
 namespace fairway {
@@ -258,7 +261,7 @@ void ProgramService::Bind(Request request, Done done) {
   binding->out = request.out;
   binding->done = std::move(done);
   binding->work->request = std::move(request);
-  binding->work->all = cluster_->SharedDevices(session_);
+  binding->work->all = cluster_->sessions().SharedDevices(session_);
   bindings_[binding->key] = binding;
   Off(binding, &Work::Weigh, [this, binding] {
     if (!Reserve(binding)) return;
@@ -287,7 +290,7 @@ void ProgramService::Off(const std::shared_ptr<Binding>& binding, absl::Status (
 bool ProgramService::Reserve(const std::shared_ptr<Binding>& binding) {
   const Work& work = *binding->work;
   const absl::Status reserved =
-      cluster_->ReserveForProgram(session_, binding->key, work.name, work.bytes);
+      cluster_->programs().Reserve(session_, binding->key, work.name, work.bytes);
   if (!reserved.ok()) End(binding, reserved);
   return reserved.ok();
 }
@@ -322,7 +325,7 @@ void ProgramService::Compiled(const std::shared_ptr<Binding>& binding, size_t nu
   absl::Status status = code.status();
   if (status.ok()) {
     binding->holds.push_back(code->hold);
-    of.compiled = cluster_->FindExecutable(code->id);
+    of.compiled = cluster_->executables().Find(code->id);
     if (of.compiled == nullptr)
       status = Error(absl::StatusCode::kUnavailable, "its code was given up; try again");
   }
@@ -337,10 +340,11 @@ void ProgramService::Lower(const std::shared_ptr<Binding>& binding) {
   Off(binding, &Work::Lower, [this, binding] {
     if (!Reserve(binding)) return;
     Off(binding, &Work::Place, [this, binding] {
-      cluster_->BindProgram(session_, binding->key, binding->out, std::move(binding->work->placed),
-                            [this, alive = alive_, binding](const absl::StatusOr<uint64_t>& bound) {
-                              if (*alive) End(binding, bound);
-                            });
+      cluster_->programs().Bind(
+          session_, binding->key, binding->out, std::move(binding->work->placed),
+          [this, alive = alive_, binding](const absl::StatusOr<uint64_t>& bound) {
+            if (*alive) End(binding, bound);
+          });
     });
   });
 }
@@ -348,7 +352,7 @@ void ProgramService::Lower(const std::shared_ptr<Binding>& binding) {
 void ProgramService::End(const std::shared_ptr<Binding>& binding,
                          const absl::StatusOr<uint64_t>& bound) {
   bindings_.erase(binding->key);
-  (void)cluster_->ReserveForProgram(session_, binding->key, "", 0);  // the session may have ended
+  (void)cluster_->programs().Reserve(session_, binding->key, "", 0);  // the session may have ended
   GiveUp(*binding);
   binding->holds.clear();
   std::exchange(binding->done, nullptr)(bound);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the exit codes of fairway-worker and its children mean.
-#ifndef FAIRWAY_WORKER_EXIT_CODES_H_
-#define FAIRWAY_WORKER_EXIT_CODES_H_
+#ifndef FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
+#define FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
 
 #include <string_view>
 
@@ -49,4 +49,4 @@ constexpr std::string_view Meaning(int code) {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_EXIT_CODES_H_
+#endif  // FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_

@@ -6,8 +6,8 @@
 // longer with each of them; the loop sees to what that takes of the session's share of the
 // controller's memory (docs/design/0059-shares.md), asks for compilations a few at a time, and has
 // the core take the program in slices.
-#ifndef FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
-#define FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+#ifndef FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_
+#define FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_
 
 #include <atomic>
 #include <functional>
@@ -16,7 +16,8 @@
 #include <string>
 
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/compile/compile_service.h"
 #include "fairway/v1/program.pb.h"
 
 namespace fairway {
@@ -45,7 +46,7 @@ class ProgramService {
   // service or the session ends before. INVALID_ARGUMENT names node and source line, or the
   // computation whose types are not what the compiler says; UNIMPLEMENTED: the computation that the
   // runtime of its slice does not run; RESOURCE_EXHAUSTED: it takes more memory than the session
-  // may have (Cluster::ReserveForProgram); else what the compiler said, with the computation's
+  // may have (Cluster::Programs::Reserve); else what the compiler said, with the computation's
   // name.
   void Bind(Request request, Done done);
 
@@ -81,4 +82,4 @@ class ProgramService {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_PROGRAM_SERVICE_H_
+#endif  // FAIRWAY_CONTROLLER_COMPILE_PROGRAM_SERVICE_H_

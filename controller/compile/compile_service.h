@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiling on behalf of sessions: caches by content, asks a worker otherwise, and
 // makes the result known to the core.
-#ifndef FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
-#define FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+#ifndef FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
+#define FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
 
 #include <functional>
 #include <map>
@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/virtual_device.h"
 #include "fairway/v1/executable.pb.h"
 
 namespace fairway {
@@ -151,4 +152,4 @@ class CompileService {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+#endif  // FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
