@@ -405,7 +405,7 @@ def test_an_island_has_the_gpus_that_were_named(plugin, tmp_path, gpus):
 for device in devices:
     assert np.asarray(jax.device_put(np.ones(50000, dtype=np.float32), device)).sum() == 50000
 """)
-        assert set(Log.all(tmp_path / "log", r"copy \w+ 20000 gpu (\d) .*")) == {"2", "3"}
+        assert set(Log.all(tmp_path / "log", r"copy \w+ 200000 gpu (\d) .*")) == {"2", "3"}
 
 
 def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):
