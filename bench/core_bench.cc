@@ -34,13 +34,14 @@ class InstantExecutor : public ExecutorActions {
   }
   void Share(ShardRef, ShardRef) override {}
   void Read(NodeId, const std::vector<ShardRef>&) override {}
-  void GoOnLater(NodeId) override {}
+  void WantTurn() override { turn_wanted = true; }
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
   void ReportWanted() override { report_wanted = true; }
 
   void Work() {
+    while (std::exchange(turn_wanted, false)) core.Turn();
     while (!launched.empty()) {
       const NodeId node = launched.front();
       launched.pop_front();
@@ -54,7 +55,7 @@ class InstantExecutor : public ExecutorActions {
   }
 
   ExecutorCore core{this};
-  bool report_wanted = false;
+  bool report_wanted = false, turn_wanted = false;
   std::deque<NodeId> launched;
   std::deque<std::pair<NodeId, size_t>> received;
 };
