@@ -39,15 +39,61 @@ enum class Bug {
   kReportEarly,            // executor: a launch is reported when it starts
   kWatermarkSkips,         // executor: the watermark passes an unfinished node
   kForgetEndedSend,        // executor: a pull that comes after its transfer's end waits for ever
-  kMixAttempts,     // executor: a receive that was taken back ends the one that was prepared anew
-  kFreeAtLoss,      // group: losing an executor frees what a launched gang still reads on another
-  kLeaveTakenBack,  // memory: a receive that is taken back leaves what it had received
-  kWaitForEver,     // memory: what can never fit beside the rest is not failed
-  kGiveUpEarly,     // memory: what would fit once running work has ended is failed
-  kFollowAnyone,    // executor: a launch goes behind what no stream orders it behind
-  kLeaveRequest,    // closing a session leaves what a request of several turns has made so far
-  kLoseAnswer,      // a request of several turns is not answered
-  kServeTooSoon,    // losses: an executor is served again before all have heard of its loss
+  kMixAttempts,       // executor: a receive that was taken back ends the one that was prepared anew
+  kFreeAtLoss,        // group: losing an executor frees what a launched gang still reads on another
+  kLeaveTakenBack,    // memory: a receive that is taken back leaves what it had received
+  kWaitForEver,       // memory: what can never fit beside the rest is not failed
+  kGiveUpEarly,       // memory: what would fit once running work has ended is failed
+  kFollowAnyone,      // executor: a launch goes behind what no stream orders it behind
+  kLeaveRequest,      // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,        // a request of several turns is not answered
+  kServeTooSoon,      // losses: an executor is served again before all have heard of its loss
+  kForgetBusy,        // slices: a session with work left has no other slice
+  kEndlessSlice,      // slices: a session has all its work done in one
+  kForgetTurn,        // turns: what a turn leaves is not asked another one for
+  kForgetWaiters,     // slices: of those that wait for a group only the first slice is told
+  kLoadedForAnother,  // told: code that an earlier attempt waited for counts for the present one
+  kIgnoreInputsEnded,     // dispatch: launched before it has heard how its inputs ended
+  kAnswerReenters,        // answers come in the middle of the operation that makes them
+  kAnswerEnded,           // answers to a session that an answer has ended
+  kLossForgetsGroups,     // losses: only the first slice of groups hears of it
+  kLossForgetsNodes,      // losses: only the first slice of nodes hears of it
+  kLossTakesNothingBack,  // losses: what is to be done again is not
+  kLossHeardByNobody,     // losses: the island does not learn that all have heard
+  kKeepShared,         // losses: code that was loaded with the lost one is used with its successor
+  kForgetArrayBytes,   // records: an array that is given up stays counted
+  kForgetTotal,        // records: what a session gives up stays counted of all
+  kForgetNodeBytes,    // records: a node that has ended stays counted
+  kCloseLeavesRun,     // closing: the values of a program that is being made are left
+  kCloseLeavesNodes,   // closing: what waits goes on waiting
+  kNeverOverdue,       // ticks: a receive that failed while its peer lives is not told of
+  kSkipItem,           // requests of many: the item at which a slice ends is left out
+  kWatchFirst,         // requests of many: of several watched arrays the first one is waited for
+  kDestructKeepsView,  // requests of many: what is given up stays referred to
+  kOneHandleForTwo,    // requests of many: two results get one handle
+  kHoldForEver,        // requests of many: what the request held of its results is not let go
+  kForgetDonation,     // requests of many: what was given away is not taken
+  kMadeOfAnother,      // reshard: a shard made of one made before takes the source's
+  kTakeOverTwice,      // programs: a step takes over what came for another argument, too
+  kNoAbandon,          // dispatch: peers of a member that failed alone are not told
+  kIdsOfTheBlock,      // executor: a branch takes the launch ids of the block that ran
+  kLeaveOutSilently,   // executor: a step is left out, and the others are not told
+  kKeepFailed,         // memory: what a launch failed to make stays reserved
+  kDropKept,           // codec: arguments that are not to be donated are not sent
+  kDropFailedArguments,  // codec: failed arguments of a sequence are not sent
+  kSwapInputs,           // codec: inputs are read by argument and not by device
+  kMoveBox,              // codec: where a box begins is not sent
+  kReportOne,            // codec: of nodes that ended out of order the first is reported
+  kFailAllOutputs,       // codec: of which output a failure is is not sent
+  kAbandonOne,           // codec: of the launches to be abandoned the first is sent
+  kStoreFirst,           // uploads: what is made of a stored one has the bytes of its first shard
+  kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
+  kKeepStoredBytes,      // uploads: bytes that are given up still count
+  kDeleteStoredOnly,     // uploads: what was put on devices is not deleted with the stored one
+  kLeaveSequence,        // programs: one that is given up keeps the last of its sequences
+  kForgetExecutorTurn,   // executor: what a turn leaves is not asked another one for
+  kForgetSequence,       // executor: a sequence with instructions left has no other slice
+  kEndlessTurn,          // executor: all is done in one turn
 };
 
 inline constexpr std::array kAllBugs = {
@@ -86,6 +132,52 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kLeaveRequest, std::string_view("leave_request")},
     std::pair{Bug::kLoseAnswer, std::string_view("lose_answer")},
     std::pair{Bug::kServeTooSoon, std::string_view("serve_too_soon")},
+    std::pair{Bug::kForgetBusy, std::string_view("forget_busy")},
+    std::pair{Bug::kEndlessSlice, std::string_view("endless_slice")},
+    std::pair{Bug::kForgetTurn, std::string_view("forget_turn")},
+    std::pair{Bug::kForgetWaiters, std::string_view("forget_waiters")},
+    std::pair{Bug::kLoadedForAnother, std::string_view("loaded_for_another")},
+    std::pair{Bug::kIgnoreInputsEnded, std::string_view("ignore_inputs_ended")},
+    std::pair{Bug::kAnswerReenters, std::string_view("answer_reenters")},
+    std::pair{Bug::kAnswerEnded, std::string_view("answer_ended")},
+    std::pair{Bug::kLossForgetsGroups, std::string_view("loss_forgets_groups")},
+    std::pair{Bug::kLossForgetsNodes, std::string_view("loss_forgets_nodes")},
+    std::pair{Bug::kLossTakesNothingBack, std::string_view("loss_takes_nothing_back")},
+    std::pair{Bug::kLossHeardByNobody, std::string_view("loss_keeps_island")},
+    std::pair{Bug::kKeepShared, std::string_view("keep_shared_code")},
+    std::pair{Bug::kForgetArrayBytes, std::string_view("forget_array_bytes")},
+    std::pair{Bug::kForgetTotal, std::string_view("forget_total")},
+    std::pair{Bug::kForgetNodeBytes, std::string_view("forget_node_bytes")},
+    std::pair{Bug::kCloseLeavesRun, std::string_view("close_leaves_run")},
+    std::pair{Bug::kCloseLeavesNodes, std::string_view("close_leaves_nodes")},
+    std::pair{Bug::kNeverOverdue, std::string_view("never_overdue")},
+    std::pair{Bug::kSkipItem, std::string_view("skip_item")},
+    std::pair{Bug::kWatchFirst, std::string_view("watch_first")},
+    std::pair{Bug::kDestructKeepsView, std::string_view("destruct_keeps_view")},
+    std::pair{Bug::kOneHandleForTwo, std::string_view("one_handle_for_two")},
+    std::pair{Bug::kHoldForEver, std::string_view("hold_for_ever")},
+    std::pair{Bug::kForgetDonation, std::string_view("forget_donation")},
+    std::pair{Bug::kMadeOfAnother, std::string_view("made_of_another")},
+    std::pair{Bug::kTakeOverTwice, std::string_view("take_over_twice")},
+    std::pair{Bug::kNoAbandon, std::string_view("no_abandon")},
+    std::pair{Bug::kIdsOfTheBlock, std::string_view("ids_of_the_block")},
+    std::pair{Bug::kLeaveOutSilently, std::string_view("leave_out_silently")},
+    std::pair{Bug::kKeepFailed, std::string_view("keep_failed")},
+    std::pair{Bug::kDropKept, std::string_view("drop_kept")},
+    std::pair{Bug::kDropFailedArguments, std::string_view("drop_failed_arguments")},
+    std::pair{Bug::kSwapInputs, std::string_view("swap_inputs")},
+    std::pair{Bug::kMoveBox, std::string_view("move_box")},
+    std::pair{Bug::kReportOne, std::string_view("report_one")},
+    std::pair{Bug::kFailAllOutputs, std::string_view("fail_all_outputs")},
+    std::pair{Bug::kAbandonOne, std::string_view("abandon_one")},
+    std::pair{Bug::kStoreFirst, std::string_view("store_first")},
+    std::pair{Bug::kKeepPlaced, std::string_view("keep_placed")},
+    std::pair{Bug::kKeepStoredBytes, std::string_view("keep_stored_bytes")},
+    std::pair{Bug::kDeleteStoredOnly, std::string_view("delete_stored_only")},
+    std::pair{Bug::kLeaveSequence, std::string_view("leave_sequence")},
+    std::pair{Bug::kForgetExecutorTurn, std::string_view("forget_executor_turn")},
+    std::pair{Bug::kForgetSequence, std::string_view("forget_sequence")},
+    std::pair{Bug::kEndlessTurn, std::string_view("endless_turn")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

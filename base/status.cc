@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.h"
 
+#include <algorithm>
+
 namespace fairway {
 namespace {
 
 // What a cut text keeps of its end: a traceback says there what was wrong.
-constexpr size_t kEnd = 1024;
+constexpr size_t kEnd = 1024;  // a quarter of what is kept, at most
 
 bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 // Its two ends, not cut within a character (UTF-8).
-std::string Cut(std::string_view text) {
-  size_t head = kMaxErrorText - kEnd;
+std::string Cut(std::string_view text, size_t most) {
+  const size_t end = std::min(kEnd, most / 4);
+  size_t head = most - end;
   while (head > 0 && Continues(text[head])) --head;
-  size_t tail = text.size() - kEnd;
+  size_t tail = text.size() - end;
   while (tail < text.size() && Continues(text[tail])) ++tail;
   return fmt::format("{}\n... ({} bytes in all) ...\n{}", text.substr(0, head), text.size(),
                      text.substr(tail));
@@ -21,21 +24,25 @@ std::string Cut(std::string_view text) {
 
 }  // namespace
 
-absl::Status Bounded(absl::Status status) {
+absl::Status Bounded(absl::Status status, size_t most) {
   size_t payloads = 0;
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& value) {
     payloads += url.size() + value.size();
   });
   const std::string_view text(status.message().data(), status.message().size());
   // Once cut it is a little longer: it is not cut again.
-  const bool fits = text.size() <= kMaxErrorText + 64;
-  if (fits && payloads <= kMaxErrorText) return status;
-  absl::Status out(status.code(), fits ? std::string(text) : Cut(text));
-  if (payloads <= kMaxErrorText) {
+  const bool fits = text.size() <= most + 64;
+  if (fits && payloads <= most) return status;
+  absl::Status out(status.code(), fits ? std::string(text) : Cut(text, most));
+  if (payloads <= most) {
     status.ForEachPayload(
         [&](absl::string_view url, const absl::Cord& value) { out.SetPayload(url, value); });
   }
   return out;
+}
+
+size_t TextShare(size_t errors) {
+  return std::clamp<size_t>(kTextBytes / std::max<size_t>(errors, 1), 64, kMaxErrorText);
 }
 
 }  // namespace fairway

@@ -35,11 +35,14 @@ inline absl::Status Annotate(absl::Status status, std::string_view where) {
 }
 
 inline constexpr size_t kMaxErrorText = 4096;
+inline constexpr size_t kTextBytes = 16 << 20;  // of the errors of one message, about
 
 // An error as others may be told of it: texts and payloads of clients, programs and workers travel
 // in commands and lie in arrays. A text of more than kMaxErrorText bytes is cut in its middle,
 // which it then says; payloads of more bytes are dropped.
-absl::Status Bounded(absl::Status status);
+absl::Status Bounded(absl::Status status, size_t most = kMaxErrorText);
+// How much of its text each of so many errors of one message may have; 64 bytes at least.
+size_t TextShare(size_t errors);
 
 // The message as std::string (absl's own view type does not mix with fmt here).
 inline std::string Text(const absl::Status& status) { return std::string(status.message()); }

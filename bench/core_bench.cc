@@ -8,7 +8,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
@@ -29,13 +34,14 @@ class InstantExecutor : public ExecutorActions {
   }
   void Share(ShardRef, ShardRef) override {}
   void Read(NodeId, const std::vector<ShardRef>&) override {}
-  void GoOnLater(NodeId) override {}
+  void WantTurn() override { turn_wanted = true; }
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
   void ReportWanted() override { report_wanted = true; }
 
   void Work() {
+    while (std::exchange(turn_wanted, false)) core.Turn();
     while (!launched.empty()) {
       const NodeId node = launched.front();
       launched.pop_front();
@@ -49,7 +55,7 @@ class InstantExecutor : public ExecutorActions {
   }
 
   ExecutorCore core{this};
-  bool report_wanted = false;
+  bool report_wanted = false, turn_wanted = false;
   std::deque<NodeId> launched;
   std::deque<std::pair<NodeId, size_t>> received;
 };
@@ -62,8 +68,8 @@ class World : public ClusterActions {
     spec.incarnation = Incarnation(1);
     spec.runtime = "instant";
     spec.num_devices = devices;
-    cluster.ExecutorUp(spec).value();
-    session = cluster.OpenSession("bench").value();
+    cluster.fleet().ExecutorUp(spec).value();
+    session = cluster.sessions().Open("bench").value();
     std::vector<int32_t> ids;
     ExecutableSpec executable;
     executable.id = ExecutableId(1);
@@ -71,17 +77,17 @@ class World : public ClusterActions {
     executable.island = IslandId(1);
     for (int i = 0; i < devices; ++i) {
       ids.push_back(i);
-      executable.devices.push_back(cluster.Devices(session)[i].device);
+      executable.devices.push_back(cluster.sessions().Devices(session)[i].device);
     }
     ValueType scalar;
     scalar.dtype = DType::kF32;
     executable.parameters = {scalar};
     executable.outputs = {scalar};
-    cluster.DefineExecutable(executable);
-    step = cluster.BindExecutable(session, 0, ExecutableId(1), ids).value();
-    const auto put = cluster.Put(session, 1, {DType::kF32, {}, Sharding::Replicated(ids)},
-                                 std::vector<int32_t>(devices, 0));
-    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
+    cluster.executables().Define(executable);
+    step = cluster.executables().Bind(session, 0, ExecutableId(1), ids).value();
+    const auto put = cluster.arrays().Put(session, 1, {DType::kF32, {}, Sharding::Replicated(ids)},
+                                          std::vector<int32_t>(devices, 0));
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4)));
     Deliver();
   }
   void Send(ExecutorId, Command command) override { commands.push_back(std::move(command)); }
@@ -103,7 +109,7 @@ class World : public ClusterActions {
       executor.Work();
       if (executor.report_wanted) {
         executor.report_wanted = false;
-        cluster.OnReport(ExecutorId(1), Incarnation(1), executor.core.TakeReport());
+        cluster.fleet().OnReport(ExecutorId(1), Incarnation(1), executor.core.TakeReport());
       }
     } while (!commands.empty() || executor.report_wanted);
   }
@@ -119,13 +125,14 @@ void BM_ChainStep(benchmark::State& state) {
   World world(static_cast<int>(state.range(0)));
   uint64_t handle = 1;
   for (auto _ : state) {
-    const auto run = world.cluster.Execute(world.session, world.step, {handle}, {}, {handle + 1});
+    const auto run =
+        world.cluster.executables().Execute(world.session, world.step, {handle}, {}, {handle + 1});
     if (!run.ok()) state.SkipWithError("refused");
-    benchmark::DoNotOptimize(world.cluster.Destruct(world.session, {handle}));
+    benchmark::DoNotOptimize(world.cluster.arrays().Destruct(world.session, {handle}));
     ++handle;
     world.Deliver();
   }
-  if (world.cluster.counts().groups != 1) state.SkipWithError("steps are missing");
+  if (world.cluster.inspection().counts().groups != 1) state.SkipWithError("steps are missing");
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(BM_ChainStep)->ArgName("devices")->Arg(1)->Arg(8)->Arg(32);

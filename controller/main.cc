@@ -49,6 +49,7 @@ struct Flags {
   int data_port = 29003;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
+  std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
   int launches_ahead = ClusterOptions().max_gangs_in_flight;
   int64_t transit_memory = int64_t{4} << 30;
@@ -75,6 +76,9 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
               "Time without its executors after which what waits for an island fails");
+  config.Flag("forget-after", &flags->forget_after,
+              "Time without any of its workers after which an island that no session knows is "
+              "forgotten, and without one of them after which another takes its place; 0: never");
   config.Flag(
       "callback-limit", &flags->callback_limit,
       "Time that a function of a client may take when a program on devices calls it; 0: any");
@@ -143,6 +147,9 @@ class Controller {
 
  private:
   HttpAnswer OnHttp(std::string_view path);
+  AdminHooks Hooks();
+  // The doors of clients, with the callbacks that they and the shell share.
+  void OpenDoors(const Spool& spool);
   void OnIslands(size_t up);
   void Notify(const std::string& line);
   // Ends the process in order; the loop stops when all clients are gone.
@@ -167,28 +174,24 @@ class Controller {
   int exit_code_ = 0;
 };
 
-absl::Status Controller::Start() {
+ControllerOptions OptionsOf(const Flags& flags, const Spool& spool) {
   ControllerOptions options;
-  options.bind = flags_.bind;
-  options.link_port = flags_.link_port;
-  options.data_port = flags_.data_port;
-  options.executor_deadline = flags_.executor_deadline;
-  options.island_timeout = flags_.island_timeout;
-  options.log_dir = flags_.log_dir;
-  options.cluster.max_gangs_in_flight = flags_.launches_ahead;
-  options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags_.record_memory, 0));
-  options.cluster.max_singles_per_device = 2 * flags_.launches_ahead;
-  if (flags_.life_fd >= 0) options.launcher_pid = ::getppid();
-  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
+  options.bind = flags.bind;
+  options.link_port = flags.link_port;
+  options.data_port = flags.data_port;
+  options.executor_deadline = flags.executor_deadline;
+  options.island_timeout = flags.island_timeout;
+  options.forget_after = flags.forget_after;
+  options.log_dir = flags.log_dir;
+  options.cluster.max_gangs_in_flight = flags.launches_ahead;
+  options.cluster.record_memory = static_cast<size_t>(std::max<int64_t>(flags.record_memory, 0));
+  options.cluster.max_singles_per_device = 2 * flags.launches_ahead;
+  if (flags.life_fd >= 0) options.launcher_pid = ::getppid();
   options.spool = spool;
-  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, std::move(options)));
+  return options;
+}
 
-  auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
-                                 [this](std::string_view path) { return OnHttp(path); });
-  if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
-  http_ = *std::move(http);
-  shell_->set_http_address(HostPort(flags_.bind, http_->port()));
-
+AdminHooks Controller::Hooks() {
   AdminHooks hooks;
   hooks.loop = &loop_;
   hooks.disk = &disk_;
@@ -201,8 +204,10 @@ absl::Status Controller::Start() {
     End("told to end the cluster", 0);
   };
   hooks.log_dir = flags_.log_dir;
-  admin_ = MakeAdminService(std::move(hooks));
+  return hooks;
+}
 
+void Controller::OpenDoors(const Spool& spool) {
   callbacks_ = std::make_unique<CallbackGrpcService>(
       &loop_, CallbackLimits{.call_ms = flags_.callback_limit.count()},
       CallbackGrpcService::Executors{.answer =
@@ -236,7 +241,21 @@ absl::Status Controller::Start() {
              door_->OnFetched(session, token, bytes);
              native_door_->OnFetched(session, token, std::move(bytes));
            }});
+}
 
+absl::Status Controller::Start() {
+  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
+  FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool)));
+
+  auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,
+                                 [this](std::string_view path) { return OnHttp(path); });
+  if (!http.ok()) return Annotate(http.status(), fmt::format("--http-port={}", flags_.http_port));
+  http_ = *std::move(http);
+  shell_->set_http_address(HostPort(flags_.bind, http_->port()));
+
+  admin_ = MakeAdminService(Hooks());
+
+  OpenDoors(spool);
   auto grpc =
       GrpcServer::Start(flags_.bind, flags_.port,
                         {[this](grpc::ServerBuilder* builder) { admin_->Register(builder); },

@@ -139,6 +139,17 @@ absl::StatusOr<IndexDomain> Sharding::Domain(const Shape& global, int i) const {
   return domain;
 }
 
+absl::StatusOr<Sharding> Sharding::OnDevicesOf(const Sharding& other,
+                                               std::string memory_kind) const {
+  if (other.devices_.size() != devices_.size())
+    return InvalidArgument("the sharding has {} shards, but {} devices were given", devices_.size(),
+                           other.devices_.size());
+  Sharding out = *this;
+  out.devices_ = other.devices_;
+  out.memory_kind_ = std::move(memory_kind);
+  return out;
+}
+
 absl::StatusOr<Sharding> Sharding::WithDevices(std::vector<int32_t> devices,
                                                std::string memory_kind) const {
   if (devices.size() != devices_.size())

@@ -75,6 +75,8 @@ class Sharding {
 
   // The same cut over other devices. INVALID_ARGUMENT: their number differs.
   absl::StatusOr<Sharding> WithDevices(std::vector<int32_t> devices, std::string memory_kind) const;
+  // The same over the devices of `other`, which both share from then on.
+  absl::StatusOr<Sharding> OnDevicesOf(const Sharding& other, std::string memory_kind) const;
   // The sharding of shard `i` taken alone.
   Sharding OfShard(int i) const { return SingleDevice(devices_[i], memory_kind_); }
 

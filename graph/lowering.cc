@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <queue>
-#include <set>
+#include <unordered_map>
 
 #include "graph/sequence_builder.h"
 #include "graph/transfer_sets.h"
@@ -41,6 +42,7 @@ class Lowering {
     FAIRWAY_RETURN_IF_ERROR(Group());
     Order();
     FAIRWAY_RETURN_IF_ERROR(Build());
+    KeepWhatStepsTake();
     for (const ProgramPlan::Step& step : plan_.steps) {
       const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
       if (run != nullptr && MaxInstructions(*run->sequence) > kMaxSteps)
@@ -56,28 +58,34 @@ class Lowering {
   static constexpr size_t kMaxTransferSets = 1 << 21;        // 200 MB, seconds
   static constexpr size_t kMaxInlined = 2 * kMaxNodes + 16 * kMaxUnrolled;
 
+  // The type must stay where it is.
   int32_t NewValue(const SliceSpec& type) {
-    plan_.values.push_back(type);
-    return static_cast<int32_t>(plan_.values.size()) - 1;
+    types_of_.push_back(&type);
+    return static_cast<int32_t>(types_of_.size()) - 1;
   }
   int32_t PlaceOf(int32_t slice) const { return binding_.places[slice]; }
 
-  // Whether the value can be taken as it is where `want` is expected.
-  bool Fits(int32_t value, const SliceSpec& want) const {
-    const SliceSpec& has = plan_.values[value];
-    return PlaceOf(has.slice) == PlaceOf(want.slice) && SameCut(has.array, want.array);
+  // Whether the value can be taken as it is where such a one is expected.
+  bool Fits(int32_t value, int32_t slice, const ArraySpec& want) const {
+    const SliceSpec& has = *types_of_[value];
+    return PlaceOf(has.slice) == PlaceOf(slice) && SameCut(has.array, want);
   }
 
-  // The value as `want`: itself, or transferred.
-  int32_t As(int32_t value, const SliceSpec& want, size_t graph, size_t node) {
-    if (Fits(value, want)) return value;
+  // The value as `want`, which stays where it is: itself, or transferred.
+  int32_t As(int32_t value, int32_t slice, const ArraySpec& want, size_t graph, size_t node) {
+    if (Fits(value, slice, want)) return value;
     for (const int32_t other : moved_[value]) {
-      if (Fits(other, want)) return other;
+      if (Fits(other, slice, want)) return other;
     }
-    Unit unit{graph, node, PlaceOf(want.slice), true, {value}, {NewValue(want)}};
+    const auto [type, fresh] = moved_types_.try_emplace({slice, &want});
+    if (fresh) type->second = {slice, want};
+    Unit unit{graph, node, PlaceOf(slice), true, {value}, {NewValue(type->second)}};
     moved_[value].push_back(unit.outputs[0]);
     units_.push_back(std::move(unit));
     return units_.back().outputs[0];
+  }
+  int32_t As(int32_t value, const SliceSpec& want, size_t graph, size_t node) {
+    return As(value, want.slice, want.array, graph, node);
   }
 
   // Whether all of a graph, bodies included, happens at one place, and where.
@@ -195,7 +203,7 @@ class Lowering {
     const auto& compute = std::get<ComputeNode>(program_.graphs[graph].nodes[n].op);
     const Computation& computation = program_.computations[compute.computation];
     for (size_t i = 0; i < inputs.size(); ++i)
-      inputs[i] = As(inputs[i], {compute.slice, computation.parameters[i]}, graph, n);
+      inputs[i] = As(inputs[i], compute.slice, computation.parameters[i], graph, n);
     return Add(graph, n, PlaceOf(compute.slice), std::move(inputs));
   }
 
@@ -268,19 +276,23 @@ class Lowering {
         if (binding_.places[s] == place) slice = static_cast<int32_t>(s);
       }
     }
-    std::vector<int32_t> positions;
-    for (int32_t i = 0; i < program_.slices[slice].devices; ++i) positions.push_back(i);
-    const ArraySpec& has = plan_.values[value].array;
-    return As(value, {slice, {has.dtype, has.shape, Sharding::Replicated(std::move(positions))}},
-              graph, n);
+    const ArraySpec& has = types_of_[value]->array;
+    const auto [scalar, fresh] = scalars_.try_emplace({slice, has.dtype});
+    if (fresh) {
+      std::vector<int32_t> positions(program_.slices[slice].devices);
+      std::iota(positions.begin(), positions.end(), 0);
+      scalar->second = {has.dtype, has.shape, Sharding::Replicated(std::move(positions))};
+    }
+    return As(value, slice, scalar->second, graph, n);
   }
 
   // ---- Sequences: units of one place that wait for the same transfers.
 
   absl::Status Group() {
     TransferSets sets;
-    std::vector<int32_t> late_of(plan_.values.size(), TransferSets::kNone);  // by value
-    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;                   // place and set
+    std::vector<int32_t> late_of(types_of_.size(), TransferSets::kNone);  // by value
+    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;                // place and set
+    part_of_.assign(types_of_.size(), kNone);
     for (size_t u = 0; u < units_.size(); ++u) {
       const Unit& unit = units_[u];
       int32_t part = 0;
@@ -317,16 +329,20 @@ class Lowering {
 
   // Parts after those whose values they take, otherwise as the program has them.
   void Order() {
-    std::vector<std::set<int32_t>> next(parts_.size());
+    std::vector<std::vector<int32_t>> next(parts_.size());
     std::vector<int> open(parts_.size(), 0);
     for (size_t p = 0; p < parts_.size(); ++p) {
+      std::vector<int32_t> before;
       for (const size_t u : parts_[p]) {
         for (const int32_t value : units_[u].inputs) {
-          const auto from = part_of_.find(value);
-          if (from == part_of_.end() || from->second == static_cast<int32_t>(p)) continue;
-          if (next[from->second].insert(static_cast<int32_t>(p)).second) ++open[p];
+          const int32_t from = part_of_[value];
+          if (from != kNone && from != static_cast<int32_t>(p)) before.push_back(from);
         }
       }
+      std::sort(before.begin(), before.end());
+      before.erase(std::unique(before.begin(), before.end()), before.end());
+      for (const int32_t from : before) next[from].push_back(static_cast<int32_t>(p));
+      open[p] = static_cast<int>(before.size());
     }
     std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -343,56 +359,89 @@ class Lowering {
   }
 
   absl::Status Build() {
-    // Who takes a value: parts, and the caller.
-    std::map<int32_t, std::set<int32_t>> takers;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      for (const size_t u : parts_[p]) {
-        for (const int32_t value : units_[u].inputs) takers[value].insert(static_cast<int32_t>(p));
-      }
-    }
-    constexpr int32_t kCaller = -1;
-    for (const int32_t value : plan_.results) takers[value].insert(kCaller);
-    for (const ProgramPlan::Constant& constant : plan_.constants)
-      takers[constant.value].insert(kCaller);
-    for (int32_t a = 0; a < plan_.arguments; ++a) {
-      if (!plan_.donated[a]) takers[a].insert(kCaller);
-    }
+    FindTakers();
+    ValueRegisters registers(types_of_.size());
     for (const int32_t part : order_) {
       const Unit& first = units_[parts_[part][0]];
       if (first.transfer) {
         plan_.steps.push_back(ProgramPlan::Transfer{first.inputs[0], first.outputs[0]});
         continue;
       }
-      SequenceBuilder builder(program_, types_, binding_, first.place);
+      SequenceBuilder builder(program_, types_, binding_, first.place, registers);
       for (const size_t u : parts_[part]) {
         for (const int32_t value : units_[u].inputs) {
-          if (PartOf(value) != part) builder.AddInput(value);
+          if (part_of_[value] != part) builder.AddInput(value);
         }
       }
       for (const size_t u : parts_[part]) {
         const Unit& unit = units_[u];
         builder.AddNode(unit.graph, unit.node, unit.inputs, unit.outputs);
         for (const int32_t value : unit.outputs) {
-          const std::set<int32_t>& who = takers[value];
-          if (std::any_of(who.begin(), who.end(), [&](int32_t t) { return t != part; }))
-            builder.AddOutput(value);
+          if (taker_[value] != kNone && taker_[value] != part) builder.AddOutput(value);
         }
       }
       FAIRWAY_ASSIGN_OR_RETURN(ProgramPlan::RunSequence run, builder.Finish(walk_));
       run.slice = SliceAt(first.place);
       for (size_t i = 0; i < run.inputs.size(); ++i) {
-        if (takers[run.inputs[i]] == std::set<int32_t>{part})
-          run.donated.push_back(static_cast<int32_t>(i));
+        if (taker_[run.inputs[i]] == part) run.donated.push_back(static_cast<int32_t>(i));
       }
       plan_.steps.push_back(std::move(run));
     }
     return absl::OkStatus();
   }
 
-  int32_t PartOf(int32_t value) const {
-    const auto it = part_of_.find(value);
-    return it == part_of_.end() ? -2 : it->second;
+  // Who takes a value: a part, the caller, or several of them.
+  void FindTakers() {
+    taker_.assign(types_of_.size(), kNone);
+    const auto takes = [&](int32_t value, int32_t who) {
+      taker_[value] = taker_[value] == kNone || taker_[value] == who ? who : kSeveral;
+    };
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      for (const size_t u : parts_[p]) {
+        for (const int32_t value : units_[u].inputs) takes(value, static_cast<int32_t>(p));
+      }
+    }
+    for (const int32_t value : plan_.results) takes(value, kCaller);
+    for (const ProgramPlan::Constant& constant : plan_.constants) takes(constant.value, kCaller);
+    for (int32_t a = 0; a < plan_.arguments; ++a) {
+      if (!plan_.donated[a]) takes(a, kCaller);
+    }
   }
+
+  // Numbers the values that are seen between steps, and names their types.
+  void KeepWhatStepsTake() {
+    std::vector<int32_t> number(types_of_.size(), kNone);
+    std::unordered_map<const SliceSpec*, int32_t> types;
+    const auto keep = [&](int32_t& value) {
+      int32_t& now = number[value];
+      if (now == kNone) {
+        const SliceSpec* type = types_of_[value];
+        const auto [known, fresh] = types.emplace(type, static_cast<int32_t>(plan_.types.size()));
+        if (fresh) plan_.types.push_back(*type);
+        now = static_cast<int32_t>(plan_.values.size());
+        plan_.values.push_back(known->second);
+      }
+      value = now;
+    };
+    for (int32_t a = 0; a < plan_.arguments; ++a) {
+      int32_t value = a;
+      keep(value);
+    }
+    for (ProgramPlan::Constant& constant : plan_.constants) keep(constant.value);
+    for (ProgramPlan::Step& step : plan_.steps) {
+      if (auto* transfer = std::get_if<ProgramPlan::Transfer>(&step)) {
+        keep(transfer->input);
+        keep(transfer->output);
+        continue;
+      }
+      auto& run = std::get<ProgramPlan::RunSequence>(step);
+      for (int32_t& value : run.inputs) keep(value);
+      for (int32_t& value : run.outputs) keep(value);
+    }
+    for (int32_t& value : plan_.results) keep(value);
+    plan_.values.shrink_to_fit();
+  }
+
   int32_t SliceAt(int32_t place) const {
     const auto it = std::find(binding_.places.begin(), binding_.places.end(), place);
     return static_cast<int32_t>(it - binding_.places.begin());
@@ -401,15 +450,24 @@ class Lowering {
   const Program& program_;
   const ProgramTypes& types_;
   const ProgramBinding& binding_;
+  // Instead of a part.
+  static constexpr int32_t kNone = -1;
+  static constexpr int32_t kCaller = -2;
+  static constexpr int32_t kSeveral = -3;
+
   ProgramPlan plan_;
+  std::vector<const SliceSpec*> types_of_;  // by value
   std::vector<Unit> units_;
   std::map<int32_t, std::vector<int32_t>> moved_;  // values that are this one elsewhere
+  std::map<std::pair<int32_t, const ArraySpec*>, SliceSpec> moved_types_;  // by slice and type
+  std::map<std::pair<int32_t, DType>, ArraySpec> scalars_;                 // by slice
   std::map<std::pair<size_t, size_t>, int32_t> constants_;
   std::map<size_t, std::optional<int32_t>> only_place_;  // by graph
   size_t inlined_ = 0;                                   // nodes
   size_t unrolled_values_ = 0;  // inputs and outputs of units that are not of the first graph
   std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
-  std::map<int32_t, int32_t> part_of_;      // by value
+  std::vector<int32_t> part_of_;            // by value; kNone: it is the caller's
+  std::vector<int32_t> taker_;              // by value
   std::vector<int32_t> order_;
   int64_t walk_ = kMaxLoopWork;  // left
 };

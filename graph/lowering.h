@@ -52,12 +52,17 @@ struct ProgramPlan {
   };
   using Step = std::variant<RunSequence, Transfer>;
 
-  std::vector<SliceSpec> values;  // the arguments first
+  // Of the values that steps and the caller take and make, not of those within one sequence: what
+  // type each has, in `types`. The arguments come first.
+  std::vector<int32_t> values;
+  std::vector<SliceSpec> types;  // each once
   int32_t arguments = 0;
   std::vector<bool> donated;        // arguments
   std::vector<Constant> constants;  // to be there before the first run
   std::vector<Step> steps;          // each after those whose values it takes
   std::vector<int32_t> results;     // values
+
+  const SliceSpec& TypeOf(int32_t value) const { return types[values[value]]; }
 };
 
 // `types`: of CheckProgram. INVALID_ARGUMENT names the node: a branch over several slices, or a
@@ -67,8 +72,13 @@ struct ProgramPlan {
 absl::StatusOr<ProgramPlan> Lower(const Program& program, const ProgramTypes& types,
                                   const ProgramBinding& binding);
 
+// Bytes of memory that Lower takes at most, about.
+size_t LoweringBytes(const Program& program);
+// Bytes that a plan holds, about.
+size_t PlanBytes(const ProgramPlan& plan);
+
 inline constexpr size_t kMaxUnrolled = 100'000;
-// And the most values that these steps take and make, all together: each costs some 200 bytes.
+// And the most values that these steps take and make, all together.
 inline constexpr size_t kMaxUnrolledValues = size_t{1} << 18;
 
 }  // namespace fairway

@@ -96,7 +96,9 @@ struct Instruction {
 
 // A part of a program that the executors of one island run by themselves, in this order
 // (docs/design/0040-programs.md). Prepared and launched like compiled code: registers 0 to n-1 hold
-// the arguments. Its steps take launch ids from that of its launch on.
+// the arguments. Its steps take launch ids from that of its launch on, those that are left out as
+// well; a branch takes as many as its longest block. So a step has the same id on all executors,
+// whatever fails on one of them.
 struct Sequence {
   // A value that a step makes.
   struct Type {

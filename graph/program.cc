@@ -2,7 +2,7 @@
 #include "graph/program.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -67,7 +67,7 @@ class Checker {
  private:
   static constexpr int32_t kMaxSliceDevices = 1 << 16;
   static constexpr size_t kMaxNamed = 8 * kMaxNodes;
-  using Types = absl::StatusOr<std::vector<SliceSpec>>;
+  using Types = absl::StatusOr<SharedVector<SliceSpec>>;
 
   absl::Status CheckComputation(const Computation& computation) const {
     const auto wrong = [&](const std::string& what) {
@@ -112,22 +112,17 @@ class Checker {
     return out;
   }
 
-  // Adds the type of a node's next output. A node of a few bytes can have many, on many devices.
-  absl::Status Keep(SliceSpec type, std::vector<SliceSpec>& outputs) {
-    positions_ += type.array.sharding.num_shards();
+  // The types of a node's outputs, which count.
+  Types Keep(SharedVector<SliceSpec> types) {
+    for (const SliceSpec& type : types) positions_ += type.array.sharding.num_shards();
     if (positions_ > kMaxPositions)
       return InvalidArgument(
           "with its outputs the program's values name more than {} positions in all; split it into "
           "several programs, or use loops",
           kMaxPositions);
-    outputs.push_back(std::move(type));
-    return absl::OkStatus();
+    return types;
   }
-  Types Keep(const std::vector<const SliceSpec*>& types) {
-    std::vector<SliceSpec> out;
-    for (const SliceSpec* type : types) FAIRWAY_RETURN_IF_ERROR(Keep(*type, out));
-    return out;
-  }
+  Types Keep(const SliceSpec& type) { return Keep(std::vector<SliceSpec>{type}); }
 
   absl::Status CheckSlice(int32_t slice) const {
     if (slice >= 0 && static_cast<size_t>(slice) < program_.slices.size()) return absl::OkStatus();
@@ -149,10 +144,7 @@ class Checker {
     return array.sharding.Domain(array.shape, 0).status();
   }
 
-  // Once for each slice that a computation runs on, however many nodes run it.
-  absl::Status CheckFits(int32_t computation, int32_t slice) {
-    if (!fits_.emplace(computation, slice).second) return absl::OkStatus();
-    const Computation& code = program_.computations[computation];
+  absl::Status CheckFits(const Computation& code, int32_t slice) const {
     for (const auto* values : {&code.parameters, &code.results}) {
       for (const ArraySpec& value : *values) FAIRWAY_RETURN_IF_ERROR(CheckType(slice, value));
     }
@@ -171,7 +163,7 @@ class Checker {
     FAIRWAY_RETURN_IF_ERROR(CheckType(op.type.slice, op.type.array));
     if (op.donated && graph != 0)
       return InvalidArgument("only arguments of the program itself can be donated");
-    return Keep({&op.type});
+    return Keep(op.type);
   }
 
   Types Outputs(size_t, const ConstantNode& op) {
@@ -187,7 +179,7 @@ class Checker {
       return InvalidArgument(
           "the program's constants are more than {} bytes; give large values as arguments",
           kMaxConstantBytes);
-    return Keep({&op.type});
+    return Keep(op.type);
   }
 
   Types Outputs(size_t graph, const ComputeNode& op) {
@@ -203,19 +195,22 @@ class Checker {
     for (size_t i = 0; i < given.size(); ++i) {
       FAIRWAY_RETURN_IF_ERROR(CheckGiven(i, *given[i], computation.parameters[i]));
     }
-    FAIRWAY_RETURN_IF_ERROR(CheckFits(op.computation, op.slice));
-    std::vector<SliceSpec> out;
-    for (const ArraySpec& result : computation.results) {
-      FAIRWAY_RETURN_IF_ERROR(Keep({op.slice, result}, out));
+    // Once for each slice that a computation runs on, however many nodes run it.
+    const auto [known, fresh] = results_.try_emplace({op.computation, op.slice});
+    if (fresh) {
+      FAIRWAY_RETURN_IF_ERROR(CheckFits(computation, op.slice));
+      std::vector<SliceSpec> types;
+      for (const ArraySpec& result : computation.results) types.push_back({op.slice, result});
+      known->second = std::move(types);
     }
-    return out;
+    return Keep(known->second);
   }
 
   Types Outputs(size_t graph, const TransferNode& op) {
     FAIRWAY_ASSIGN_OR_RETURN(const SliceSpec* given, TypeOf(graph, op.input));
     FAIRWAY_RETURN_IF_ERROR(CheckType(op.type.slice, op.type.array));
     FAIRWAY_RETURN_IF_ERROR(CheckGiven(0, *given, op.type.array));
-    return Keep({&op.type});
+    return Keep(op.type);
   }
 
   // The results of a body that is given these inputs.
@@ -256,7 +251,7 @@ class Checker {
         return Annotate(same,
                         fmt::format("result {} of its body, graph {}, goes round", i, op.body));
     }
-    return Keep(carried);
+    return Keep(Shared(carried_[op.body], carried));
   }
 
   Types Outputs(size_t graph, const BranchNode& op) {
@@ -276,7 +271,15 @@ class Checker {
                                op.bodies[0], body);
       }
     }
-    return Keep(out);
+    return Keep(Shared(chosen_[op.bodies[0]], out));
+  }
+  // `known`, which is filled when the first node needs it.
+  static const SharedVector<SliceSpec>& Shared(SharedVector<SliceSpec>& known,
+                                               const std::vector<const SliceSpec*>& types) {
+    if (!known.empty()) return known;
+    std::vector<SliceSpec> copies;
+    for (const SliceSpec* type : types) copies.push_back(*type);
+    return known = std::move(copies);
   }
 
   // Inputs of a node, and the results of the code that it runs.
@@ -329,8 +332,11 @@ class Checker {
   const Program& program_;
   ProgramTypes types_;
   int64_t constant_bytes_ = 0;
-  int64_t positions_ = 0;                       // of the types kept
-  std::set<std::pair<int32_t, int32_t>> fits_;  // computation and slice
+  int64_t positions_ = 0;  // of the types kept
+  // What nodes share: by computation and slice; by the body that a loop repeats; by the first body
+  // of a branch.
+  std::map<std::pair<int32_t, int32_t>, SharedVector<SliceSpec>> results_;
+  std::map<int32_t, SharedVector<SliceSpec>> carried_, chosen_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/shared_vector.h"
 #include "base/status.h"
 #include "core/sharding.h"
 
@@ -103,8 +104,9 @@ struct Program {
   std::vector<Graph> graphs;  // the first is the program, the others bodies
 };
 
-// Of every value: types[graph][node][output].
-using ProgramTypes = std::vector<std::vector<std::vector<SliceSpec>>>;
+// Of every value: types[graph][node][output]. Nodes that run the same computation on the same slice
+// share one list, as do those with the same body: a node of a few bytes may have many outputs.
+using ProgramTypes = std::vector<std::vector<SharedVector<SliceSpec>>>;
 
 // The graphs that a node has as bodies.
 std::vector<int32_t> BodiesOf(const ProgramNode& node);
@@ -121,7 +123,7 @@ absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
 inline constexpr size_t kMaxNodes = 1 << 20;
 inline constexpr size_t kMaxNesting = 16;  // loops and branches within each other
 inline constexpr int64_t kMaxConstantBytes = 64 << 20;
-// Of all types together that are held at once: each names the positions of its slice.
+// Of the types of all values together: each names the positions of its slice.
 inline constexpr int64_t kMaxPositions = 1 << 24;
 
 // Whether two shardings over as many devices put the same elements at the same positions, in the

@@ -159,8 +159,9 @@ int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t m
   return work;
 }
 
-// Of the instructions that count: steps only, or all.
-int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
+// Of the instructions that count: steps only, or all. `branches`: where to note those of branches.
+int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all,
+                std::map<size_t, int64_t>* branches = nullptr) {
   int64_t steps = 0;
   for (size_t i = begin; i < end; ++i) {
     const Instruction& in = sequence.instructions[i];
@@ -168,9 +169,11 @@ int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all) {
     int64_t most = 0;
     size_t block = i + 1;
     for (const int32_t length : in.lengths) {
-      most = std::max(most, CountOf(sequence, block, block + static_cast<size_t>(length), all));
-      block += static_cast<size_t>(length);
+      const size_t block_end = block + static_cast<size_t>(length);
+      most = std::max(most, CountOf(sequence, block, block_end, all, branches));
+      block = block_end;
     }
+    if (branches != nullptr && in.op == Op::kBranch) branches->emplace(i, most);
     steps = Plus(steps, in.op == Op::kRepeat ? Times(most, in.count) : most);
     i = block - 1;
   }
@@ -194,20 +197,27 @@ int64_t MaxSteps(const Sequence& sequence) {
   return CountOf(sequence, 0, sequence.instructions.size(), false);
 }
 
+std::map<size_t, int64_t> BranchSteps(const Sequence& sequence) {
+  std::map<size_t, int64_t> branches;
+  CountOf(sequence, 0, sequence.instructions.size(), false, &branches);
+  return branches;
+}
+
 int64_t MaxInstructions(const Sequence& sequence) {
   return CountOf(sequence, 0, sequence.instructions.size(), true);
 }
 
 SequenceBuilder::SequenceBuilder(const Program& program, const ProgramTypes& types,
-                                 const ProgramBinding& binding, int32_t place)
-    : program_(program), types_(types), binding_(binding), place_(place) {
+                                 const ProgramBinding& binding, int32_t place,
+                                 ValueRegisters& registers)
+    : program_(program), types_(types), binding_(binding), place_(place), register_of_(registers) {
   sequence_->name = program.name;
+  register_of_.BeginSequence();
 }
 
 void SequenceBuilder::AddInput(int32_t value) {
-  const auto [it, fresh] = register_of_.try_emplace(value, 0);
-  if (!fresh) return;
-  it->second = MakeIn(main_);
+  if (register_of_.contains(value)) return;
+  register_of_.Set(value, MakeIn(main_));
   run_.inputs.push_back(value);
 }
 
@@ -216,7 +226,7 @@ void SequenceBuilder::AddNode(size_t graph, size_t node, const std::vector<int32
   std::vector<int32_t> registers;
   for (const int32_t value : inputs) registers.push_back(register_of_.at(value));
   registers = Emit(main_, graph, node, registers);
-  for (size_t o = 0; o < outputs.size(); ++o) register_of_[outputs[o]] = registers[o];
+  for (size_t o = 0; o < outputs.size(); ++o) register_of_.Set(outputs[o], registers[o]);
 }
 
 void SequenceBuilder::AddOutput(int32_t value) {
@@ -248,7 +258,7 @@ absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) 
 
 int32_t SequenceBuilder::MakeIn(Block& block) {
   const int32_t reg = NewRegister();
-  block.made.insert(reg);
+  block.made.push_back(reg);
   return reg;
 }
 
@@ -285,10 +295,12 @@ std::vector<int32_t> SequenceBuilder::EmitRun(Block& block, const ComputeNode& c
   item.instruction.executable = code.executable;
   item.instruction.inputs = inputs;
   item.instruction.donates = code.donates;
-  for (const Sequence::Type& type : code.outputs) {
+  std::vector<int32_t>& types = types_of_[code.executable];
+  for (size_t o = 0; o < code.outputs.size(); ++o) {
     item.instruction.outputs.push_back(MakeIn(block));
-    item.instruction.types.push_back(TypeNumber(type));
+    if (types.size() == o) types.push_back(TypeNumber(code.outputs[o]));
   }
+  item.instruction.types = types;
   std::vector<int32_t> outputs = item.instruction.outputs;
   block.items.push_back(std::move(item));
   return outputs;
@@ -308,7 +320,7 @@ std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loo
   Block& body = item.blocks.emplace_back();
   std::vector<int32_t> results = EmitBody(body, loop.body, carried);
   const auto is_carried = [&](int32_t reg) {
-    return std::find(carried.begin(), carried.end(), reg) != carried.end();
+    return std::binary_search(carried.begin(), carried.end(), reg);
   };
   // Results that are arguments of the body are put aside first: another argument may take its
   // place.
@@ -320,7 +332,7 @@ std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loo
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] == carried[i]) continue;
-    body.given.insert(carried[i]);
+    body.given.push_back(carried[i]);
     Set(body, carried[i], results[i]);
   }
   if (body.items.empty()) return carried;  // every round leaves all as it is
@@ -342,7 +354,7 @@ std::vector<int32_t> SequenceBuilder::EmitBranch(Block& block, const BranchNode&
   item.uses = given;
   for (const int32_t body : branch.bodies) {
     Block& inner = item.blocks.emplace_back();
-    inner.given.insert(given.begin(), given.end());
+    inner.given = given;
     const std::vector<int32_t> results = EmitBody(inner, body, given);
     if (item.instruction.outputs.empty()) {
       for (size_t r = 0; r < results.size(); ++r) {
@@ -383,7 +395,13 @@ std::vector<int32_t> SequenceBuilder::EmitBody(Block& block, size_t graph,
 }
 
 void SequenceBuilder::AddClears(Block& block) {
-  std::set<int32_t> seen;  // read, or made for nothing, further behind
+  // Read, or made for nothing, further behind.
+  seen_.resize(sequence_->registers);
+  const uint32_t mark = ++num_clears_;
+  const auto sees = [&](int32_t reg) { return std::exchange(seen_[reg], mark) != mark; };
+  const auto has = [](const std::vector<int32_t>& registers, int32_t reg) {
+    return std::binary_search(registers.begin(), registers.end(), reg);
+  };
   std::vector<Item> backwards;
   for (auto item = block.items.rbegin(); item != block.items.rend(); ++item) {
     Instruction& in = item->instruction;
@@ -391,16 +409,15 @@ void SequenceBuilder::AddClears(Block& block) {
     clear.op = Op::kClear;
     const bool writes = in.op != Op::kOutput;
     for (const int32_t reg : in.outputs) {
-      if (writes && block.made.contains(reg) && seen.insert(reg).second)
-        clear.clears.push_back(reg);
+      if (writes && has(block.made, reg) && sees(reg)) clear.clears.push_back(reg);
     }
     // What a loop carries is there behind it; what a branch is given is not.
     for (const int32_t reg : item->uses) {
-      if (seen.insert(reg).second && in.op == Op::kRepeat) clear.clears.push_back(reg);
+      if (sees(reg) && in.op == Op::kRepeat) clear.clears.push_back(reg);
     }
     for (const int32_t reg : in.inputs) {
-      const bool ours = block.made.contains(reg) || block.given.contains(reg);
-      if (!ours || !seen.insert(reg).second) continue;
+      const bool ours = has(block.made, reg) || has(block.given, reg);
+      if (!ours || !sees(reg)) continue;
       in.clears.push_back(reg);
     }
     if (!clear.clears.empty()) backwards.push_back({std::move(clear), {}, {}});
@@ -410,18 +427,21 @@ void SequenceBuilder::AddClears(Block& block) {
   Instruction unread;
   unread.op = Op::kClear;
   for (const int32_t reg : block.given) {
-    if (!seen.contains(reg)) unread.clears.push_back(reg);
+    if (seen_[reg] != mark) unread.clears.push_back(reg);
   }
   if (!unread.clears.empty()) backwards.push_back({std::move(unread), {}, {}});
   block.items.assign(std::make_move_iterator(backwards.rbegin()),
                      std::make_move_iterator(backwards.rend()));
 }
 
-void SequenceBuilder::Flatten(const Block& block) {
-  for (const Item& item : block.items) {
+void SequenceBuilder::Flatten(Block& block) {
+  for (Item& item : block.items) {
     const size_t at = sequence_->instructions.size();
-    sequence_->instructions.push_back(item.instruction);
-    for (const Block& inner : item.blocks) {
+    for (auto* numbers : {&item.instruction.inputs, &item.instruction.outputs,
+                          &item.instruction.types, &item.instruction.clears})
+      numbers->shrink_to_fit();
+    sequence_->instructions.push_back(std::move(item.instruction));
+    for (Block& inner : item.blocks) {
       const size_t begin = sequence_->instructions.size();
       Flatten(inner);
       sequence_->instructions[at].lengths.push_back(

@@ -21,6 +21,9 @@ void Admission::SetDevice(DeviceId device, int64_t limit) {
   Touch(device);
 }
 
+void Admission::Forget(IslandId island) { islands_.erase(island); }
+void Admission::ForgetDevice(DeviceId device) { At(device) = Device(); }
+
 void Admission::Enqueue(NodeId node, SessionId session, IslandId island,
                         std::vector<MemoryNeed> needs) {
   Island& at = islands_[island];

@@ -40,6 +40,10 @@ class Admission {
   // Takes it out of its lines. Returns whether it was waiting.
   bool Remove(NodeId node, IslandId island);
 
+  // The island's devices are gone, with nothing waiting for them and nothing in use.
+  void Forget(IslandId island);
+  void ForgetDevice(DeviceId device);
+
   // Gives `bytes` back.
   void Release(DeviceId device, int64_t bytes);
   // Of what is in use, so many bytes more (or less) will be given back when work that has its

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/planted.h"
 #include "wire/limits.h"
 #include "wire/link_codec.h"
 
@@ -12,7 +13,6 @@ namespace fairway {
 namespace {
 
 constexpr int kMaxShards = 1 << 16;
-constexpr int kMaxOutputs = 1 << 20;
 constexpr int kMaxRegisters = 1 << 24;
 
 // ---- Out ----
@@ -26,6 +26,7 @@ void Put(const Box& in, v1::Box* out) {
   out->set_element_bytes(static_cast<int32_t>(in.element_bytes));
   out->mutable_dims()->Assign(in.dims.begin(), in.dims.end());
   out->mutable_origin()->Assign(in.origin.begin(), in.origin.end());
+  if (Planted(Bug::kMoveBox) && !in.origin.empty()) out->set_origin(0, 0);
   out->mutable_extents()->Assign(in.extents.begin(), in.extents.end());
 }
 
@@ -105,9 +106,12 @@ struct Encoder {
     to->set_launch_id(in.launch_id.value);
     to->set_ahead(in.ahead);
     to->set_gang(in.gang);
-    for (const int32_t argument : in.non_donatable) to->add_non_donatable(argument);
+    for (const int32_t argument : in.non_donatable) {
+      if (!Planted(Bug::kDropKept)) to->add_non_donatable(argument);
+    }
     for (const ShardRef ref : in.inline_shards) Put(ref, to->add_inline_shards());
     for (const Launch::FailedArgument& failed : in.failed) {
+      if (Planted(Bug::kDropFailedArguments)) break;
       v1::Launch::FailedArgument* argument = to->add_failed();
       argument->set_argument(failed.argument);
       *argument->mutable_status() = ToProto(failed.status);
@@ -152,7 +156,7 @@ struct Encoder {
   }
   void operator()(const AbandonLaunch& in) {
     out->mutable_abandon()->set_first(in.first.value);
-    out->mutable_abandon()->set_last(in.last.value);
+    out->mutable_abandon()->set_last(Planted(Bug::kAbandonOne) ? in.first.value : in.last.value);
     *out->mutable_abandon()->mutable_cause() = ToProto(in.cause);
   }
   void operator()(const FreeGroups& in) {
@@ -235,7 +239,8 @@ absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
   out->name = in.name();
   out->registers = in.registers();
   out->outputs = in.outputs();
-  if (in.registers() > kMaxRegisters || in.outputs() > kMaxOutputs)
+  if (in.registers() > kMaxRegisters ||
+      (in.outputs() > 0 && static_cast<size_t>(in.outputs()) > kMaxOutputs))
     return InvalidArgument("sequence {} has {} registers and {} outputs", in.name(), in.registers(),
                            in.outputs());
   for (const v1::InstallSequence::Type& type : in.types()) {
@@ -284,7 +289,8 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
   for (size_t p = 0; p < positions; ++p) {
     out.inputs[p].reserve(arguments);
     for (size_t a = 0; a < arguments; ++a) {
-      const int at = static_cast<int>(p * arguments + a);
+      const int at =
+          static_cast<int>(Planted(Bug::kSwapInputs) ? a * positions + p : p * arguments + a);
       v1::ShardRef ref;
       ref.set_group(in.input_groups(at));
       ref.set_shard(in.input_shards(at));
@@ -292,7 +298,7 @@ absl::StatusOr<Command> Take(const v1::PrepareLaunch& in) {
       out.inputs[p].push_back(taken);
     }
   }
-  if (in.outputs_size() > kMaxOutputs)
+  if (static_cast<size_t>(in.outputs_size()) > kMaxOutputs)
     return InvalidArgument("node {} has {} outputs", in.node(), in.outputs_size());
   out.outputs.reserve(in.outputs_size());
   for (const v1::GroupPart& part : in.outputs()) {
@@ -492,12 +498,14 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in) {
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out) {
   out->set_incarnation(incarnation.value);
   out->set_finished_through(report.finished_through);
-  for (const uint64_t seq : report.finished) out->add_finished(seq);
+  for (const uint64_t seq : report.finished) {
+    if (!Planted(Bug::kReportOne) || out->finished().empty()) out->add_finished(seq);
+  }
   for (const Report::Failure& failure : report.failures) {
     v1::Report::Failure* to = out->add_failures();
     to->set_seq(failure.seq);
     *to->mutable_status() = ToProto(failure.status);
-    if (failure.output >= 0) to->set_output(failure.output);
+    if (failure.output >= 0 && !Planted(Bug::kFailAllOutputs)) to->set_output(failure.output);
     if (failure.argument >= 0) to->set_argument(failure.argument);
   }
   for (const Report::Inlined& inlined : report.inlined) {

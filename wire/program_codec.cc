@@ -2,6 +2,7 @@
 #include "wire/program_codec.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +18,11 @@ class Decoder {
   absl::StatusOr<Program> Decode() {
     Program out;
     out.name = in_.name().empty() ? "program" : in_.name();
+    size_t nodes = 0;
+    for (const v1::Graph& graph : in_.graphs()) nodes += static_cast<size_t>(graph.nodes_size());
+    if (nodes > kMaxNodes)
+      return InvalidArgument("program {} has {} nodes, at most {} are allowed; use loops", out.name,
+                             nodes, kMaxNodes);
     for (const v1::ProgramSlice& slice : in_.slices())
       out.slices.push_back({slice.name(), slice.devices()});
     for (const v1::Computation& computation : in_.computations()) {
@@ -61,18 +67,30 @@ class Decoder {
                              kMaxPositions);
     ArraySpec out{*dtype, Shape{{in.dims().begin(), in.dims().end()}}, {}};
     FAIRWAY_RETURN_IF_ERROR(ByteSize(out.dtype, out.shape).status());
-    std::vector<int32_t> positions(devices);
-    std::iota(positions.begin(), positions.end(), 0);
+    const Sharding& whole = WholeOn(devices);
     if (in.tiles().empty()) {
-      out.sharding = Sharding::Replicated(std::move(positions), in.memory_kind());
+      FAIRWAY_ASSIGN_OR_RETURN(out.sharding, whole.OnDevicesOf(whole, in.memory_kind()));
       return out;
     }
+    const std::vector<int32_t>& positions = whole.devices();
     std::vector<int64_t> tile_of(in.tile_of().begin(), in.tile_of().end());
     if (tile_of.empty()) tile_of.assign(positions.begin(), positions.end());
     FAIRWAY_ASSIGN_OR_RETURN(
-        out.sharding, Sharding::Tiled(std::move(positions), {in.tiles().begin(), in.tiles().end()},
-                                      std::move(tile_of), in.memory_kind()));
+        const Sharding tiled,
+        Sharding::Tiled(positions, {in.tiles().begin(), in.tiles().end()}, std::move(tile_of)));
+    FAIRWAY_ASSIGN_OR_RETURN(out.sharding, tiled.OnDevicesOf(whole, in.memory_kind()));
     return out;
+  }
+
+  // Over positions 0 to n-1, which all types over as many share.
+  const Sharding& WholeOn(int32_t devices) {
+    Sharding& known = whole_[devices];
+    if (known.num_shards() == 0) {
+      std::vector<int32_t> positions(devices);
+      std::iota(positions.begin(), positions.end(), 0);
+      known = Sharding::Replicated(std::move(positions));
+    }
+    return known;
   }
 
   absl::StatusOr<SliceSpec> Take(const v1::SliceType& in) {
@@ -144,6 +162,7 @@ class Decoder {
 
   const v1::Program& in_;
   int64_t positions_ = 0;
+  std::map<int32_t, Sharding> whole_;  // by number of devices
 };
 
 struct Encoder {
@@ -204,6 +223,13 @@ struct Encoder {
 }  // namespace
 
 absl::StatusOr<Program> ProgramFromProto(const v1::Program& in) { return Decoder(in).Decode(); }
+
+size_t ProgramBytes(const v1::Program& in) {
+  constexpr size_t kNode = 512;  // what a node takes beside what its message does
+  size_t nodes = 0;
+  for (const v1::Graph& graph : in.graphs()) nodes += static_cast<size_t>(graph.nodes_size());
+  return 2 * in.SpaceUsedLong() + nodes * kNode;
+}
 
 void ToProto(const Program& program, v1::Program* out) {
   out->set_name(program.name);

@@ -8,10 +8,13 @@
 
 namespace fairway {
 
-// INVALID_ARGUMENT: a type that is none, a node of a kind that this version does not know, or
-// shardings that are too many to hold (kMaxPositions positions in all). What it means is for
-// CheckProgram.
+// INVALID_ARGUMENT: a type that is none, a node of a kind that this version does not know, more
+// than kMaxNodes nodes, or shardings that are too many to hold (kMaxPositions positions in all).
+// What it means is for CheckProgram.
 absl::StatusOr<Program> ProgramFromProto(const v1::Program& in);
+// Bytes of memory that the message and the program that it becomes take together, with its types,
+// about.
+size_t ProgramBytes(const v1::Program& in);
 void ToProto(const Program& program, v1::Program* out);
 
 }  // namespace fairway

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fairway-worker: the supervisor of one executor on this host. --role says which of its processes
-// this is; users start the supervisor only. Exit codes: worker/exit_codes.h.
+// this is; users start the supervisor only. Exit codes: worker/process/exit_codes.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -35,9 +35,9 @@
 #include "worker/executor/runtime/host/host_runtime.h"
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 #include "worker/executor/runtime/sim/sim_runtime.h"
-#include "worker/exit_codes.h"
 #include "worker/gpus.h"
 #include "worker/life.h"
+#include "worker/process/exit_codes.h"
 #include "worker/supervisor/supervisor.h"
 
 extern char** environ;
@@ -77,6 +77,23 @@ struct Flags {
   int compile_programs = 16;
   int life_fd = -1;
 };
+
+void AddCompileFlags(Config& config, Flags& flags) {
+  config.Flag("compile-limit", &flags.compile_limit,
+              "Longest time from a request to compile to its answer");
+  config.Flag("compile-cpu-limit", &flags.compile_cpu_limit,
+              "Most CPU time, over all threads, for compiling one program; 0s: no limit");
+  config.BytesFlag("compile-memory-limit", &flags.compile_memory_limit,
+                   "Most memory for compiling one program, e.g. 8GiB; 0: no limit. Default: a "
+                   "quarter of the host's, at least 2GiB");
+  config.Flag("compile-processes", &flags.compile_processes,
+              "Programs compiled at one time, each in a process of its own");
+  config.Flag("compile-warm", &flags.compile_warm,
+              "Compile processes kept ready for the next program");
+  config.Flag("compile-programs", &flags.compile_programs,
+              "Programs after which a compile process is replaced; it is at once after one that "
+              "failed. 1: no two programs ever share a process");
+}
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   Config config("fairway-worker",
@@ -139,20 +156,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
               "Time for creating the plugin's client. An executor that takes longer ends with code "
               "8 and is started again");
   config.Flag("drain-limit", &flags.drain_limit, "Time for work in flight after SIGTERM");
-  config.Flag("compile-limit", &flags.compile_limit,
-              "Longest time from a request to compile to its answer");
-  config.Flag("compile-cpu-limit", &flags.compile_cpu_limit,
-              "Most CPU time, over all threads, for compiling one program; 0s: no limit");
-  config.BytesFlag("compile-memory-limit", &flags.compile_memory_limit,
-                   "Most memory for compiling one program, e.g. 8GiB; 0: no limit. Default: a "
-                   "quarter of the host's, at least 2GiB");
-  config.Flag("compile-processes", &flags.compile_processes,
-              "Programs compiled at one time, each in a process of its own");
-  config.Flag("compile-warm", &flags.compile_warm,
-              "Compile processes kept ready for the next program");
-  config.Flag("compile-programs", &flags.compile_programs,
-              "Programs after which a compile process is replaced; it is at once after one that "
-              "failed. 1: no two programs ever share a process");
+  AddCompileFlags(config, flags);
   config.Flag("life-fd", &flags.life_fd,
               "Inherited descriptor; its end of file ends this process. -1: none");
   if (auto code = config.Parse(argc, argv)) return *code == kExitUsage ? kExitBadFlags : *code;

@@ -5,6 +5,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
 #include "worker/compiler/native_compiler.h"
 
 // jemalloc's; absent where a program is linked with another allocator.
@@ -118,7 +120,8 @@ void Controller::Send(ExecutorId executor, Command command) {
 
 void Controller::PullToHost(TransferId transfer, ExecutorId, int32_t, int64_t) {
   loop_.Post("fetch", [this, transfer] {
-    cluster_.FetchArrived(transfer, absl::UnimplementedError("hosts of the model serve no bytes"));
+    cluster_.arrays().FetchArrived(transfer,
+                                   absl::UnimplementedError("hosts of the model serve no bytes"));
   });
 }
 
@@ -133,16 +136,16 @@ void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<Byt
 void Controller::WantTurn() { turn_wanted_ = true; }
 
 absl::StatusOr<ExecutorId> Controller::OnExecutorUp(const ExecutorSpec& spec) {
-  return cluster_.ExecutorUp(spec);
+  return cluster_.fleet().ExecutorUp(spec);
 }
 
 void Controller::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   spdlog::error("scale model: an executor was lost: {}", Text(cause));
-  cluster_.ExecutorLost(executor, cause);
+  cluster_.fleet().ExecutorLost(executor, cause);
 }
 
 void Controller::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
-  cluster_.OnReport(executor, incarnation, std::move(report));
+  cluster_.fleet().OnReport(executor, incarnation, std::move(report));
 }
 
 void Controller::Compile(IslandId, std::shared_ptr<const std::string> program,

@@ -13,7 +13,7 @@
 #include "async/event_loop.h"
 #include "bench/scale/timeline.h"
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/daemon/worker_hub.h"
 #include "controller/native/door.h"
 #include "worker/compiler/compiler.h"

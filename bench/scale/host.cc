@@ -69,12 +69,13 @@ void Host::StartLaunch(const PrepareLaunch&, const Launch& launch) {
 }
 
 void Host::EndInstantly() {
-  while (!loaded_.empty() || !received_.empty() || !read_.empty()) {
+  while (turn_wanted_ || !loaded_.empty() || !received_.empty() || !read_.empty()) {
     for (const ExecutableId id : std::exchange(loaded_, {}))
       core_.InstallDone(id, absl::OkStatus(), spec_.gang_inputs == ArrivalRule::kExternal);
     for (const auto& [node, position] : std::exchange(received_, {}))
       core_.ReceiveDone(node, position, absl::OkStatus());
     for (const NodeId node : std::exchange(read_, {})) core_.ReadDone(node, {});
+    if (std::exchange(turn_wanted_, false)) core_.Turn();
   }
 }
 

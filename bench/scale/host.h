@@ -54,7 +54,7 @@ class Host final : public ExecutorActions {
   }
   void Share(ShardRef, ShardRef) override {}
   void Read(NodeId node, const std::vector<ShardRef>&) override { read_.push_back(node); }
-  void GoOnLater(NodeId) override {}  // its sequences are short
+  void WantTurn() override { turn_wanted_ = true; }
   void Serve(uint64_t, const PrepareSend::Item&) override {}
   void RefusePull(uint64_t, absl::Status) override {}
   void Drop(const std::vector<ShardRef>&) override {}
@@ -71,6 +71,7 @@ class Host final : public ExecutorActions {
   void MaybeReport();
   void SendReport();
 
+  bool turn_wanted_ = false;
   const int index_;
   const ExecutorSpec spec_;
   const LinkCost cost_;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "controller/cluster/inspection.h"
+
 namespace fairway::scale {
 namespace {
 
@@ -100,11 +102,12 @@ absl::StatusOr<ProgramSize> MeasureProgram(Options options) {
     Model model(options);
     FAIRWAY_RETURN_IF_ERROR(model.Start());
     FAIRWAY_RETURN_IF_ERROR(QueueCalls(model, 1, kItems));
-    const size_t nodes = model.controller().cluster().counts().nodes;
+    const uint64_t nodes = model.controller().cluster().inspection().counts().nodes_made;
     const int64_t held = model.controller().allocated();
     FAIRWAY_RETURN_IF_ERROR(QueueCalls(model, 1 + kItems, kItems));
     out.controller_nodes =
-        static_cast<double>(model.controller().cluster().counts().nodes - nodes) / kItems;
+        static_cast<double>(model.controller().cluster().inspection().counts().nodes_made - nodes) /
+        kItems;
     out.controller_memory = static_cast<double>(model.controller().allocated() - held) / kItems;
   }
   options.computation = 100'000;

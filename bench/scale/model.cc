@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
 #include "fairway/v1/native.pb.h"
 #include "fairway/v1/program.pb.h"
 #include "transport/frame.h"
@@ -176,10 +178,11 @@ absl::Status Model::RunUntil(const std::function<bool()>& done) {
     if (failure_.ok() && !host->failure().ok()) failure_ = host->failure();
   }
   if (failure_.ok() && !done())
-    failure_ = Error(
-        absl::StatusCode::kInternal, "the model stands still after {} gangs: {}", ended_.size(),
-        controller_.cluster().Unfinished().empty() ? "nothing is unfinished"
-                                                   : controller_.cluster().Unfinished().front());
+    failure_ = Error(absl::StatusCode::kInternal, "the model stands still after {} gangs: {}",
+                     ended_.size(),
+                     controller_.cluster().inspection().Unfinished().empty()
+                         ? "nothing is unfinished"
+                         : controller_.cluster().inspection().Unfinished().front());
   return failure_;
 }
 
@@ -203,7 +206,7 @@ absl::Status Model::Register() {
   if (std::exchange(registered_, true)) return absl::OkStatus();
   for (const auto& host : hosts_) host->Start();
   return RunUntil([&] {
-    return traffic_.frames_out == hosts_.size() && controller_.cluster().Islands()[0].up;
+    return traffic_.frames_out == hosts_.size() && controller_.cluster().fleet().Islands()[0].up;
   });
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/scale/measure.h"
+#include "controller/cluster/inspection.h"
 
 namespace fairway::scale {
 namespace {
@@ -65,11 +66,11 @@ TEST(ScaleModelTest, WhatHostsGotIsWhatTheControllerSent) {
   EXPECT_GE(received + 2 * options.hosts, model.traffic().frames_out);
   // Every gang is told to every host at least by one frame, or with others in one.
   EXPECT_GE(model.traffic().bytes_out, model.gangs_ended() * options.hosts * 20);
-  const ClusterCounts counts = model.controller().cluster().counts();
+  const ClusterCounts counts = model.controller().cluster().inspection().counts();
   EXPECT_EQ(counts.executions, 88u);
   EXPECT_EQ(counts.nodes, 0u);
   EXPECT_EQ(counts.groups, 1u);  // the last result
-  EXPECT_EQ(Describe(model.controller().cluster().CheckInvariants()), "OK");
+  EXPECT_EQ(Describe(model.controller().cluster().inspection().CheckInvariants()), "OK");
 }
 
 TEST(ScaleModelTest, SocketsAreCountedByTheFrame) {

@@ -275,12 +275,7 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
   return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : kExitFailed;
 }
 
-}  // namespace
-
-int RunUp(int argc, const char* const* argv) {
-  UpFlags flags;
-  Config config("fairway up",
-                "Starts a cluster on this host: a controller and the workers of each island.");
+void AddFlags(Config& config, UpFlags& flags) {
   config.Flag("islands", &flags.islands, "Number of islands");
   config.Flag("devices", &flags.devices, "Devices of each island");
   config.Flag(
@@ -323,6 +318,15 @@ int RunUp(int argc, const char* const* argv) {
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring, which can read and write whatever is on "
               "the GPU");
+}
+
+}  // namespace
+
+int RunUp(int argc, const char* const* argv) {
+  UpFlags flags;
+  Config config("fairway up",
+                "Starts a cluster on this host: a controller and the workers of each island.");
+  AddFlags(config, flags);
   if (const auto code = config.Parse(argc, argv)) return *code;
   const auto usage = [](std::string_view text) {
     fmt::print(stderr, "fairway up: {}\n", text);

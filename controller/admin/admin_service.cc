@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "controller/admin/log_files.h"
+#include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {

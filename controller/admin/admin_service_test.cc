@@ -13,6 +13,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/status.h"
 #include "fairway/v1/admin.grpc.pb.h"
 
 namespace fairway {

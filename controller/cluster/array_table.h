@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/planted.h"
 #include "base/status.h"
-#include "controller/cluster/cluster.h"
+#include "core/sharding.h"
 #include "graph/plan.h"
 
 namespace fairway {
@@ -47,7 +48,7 @@ class RecordCount {
   }
   void Remove(size_t bytes) {
     bytes_ -= bytes;
-    if (total_ != nullptr) *total_ -= bytes;
+    if (total_ != nullptr && !Planted(Bug::kForgetTotal)) *total_ -= bytes;
   }
   size_t bytes() const { return bytes_; }
 
@@ -77,7 +78,7 @@ class ArrayTable {
     if (map_.emplace(handle, std::move(array)).second) count_.Add(bytes);
   }
   Map::node_type extract(Map::const_iterator at) {
-    count_.Remove(BytesOf(at->second));
+    if (!Planted(Bug::kForgetArrayBytes)) count_.Remove(BytesOf(at->second));
     return map_.extract(at);
   }
   // There must be one.

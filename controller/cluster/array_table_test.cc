@@ -4,7 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 namespace {
@@ -40,17 +44,18 @@ class RecordMemoryTest : public ::testing::Test {
  protected:
   RecordMemoryTest() {
     ClusterOptions options;
+    options.stored_array_bytes = -1;
     options.record_memory = 100 * ArrayTable::kSmallest;
     cluster_.emplace(options, &actions_);
-    EXPECT_TRUE(cluster_->ExecutorUp(Worker("wa", "ia", 1)).ok());
-    one_ = cluster_->OpenSession("t").value();
-    other_ = cluster_->OpenSession("t").value();
+    EXPECT_TRUE(cluster_->fleet().ExecutorUp(Worker("wa", "ia", 1)).ok());
+    one_ = cluster_->sessions().Open("t").value();
+    other_ = cluster_->sessions().Open("t").value();
   }
   // Makes arrays until it is refused, which must come; how many.
   int Fill(SessionId session, uint64_t first) {
     const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
     for (int made = 0; made < 200; ++made) {
-      const auto put = cluster_->Put(session, first + made, spec, {0});
+      const auto put = cluster_->arrays().Put(session, first + made, spec, {0});
       if (put.ok()) continue;
       EXPECT_EQ(put.status().code(), absl::StatusCode::kResourceExhausted);
       EXPECT_THAT(std::string(put.status().message()),
@@ -69,39 +74,39 @@ TEST_F(RecordMemoryTest, OneSessionsArraysHoldAsMuchAsIsLeftToOthers) {
   EXPECT_EQ(Fill(other_, 1), 25);
   EXPECT_EQ(Fill(one_, 100), 0);
   // It can always give some up, and then make others.
-  EXPECT_TRUE(cluster_->Destruct(one_, {1, 2, 3, 4, 5}).ok());
-  EXPECT_EQ(Describe(cluster_->CheckInvariants()), "OK");
+  EXPECT_TRUE(cluster_->arrays().Destruct(one_, {1, 2, 3, 4, 5}).ok());
+  EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
   EXPECT_GT(Fill(other_, 100), 0);
-  cluster_->CloseSession(one_);
-  while (cluster_->RecordRoom() < 60 * ArrayTable::kSmallest) cluster_->Turn();
+  cluster_->sessions().Close(one_);
+  while (cluster_->sessions().RecordRoom() < 60 * ArrayTable::kSmallest) cluster_->Turn();
   EXPECT_GT(Fill(other_, 200), 10);
 }
 
 TEST_F(RecordMemoryTest, ARequestOfManyArraysIsRefusedWhole) {
   const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
-  ASSERT_TRUE(cluster_->Put(one_, 1, spec, {0}).ok());
+  ASSERT_TRUE(cluster_->arrays().Put(one_, 1, spec, {0}).ok());
   const std::vector<uint64_t> many(60, 1);
   std::vector<uint64_t> results;
   for (uint64_t i = 0; i < many.size(); ++i) results.push_back(100 + i);
-  EXPECT_EQ(
-      cluster_->Copy(one_, many, std::nullopt, std::nullopt, CopySemantics::kReuseInput, results)
-          .status()
-          .code(),
-      absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(cluster_->counts().arrays, 1u);
+  EXPECT_EQ(cluster_->arrays()
+                .Copy(one_, many, std::nullopt, std::nullopt, CopySemantics::kReuseInput, results)
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(cluster_->inspection().counts().arrays, 1u);
 }
 
 TEST_F(RecordMemoryTest, SmallUploadsCountWithTheirBytesUntilTheyHaveEnded) {
   const ArraySpec spec{DType::kF32, Shape{{250}}, Sharding::Replicated({0})};
-  const auto put = cluster_->Put(one_, 1, spec, {0});
+  const auto put = cluster_->arrays().Put(one_, 1, spec, {0});
   ASSERT_TRUE(put.ok());
-  const size_t before = cluster_->SessionBacklog(one_).record_bytes;
-  cluster_->ProvideUpload(put->upload, 0, BytesRef(Blob::Make(1000)));
-  EXPECT_EQ(cluster_->SessionBacklog(one_).record_bytes, before + 2000);
+  const size_t before = cluster_->sessions().BacklogOf(one_).record_bytes;
+  cluster_->arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(1000)));
+  EXPECT_EQ(cluster_->sessions().BacklogOf(one_).record_bytes, before + 2000);
   Report report;
   report.finished_through = 1;
-  cluster_->OnReport(ExecutorId(1), Incarnation(7), report);
-  EXPECT_EQ(cluster_->SessionBacklog(one_).record_bytes, 0u);
+  cluster_->fleet().OnReport(ExecutorId(1), Incarnation(7), report);
+  EXPECT_EQ(cluster_->sessions().BacklogOf(one_).record_bytes, 0u);
 }
 
 }  // namespace

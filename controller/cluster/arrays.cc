@@ -7,7 +7,9 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/placement.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 namespace {
@@ -21,19 +23,18 @@ int64_t PartOf(const Sharding& sharding, int32_t position) {
 
 }  // namespace
 
-absl::StatusOr<Cluster::PutResult> Cluster::Put(SessionId session, uint64_t out,
-                                                const ArraySpec& spec,
-                                                std::vector<int32_t> blob_of_shard) {
+absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Arrays::Put(
+    SessionId session, uint64_t out, const ArraySpec& spec, std::vector<int32_t> blob_of_shard) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * found, state_->FindSession(session));
-  auto put = state_->MakePut(*found, out, spec, std::move(blob_of_shard));
+  auto put = state_->MakePut(*found, out, spec, std::move(blob_of_shard), /*lazy=*/true);
   state_->Settle();
   return put;
 }
 
-absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uint64_t out,
-                                                           const ArraySpec& spec,
-                                                           std::vector<int32_t> blob_of_shard) {
+absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
+    Session& session, uint64_t out, const ArraySpec& spec, std::vector<int32_t> blob_of_shard,
+    bool lazy) {
   const std::vector<int32_t>& devices = spec.sharding.devices();
   if (blob_of_shard.size() != devices.size() || devices.empty())
     return InvalidArgument("put of {}: {} shards given for {} devices",
@@ -53,6 +54,7 @@ absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uin
                            MemoryKind(session.devices[devices[0]], spec.sharding.memory_kind()));
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, NewHandle(session, out));
 
+  const bool store = lazy && stored_groups.MayStore(session, blob_of_shard, bytes);
   const int num_blobs = 1 + *std::max_element(blob_of_shard.begin(), blob_of_shard.end());
   Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
   std::vector<Node*> made;
@@ -70,12 +72,16 @@ absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uin
           {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes[position]});
       group.shapes.push_back(shapes[position]);
       node.blob_of_shard.push_back(blob_of_shard[position]);
-      AddReservation(node.reservations, device.device, bytes[position], 0);
+      if (!store) AddReservation(node.reservations, device.device, bytes[position], 0);
     }
     group.producer = node.id;
     node.outputs = {group.id};
     std::set<int32_t> needed(node.blob_of_shard.begin(), node.blob_of_shard.end());
     node.open_blobs = static_cast<int>(needed.size());
+    if (store) {
+      node.stores = true;
+      stored_groups.BeginStored(session, group, node.blob_of_shard);
+    }
     made.push_back(&node);
   }
   HoldView(array);
@@ -85,18 +91,18 @@ absl::StatusOr<Cluster::PutResult> Cluster::State::MakePut(Session& session, uin
     node->upload = first;
     Enqueue(*node);
   }
-  return PutResult{handle, first};
+  return Arrays::PutResult{handle, first};
 }
 
-void Cluster::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes) {
+void Cluster::Arrays::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes) {
   const Operation operation(*state_);
   state_->Provide(upload, blob, bytes);
   state_->Settle();
 }
 
 void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes) {
-  // One node per island, numbered one after the other.
-  for (uint64_t id = upload.value; id < upload.value + islands.size(); ++id) {
+  // One node per island, numbered one after the other. Some of these may be forgotten since.
+  for (uint64_t id = upload.value; id < upload.value + most_islands; ++id) {
     Node* node = FindNode(NodeId(id));
     if (node == nullptr || !node->is_upload || node->upload != upload ||
         node->state != NodeState::kWaiting)
@@ -123,7 +129,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
     node->blobs[blob] = *bytes;
     // Small bytes lie in the node and in the message that takes them to an executor.
     if (const auto session = sessions.find(node->session);
-        session != sessions.end() && size <= options.inline_upload_bytes) {
+        session != sessions.end() && size <= options.inline_upload_bytes && !node->stores) {
       node->record_bytes += 2 * static_cast<size_t>(size);
       session->second.node_records.Add(2 * static_cast<size_t>(size));
     }
@@ -131,8 +137,8 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
   }
 }
 
-absl::StatusOr<uint64_t> Cluster::MakeError(SessionId session_id, uint64_t out,
-                                            const ArraySpec& spec, absl::Status error) {
+absl::StatusOr<uint64_t> Cluster::Arrays::MakeError(SessionId session_id, uint64_t out,
+                                                    const ArraySpec& spec, absl::Status error) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (error.ok()) return InvalidArgument("an error array needs an error, but its status is OK");
@@ -195,9 +201,9 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
   return copy;
 }
 
-absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
-                                           const std::vector<uint64_t>& in, CopySemantics semantics,
-                                           uint64_t out) {
+absl::StatusOr<uint64_t> Cluster::Arrays::Assemble(SessionId session_id, ArraySpec spec,
+                                                   const std::vector<uint64_t>& in,
+                                                   CopySemantics semantics, uint64_t out) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
@@ -242,9 +248,8 @@ absl::StatusOr<uint64_t> Cluster::Assemble(SessionId session_id, ArraySpec spec,
   return handle;
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id, uint64_t in,
-                                                           CopySemantics semantics,
-                                                           const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Disassemble(
+    SessionId session_id, uint64_t in, CopySemantics semantics, const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
@@ -272,8 +277,9 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Disassemble(SessionId session_id,
   return handles;
 }
 
-absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uint64_t in,
-                                                       CopySemantics semantics, uint64_t out) {
+absl::StatusOr<uint64_t> Cluster::Arrays::FullyReplicatedShard(SessionId session_id, uint64_t in,
+                                                               CopySemantics semantics,
+                                                               uint64_t out) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
@@ -292,12 +298,12 @@ absl::StatusOr<uint64_t> Cluster::FullyReplicatedShard(SessionId session_id, uin
   return handle;
 }
 
-absl::StatusOr<bool> Cluster::IsDeleted(SessionId session, uint64_t handle) const {
+absl::StatusOr<bool> Cluster::Arrays::IsDeleted(SessionId session, uint64_t handle) const {
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, state_->FindArray(session, handle));
   return state_->IsDeleted(*array);
 }
 
-const ArraySpec* Cluster::Spec(SessionId session, uint64_t handle) const {
+const ArraySpec* Cluster::Arrays::Spec(SessionId session, uint64_t handle) const {
   const absl::StatusOr<Array*> array = state_->FindArray(session, handle);
   return array.ok() ? &(*array)->spec : nullptr;
 }

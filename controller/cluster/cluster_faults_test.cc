@@ -3,7 +3,13 @@
 // short.
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 namespace {
@@ -16,16 +22,16 @@ using ::testing::IsEmpty;
 
 TEST_F(ClusterTest, ACopyThatDonatesMovesWhatMovesAndKeepsTheRestUsable) {
   Start();
-  const auto put =
-      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
-  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  const auto put = cluster.arrays().Put(
+      session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
   End(a, 1);
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{0, 2}, std::nullopt,
                         CopySemantics::kDonateInput, {2})
                   .ok());
-  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
-  EXPECT_FALSE(*cluster.IsDeleted(session, 2));
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 1));
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 2));
   End(b, 2);
 }
 
@@ -33,20 +39,20 @@ TEST_F(ClusterTest, ACopyOfSeveralMakesAllOrNone) {
   Start();
   PutReady(1, 0);
   PutReady(2, 0);
-  ASSERT_TRUE(cluster.Delete(session, {2}).ok());
+  ASSERT_TRUE(cluster.arrays().Delete(session, {2}).ok());
   actions.Take();
-  const auto copied = cluster.Copy(session, {1, 2}, std::vector<int32_t>{2}, std::nullopt,
-                                   CopySemantics::kDonateInput, {});
+  const auto copied = cluster.arrays().Copy(session, {1, 2}, std::vector<int32_t>{2}, std::nullopt,
+                                            CopySemantics::kDonateInput, {});
   EXPECT_EQ(copied.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(cluster.counts().arrays, 2u);
-  EXPECT_EQ(cluster.counts().nodes, 0u);
-  EXPECT_FALSE(*cluster.IsDeleted(session, 1));
+  EXPECT_EQ(cluster.inspection().counts().arrays, 2u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 1));
   // Nor is one taken apart in part.
-  const auto put =
-      cluster.Put(session, 3, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
-  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
-  EXPECT_FALSE(cluster.Disassemble(session, 3, CopySemantics::kReuseInput, {4, 4}).ok());
-  EXPECT_EQ(cluster.counts().arrays, 3u);
+  const auto put = cluster.arrays().Put(
+      session, 3, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  EXPECT_FALSE(cluster.arrays().Disassemble(session, 3, CopySemantics::kReuseInput, {4, 4}).ok());
+  EXPECT_EQ(cluster.inspection().counts().arrays, 3u);
 }
 
 // Island ia with a second executor, whose device comes third in a new session.
@@ -58,18 +64,18 @@ class TwoExecutorsTest : public ClusterTest {
     return spec;
   }
   void StartTwo(int64_t memory = 0) {
-    a = cluster.ExecutorUp(OfTwo("wa", 2, memory)).value();
-    EXPECT_EQ(cluster.OpenSession("t").status().code(), absl::StatusCode::kUnavailable)
+    a = cluster.fleet().ExecutorUp(OfTwo("wa", 2, memory)).value();
+    EXPECT_EQ(cluster.sessions().Open("t").status().code(), absl::StatusCode::kUnavailable)
         << "half an island";
-    c = cluster.ExecutorUp(OfTwo("wc", 1, memory)).value();
-    b = cluster.ExecutorUp(Worker("wd", "ib", 1, memory)).value();
-    session = cluster.OpenSession("t").value();
+    c = cluster.fleet().ExecutorUp(OfTwo("wc", 1, memory)).value();
+    b = cluster.fleet().ExecutorUp(Worker("wd", "ib", 1, memory)).value();
+    session = cluster.sessions().Open("t").value();
     actions.Take();
   }
   void PutOnTwo(uint64_t handle) {
-    const auto put = cluster.Put(session, handle,
-                                 {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 2})}, {0, 0});
-    cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+    const auto put = cluster.arrays().Put(
+        session, handle, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 2})}, {0, 0});
+    cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
     actions.Take();
   }
   void Return(const std::string& worker, const std::string& island, int devices,
@@ -77,7 +83,7 @@ class TwoExecutorsTest : public ClusterTest {
     ExecutorSpec again = Worker(worker, island, devices, memory);
     again.incarnation = Incarnation(7);
     if (island == "ia") again.island_workers = 2;
-    ASSERT_TRUE(cluster.ExecutorUp(again).ok());
+    ASSERT_TRUE(cluster.fleet().ExecutorUp(again).ok());
     cluster.Tick(0);
   }
   // Array 2, node 2: a gang of both executors that was launched, of array 1.
@@ -87,9 +93,16 @@ class TwoExecutorsTest : public ClusterTest {
     End(a, 1);
     End(c, 1);
     const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
     Installed(a, 1);
     Installed(c, 1);
+  }
+  // Of node 2, as of a sequence: output 0 failed there, and it has ended.
+  void OutputFails(ExecutorId executor, absl::Status why) {
+    Report report;
+    report.finished = {actions.seq.at({executor, NodeId(2)})};
+    report.failures = {{report.finished[0], std::move(why), 0}};
+    cluster.fleet().OnReport(executor, Incarnation(7), report);
   }
   ExecutorId c;
 };
@@ -97,7 +110,7 @@ class TwoExecutorsTest : public ClusterTest {
 TEST_F(TwoExecutorsTest, AGangThatLostAnExecutorKeepsItsInputsOnTheOthersUntilItEndsThere) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   actions.Take();
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   // It may wait for the other one; and what both run is loaded anew.
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- abandon 1 to 1: DATA_LOSS: island ia: the executor of worker wc "
@@ -113,26 +126,26 @@ TEST_F(TwoExecutorsTest, CodeOfBothIsInstalledWithTheirEndpointsAndAnewForASucce
   End(a, 1);
   End(c, 1);
   const uint64_t f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   const Lines sent = actions.Take();
   EXPECT_THAT(sent, testing::Contains("e1 <- install x1 as 0 of [wa:1 wc:1]"));
   EXPECT_THAT(sent, testing::Contains("e2 <- install x1 as 1 of [wa:1 wc:1]"));
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   actions.Take();
   Return("wc", "ia", 1);
   PutOnTwo(3);
-  ASSERT_TRUE(cluster.Execute(session, f, {3}, {}, {4}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {3}, {}, {4}).ok());
   EXPECT_THAT(actions.Take(), testing::Contains("e1 <- install x1 as 0 of [wa:1 wc:1]"));
 }
 
 TEST_F(TwoExecutorsTest, AGangWhoseMemberIsGoneWaitsForTheLossToTellTheCause) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   End(c, 2);
   actions.Take();
   End(a, 2, absl::UnavailableError("lost wc:1 while pulling"));
   EXPECT_THAT(actions.Take(), IsEmpty());
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(),
               testing::Contains("s1 watched 1: DATA_LOSS: island ia: the executor of worker wc was "
                                 "lost: killed"));
@@ -142,20 +155,46 @@ TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   End(c, 2);
   actions.Take();
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- abandon 1 to 1: DATA_LOSS: island ia")));
   End(a, 2, absl::UnknownError("a peer is gone"));
 }
 
-TEST_F(TwoExecutorsTest, AStepThatFailedOnOneEndsTheWaitOfTheOther) {
+// Of a sequence: what fails of it on one executor is answered by that one, and of several failures
+// of an output not the first to come is told.
+TEST_F(TwoExecutorsTest, AStepThatFailedOnOneAbandonsNothingAndTheFirstExecutorsFailureIsTold) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.arrays().Watch(session, 1, {2});
   actions.Take();
-  Report report;
-  report.finished = {actions.seq.at({a, NodeId(2)})};
-  report.failures = {{report.finished[0], absl::InternalError("step"), 0}};
-  cluster.OnReport(a, Incarnation(7), report);
-  EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 1 to 1: INTERNAL: step"));
+  OutputFails(c, absl::InternalError("second"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  OutputFails(a, absl::InternalError("first"));
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("s1 watched 1: INTERNAL"), HasSubstr("first"))));
+}
+
+TEST_F(TwoExecutorsTest, AStepWhosePeerIsGoneWaitsForTheLossToTellTheCause) {
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.arrays().Watch(session, 1, {2});
   End(c, 2);
+  actions.Take();
+  OutputFails(a, absl::UnavailableError("lost wc:1 while pulling"));
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_THAT(actions.Take(), Contains(AllOf(HasSubstr("s1 watched 1: DATA_LOSS"),
+                                             HasSubstr("worker wc was lost"))));
+}
+
+TEST_F(TwoExecutorsTest, AStepWhosePeerIsGoneFailsWithThatWhenNobodyIsLost) {
+  ASSERT_NO_FATAL_FAILURE(GangOfTwo());
+  cluster.arrays().Watch(session, 1, {2});
+  End(c, 2);
+  OutputFails(a, absl::UnavailableError("lost wc:1 while pulling"));
+  actions.Take();
+  cluster.Tick(1000);
+  cluster.Tick(1000 + 15000);
+  EXPECT_THAT(actions.Take(),
+              Contains(AllOf(HasSubstr("s1 watched 1: UNAVAILABLE"), HasSubstr("lost wc:1"))));
 }
 
 // y = f(x), z = f(y) over both executors of an island.
@@ -167,12 +206,12 @@ class ChainOnTwoTest : public TwoExecutorsTest {
     End(a, 1);
     End(c, 1);
     f = Define(1, {0, 2}, {F32({4})}, {F32({4})});
-    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
     Installed(a, 1);
     Installed(c, 1);
     actions.Take();
-    ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
-    cluster.Watch(session, 1, {3});
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {3}).ok());
+    cluster.arrays().Watch(session, 1, {3});
   }
   uint64_t f = 0;
 };
@@ -194,11 +233,11 @@ TEST_F(ChainOnTwoTest, TheSecondIsLaunchedBeforeTheFirstHasEnded) {
 TEST_F(ChainOnTwoTest, WhatTheFirstMadeIsCountedUntilTheSecondHasEndedThoughItFailedElsewhere) {
   Start();
   End(a, 2);
-  EXPECT_EQ(cluster.Usage()[0].used, 192);  // with what was put
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
-  EXPECT_EQ(cluster.Usage()[0].used, 128);
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 192);  // with what was put
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 128);
   End(a, 3, absl::UnknownError("a peer is gone"));
-  EXPECT_EQ(cluster.Usage()[0].used, 0);
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 0);
 }
 
 TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
@@ -220,14 +259,15 @@ TEST_F(ChainOnTwoTest, WhatWasThereAndIsLostDoesNotHideTheFirstCause) {
   const uint64_t g = Define(2, {0}, {F32({4}), F32({4})}, {F32({4})});
   std::vector<uint64_t> on_a;  // device 0's pieces of what was put, and of y
   for (const uint64_t handle : {1, 2})
-    on_a.push_back(cluster.Disassemble(session, handle, CopySemantics::kReuseInput, {})->at(0));
-  ASSERT_TRUE(cluster.Execute(session, g, on_a, {}, {9}).ok());
+    on_a.push_back(
+        cluster.arrays().Disassemble(session, handle, CopySemantics::kReuseInput, {})->at(0));
+  ASSERT_TRUE(cluster.executables().Execute(session, g, on_a, {}, {9}).ok());
   Installed(a, 2);
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   End(a, 2, absl::UnknownError("a peer is gone"));
   End(a, 3, absl::UnknownError("a peer is gone"));
   actions.Take();
-  cluster.Watch(session, 2, {9});
+  cluster.arrays().Watch(session, 2, {9});
   End(a, 4, absl::UnknownError("a peer is gone"));
   EXPECT_THAT(actions.Take(), Contains(AllOf(HasSubstr("s1 watched 2: DATA_LOSS"),
                                              HasSubstr("worker wc was lost"))));
@@ -236,10 +276,11 @@ TEST_F(ChainOnTwoTest, WhatWasThereAndIsLostDoesNotHideTheFirstCause) {
 TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {
   Start();
   const uint64_t g = Define(2, {0}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
-  ASSERT_TRUE(cluster.Execute(session, g, {4}, {}, {5}).ok());
+  ASSERT_TRUE(
+      cluster.arrays().FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {4}, {}, {5}).ok());
   Installed(a, 2);
-  cluster.Watch(session, 2, {5});
+  cluster.arrays().Watch(session, 2, {5});
   EXPECT_THAT(actions.Take(), testing::Contains("e1 <- launch n4 id 3 ahead keep [] inline [4:0]"));
   End(a, 2);
   End(a, 4);
@@ -275,18 +316,20 @@ TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
   step.max_steps = 1;
   ProgramPlan plan;
   const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
-  plan.values = {{0, spec}, {0, spec}};
+  plan.types = {{0, spec}};
+  plan.values = {0, 0};
   plan.arguments = 1;
   plan.donated = {false};
   plan.steps = {step};
   plan.results = {1};
-  const auto program = cluster.BindProgram(session, 0, {"p", plan, {{0}}, false});
+  const auto program = cluster.programs().Bind(session, 0, {"p", plan, {{0}}, false});
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_TRUE(cluster.FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
-  ASSERT_TRUE(cluster.RunProgram(session, *program, {4}, {}, {5}).ok());
+  ASSERT_TRUE(
+      cluster.arrays().FullyReplicatedShard(session, 2, CopySemantics::kReuseInput, 4).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, *program, {4}, {}, {5}).ok());
   Installed(a, 2);
   Installed(a, uint64_t{1} << 62);
-  cluster.Watch(session, 2, {5});
+  cluster.arrays().Watch(session, 2, {5});
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 3 ahead")));
   End(a, 2);
   End(a, 4);
@@ -299,9 +342,9 @@ TEST_F(ChainOnTwoTest, ASequenceThatHadEndedWellFailsIfWhatItTookDid) {
 
 TEST_F(ChainOnTwoTest, NothingIsLaunchedBehindOneThatLostAnExecutor) {
   Start();
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   Return("wc", "ia", 1);
-  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {4}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {4}).ok());
   Installed(a, 1);
   Installed(c, 1);
   for (const std::string& line : actions.Take())
@@ -315,9 +358,9 @@ TEST_F(ChainOnTwoTest, NothingIsLaunchedBehindOneThatLostAnExecutor) {
 
 TEST_F(TwoExecutorsTest, OneMoreThanTheIslandHasIsRefusedAndSoIsAnotherNumber) {
   StartTwo();
-  EXPECT_THAT(Text(cluster.ExecutorUp(OfTwo("we", 1)).status()),
+  EXPECT_THAT(Text(cluster.fleet().ExecutorUp(OfTwo("we", 1)).status()),
               testing::HasSubstr("island ia has its 2 workers already"));
-  EXPECT_THAT(Text(cluster.ExecutorUp(Worker("wf", "ia", 1)).status()),
+  EXPECT_THAT(Text(cluster.fleet().ExecutorUp(Worker("wf", "ia", 1)).status()),
               testing::HasSubstr("island ia has 2 workers, but worker \"wf\" says 1"));
 }
 
@@ -325,7 +368,7 @@ TEST_F(TwoExecutorsTest, AReceiveThatIsTakenBackLeavesNothingWhereItHadEnded) {
   StartTwo();
   PutOnTwo(1);
   End(a, 1);
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- cancel n1", "withdraw t1", "e1 <- free [1]"));
   Return("wc", "ia", 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n1 g1 from [inline 16B]",
@@ -336,17 +379,17 @@ TEST_F(TwoExecutorsTest, ACopyFromAnExecutorThatIsAwayWaitsForItsReturn) {
   StartTwo();
   PutReady(1, 0);
   const uint64_t g = Define(2, {0}, {}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {2}).ok());
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {3})
                   .ok());
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- install x2", HasSubstr("prepare n2"), "e1 <- send t3 [#0=2:0]",
                           "e3 <- receive n3 g3 from [wa:1#0]"));
-  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(), ElementsAre("e3 <- cancel n3", "e3 <- free [3]"));
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {2}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {4})
                   .ok());
@@ -364,45 +407,45 @@ TEST_F(TwoExecutorsTest, ACopyFromAnExecutorThatIsAwayWaitsForItsReturn) {
 TEST_F(TwoExecutorsTest, APullThatMeetsALaterIncarnationLeavesItToTheLossToTellTheCause) {
   StartTwo();
   PutReady(1, 0);
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {2})
                   .ok());
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   End(b, 2, absl::AbortedError("another incarnation"));
   actions.Take();
-  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
   EXPECT_THAT(actions.Take(), ::testing::Contains(HasSubstr("s1 watched 1: DATA_LOSS: island ia")));
 }
 
 TEST_F(ClusterTest, APieceOfAGroupIsNotTakenOverBecauseTheOtherPiecesStayInMemory) {
   Start(1024);
-  const auto put =
-      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
-  cluster.ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
+  const auto put = cluster.arrays().Put(
+      session, 1, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
+  cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
   End(a, 1);
-  ASSERT_TRUE(cluster.Disassemble(session, 1, CopySemantics::kReuseInput, {2, 3}).ok());
-  ASSERT_TRUE(cluster.Delete(session, {3}).ok());
+  ASSERT_TRUE(cluster.arrays().Disassemble(session, 1, CopySemantics::kReuseInput, {2, 3}).ok());
+  ASSERT_TRUE(cluster.arrays().Delete(session, {3}).ok());
   const uint64_t f = Define(1, {0}, {F32({4}, true)}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {4}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {4}).ok());
   actions.Take();
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("launch n2 id 1 keep [0]")));
-  EXPECT_EQ(cluster.Usage()[1].used, 64);
+  EXPECT_EQ(cluster.fleet().Usage()[1].used, 64);
   End(a, 2);
-  EXPECT_EQ(cluster.Usage()[0].used, 64);
-  EXPECT_EQ(cluster.Usage()[1].used, 0);
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 64);
+  EXPECT_EQ(cluster.fleet().Usage()[1].used, 0);
 }
 
 TEST_F(ClusterTest, OfSeveralFailedPiecesTheLowestNodesErrorIsTold) {
   Start();
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
   const uint64_t g = Define(2, {1}, {}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
-  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {2}).ok());
   const ArraySpec both{DType::kF32, Shape{{8}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()};
-  ASSERT_TRUE(cluster.Assemble(session, both, {1, 2}, CopySemantics::kReuseInput, 3).ok());
-  cluster.Watch(session, 1, {3});
+  ASSERT_TRUE(cluster.arrays().Assemble(session, both, {1, 2}, CopySemantics::kReuseInput, 3).ok());
+  cluster.arrays().Watch(session, 1, {3});
   Installed(a, 1);
   Installed(a, 2);
   actions.Take();
@@ -416,15 +459,16 @@ TEST_F(ClusterTest, OfSeveralFailedPiecesTheLowestNodesErrorIsTold) {
 TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) {
   Start(1024);
   const auto put =
-      cluster.Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
+      cluster.arrays().Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {F32({128})}, {F32({1})}, 512);
-  ASSERT_TRUE(
-      cluster.Execute(session, f, {1}, {}, {2}).ok());  // holds 576 and waits for the upload's 512
+  ASSERT_TRUE(cluster.executables()
+                  .Execute(session, f, {1}, {}, {2})
+                  .ok());  // holds 576 and waits for the upload's 512
   actions.Take();
-  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- cancel n2", "e1 <- receive n1 g1 from [inline 512B]"));
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   End(a, 1);
   cluster.Tick(0);
   cluster.Tick(2000);  // 512 + 576 do not fit together, whatever ends
@@ -435,37 +479,37 @@ TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) 
 TEST_F(ClusterTest, WhatComesToAnIslandThatWasGivenUpFailsUntilTheIslandIsBack) {
   Start();
   const ArraySpec four{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
-  const auto late = cluster.Put(session, 1, four, {0});
+  const auto late = cluster.arrays().Put(session, 1, four, {0});
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
-  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
-  cluster.IslandGivenUp(IslandId(1), absl::UnavailableError("it did not come back"));
-  cluster.Watch(session, 1, {1});
-  cluster.ProvideUpload(late->upload, 0, Bytes("0123456789abcdef"));
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
-  cluster.Watch(session, 2, {2});
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.fleet().IslandGivenUp(IslandId(1), absl::UnavailableError("it did not come back"));
+  cluster.arrays().Watch(session, 1, {1});
+  cluster.arrays().ProvideUpload(late->upload, 0, Bytes("0123456789abcdef"));
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {2}).ok());
+  cluster.arrays().Watch(session, 2, {2});
   EXPECT_THAT(actions.Take(),
               ElementsAre("s1 watched 1: UNAVAILABLE: island ia: it did not come back",
                           "s1 watched 2: UNAVAILABLE: island ia: it did not come back"));
-  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", HasSubstr("prepare n3")));
 }
 
 TEST_F(ClusterTest, WhatWaitedForCodeAndHasEndedIsNotLookedForWhenTheCodeIsThere) {
   Start(1024);
   const auto put =
-      cluster.Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
+      cluster.arrays().Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {}, {F32({1})}, 512);
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {2}).ok());
   // Taken back for an older one, and prepared again: it waits once.
-  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
   End(a, 1);
-  ASSERT_TRUE(cluster.Delete(session, {1}).ok());
+  ASSERT_TRUE(cluster.arrays().Delete(session, {1}).ok());
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("cancel n2")));
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("launch n2")));
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
-  cluster.CloseSession(session);
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {3}).ok());
+  cluster.sessions().Close(session);
   Installed(a, 1);
   End(a, 2);
 }
@@ -474,13 +518,13 @@ TEST_F(ClusterTest, WhatDependsOnTheWaitingNodeIsNoReasonToWaitLonger) {
   Start(1024);
   PutReady(1, 0, 128);  // 512
   const auto put =
-      cluster.Put(session, 2, {DType::kF32, Shape{{180}}, Sharding::SingleDevice(0)}, {0});
+      cluster.arrays().Put(session, 2, {DType::kF32, Shape{{180}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {F32({180})}, {F32({1})});
-  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
-  cluster.ProvideUpload(
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {3}).ok());
+  cluster.arrays().ProvideUpload(
       put->upload, 0,
       BytesRef(Blob::Make(720)));  // does not fit beside the first, with or without n3
-  cluster.Watch(session, 1, {3});
+  cluster.arrays().Watch(session, 1, {3});
   actions.Take();
   cluster.Tick(0);
   cluster.Tick(2000);
@@ -491,13 +535,13 @@ TEST_F(ClusterTest, WhatDependsOnTheWaitingNodeIsNoReasonToWaitLonger) {
 TEST_F(ClusterTest, TheFailureOfASourceIsToldByItsProducerAlsoWhenTheReceiverIsHeardFirst) {
   Start();
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {2})
                   .ok());
   Installed(a, 1);
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   actions.Take();
   End(b, 2, absl::UnknownError("refused: boom"));
   EXPECT_THAT(actions.Take(), IsEmpty());
@@ -509,13 +553,13 @@ TEST_F(ClusterTest, TheFailureOfASourceIsToldByItsProducerAlsoWhenTheReceiverIsH
 TEST_F(ClusterTest, AReceiveThatFailsByItselfSaysSoOnceItsInputsAreFine) {
   Start();
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1}).ok());
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {1}).ok());
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {2})
                   .ok());
   Installed(a, 1);
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   End(b, 2, absl::UnknownError("no host memory"));
   actions.Take();
   End(a, 1);
@@ -530,13 +574,14 @@ TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
   End(a, 1);
   End(c, 1);
   const auto copy = [&](uint64_t in, std::vector<int32_t> devices, uint64_t out) {
-    ASSERT_TRUE(
-        cluster.Copy(session, {in}, devices, std::nullopt, CopySemantics::kReuseInput, {out}).ok());
+    ASSERT_TRUE(cluster.arrays()
+                    .Copy(session, {in}, devices, std::nullopt, CopySemantics::kReuseInput, {out})
+                    .ok());
   };
   copy(1, {1, 0}, 2);  // node 2: both shards to wa, one of them from wc
   copy(2, {3, 2}, 3);  // nodes 3 and 4 pass them on
   actions.Take();
-  cluster.ExecutorLost(c, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   const Lines lines = actions.Take();
   const auto at = [&](const char* line) {
     return std::find(lines.begin(), lines.end(), line) - lines.begin();
@@ -549,11 +594,11 @@ TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
 TEST_F(ClusterTest, AReceiveWhosePeerIsGoneFailsByItselfWhenNoLossIsToldInTime) {
   Start();
   PutReady(1, 0);
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{3}, std::nullopt,
                         CopySemantics::kReuseInput, {2})
                   .ok());
-  cluster.Watch(session, 1, {2});
+  cluster.arrays().Watch(session, 1, {2});
   End(b, 2, absl::UnavailableError("connection refused"));
   cluster.Tick(0);
   cluster.Tick(14000);

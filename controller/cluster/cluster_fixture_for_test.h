@@ -12,13 +12,33 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 
 using Lines = std::vector<std::string>;
 
 inline std::string Ref(const ShardRef& ref) { return fmt::format("{}:{}", ref.group, ref.shard); }
+
+inline std::string Text(const ShardSource& s) {
+  switch (s.kind) {
+    case ShardSource::Kind::kLocal:
+      return "local " + Ref(s.shard);
+    case ShardSource::Kind::kPeer:
+      return fmt::format("{}#{}", s.endpoint, s.index);
+    case ShardSource::Kind::kController:
+      return fmt::format("controller#{}", s.index);
+    case ShardSource::Kind::kInline:
+      return fmt::format("inline {}B", s.bytes->size());
+  }
+  return "";
+}
 
 inline std::string Text(const Command& command) {
   struct Visitor {
@@ -58,21 +78,7 @@ inline std::string Text(const Command& command) {
     std::string operator()(const PrepareReceive& c) const {
       std::vector<std::string> sources;
       for (size_t i = 0; i < c.sources.size(); ++i) {
-        const ShardSource& s = c.sources[i];
-        switch (s.kind) {
-          case ShardSource::Kind::kLocal:
-            sources.push_back("local " + Ref(s.shard));
-            break;
-          case ShardSource::Kind::kPeer:
-            sources.push_back(fmt::format("{}#{}", s.endpoint, s.index));
-            break;
-          case ShardSource::Kind::kController:
-            sources.push_back(fmt::format("controller#{}", s.index));
-            break;
-          case ShardSource::Kind::kInline:
-            sources.push_back(fmt::format("inline {}B", s.bytes->size()));
-            break;
-        }
+        sources.push_back(Text(c.sources[i]));
         if (!c.pieces.empty()) {
           const Piece& piece = c.pieces[i];
           sources.back() += fmt::format(" {}+{} to {}:{}", piece.from.origin, piece.from.extents,
@@ -125,6 +131,7 @@ class Recorder : public ClusterActions {
   void OnWatched(SessionId s, uint64_t token, absl::Status status) override {
     CheckCore();
     lines.push_back(fmt::format("s{} watched {}: {}", s, token, Describe(status)));
+    if (const auto call = std::exchange(on_watched, nullptr)) call();
   }
   void WantTurn() override { turn_wanted = true; }
   void OnFetched(SessionId s, uint64_t token, absl::StatusOr<BytesRef> bytes) override {
@@ -134,11 +141,12 @@ class Recorder : public ClusterActions {
                     bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
   }
   // An answer may call the core, so it comes when the core is whole.
-  void CheckCore() const { EXPECT_EQ(Describe(cluster->CheckInvariants()), "OK"); }
+  void CheckCore() const { EXPECT_EQ(Describe(cluster->inspection().CheckInvariants()), "OK"); }
   Lines Take() { return std::exchange(lines, {}); }
 
   Cluster* cluster = nullptr;
   bool turn_wanted = false;
+  std::function<void()> on_watched;  // at the next one
   Lines lines;
   std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
 };
@@ -168,14 +176,22 @@ inline ValueType F32(std::vector<int64_t> dims, bool donated = false) {
 
 class ClusterTest : public ::testing::Test {
  protected:
-  ClusterTest() { actions.cluster = &cluster; }
+  // Uploads go to their devices at once, whatever their size: most tests are about what lies there.
+  static ClusterOptions AtOnce() {
+    ClusterOptions options;
+    options.stored_array_bytes = -1;
+    return options;
+  }
+  explicit ClusterTest(ClusterOptions options = AtOnce()) : cluster(std::move(options), &actions) {
+    actions.cluster = &cluster;
+  }
   void Start(int64_t memory = 0) {
-    a = cluster.ExecutorUp(Worker("wa", "ia", 2, memory)).value();
-    b = cluster.ExecutorUp(Worker("wb", "ib", 2, memory)).value();
-    session = cluster.OpenSession("t").value();
+    a = cluster.fleet().ExecutorUp(Worker("wa", "ia", 2, memory)).value();
+    b = cluster.fleet().ExecutorUp(Worker("wb", "ib", 2, memory)).value();
+    session = cluster.sessions().Open("t").value();
     EXPECT_THAT(actions.Take(), ::testing::IsEmpty());
   }
-  void TearDown() override { EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK"); }
+  void TearDown() override { EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK"); }
 
   // Does what is left of earlier operations.
   void RunTurns() {
@@ -183,10 +199,10 @@ class ClusterTest : public ::testing::Test {
   }
   // f32[4] on one device, uploaded and there.
   void PutReady(uint64_t handle, int32_t device, int64_t elements = 4) {
-    const auto put = cluster.Put(
+    const auto put = cluster.arrays().Put(
         session, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0});
     ASSERT_TRUE(put.ok()) << put.status();
-    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * elements)));
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * elements)));
     End(device < 2 ? a : b, put->upload.value);
     actions.Take();
   }
@@ -195,18 +211,19 @@ class ClusterTest : public ::testing::Test {
     ExecutableSpec spec;
     spec.id = ExecutableId(id);
     spec.name = fmt::format("f{}", id);
-    spec.island = cluster.IslandOf(session, devices).value();
-    for (const int32_t d : devices) spec.devices.push_back(cluster.Devices(session)[d].device);
+    spec.island = cluster.sessions().IslandOf(session, devices).value();
+    for (const int32_t d : devices)
+      spec.devices.push_back(cluster.sessions().Devices(session)[d].device);
     spec.parameters = std::move(in);
     spec.outputs = std::move(out);
     spec.temp_bytes = temp;
-    cluster.DefineExecutable(std::move(spec));
-    return cluster.BindExecutable(session, 0, ExecutableId(id), devices).value();
+    cluster.executables().Define(std::move(spec));
+    return cluster.executables().Bind(session, 0, ExecutableId(id), devices).value();
   }
   void Installed(ExecutorId e, uint64_t id, absl::Status status = absl::OkStatus()) {
     Report report;
     report.installed.push_back({ExecutableId(id), status});
-    cluster.OnReport(e, Incarnation(7), report);
+    cluster.fleet().OnReport(e, Incarnation(7), report);
   }
   void End(ExecutorId e, uint64_t node, absl::Status status = absl::OkStatus(),
            std::vector<Report::Inlined> inlined = {}) {
@@ -215,13 +232,13 @@ class ClusterTest : public ::testing::Test {
     report.finished = {seq};
     if (!status.ok()) report.failures.push_back({seq, status});
     report.inlined = std::move(inlined);
-    cluster.OnReport(e, Incarnation(7), report);
-    EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    cluster.fleet().OnReport(e, Incarnation(7), report);
+    EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
   static BytesRef Bytes(std::string_view text) { return Blob::Copy(text); }
 
   Recorder actions;
-  Cluster cluster{ClusterOptions(), &actions};
+  Cluster cluster;
   ExecutorId a, b;
   SessionId session;
 };

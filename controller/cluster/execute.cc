@@ -6,6 +6,8 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/command_bytes.h"
+#include "controller/cluster/executables.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -79,35 +81,54 @@ size_t RecordBytes(const Node& node) {
 
 }  // namespace
 
-void Cluster::DefineExecutable(ExecutableSpec spec) { state_->Define(std::move(spec)); }
-
-void Cluster::State::Define(ExecutableSpec spec) {
-  if (executables.contains(spec.id)) return;
+CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats) {
   CodeLayout layout;
   std::map<ExecutorId, int32_t> part_of;
   std::vector<Place> places;
   for (size_t i = 0; i < spec.devices.size(); ++i) {
-    const DeviceId device = spec.devices[i];
-    const Executor& executor = *ExecutorOf(device);
+    const DeviceSeat& seat = seats[i];
     const auto [known, fresh] =
-        part_of.try_emplace(executor.id, static_cast<int32_t>(layout.parts.size()));
-    if (fresh) layout.parts.push_back({executor.id, {}, {}});
+        part_of.try_emplace(seat.executor, static_cast<int32_t>(layout.parts.size()));
+    if (fresh) layout.parts.push_back({seat.executor, {}, {}});
     CodeLayout::Part& part = layout.parts[known->second];
-    const auto ordinal = static_cast<int32_t>(device.value - executor.first_device.value);
     part.positions.push_back(static_cast<int32_t>(i));
-    part.ordinals.push_back(ordinal);
+    part.ordinals.push_back(seat.ordinal);
     layout.part_of.push_back(known->second);
-    places.push_back({executor.id, ordinal, device, 0});
-    AddReservation(layout.reservations, device, 0, spec.temp_bytes);
+    places.push_back({seat.executor, seat.ordinal, spec.devices[i], 0});
+    AddReservation(layout.reservations, spec.devices[i], 0, spec.temp_bytes, i);
   }
+  for (const CodeLayout::Part& part : layout.parts)
+    layout.command_bytes = std::max(layout.command_bytes, CommandBytes(spec, part.ordinals.size()));
+  const ValueType* last = nullptr;
+  layout.outputs.reserve(spec.outputs.size());
   for (const ValueType& type : spec.outputs) {
-    for (Place& place : places) place.bytes = ByteSize(type.dtype, type.shard).value_or(0);
-    layout.outputs.push_back({places, ReplicaOf(type, places.size())});
-    for (const Place& place : places)
-      AddReservation(layout.reservations, place.device, place.bytes, 0);
+    const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
+    if (last != nullptr && bytes == layout.outputs.back().places[0].bytes &&
+        type.tile_of == last->tile_of) {
+      layout.outputs.push_back(layout.outputs.back());  // which they share
+    } else {
+      for (Place& place : places) place.bytes = bytes;
+      layout.outputs.push_back({places, ReplicaOf(type, places.size())});
+    }
+    last = places.empty() ? nullptr : &type;
+    for (size_t i = 0; i < places.size(); ++i)
+      AddReservation(layout.reservations, places[i].device, bytes, 0, i);
+  }
+  return layout;
+}
+
+void Cluster::Executables::Define(ExecutableSpec spec) { state_->Define(std::move(spec)); }
+
+void Cluster::State::Define(ExecutableSpec spec) {
+  if (executables.contains(spec.id)) return;
+  std::vector<DeviceSeat> seats;
+  for (const DeviceId device : spec.devices) {
+    const Executor& executor = *ExecutorOf(device);
+    seats.push_back(
+        {executor.id, static_cast<int32_t>(device.value - executor.first_device.value)});
   }
   const ExecutableId id = spec.id;
-  layouts.emplace(id, std::move(layout));
+  layouts.emplace(id, LayoutOf(spec, seats));
   executables.emplace(id, std::move(spec));
 }
 
@@ -116,20 +137,27 @@ void Cluster::State::Undefine(ExecutableId id) {
   layouts.erase(id);
 }
 
-const ExecutableSpec* Cluster::FindExecutable(ExecutableId id) const {
+const ExecutableSpec* Cluster::Executables::Find(ExecutableId id) const {
   const auto it = state_->executables.find(id);
   return it == state_->executables.end() ? nullptr : &it->second;
 }
 
-std::set<ExecutableId> Cluster::ExecutablesInUse() const {
+std::set<ExecutableId> Cluster::Executables::InUse() const {
   std::set<ExecutableId> out;
   for (const auto& [id, session] : state_->sessions) {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
   }
   // Of programs and what is left of them.
-  for (auto it = state_->executables.lower_bound(ExecutableId(State::kFirstSequence));
+  for (auto it = state_->executables.lower_bound(ExecutableId(ProgramRuns::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
+  // And of programs that are being bound.
+  for (const auto& [id, list] : state_->work) {
+    for (const auto& bind : list.binds) {
+      for (const PlacedProgram::Part& part : bind->program->placed->parts)
+        out.insert(part.spec.parts.begin(), part.spec.parts.end());
+    }
+  }
   for (const auto& [id, layout] : state_->layouts) {
     if (layout.runs > 0) out.insert(id);
   }
@@ -141,7 +169,7 @@ std::set<ExecutableId> Cluster::ExecutablesInUse() const {
   return out;
 }
 
-void Cluster::ForgetExecutable(ExecutableId id) {
+void Cluster::Executables::Forget(ExecutableId id) {
   const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
@@ -149,9 +177,9 @@ void Cluster::ForgetExecutable(ExecutableId id) {
   state_->Undefine(id);
 }
 
-absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t out,
-                                                 ExecutableId id,
-                                                 const std::vector<int32_t>& devices) {
+absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64_t out,
+                                                    ExecutableId id,
+                                                    const std::vector<int32_t>& devices) {
   const Operation operation(*state_);
   State& s = *state_;
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
@@ -159,7 +187,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   if (it == s.executables.end())
     return Error(absl::StatusCode::kNotFound, "there is no executable {}", id);
   const ExecutableSpec& spec = it->second;
-  FAIRWAY_RETURN_IF_ERROR(IslandOf(session_id, devices).status());
+  FAIRWAY_RETURN_IF_ERROR(s.IslandOf(*session, devices).status());
   if (devices.size() != spec.devices.size())
     return InvalidArgument("{} was compiled for {} devices, but {} were given", spec.name,
                            spec.devices.size(), devices.size());
@@ -178,7 +206,7 @@ absl::StatusOr<uint64_t> Cluster::BindExecutable(SessionId session_id, uint64_t 
   return handle;
 }
 
-absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
+absl::Status Cluster::Executables::Release(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   if (session->executables.erase(handle) == 0)
@@ -186,8 +214,8 @@ absl::Status Cluster::ReleaseExecutable(SessionId session_id, uint64_t handle) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
-                                                       uint64_t executable) const {
+absl::StatusOr<ExecutableSignature> Cluster::Executables::Signature(SessionId session_id,
+                                                                    uint64_t executable) const {
   FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   const auto bound = session->executables.find(executable);
   if (bound == session->executables.end())
@@ -202,10 +230,11 @@ absl::StatusOr<ExecutableSignature> Cluster::Signature(SessionId session_id,
   return out;
 }
 
-absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t executable,
-                                               const std::vector<uint64_t>& args,
-                                               const ExecuteOptions& options,
-                                               const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id,
+                                                            uint64_t executable,
+                                                            const std::vector<uint64_t>& args,
+                                                            const ExecuteOptions& options,
+                                                            const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
@@ -261,8 +290,9 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   for (size_t a = 0; a < spec.parameters.size(); ++a) {
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
-  State::LaunchedNode launched =
-      s.MakeLaunch(*session, spec, arrays, donatable, binding.outputs, poison);
+  if (poison.ok()) poison = s.CheckSendable(spec);
+  LaunchedNode launched =
+      s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
@@ -271,17 +301,23 @@ absl::StatusOr<ExecuteResult> Cluster::Execute(SessionId session_id, uint64_t ex
   return result;
 }
 
-Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
-                                                        const ExecutableSpec& spec,
-                                                        const std::vector<const Array*>& arguments,
-                                                        const std::vector<int32_t>& donatable,
-                                                        const std::vector<ArraySpec>& outputs,
-                                                        const absl::Status& poison) {
+absl::Status Cluster::State::CheckSendable(const ExecutableSpec& spec) const {
+  return CheckCommands(spec, layouts.at(spec.id).command_bytes, options.command_bytes);
+}
+
+LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& spec,
+                                        const std::vector<const Array*>& arguments,
+                                        const std::vector<int32_t>& donatable,
+                                        const OutputTypes& outputs, const absl::Status& poison) {
+  CodeLayout& layout = layouts.at(spec.id);
+  // What it reads is placed before it has an id: that comes first.
+  std::vector<std::vector<ShardRef>> inputs;
+  for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
+    stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
   Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
   node.after_inputs = spec.after_inputs;
-  CodeLayout& layout = layouts.at(spec.id);
   node.layout = &layout;
   ++layout.runs;
   node.reservations = layout.reservations;
@@ -301,17 +337,17 @@ Cluster::State::LaunchedNode Cluster::State::MakeLaunch(Session& session,
     made.outputs.push_back(std::move(array));
   }
   if (!poison.ok()) {
-    // An error array given as an argument: the computation never runs, its results hold that error.
+    // It never runs, and its results hold the error: that of an argument, or that it is too large.
     Fail(node, poison, node.id);
     return made;
   }
 
   std::set<GroupId> reads;
-  for (const Array* argument : arguments) {
-    node.inputs.push_back(argument->shards);
-    ChargeShards(argument->shards.size());
-    for (const GroupId group : GroupsOf(argument->shards)) reads.insert(group);
+  for (const std::vector<ShardRef>& input : inputs) {
+    ChargeShards(input.size());
+    for (const GroupId group : GroupsOf(input)) reads.insert(group);
   }
+  node.inputs = std::move(inputs);
   node.donatable = donatable;
   node.reads.assign(reads.begin(), reads.end());
   node.record_bytes = RecordBytes(node);

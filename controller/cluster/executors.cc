@@ -4,21 +4,10 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
-
-Executor* Cluster::State::ExecutorOf(DeviceId device) { return device_owner[device.value]; }
-const Executor* Cluster::State::ExecutorOf(DeviceId device) const {
-  return device_owner[device.value];
-}
-
-bool Cluster::State::IslandUp(const Island& island) const {
-  const auto wanted = executors.at(island.executors[0]).spec.island_workers;
-  return island.executors.size() == static_cast<size_t>(wanted) &&
-         std::all_of(island.executors.begin(), island.executors.end(),
-                     [&](ExecutorId id) { return executors.at(id).up; });
-}
 
 void Cluster::State::FlushFrees(Executor& executor) {
   if (executor.frees.empty()) return;
@@ -41,43 +30,7 @@ std::string Cluster::State::Where(const Node& node) const {
   return fmt::format("island {} (worker {})", island.name, workers);
 }
 
-Cluster::State::Held Cluster::State::HeldOn(DeviceId device) const {
-  Held held;
-  const Executor& executor = *ExecutorOf(device);
-  for (const auto& [session, has] : holdings) {
-    const auto stake = has.stakes.find(executor.island);
-    if (stake == has.stakes.end()) continue;
-    const size_t at = device.value - stake->second.first_device;
-    if (at >= stake->second.held.size() || stake->second.held[at].shards == 0) continue;
-    held[session] = {stake->second.held[at].bytes, stake->second.held[at].shards};
-  }
-  return held;
-}
-
-std::string Cluster::State::WhoHolds(const Held& held, SessionId asking) {
-  std::string text;
-  for (const auto& [session, sum] : held) {
-    text +=
-        fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ",
-                    session, session == asking ? " (this one)" : "", sum.first, sum.second);
-  }
-  return text.empty() ? "no session holds any" : text;
-}
-
-absl::Status Cluster::State::Exhausted(const Admission::Shortage& shortage,
-                                       std::string_view why) const {
-  const Node& node = *nodes.at(shortage.node);
-  const Executor& executor = *ExecutorOf(shortage.device);
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
-      "arrays, donate inputs, use smaller shards, or devices with more memory (--device-memory of "
-      "their workers, all of the host's by default)",
-      node.name, shortage.need, shortage.device.value - executor.first_device.value, Where(node),
-      shortage.limit, shortage.used, why);
-}
-
-absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
+absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) {
   const Operation operation(*state_);
   State& s = *state_;
   if (spec.num_devices < 1 || spec.worker.empty() || spec.island.empty())
@@ -86,7 +39,8 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
         spec.worker, spec.island, spec.num_devices);
   Executor* known = nullptr;
   for (auto& [id, executor] : s.executors) {
-    if (executor.spec.worker == spec.worker) known = &executor;
+    if (executor.spec.worker == spec.worker && !s.islands.at(executor.island).forgotten)
+      known = &executor;
   }
   if (known != nullptr && known->up)
     return Error(absl::StatusCode::kAlreadyExists,
@@ -95,15 +49,15 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
                  spec.worker, known->spec.island);
   Island* island = nullptr;
   for (auto& [id, i] : s.islands) {
-    if (i.name == spec.island) island = &i;
+    if (i.name == spec.island && !i.forgotten) island = &i;
   }
   if (known != nullptr &&
       (known->spec.num_devices != spec.num_devices || known->spec.island != spec.island ||
        known->spec.island_workers != spec.island_workers))
     return InvalidArgument(
         "worker \"{}\" was known with {} devices on island {} of {} workers and now has {} on {} "
-        "of "
-        "{}; give it another --name or restart the controller",
+        "of {}; give it another --name, or start it when its island has been forgotten "
+        "(--forget-after of the controller)",
         spec.worker, known->spec.num_devices, known->spec.island, known->spec.island_workers,
         spec.num_devices, spec.island, spec.island_workers);
   if (island != nullptr && !island->executors.empty()) {
@@ -122,21 +76,23 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
           spec.island, other.island_workers, spec.worker);
   }
   if (island == nullptr) {
-    const IslandId id(static_cast<uint32_t>(s.islands.size() + 1));
+    const IslandId id(s.next_island++);
     island = &s.islands[id];
+    s.most_islands = std::max(s.most_islands, s.islands.size());
     island->id = id;
     island->name = spec.island;
     island->sequencer =
         Sequencer({s.options.max_gangs_in_flight, s.options.max_singles_per_device, 1});
   }
   if (known == nullptr) {
-    const ExecutorId id(static_cast<uint32_t>(s.executors.size() + 1));
+    const ExecutorId id(s.next_executor++);
     known = &s.executors[id];
     known->id = id;
     known->island = island->id;
-    known->first_device = DeviceId(s.next_device);
-    s.next_device += spec.num_devices;
-    s.device_owner.resize(s.next_device, known);
+    known->first_device = s.NewDevices(spec.num_devices);
+    std::fill_n(s.device_owner.begin() + known->first_device.value, spec.num_devices, known);
+    if (island->executors.empty() || known->first_device < island->first_device)
+      island->first_device = known->first_device;
     island->executors.push_back(id);
   }
   known->spec = spec;
@@ -151,7 +107,7 @@ absl::StatusOr<ExecutorId> Cluster::ExecutorUp(const ExecutorSpec& spec) {
   return known->id;
 }
 
-void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
+void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
@@ -206,6 +162,9 @@ void Cluster::OnReport(ExecutorId id, Incarnation incarnation, Report report) {
       told.status = std::move(failure->second);
     if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
       told.failed_outputs = std::move(outputs->second);
+    std::erase_if(told.failed_outputs, [&](const auto& failed) {  // that it does not have
+      return static_cast<size_t>(failed.first) >= node->outputs.size();
+    });
   };
   std::vector<std::pair<uint64_t, Executor::Open>> all;
   while (!executor.open.empty() && executor.open.begin()->first <= report.finished_through) {
@@ -236,11 +195,11 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     return;
   }
   while (true) {
-    if (!TakeVictims(island, until)) return;
+    if (!memory.TakeVictims(island, until)) return;
     const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
     for (const NodeId id : admitted) {
       Node& node = *FindNode(id);
-      open_losses > 0 ? AfterLosses(node) : Prepare(node);
+      losses.open_losses > 0 ? losses.AfterLosses(node) : Prepare(node);
     }
     Charge(kAtOnce / 8);
     if (admission.HasCandidates(island.id)) {
@@ -253,11 +212,11 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
       Charge(1);
       Node& node = *FindNode(first.node);
       if (first.hopeless) {
-        Fail(node, Exhausted(first, "it can never fit"), first.node);
+        Fail(node, memory.Exhausted(first, "it can never fit"), first.node);
         again = true;
       } else {
         const std::vector<Admission::Shortage> all = admission.Firsts(island.id);
-        again |= !all.empty() && all[0].node == first.node && MakeRoom(node);
+        again |= !all.empty() && all[0].node == first.node && memory.MakeRoom(node);
       }
     }
     if (!again) break;

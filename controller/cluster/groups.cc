@@ -53,8 +53,7 @@ void Cluster::State::EraseGroup(Group& group) {
 
 Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
   const auto [it, absent] = has.stakes.try_emplace(island);
-  if (absent)
-    it->second.first_device = executors.at(islands.at(island).executors[0]).first_device.value;
+  if (absent) it->second.first_device = islands.at(island).first_device.value;
   return it->second;
 }
 
@@ -108,13 +107,17 @@ void Cluster::State::DropView(const Array& array) {
   ChargeShards(array.shards.size());
   for (const GroupId id : GroupsOf(array.shards)) {
     Group* group = FindGroup(id);
-    if (--group->handle_refs == 0) CountLeaving(*group);
+    if (--group->handle_refs == 0) {
+      CountLeaving(*group);
+      stored_groups.LetGoOfPlaced(*group);
+    }
     Collect(*group);
   }
 }
 
 void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
   ChargeShards(shards.size());
+  std::vector<ShardRef> placed;
   Group* group = nullptr;
   for (const ShardRef& ref : shards) {
     if (group == nullptr || group->id != ref.group) group = FindGroup(ref.group);
@@ -122,8 +125,11 @@ void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
     if (!group->deleted[ref.shard]) {
       group->deleted[ref.shard] = true;
       ++group->num_deleted;
+      if (group->stored != nullptr && group->stored->placed)
+        placed.push_back({group->stored->placed, ref.shard});
     }
   }
+  if (!placed.empty() && !Planted(Bug::kDeleteStoredOnly)) MarkDeleted(placed);
   for (const GroupId id : GroupsOf(shards)) {
     Group& deleted = *FindGroup(id);
     CountLeaving(deleted);
@@ -218,6 +224,7 @@ void Cluster::State::Collect(Group& group) {
   if (read || group.producer) return;
   if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();
+    stored_groups.Unstore(group);
     ReleaseBytes(group);
   }
   // A group on the list of the settled is forgotten when its waiters have been told.
@@ -250,6 +257,8 @@ void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes)
 }
 
 BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
+  if (group.stored != nullptr && !group.stored->blobs.empty())
+    return group.stored->blobs[group.stored->blob_of_shard[shard]];
   const auto it = group.inlined.find(shard);
   return it == group.inlined.end() ? nullptr : it->second;
 }

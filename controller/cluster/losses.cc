@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -18,7 +19,7 @@ constexpr int kFew = 16;
 constexpr uint64_t kFewUnits = 250;  // nodes may be of many pieces
 }  // namespace
 
-void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
+void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.executors.find(id);
@@ -35,35 +36,35 @@ void Cluster::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   island.victims.clear();
   lost.dropped.clear();
   lost.frees.clear();
-  s.BeginLoss(
+  s.losses.BeginLoss(
       island, &lost,
       Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
             island.name, lost.spec.worker, Text(cause)));
   s.Settle();
 }
 
-void Cluster::IslandGivenUp(IslandId id, const absl::Status& cause) {
+void Cluster::Fleet::IslandGivenUp(IslandId id, const absl::Status& cause) {
   const Operation operation(*state_);
   State& s = *state_;
   const auto it = s.islands.find(id);
   if (it == s.islands.end() || s.IslandUp(it->second)) return;
   it->second.gone =
       Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
-  s.BeginLoss(it->second, nullptr, it->second.gone);
+  s.losses.BeginLoss(it->second, nullptr, it->second.gone);
   s.Settle();
 }
 
-void Cluster::State::BeginLoss(Island& island, Executor* lost, const absl::Status& status) {
+void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Status& status) {
   std::vector<SessionId> told;
-  for (const auto& [session, has] : holdings) {
+  for (const auto& [session, has] : s.holdings) {
     const auto stake = has.stakes.find(island.id);
     if (stake == has.stakes.end()) continue;
     if (stake->second.groups != nullptr || stake->second.nodes > 0) told.push_back(session);
   }
   std::sort(told.begin(), told.end());
-  Charge(told.size());
+  s.Charge(told.size());
   for (const SessionId session : told) {
-    std::deque<Loss>& losses = WorkOf(session).losses;
+    std::deque<Loss>& losses = s.WorkOf(session).losses;
     // Executors of one island that go together are heard of together.
     const bool joins = lost != nullptr && !losses.empty() && losses.back().island == island.id &&
                        losses.back().phase == Loss::Phase::kBegin && losses.back().given_up.ok();
@@ -82,29 +83,29 @@ void Cluster::State::BeginLoss(Island& island, Executor* lost, const absl::Statu
     }
   }
   if (told.empty() && lost != nullptr) DropShared({lost});
-  to_pump.insert(island.id);
+  s.to_pump.insert(island.id);
 }
 
-bool Cluster::State::HasLosses(SessionId session) const {
+bool Cluster::Losses::HasLosses(SessionId session) const {
   if (open_losses == 0) return false;
-  const auto list = work.find(session);
-  return list != work.end() && !list->second.losses.empty();
+  const auto list = s.work.find(session);
+  return list != s.work.end() && !list->second.losses.empty();
 }
 
-void Cluster::State::FinishLosses(SessionId session) {
+void Cluster::Losses::FinishLosses(SessionId session) {
   if (!HasLosses(session)) return;
-  Worklist& list = work.at(session);
+  Worklist& list = s.work.at(session);
   while (!list.losses.empty()) GoOnLoss(session, list);
 }
 
-void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
+void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
   Loss& loss = list.losses.front();
-  const uint64_t until = units + kFewUnits;
-  const auto has = holdings.find(session);  // none: all has ended since
+  const uint64_t until = s.units + kFewUnits;
+  const auto has = s.holdings.find(session);  // none: all has ended since
   switch (loss.phase) {
     case Loss::Phase::kBegin:
       loss.phase = loss.given_up.ok() ? Loss::Phase::kGroups : Loss::Phase::kNodes;
-      if (has == holdings.end()) break;
+      if (has == s.holdings.end()) break;
       if (const auto stake = has->second.stakes.find(loss.island);
           stake != has->second.stakes.end())
         stake->second.walk = stake->second.groups;
@@ -113,28 +114,30 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
       LoseGroups(session, loss);
       break;
     case Loss::Phase::kNodes: {
-      for (int i = 0; i < kFew && units < until; ++i) {
-        Charge(1);
-        const auto still = holdings.find(session);
-        const auto next = still == holdings.end() ? std::set<NodeId>::iterator()
-                                                  : still->second.nodes.upper_bound(loss.heard);
-        if (still == holdings.end() || next == still->second.nodes.end()) {
+      for (int i = 0; i < kFew && s.units < until; ++i) {
+        if (Planted(Bug::kLossForgetsNodes) && i == 1) loss.heard = NodeId(UINT64_MAX);
+        s.Charge(1);
+        const auto still = s.holdings.find(session);
+        const auto next = still == s.holdings.end() ? std::set<NodeId>::iterator()
+                                                    : still->second.nodes.upper_bound(loss.heard);
+        if (still == s.holdings.end() || next == still->second.nodes.end()) {
           loss.phase = Loss::Phase::kTakeBack;
           break;
         }
         loss.heard = *next;
-        LoseNode(*FindNode(loss.heard), loss);
+        LoseNode(*s.FindNode(loss.heard), loss);
       }
       break;
     }
     case Loss::Phase::kTakeBack:
+      if (Planted(Bug::kLossTakesNothingBack)) loss.again.clear();
       // Younger ones first: readers before what they read.
-      for (int i = 0; i < kFew && units < until && !loss.again.empty(); ++i) {
+      for (int i = 0; i < kFew && s.units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
         loss.again.pop_back();
-        const Node* node = FindNode(again.node);
+        const Node* node = s.FindNode(again.node);
         if (node != nullptr && node->attempt == again.attempt)
-          TakeBack({again.node}, loss.executors.begin()->second.status);
+          s.TakeBack({again.node}, loss.executors.begin()->second.status);
       }
       if (loss.again.empty()) loss.phase = Loss::Phase::kDone;
       break;
@@ -145,20 +148,21 @@ void Cluster::State::GoOnLoss(SessionId session, Worklist& list) {
   }
 }
 
-void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
-  const auto has = holdings.find(session);
-  const auto stake = has == holdings.end() ? std::map<IslandId, Stake>::iterator()
-                                           : has->second.stakes.find(loss.island);
+void Cluster::Losses::LoseGroups(SessionId session, Loss& loss) {
+  const auto has = s.holdings.find(session);
+  const auto stake = has == s.holdings.end() ? std::map<IslandId, Stake>::iterator()
+                                             : has->second.stakes.find(loss.island);
   for (int i = 0; i < kFew; ++i) {
-    if (has == holdings.end() || stake == has->second.stakes.end() ||
-        stake->second.walk == nullptr) {
+    if (has == s.holdings.end() || stake == has->second.stakes.end() ||
+        stake->second.walk == nullptr || (Planted(Bug::kLossForgetsGroups) && i == 2)) {
       loss.phase = Loss::Phase::kNodes;
       return;
     }
     Group& group = *stake->second.walk;
     stake->second.walk = group.next;
-    ChargeShards(group.places.size());
-    if (group.state != GroupState::kReady || Planted(Bug::kIgnoreLoss)) continue;
+    s.ChargeShards(group.places.size());
+    if (group.state != GroupState::kReady || group.stored != nullptr || Planted(Bug::kIgnoreLoss))
+      continue;
     const Loss::Lost* first = nullptr;
     ExecutorId last;
     for (const Place& place : group.places) {
@@ -169,52 +173,55 @@ void Cluster::State::LoseGroups(SessionId session, Loss& loss) {
     }
     if (first == nullptr) continue;
     group.lost_in = loss.number;
-    SetFailed(group, first->status, NodeId());
+    s.SetFailed(group, first->status, NodeId());
   }
 }
 
-void Cluster::State::LoseNode(Node& node, Loss& loss) {
+void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
   for (const Participant& p : node.participants) {
-    if (loss.executors.contains(p.executor)) executors.at(p.executor).lost_open.erase(p.seq);
+    if (loss.executors.contains(p.executor)) s.executors.at(p.executor).lost_open.erase(p.seq);
   }
   if (!loss.given_up.ok()) {
-    const bool waits = node.island == loss.island && node.state != NodeState::kLaunched &&
+    const Group* fetched = s.FindGroup(node.fetched.group);
+    const bool stored = fetched != nullptr && fetched->stored != nullptr;  // not there
+    const bool waits = node.island == loss.island && !stored &&
+                       node.state != NodeState::kLaunched &&
                        (node.state != NodeState::kWaiting || node.held());
-    if (waits) Fail(node, loss.given_up, node.id);
+    if (waits) s.Fail(node, loss.given_up, node.id);
     return;
   }
   if (node.state == NodeState::kLaunched) return LoseLaunched(node, loss);
-  if (FailIfPoisoned(node)) return;
+  if (s.FailIfPoisoned(node)) return;
   if (node.kind == NodeKind::kFetch) {
     // It failed meanwhile, and not for the loss.
     if (!node.deferred.ok() && !PeerGone(node.deferred))
-      Fail(node, absl::Status(node.deferred), node.id);
+      s.Fail(node, absl::Status(node.deferred), node.id);
     return;
   }
-  Island& island = islands.at(node.island);
+  Island& island = s.islands.at(node.island);
   for (const GroupId read : node.reads) {
-    if (FindGroup(read)->lost_in != loss.number) continue;
+    if (s.FindGroup(read)->lost_in != loss.number) continue;
     ++node.unlaunched_inputs;
     if (node.kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node.id);
   }
-  if (IsSequence(node) && node.unsettled_inputs == 0) MaybeArrived(node);
-  ChargeShards(node.sources.size() + node.participants.size());
+  if (s.IsSequence(node) && node.unsettled_inputs == 0) s.MaybeArrived(node);
+  s.ChargeShards(node.sources.size() + node.participants.size());
   const bool touches =
       std::any_of(node.participants.begin(), node.participants.end(),
                   [&](const Participant& p) { return loss.executors.contains(p.executor); });
   const bool from = std::any_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     return ref.group != node.outputs[0] &&
-           loss.executors.contains(FindGroup(ref.group)->places[ref.shard].executor);
+           loss.executors.contains(s.FindGroup(ref.group)->places[ref.shard].executor);
   });
   if ((touches || from) && node.state == NodeState::kPrepared) {
     loss.again.push_back({node.id, node.attempt});
-  } else if (from && node.state == NodeState::kQueued && admission.Remove(node.id, node.island)) {
-    parked.insert(node.id);
-    to_pump.insert(node.island);
+  } else if (from && node.state == NodeState::kQueued && s.admission.Remove(node.id, node.island)) {
+    s.parked.insert(node.id);
+    s.to_pump.insert(node.island);
   }
 }
 
-void Cluster::State::LoseLaunched(Node& node, const Loss& loss) {
+void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
   if (node.island != loss.island) return;
   std::vector<std::pair<size_t, size_t>> parts;  // order of the loss, participant
   for (size_t p = 0; p < node.participants.size(); ++p) {
@@ -222,7 +229,7 @@ void Cluster::State::LoseLaunched(Node& node, const Loss& loss) {
         lost != loss.executors.end())
       parts.emplace_back(lost->second.order, p);
   }
-  ChargeShards(node.participants.size());
+  s.ChargeShards(node.participants.size());
   if (parts.empty()) return;
   std::sort(parts.begin(), parts.end());
   const auto status_of = [&](size_t part) {
@@ -230,70 +237,72 @@ void Cluster::State::LoseLaunched(Node& node, const Loss& loss) {
   };
   const NodeId id = node.id;
   node.failure = status_of(parts[0].second);
-  LaunchLost(node);
+  s.LaunchLost(node);
   if (!node.deferred.ok()) {  // the others have told of it
-    Conclude(node, absl::Status(node.failure), id);
+    s.Conclude(node, absl::Status(node.failure), id);
     return;
   }
   for (const auto& [order, part] : parts) {
-    if (FindNode(id) == nullptr) return;
-    ParticipantEnded(node, part, status_of(part));
+    if (s.FindNode(id) == nullptr) return;
+    s.ParticipantEnded(node, part, status_of(part));
   }
 }
 
-void Cluster::State::LossHeard(const Loss& loss) {
+void Cluster::Losses::LossHeard(const Loss& loss) {
   --open_losses;
   std::vector<Executor*> all_know;
   for (const auto& [id, lost] : loss.executors) {
-    Executor& executor = executors.at(id);
+    Executor& executor = s.executors.at(id);
     if (--executor.telling > 0) continue;
     executor.lost_open.clear();
     all_know.push_back(&executor);
   }
   DropShared(all_know);
-  if (!all_know.empty()) unpark_after = NodeId();
-  if (--islands.at(loss.island).telling == 0) to_pump.insert(loss.island);
+  if (!all_know.empty()) s.unpark_after = NodeId();
+  if (Planted(Bug::kLossHeardByNobody)) return;
+  if (--s.islands.at(loss.island).telling == 0) s.to_pump.insert(loss.island);
 }
 
-void Cluster::State::DropShared(const std::vector<Executor*>& lost) {
+void Cluster::Losses::DropShared(const std::vector<Executor*>& lost) {
   std::set<ExecutableId> shared;
   for (Executor* executor : lost) {
     for (const ExecutableId id : std::exchange(executor->lost_installs, {})) shared.insert(id);
   }
+  if (Planted(Bug::kKeepShared)) return;
   for (const ExecutableId id : shared) {
-    const auto layout = layouts.find(id);
-    if (layout == layouts.end()) continue;
+    const auto layout = s.layouts.find(id);
+    if (layout == s.layouts.end()) continue;
     for (const CodeLayout::Part& part : layout->second.parts) {
-      Charge(1);
-      Executor& executor = executors.at(part.executor);
+      s.Charge(1);
+      Executor& executor = s.executors.at(part.executor);
       const auto install = executor.installs.find(id);
       if (install == executor.installs.end()) continue;
       if (!install->second.installed) ++executor.dropped[id];
       executor.installs.erase(install);
-      SendTo(executor, DropExecutable{id});
+      s.SendTo(executor, DropExecutable{id});
     }
   }
 }
 
-void Cluster::State::AfterLosses(Node& node) {
-  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return Prepare(node);
-  for (const Reservation& r : node.reservations) admission.Release(r.device, r.total());
-  parked.insert(node.id);
-  work.at(node.session).held.push_back(node.id);
+void Cluster::Losses::AfterLosses(Node& node) {
+  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return s.Prepare(node);
+  for (const Reservation& r : node.reservations) s.admission.Release(r.device, r.total());
+  s.parked.insert(node.id);
+  s.work.at(node.session).held.push_back(node.id);
 }
 
-void Cluster::State::Unpark() {
-  if (!unpark_after) return;
-  auto next = parked.upper_bound(*unpark_after);
-  for (int i = 0; i < 2 * kFew && next != parked.end(); ++i) {
-    Charge(1);
+void Cluster::Losses::Unpark() {
+  if (!s.unpark_after) return;
+  auto next = s.parked.upper_bound(*s.unpark_after);
+  for (int i = 0; i < 2 * kFew && next != s.parked.end(); ++i) {
+    s.Charge(1);
     const NodeId id = *next;
-    unpark_after = id;
-    parked.erase(next);
-    Submit(*FindNode(id));
-    next = parked.upper_bound(id);
+    s.unpark_after = id;
+    s.parked.erase(next);
+    s.Submit(*s.FindNode(id));
+    next = s.parked.upper_bound(id);
   }
-  if (next == parked.end()) unpark_after.reset();
+  if (next == s.parked.end()) s.unpark_after.reset();
 }
 
 }  // namespace fairway

@@ -3,6 +3,11 @@
 // meanwhile, and the answers are those of one long turn.
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/turns_fixture_for_test.h"
 
 namespace fairway {
@@ -16,13 +21,13 @@ TEST_F(TurnsTest, ALossIsHeardOfInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   ASSERT_NO_FATAL_FAILURE(RunChain(5000));
   Lose(a);
   ASSERT_TRUE(actions.turn_wanted);
-  EXPECT_TRUE(cluster.Busy(session));
+  EXPECT_TRUE(cluster.sessions().Busy(session));
   ExpectTheNeighbourIsServed();
-  EXPECT_TRUE(cluster.Busy(session));
+  EXPECT_TRUE(cluster.sessions().Busy(session));
   int turns = 0;
-  for (; Turn(); ++turns) ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  for (; Turn(); ++turns) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   EXPECT_GT(turns, 10);
-  EXPECT_FALSE(cluster.Busy(session));
+  EXPECT_FALSE(cluster.sessions().Busy(session));
   EXPECT_THAT(actions.lines, Contains("s1 watched 9: DATA_LOSS: island ia: the executor of worker "
                                       "wa was lost: killed"));
 }
@@ -30,25 +35,26 @@ TEST_F(TurnsTest, ALossIsHeardOfInSeveralTurnsAndNeighboursAreServedMeanwhile) {
 TEST_F(TurnsTest, TheNextOperationOfASessionWithALossSeesAllOfIt) {
   ASSERT_NO_FATAL_FAILURE(RunChain(3000));
   Lose(a);
-  ASSERT_TRUE(cluster.Busy(session));
-  cluster.Fetch(session, 5, 1);
-  EXPECT_FALSE(cluster.Busy(session));
+  ASSERT_TRUE(cluster.sessions().Busy(session));
+  cluster.arrays().Fetch(session, 5, 1);
+  EXPECT_FALSE(cluster.sessions().Busy(session));
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 fetched 5: DATA_LOSS")));
 }
 
 // Its successor would be asked for what only the lost incarnation had.
 TEST_F(TurnsTest, ASuccessorGetsNothingBeforeAllHaveHeardOfTheLoss) {
   ASSERT_NO_FATAL_FAILURE(RunChain(5000));
-  const SessionId third = cluster.OpenSession("t").value();
-  const uint64_t step = cluster.BindExecutable(third, 0, ExecutableId(1), {0}).value();
+  const SessionId third = cluster.sessions().Open("t").value();
+  const uint64_t step = cluster.executables().Bind(third, 0, ExecutableId(1), {0}).value();
   Lose(a);
-  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
-  const auto put = cluster.Put(third, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
-  cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
-  ASSERT_TRUE(cluster.Execute(third, step, {1}, {}, {2}).ok());
-  while (cluster.Busy(session)) {
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
+  const auto put =
+      cluster.arrays().Put(third, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+  ASSERT_TRUE(cluster.executables().Execute(third, step, {1}, {}, {2}).ok());
+  while (cluster.sessions().Busy(session)) {
     ASSERT_TRUE(Turn());
-    if (cluster.Busy(session)) {
+    if (cluster.sessions().Busy(session)) {
       ASSERT_THAT(actions.lines, Not(Contains(StartsWith("e1 <-"))));
     }
   }
@@ -64,40 +70,44 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
   while (Turn()) {
   }
   const uint64_t first = 100;
-  ASSERT_TRUE(
-      cluster.Put(session, first, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
+  ASSERT_TRUE(cluster.arrays()
+                  .Put(session, first, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0})
+                  .ok());
   for (uint64_t i = 0; i < 5000; ++i) {
-    ASSERT_TRUE(cluster.Execute(session, step_, {first + i}, {}, {first + i + 1}).ok());
+    ASSERT_TRUE(
+        cluster.executables().Execute(session, step_, {first + i}, {}, {first + i + 1}).ok());
     while (Turn()) {
     }
   }
-  cluster.Watch(session, 8, {first + 5000});
+  cluster.arrays().Watch(session, 8, {first + 5000});
   Bounded([&] {
-    cluster.IslandGivenUp(IslandId(1), absl::UnavailableError("its machines are gone"));
+    cluster.fleet().IslandGivenUp(IslandId(1), absl::UnavailableError("its machines are gone"));
     return true;
   });
   EXPECT_TRUE(actions.turn_wanted);
   ExpectTheNeighbourIsServed();
-  while (Turn()) ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+  while (Turn()) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 8: UNAVAILABLE: island ia: ")));
 }
 
 // Its bytes came late, and what came meanwhile has its memory and has not begun.
 TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   constexpr int64_t kSteps = 5000;
-  Cluster small(ClusterOptions(), &actions);
+  Cluster small(AtOnce(), &actions);
   actions.cluster = &small;
-  const ExecutorId first = small.ExecutorUp(Worker("wa", "ia", 1, 64 * (kSteps + 1))).value();
-  ASSERT_TRUE(small.ExecutorUp(Worker("wb", "ib", 1)).ok());
-  const SessionId mine = small.OpenSession("t").value(), others = small.OpenSession("t").value();
+  const ExecutorId first =
+      small.fleet().ExecutorUp(Worker("wa", "ia", 1, 64 * (kSteps + 1))).value();
+  ASSERT_TRUE(small.fleet().ExecutorUp(Worker("wb", "ib", 1)).ok());
+  const SessionId mine = small.sessions().Open("t").value(),
+                  others = small.sessions().Open("t").value();
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
   spec.name = "f";
   spec.island = IslandId(1);
-  spec.devices = {small.Devices(mine)[0].device};
+  spec.devices = {small.sessions().Devices(mine)[0].device};
   spec.parameters = spec.outputs = {F32({4})};
-  small.DefineExecutable(spec);
-  const uint64_t step = small.BindExecutable(others, 0, ExecutableId(1), {0}).value();
+  small.executables().Define(spec);
+  const uint64_t step = small.executables().Bind(others, 0, ExecutableId(1), {0}).value();
   const auto turn = [&] {
     if (!std::exchange(actions.turn_wanted, false)) return false;
     const uint64_t before = small.units();
@@ -106,42 +116,42 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
     return true;
   };
   const auto put = [&](SessionId who, uint64_t handle, int32_t device, int64_t elements) {
-    return small
+    return small.arrays()
         .Put(who, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0})
         ->upload;
   };
   const NodeId late = put(mine, 1, 0, 16 * kSteps);
   const NodeId input = put(others, 1, 0, 4);
-  small.ProvideUpload(input, 0, BytesRef(Blob::Make(16)));
+  small.arrays().ProvideUpload(input, 0, BytesRef(Blob::Make(16)));
   for (uint64_t i = 1; i <= kSteps; ++i) {
-    ASSERT_TRUE(small.Execute(others, step, {1}, {}, {i + 1}).ok());
+    ASSERT_TRUE(small.executables().Execute(others, step, {1}, {}, {i + 1}).ok());
     while (turn()) {
     }
   }
   actions.Take();
   const uint64_t before = small.units();
-  small.ProvideUpload(late, 0, BytesRef(Blob::Make(64 * kSteps)));
+  small.arrays().ProvideUpload(late, 0, BytesRef(Blob::Make(64 * kSteps)));
   EXPECT_LE(small.units() - before, kMost);
   ASSERT_TRUE(actions.turn_wanted);
   EXPECT_THAT(actions.Take(), Contains(StartsWith("e1 <- cancel n")));
   const NodeId there = put(mine, 2, 1, 4);
-  small.ProvideUpload(there, 0, BytesRef(Blob::Make(16)));
+  small.arrays().ProvideUpload(there, 0, BytesRef(Blob::Make(16)));
   for (int turns = 0; turns < 3; ++turns) turn();
   const std::string served = fmt::format("e2 <- receive n{}", there);
   const std::string wanted = fmt::format("e1 <- receive n{}", late);
   EXPECT_THAT(actions.lines, Contains(StartsWith(served)));
   EXPECT_THAT(actions.lines, Not(Contains(StartsWith(wanted))));
-  while (turn()) ASSERT_EQ(Describe(small.CheckInvariants()), "OK");
+  while (turn()) ASSERT_EQ(Describe(small.inspection().CheckInvariants()), "OK");
   EXPECT_THAT(actions.lines, Contains(StartsWith(wanted)));
   // What was taken back waits behind it, and fits again when it has been given up.
-  ASSERT_TRUE(small.Delete(mine, {1}).ok());
+  ASSERT_TRUE(small.arrays().Delete(mine, {1}).ok());
   Report report;
   report.finished = {actions.seq.at({first, late})};
-  small.OnReport(first, Incarnation(7), report);
+  small.fleet().OnReport(first, Incarnation(7), report);
   while (turn()) {
   }
-  EXPECT_EQ(small.Islands()[0].queued, 0u);
-  EXPECT_EQ(small.Islands()[0].prepared, static_cast<size_t>(kSteps));
+  EXPECT_EQ(small.fleet().Islands()[0].queued, 0u);
+  EXPECT_EQ(small.fleet().Islands()[0].prepared, static_cast<size_t>(kSteps));
   actions.cluster = &cluster;
 }
 
@@ -155,32 +165,32 @@ TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
   const auto turns = [&] {
     while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
   };
-  const ExecutorId a = cluster.ExecutorUp(Worker("wa", "ia", 1)).value();
-  const SessionId session = cluster.OpenSession("t").value();
+  const ExecutorId a = cluster.fleet().ExecutorUp(Worker("wa", "ia", 1)).value();
+  const SessionId session = cluster.sessions().Open("t").value();
   ExecutableSpec spec;
   spec.id = ExecutableId(1);
   spec.name = "f";
   spec.island = IslandId(1);
-  spec.devices = {cluster.Devices(session)[0].device};
+  spec.devices = {cluster.sessions().Devices(session)[0].device};
   spec.parameters = spec.outputs = {F32({4})};
-  cluster.DefineExecutable(spec);
-  const uint64_t step = cluster.BindExecutable(session, 0, ExecutableId(1), {0}).value();
+  cluster.executables().Define(spec);
+  const uint64_t step = cluster.executables().Bind(session, 0, ExecutableId(1), {0}).value();
   const ArraySpec type{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
-  const NodeId late = cluster.Put(session, 1, type, {0})->upload;
-  ASSERT_TRUE(cluster.Execute(session, step, {1}, {}, {2}).ok());
+  const NodeId late = cluster.arrays().Put(session, 1, type, {0})->upload;
+  ASSERT_TRUE(cluster.executables().Execute(session, step, {1}, {}, {2}).ok());
   turns();
   Report installed;
   installed.installed.push_back({ExecutableId(1), absl::OkStatus()});
-  cluster.OnReport(a, Incarnation(7), installed);
+  cluster.fleet().OnReport(a, Incarnation(7), installed);
   turns();
-  cluster.ProvideUpload(late, 0, absl::AbortedError("no bytes"));
+  cluster.arrays().ProvideUpload(late, 0, absl::AbortedError("no bytes"));
   for (uint64_t handle = 10; handle < 60; ++handle) {
     if (std::exchange(actions.turn_wanted, false)) cluster.Turn();
-    ASSERT_TRUE(cluster.Execute(session, step, {2}, {}, {handle}).ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, step, {2}, {}, {handle}).ok());
   }
   turns();
   EXPECT_THAT(actions.lines, Not(Contains(::testing::HasSubstr("<- launch"))));
-  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
 // No walk over what others have queued.
@@ -189,26 +199,27 @@ TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
   Start(64 * 2 * kSteps);
   const uint64_t step = Define(1, {0}, {F32({4})}, {F32({4})});
   Define(2, {2}, {F32({4})}, {F32({4})}, /*temp=*/80 * kSteps);
-  ASSERT_TRUE(
-      cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
+  ASSERT_TRUE(cluster.arrays()
+                  .Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0})
+                  .ok());
   for (uint64_t i = 1; i <= kSteps; ++i) {
-    ASSERT_TRUE(cluster.Execute(session, step, {1}, {}, {i + 1}).ok());
+    ASSERT_TRUE(cluster.executables().Execute(session, step, {1}, {}, {i + 1}).ok());
     RunTurns();
   }
-  session = cluster.OpenSession("t").value();
-  const uint64_t big = cluster.BindExecutable(session, 0, ExecutableId(2), {2}).value();
+  session = cluster.sessions().Open("t").value();
+  const uint64_t big = cluster.executables().Bind(session, 0, ExecutableId(2), {2}).value();
   PutReady(1, 2);
-  const auto first = cluster.Execute(session, big, {1}, {}, {2});
+  const auto first = cluster.executables().Execute(session, big, {1}, {}, {2});
   Installed(b, 2);
-  ASSERT_TRUE(cluster.Execute(session, big, {1}, {}, {3}).ok());
-  ASSERT_EQ(cluster.Islands()[1].queued, 1u);
+  ASSERT_TRUE(cluster.executables().Execute(session, big, {1}, {}, {3}).ok());
+  ASSERT_EQ(cluster.fleet().Islands()[1].queued, 1u);
   cluster.Tick(0);
   const uint64_t before = cluster.units();
   cluster.Tick(5000);
   EXPECT_LE(cluster.units() - before, kMost);
-  EXPECT_EQ(cluster.Islands()[1].given_up, 0u);
+  EXPECT_EQ(cluster.fleet().Islands()[1].given_up, 0u);
   End(b, first->node.value);
-  EXPECT_EQ(cluster.Islands()[1].queued, 0u);
+  EXPECT_EQ(cluster.fleet().Islands()[1].queued, 0u);
 }
 
 // What clients are told of a loss is the same however long a turn is.
@@ -217,28 +228,30 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     Recorder actions;
     ClusterOptions options;
     options.turn_units = turn_units;
+    options.stored_array_bytes = -1;  // what is put is there, and is lost
     Cluster cluster(options, &actions);
     actions.cluster = &cluster;
     const auto turns = [&] {
       while (std::exchange(actions.turn_wanted, false)) {
         cluster.Turn();
-        EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+        EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
       }
     };
     ExecutorSpec specs[] = {Worker("wa", "ia", 1), Worker("wc", "ia", 1), Worker("wb", "ib", 1)};
     specs[0].island_workers = specs[1].island_workers = 2;
     ExecutorId ids[3];
-    for (int i = 0; i < 3; ++i) ids[i] = cluster.ExecutorUp(specs[i]).value();
-    const SessionId session = cluster.OpenSession("t").value();
+    for (int i = 0; i < 3; ++i) ids[i] = cluster.fleet().ExecutorUp(specs[i]).value();
+    const SessionId session = cluster.sessions().Open("t").value();
     const auto define = [&](uint64_t id, std::vector<int32_t> devices) {
       ExecutableSpec spec;
       spec.id = ExecutableId(id);
       spec.name = fmt::format("f{}", id);
-      spec.island = cluster.IslandOf(session, devices).value();
-      for (const int32_t d : devices) spec.devices.push_back(cluster.Devices(session)[d].device);
+      spec.island = cluster.sessions().IslandOf(session, devices).value();
+      for (const int32_t d : devices)
+        spec.devices.push_back(cluster.sessions().Devices(session)[d].device);
       spec.parameters = spec.outputs = {F32({4})};
-      cluster.DefineExecutable(std::move(spec));
-      return cluster.BindExecutable(session, 0, ExecutableId(id), devices).value();
+      cluster.executables().Define(std::move(spec));
+      return cluster.executables().Bind(session, 0, ExecutableId(id), devices).value();
     };
     const uint64_t on_a = define(1, {0}), on_c = define(2, {1}), on_b = define(3, {2}),
                    gang = define(4, {0, 1});
@@ -246,11 +259,11 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     const std::vector<std::vector<int32_t>> places = {{0}, {1}, {0, 1}, {0}};
     std::vector<NodeId> uploads;
     for (size_t i = 0; i < places.size(); ++i) {
-      const auto put =
-          cluster.Put(session, i + 1, {DType::kF32, Shape{{4}}, Sharding::Replicated(places[i])},
-                      std::vector<int32_t>(places[i].size(), 0));
+      const auto put = cluster.arrays().Put(
+          session, i + 1, {DType::kF32, Shape{{4}}, Sharding::Replicated(places[i])},
+          std::vector<int32_t>(places[i].size(), 0));
       uploads.push_back(put->upload);
-      if (i < 3) cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+      if (i < 3) cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
     }
     turns();
     const auto end = [&](int executor, NodeId node, absl::Status status = absl::OkStatus()) {
@@ -265,16 +278,16 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
       Report report;
       report.finished = {seq->second};
       if (!status.ok()) report.failures.push_back({seq->second, status});
-      cluster.OnReport(ids[executor], Incarnation(7), report);
+      cluster.fleet().OnReport(ids[executor], Incarnation(7), report);
     };
     for (const int32_t i : {0, 2}) end(0, uploads[i]);
     for (const int32_t i : {1, 2}) end(1, uploads[i]);
     turns();
     const auto execute = [&](uint64_t code, uint64_t in, uint64_t out) {
-      EXPECT_TRUE(cluster.Execute(session, code, {in}, {}, {out}).ok());
+      EXPECT_TRUE(cluster.executables().Execute(session, code, {in}, {}, {out}).ok());
     };
     const auto copy = [&](uint64_t in, int32_t device, uint64_t out) {
-      EXPECT_TRUE(cluster
+      EXPECT_TRUE(cluster.arrays()
                       .Copy(session, {in}, std::vector<int32_t>{device}, std::nullopt,
                             CopySemantics::kReuseInput, {out})
                       .ok());
@@ -290,24 +303,25 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     execute(on_b, 72, 75);
     execute(on_a, 4, 76);
     copy(76, 2, 77);
-    cluster.Fetch(session, 100, 1);
-    for (uint64_t handle = 1; handle < 80; ++handle) cluster.Watch(session, handle, {handle});
+    cluster.arrays().Fetch(session, 100, 1);
+    for (uint64_t handle = 1; handle < 80; ++handle)
+      cluster.arrays().Watch(session, handle, {handle});
     turns();
     Report installed;
     for (const uint64_t id : {1, 2, 3, 4})
       installed.installed.push_back({ExecutableId(id), absl::OkStatus()});
-    for (const ExecutorId id : ids) cluster.OnReport(id, Incarnation(7), installed);
+    for (const ExecutorId id : ids) cluster.fleet().OnReport(id, Incarnation(7), installed);
     turns();
-    cluster.ExecutorLost(ids[0], absl::UnavailableError("killed"));
+    cluster.fleet().ExecutorLost(ids[0], absl::UnavailableError("killed"));
     std::erase_if(actions.seq, [&](const auto& entry) { return entry.first.first == ids[0]; });
-    EXPECT_TRUE(cluster.ExecutorUp(specs[0]).ok());
-    cluster.ProvideUpload(uploads[3], 0, BytesRef(Blob::Make(16)));
+    EXPECT_TRUE(cluster.fleet().ExecutorUp(specs[0]).ok());
+    cluster.arrays().ProvideUpload(uploads[3], 0, BytesRef(Blob::Make(16)));
     // All that can end does.
     for (int round = 0; round < 100; ++round) {
       turns();
       cluster.Tick(round);
       turns();
-      for (const ExecutorId id : ids) cluster.OnReport(id, Incarnation(7), installed);
+      for (const ExecutorId id : ids) cluster.fleet().OnReport(id, Incarnation(7), installed);
       const auto open = actions.seq;
       for (const auto& [who, seq] : open) {
         const int executor = static_cast<int>(std::find(ids, ids + 3, who.first) - ids);
@@ -316,7 +330,7 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
                                         : absl::OkStatus());
       }
     }
-    EXPECT_THAT(cluster.Unfinished(), ::testing::IsEmpty());
+    EXPECT_THAT(cluster.inspection().Unfinished(), ::testing::IsEmpty());
     Lines answers;
     for (const std::string& line : actions.lines) {
       if (line.starts_with("s1 ")) answers.push_back(line);

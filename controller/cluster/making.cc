@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -14,12 +15,12 @@ enum Phase { kCheck, kMake, kCommit, kDonate };
 
 }  // namespace
 
-size_t Cluster::State::MakeRequest::Items(int phase) const {
+size_t Cluster::Requests::MakeRequest::Items(int phase) const {
   return phase == kDonate && semantics_ != CopySemantics::kDonateInput ? 0 : in_.size();
 }
 
-absl::Status Cluster::State::MakeRequest::Do(Session& session, int phase, size_t item,
-                                             bool& again) {
+absl::Status Cluster::Requests::MakeRequest::Do(Session& session, int phase, size_t item,
+                                                bool& again) {
   switch (phase) {
     case kCheck:
       return Check(session, item);
@@ -31,13 +32,14 @@ absl::Status Cluster::State::MakeRequest::Do(Session& session, int phase, size_t
         result = handles_.Take();
       return absl::OkStatus();
     default:
-      Donate(*sources_[item], session.arrays.at(handles_[item]));
+      if (!Planted(Bug::kForgetDonation))
+        Donate(*sources_[item], session.arrays.at(handles_[item]));
       if (item + 1 == in_.size()) result = handles_.Take();
       return absl::OkStatus();
   }
 }
 
-absl::Status Cluster::State::MakeRequest::Check(Session& session, size_t item) {
+absl::Status Cluster::Requests::MakeRequest::Check(Session& session, size_t item) {
   if (item == 0) FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(in_.size()));
   FAIRWAY_ASSIGN_OR_RETURN(Array * source, Find(session, in_[item]));
   if (source->unknown) return source->error;
@@ -49,7 +51,7 @@ absl::Status Cluster::State::MakeRequest::Check(Session& session, size_t item) {
   return absl::OkStatus();
 }
 
-absl::Status Cluster::State::MakeRequest::MakeOne(Session& session, size_t item, bool& again) {
+absl::Status Cluster::Requests::MakeRequest::MakeOne(Session& session, size_t item, bool& again) {
   Item& of = items_[item];
   const Array& source = *sources_[item];
   if (!source.error.ok()) {
@@ -62,7 +64,7 @@ absl::Status Cluster::State::MakeRequest::MakeOne(Session& session, size_t item,
   return absl::OkStatus();
 }
 
-void Cluster::State::MakeRequest::Commit(Session& session, size_t item, bool& again) {
+void Cluster::Requests::MakeRequest::Commit(Session& session, size_t item, bool& again) {
   Item& of = items_.front();
   if (of.nodes > 0) {
     --of.nodes;
@@ -78,7 +80,7 @@ void Cluster::State::MakeRequest::Commit(Session& session, size_t item, bool& ag
     return;
   }
   s.HoldView(of.array);
-  for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
+  for (const GroupId id : held) s.FindGroup(id)->handle_refs -= Planted(Bug::kHoldForEver) ? 0 : 1;
   held.clear();
   const uint64_t handle = handles_[item];
   if (each != nullptr) each(handle);
@@ -87,7 +89,7 @@ void Cluster::State::MakeRequest::Commit(Session& session, size_t item, bool& ag
   items_.pop_front();
 }
 
-bool Cluster::State::MakeRequest::GiveUp() {
+bool Cluster::Requests::MakeRequest::GiveUp() {
   if (!held.empty()) {
     const GroupId id = held.back();
     held.pop_back();
@@ -105,7 +107,7 @@ bool Cluster::State::MakeRequest::GiveUp() {
 
 // ---- copy
 
-class Cluster::State::CopyRequest final : public MakeRequest {
+class Cluster::Requests::CopyRequest final : public MakeRequest {
  public:
   CopyRequest(State& state, std::vector<uint64_t> in, std::optional<std::vector<int32_t>> devices,
               std::optional<std::string> memory_kind, CopySemantics semantics,
@@ -140,28 +142,28 @@ class Cluster::State::CopyRequest final : public MakeRequest {
   const std::optional<std::string> memory_kind_;
 };
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Copy(
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Copy(
     SessionId id, const std::vector<uint64_t>& in,
     const std::optional<std::vector<int32_t>>& devices,
     const std::optional<std::string>& memory_kind, CopySemantics semantics,
     const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
-  State::CopyRequest request(*state_, in, devices, memory_kind, semantics, out);
-  return state_->AtOnce(*session, request);
+  Requests::CopyRequest request(*state_, in, devices, memory_kind, semantics, out);
+  return state_->requests.AtOnce(*session, request);
 }
 
-void Cluster::Copy(SessionId id, std::vector<uint64_t> in,
-                   std::optional<std::vector<int32_t>> devices,
-                   std::optional<std::string> memory_kind, CopySemantics semantics,
-                   std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Copy(SessionId id, std::vector<uint64_t> in,
+                           std::optional<std::vector<int32_t>> devices,
+                           std::optional<std::string> memory_kind, CopySemantics semantics,
+                           std::vector<uint64_t> out, Done done, Each each) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
-  state_->Begin(
+  state_->requests.Begin(
       **session,
-      std::make_unique<State::CopyRequest>(*state_, std::move(in), std::move(devices),
-                                           std::move(memory_kind), semantics, std::move(out)),
+      std::make_unique<Requests::CopyRequest>(*state_, std::move(in), std::move(devices),
+                                              std::move(memory_kind), semantics, std::move(out)),
       std::move(done), std::move(each));
 }
 

@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
 
 namespace fairway {
 namespace {
@@ -18,7 +20,7 @@ constexpr uint64_t kUnitsAtOnce = 32;
 
 }  // namespace
 
-bool Cluster::State::ManyRequest::GoOn(Session& session) {
+bool Cluster::Requests::ManyRequest::GoOn(Session& session) {
   const uint64_t until = s.units + std::min(kUnitsAtOnce, s.options.turn_units);
   for (int i = 0; i < kAtOnce && s.units < until; ++i) {
     if (refused_) {
@@ -38,35 +40,36 @@ bool Cluster::State::ManyRequest::GoOn(Session& session) {
     }
     if (!again) ++item_;
   }
+  if (Planted(Bug::kSkipItem) && !refused_ && item_ < Items(phase_)) ++item_;
   return false;
 }
 
-absl::Status Cluster::State::ResultHandles::CheckCount(size_t results) const {
+absl::Status Cluster::Requests::ResultHandles::CheckCount(size_t results) const {
   if (asked_.empty() || asked_.size() == results) return absl::OkStatus();
   return InvalidArgument("{} result handles for {} arrays", asked_.size(), results);
 }
 
-absl::Status Cluster::State::ResultHandles::Add(State& s, Session& session) {
+absl::Status Cluster::Requests::ResultHandles::Add(State& s, Session& session) {
   FAIRWAY_RETURN_IF_ERROR(s.CheckRoom(session, handles_.size() + 1));
   const uint64_t asked = asked_.empty() ? 0 : asked_[handles_.size()];
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
   if (asked_.size() > 1 && asked != 0) {
     if (fresh_.empty()) fresh_.reserve(asked_.size());
-    if (!fresh_.insert(handle).second)
+    if (!fresh_.insert(handle).second && !Planted(Bug::kOneHandleForTwo))
       return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
   }
   handles_.push_back(handle);
   return absl::OkStatus();
 }
 
-bool Cluster::State::ResultHandles::GiveUp() {
+bool Cluster::Requests::ResultHandles::GiveUp() {
   for (int i = 0; i < kAtOnce && !fresh_.empty(); ++i) fresh_.erase(fresh_.begin());
   return fresh_.empty();
 }
 
-void Cluster::State::BeginEnding(SessionId id, std::unique_ptr<LongRequest> request,
-                                 Cluster::Ended ended, Cluster::Each each) {
-  const absl::StatusOr<Session*> session = FindSession(id);
+void Cluster::Requests::BeginEnding(SessionId id, std::unique_ptr<LongRequest> request,
+                                    Cluster::Ended ended, Cluster::Each each) {
+  const absl::StatusOr<Session*> session = s.FindSession(id);
   if (!session.ok()) return;
   Begin(
       **session, std::move(request),
@@ -75,7 +78,7 @@ void Cluster::State::BeginEnding(SessionId id, std::unique_ptr<LongRequest> requ
 
 // ---- delete
 
-class Cluster::State::DeleteRequest final : public ManyRequest {
+class Cluster::Requests::DeleteRequest final : public ManyRequest {
  public:
   DeleteRequest(State& state, std::vector<uint64_t> handles)
       : ManyRequest(state, 1), handles_(std::move(handles)) {}
@@ -95,22 +98,23 @@ class Cluster::State::DeleteRequest final : public ManyRequest {
   const std::vector<uint64_t> handles_;
 };
 
-absl::Status Cluster::Delete(SessionId id, const std::vector<uint64_t>& handles) {
+absl::Status Cluster::Arrays::Delete(SessionId id, const std::vector<uint64_t>& handles) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
-  State::DeleteRequest request(*state_, handles);
-  return state_->AtOnce(*session, request).status();
+  Requests::DeleteRequest request(*state_, handles);
+  return state_->requests.AtOnce(*session, request).status();
 }
 
-void Cluster::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
+void Cluster::Arrays::Delete(SessionId id, std::vector<uint64_t> handles, Ended ended) {
   const Operation operation(*state_);
-  state_->BeginEnding(id, std::make_unique<State::DeleteRequest>(*state_, std::move(handles)),
-                      std::move(ended), nullptr);
+  state_->requests.BeginEnding(
+      id, std::make_unique<Requests::DeleteRequest>(*state_, std::move(handles)), std::move(ended),
+      nullptr);
 }
 
 // ---- destruct
 
-class Cluster::State::DestructRequest final : public ManyRequest {
+class Cluster::Requests::DestructRequest final : public ManyRequest {
  public:
   DestructRequest(State& state, std::vector<uint64_t>&& handles)
       : ManyRequest(state, 1), owned_(std::move(handles)), handles_(owned_) {}
@@ -128,7 +132,8 @@ class Cluster::State::DestructRequest final : public ManyRequest {
     if (it == session.arrays.end()) {
       if (++missing_ <= kNamed) unknown_.push_back(handle);
     } else {
-      s.DropView(session.arrays.extract(it).mapped());
+      const Array given = std::move(session.arrays.extract(it).mapped());
+      if (!Planted(Bug::kDestructKeepsView)) s.DropView(given);
     }
     if (missing_ > 0 && item + 1 == handles_.size())
       result = Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
@@ -144,22 +149,24 @@ class Cluster::State::DestructRequest final : public ManyRequest {
   size_t missing_ = 0;
 };
 
-absl::Status Cluster::Destruct(SessionId id, const std::vector<uint64_t>& handles) {
+absl::Status Cluster::Arrays::Destruct(SessionId id, const std::vector<uint64_t>& handles) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
-  State::DestructRequest request(*state_, handles);
-  return state_->AtOnce(*session, request).status();
+  Requests::DestructRequest request(*state_, handles);
+  return state_->requests.AtOnce(*session, request).status();
 }
 
-void Cluster::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+void Cluster::Arrays::Destruct(SessionId id, std::vector<uint64_t> handles, Ended ended,
+                               Each each) {
   const Operation operation(*state_);
-  state_->BeginEnding(id, std::make_unique<State::DestructRequest>(*state_, std::move(handles)),
-                      std::move(ended), std::move(each));
+  state_->requests.BeginEnding(
+      id, std::make_unique<Requests::DestructRequest>(*state_, std::move(handles)),
+      std::move(ended), std::move(each));
 }
 
 // ---- release
 
-class Cluster::State::ReleaseRequest final : public ManyRequest {
+class Cluster::Requests::ReleaseRequest final : public ManyRequest {
  public:
   ReleaseRequest(State& state, std::vector<uint64_t> handles)
       : ManyRequest(state, 1), handles_(std::move(handles)) {}
@@ -172,7 +179,7 @@ class Cluster::State::ReleaseRequest final : public ManyRequest {
     if (each != nullptr) each(handle);
     absl::Status released;
     if (session.programs.contains(handle)) {
-      released = s.ReleaseProgram(session, handle);
+      released = s.programs.ReleaseProgram(session, handle);
     } else if (session.executables.erase(handle) == 0) {
       released =
           Error(absl::StatusCode::kNotFound, "there is no executable {} in this session", handle);
@@ -184,15 +191,17 @@ class Cluster::State::ReleaseRequest final : public ManyRequest {
   const std::vector<uint64_t> handles_;
 };
 
-void Cluster::Release(SessionId id, std::vector<uint64_t> handles, Ended ended, Each each) {
+void Cluster::Executables::Release(SessionId id, std::vector<uint64_t> handles, Ended ended,
+                                   Each each) {
   const Operation operation(*state_);
-  state_->BeginEnding(id, std::make_unique<State::ReleaseRequest>(*state_, std::move(handles)),
-                      std::move(ended), std::move(each));
+  state_->requests.BeginEnding(
+      id, std::make_unique<Requests::ReleaseRequest>(*state_, std::move(handles)), std::move(ended),
+      std::move(each));
 }
 
 // ---- watch
 
-class Cluster::State::WatchRequest final : public ManyRequest {
+class Cluster::Requests::WatchRequest final : public ManyRequest {
  public:
   // `watch` is open until all are registered.
   WatchRequest(State& state, uint64_t watch, std::vector<uint64_t> handles)
@@ -206,7 +215,7 @@ class Cluster::State::WatchRequest final : public ManyRequest {
       s.WatchEnded(session.id, watch_, SIZE_MAX, absl::OkStatus(), NodeId());
       return absl::OkStatus();
     }
-    if (missing_) return absl::OkStatus();
+    if (missing_ || (Planted(Bug::kWatchFirst) && item > 0)) return absl::OkStatus();
     const uint64_t handle = handles_[item];
     const absl::StatusOr<Array*> array = Find(session, handle);
     PendingWatch& watch = session.watches.at(watch_);
@@ -242,18 +251,22 @@ class Cluster::State::WatchRequest final : public ManyRequest {
   bool missing_ = false;
 };
 
-void Cluster::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles) {
+void Cluster::Arrays::Watch(SessionId id, uint64_t token, std::vector<uint64_t> handles) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
-  const uint64_t watch = state_->AddWatch(**session, token);
-  state_->Begin(**session,
-                std::make_unique<State::WatchRequest>(*state_, watch, std::move(handles)), nullptr);
+  state_->requests.Begin(**session, state_->requests.NewWatch(**session, token, std::move(handles)),
+                         nullptr);
+}
+
+std::unique_ptr<LongRequest> Cluster::Requests::NewWatch(Session& session, uint64_t token,
+                                                         std::vector<uint64_t> handles) {
+  return std::make_unique<WatchRequest>(s, s.AddWatch(session, token), std::move(handles));
 }
 
 // ---- errors
 
-class Cluster::State::ErrorsRequest final : public ManyRequest {
+class Cluster::Requests::ErrorsRequest final : public ManyRequest {
  public:
   ErrorsRequest(State& state, std::vector<uint64_t> handles, absl::Status error)
       : ManyRequest(state, 1), handles_(std::move(handles)), error_(std::move(error)) {}
@@ -274,17 +287,17 @@ class Cluster::State::ErrorsRequest final : public ManyRequest {
   const absl::Status error_;
 };
 
-void Cluster::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Status error) {
+void Cluster::Arrays::MakeErrors(SessionId id, std::vector<uint64_t> handles, absl::Status error) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
-  state_->Begin(**session,
-                std::make_unique<State::ErrorsRequest>(*state_, std::move(handles),
-                                                       Bounded(std::move(error))),
-                nullptr);
+  state_->requests.Begin(**session,
+                         std::make_unique<Requests::ErrorsRequest>(*state_, std::move(handles),
+                                                                   Bounded(std::move(error))),
+                         nullptr);
 }
 
-absl::Status Cluster::CheckKnown(SessionId session, uint64_t handle) const {
+absl::Status Cluster::Arrays::CheckKnown(SessionId session, uint64_t handle) const {
   const absl::StatusOr<Array*> array = state_->FindArray(session, handle);
   return array.ok() && (*array)->unknown ? (*array)->error : absl::OkStatus();
 }

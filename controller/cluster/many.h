@@ -20,7 +20,7 @@
 namespace fairway {
 
 // Goes through its items once in each of its phases.
-class Cluster::State::ManyRequest : public LongRequest {
+class Cluster::Requests::ManyRequest : public LongRequest {
  public:
   bool GoOn(Session& session) final;
   bool GiveUp() override { return true; }
@@ -48,7 +48,7 @@ class Cluster::State::ManyRequest : public LongRequest {
 };
 
 // The handles for results: those asked for, or fresh ones.
-class Cluster::State::ResultHandles {
+class Cluster::Requests::ResultHandles {
  public:
   // `asked`: as many as there are results, or none.
   explicit ResultHandles(std::vector<uint64_t> asked) : asked_(std::move(asked)) {}
@@ -70,7 +70,7 @@ class Cluster::State::ResultHandles {
 };
 
 // Makes an array of each of several.
-class Cluster::State::MakeRequest : public ManyRequest {
+class Cluster::Requests::MakeRequest : public ManyRequest {
  public:
   bool GiveUp() override;
 

@@ -11,10 +11,12 @@
 
 namespace fairway {
 
-void Cluster::State::AddReservation(std::vector<Reservation>& reservations, DeviceId device,
-                                    int64_t output, int64_t temp) {
-  auto it = std::find_if(reservations.begin(), reservations.end(),
-                         [&](const Reservation& r) { return r.device == device; });
+void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
+                    int64_t temp, size_t position) {
+  const bool there = position < reservations.size() && reservations[position].device == device;
+  auto it = there ? reservations.begin() + static_cast<std::ptrdiff_t>(position)
+                  : std::find_if(reservations.begin(), reservations.end(),
+                                 [&](const Reservation& r) { return r.device == device; });
   if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
   // More than any device has, and sums of a few of these fit into 64 bits.
   constexpr int64_t kMost = 2 * Admission::kNoLimit;
@@ -37,17 +39,53 @@ std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
   return needs;
 }
 
-bool Cluster::State::MakeRoom(const Node& node) {
+Cluster::MemoryRoom::Held Cluster::MemoryRoom::HeldOn(DeviceId device) const {
+  Held held;
+  const Executor& executor = *s.ExecutorOf(device);
+  for (const auto& [session, has] : s.holdings) {
+    const auto stake = has.stakes.find(executor.island);
+    if (stake == has.stakes.end()) continue;
+    const size_t at = device.value - stake->second.first_device;
+    if (at >= stake->second.held.size() || stake->second.held[at].shards == 0) continue;
+    held[session] = {stake->second.held[at].bytes, stake->second.held[at].shards};
+  }
+  return held;
+}
+
+std::string Cluster::MemoryRoom::WhoHolds(const Held& held, SessionId asking) {
+  std::string text;
+  for (const auto& [session, sum] : held) {
+    text +=
+        fmt::format("{}session {}{} holds {} bytes in {} shard buffers", text.empty() ? "" : ", ",
+                    session, session == asking ? " (this one)" : "", sum.first, sum.second);
+  }
+  return text.empty() ? "no session holds any" : text;
+}
+
+absl::Status Cluster::MemoryRoom::Exhausted(const Admission::Shortage& shortage,
+                                            std::string_view why) const {
+  const Node& node = *s.nodes.at(shortage.node);
+  const Executor& executor = *s.ExecutorOf(shortage.device);
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
+      "arrays, donate inputs, use smaller shards, or devices with more memory (--device-memory of "
+      "their workers, all of the host's by default)",
+      node.name, shortage.need, shortage.device.value - executor.first_device.value, s.Where(node),
+      shortage.limit, shortage.used, why);
+}
+
+bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
   std::map<DeviceId, int64_t> missing;
-  for (const MemoryNeed& need : Needs(node)) {
-    const int64_t lacks = need.bytes - admission.room(need.device);
+  for (const MemoryNeed& need : s.Needs(node)) {
+    const int64_t lacks = need.bytes - s.admission.room(need.device);
     if (lacks > 0) missing[need.device] = lacks;
   }
   std::vector<Island::Victim> victims;
-  const std::set<NodeId>& prepared = islands.at(node.island).prepared;
+  const std::set<NodeId>& prepared = s.islands.at(node.island).prepared;
   for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
        ++it) {
-    const Node& younger = *nodes.at(*it);
+    const Node& younger = *s.nodes.at(*it);
     bool helps = false;
     for (const Reservation& r : younger.reservations) {
       const auto lacks = missing.find(r.device);
@@ -57,26 +95,26 @@ bool Cluster::State::MakeRoom(const Node& node) {
     }
     if (helps) victims.push_back({younger.id, younger.attempt});
   }
-  Charge(victims.size() / 16);
+  s.Charge(victims.size() / 16);
   if (!missing.empty()) return false;
   // Younger ones first: readers before what they read.
-  islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
+  s.islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
   // They may fit again beside it, if more is given back: it comes before them.
-  admission.ServeNext(node.island, node.session);
-  to_pump.insert(node.island);
+  s.admission.ServeNext(node.island, node.session);
+  s.to_pump.insert(node.island);
   return true;
 }
 
-bool Cluster::State::TakeVictims(Island& island, uint64_t until) {
-  while (!island.victims.empty() && units < until) {
-    Charge(1);
+bool Cluster::MemoryRoom::TakeVictims(Island& island, uint64_t until) {
+  while (!island.victims.empty() && s.units < until) {
+    s.Charge(1);
     const Island::Victim victim = island.victims.back();
     island.victims.pop_back();
-    const Node* node = FindNode(victim.node);
+    const Node* node = s.FindNode(victim.node);
     if (node != nullptr && node->attempt == victim.attempt)
-      TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
+      s.TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
   }
-  if (!island.victims.empty()) to_pump.insert(island.id);
+  if (!island.victims.empty()) s.to_pump.insert(island.id);
   return island.victims.empty();
 }
 
@@ -94,7 +132,7 @@ void Cluster::State::CountTemporary(const Node& node, bool begins) {
   }
 }
 
-bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
+bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, DeviceId device) const {
   if (node.island == island && !node.held() && node.kind != NodeKind::kFetch) {
     const bool has = node.state == NodeState::kPrepared || node.state == NodeState::kLaunched;
     return has &&
@@ -103,36 +141,37 @@ bool Cluster::State::HoldsMemoryOf(const Node& node, IslandId island, DeviceId d
   }
   // What the client has not given up stays when its reader has ended.
   return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
-    const Group& group = *groups.at(id);
-    return group.island == island && (group.handle_refs == 0 || group.all_deleted()) &&
+    const Group& group = *s.groups.at(id);
+    return group.island == island && group.stored == nullptr &&
+           (group.handle_refs == 0 || group.all_deleted()) &&
            (!device || std::any_of(group.places.begin(), group.places.end(),
                                    [&](const Place& place) { return place.device == device; }));
   });
 }
 
-bool Cluster::State::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
+bool Cluster::MemoryRoom::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
   return std::any_of(live.begin(), live.end(),
-                     [&](NodeId id) { return HoldsMemoryOf(*nodes.at(id), island); });
+                     [&](NodeId id) { return HoldsMemoryOf(*s.nodes.at(id), island); });
 }
 
-bool Cluster::State::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
-                                 const Island& island, const std::set<NodeId>& live) const {
+bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
+                                      const Island& island, const std::set<NodeId>& live) const {
   if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
   // Its own session may give something up when its own work has ended. Others are not waited for.
   return std::any_of(live.begin(), live.lower_bound(stuck.before), [&](NodeId id) {
-    const Node& node = *nodes.at(id);
+    const Node& node = *s.nodes.at(id);
     return HoldsMemoryOf(node, island.id,
                          node.session == first.session ? DeviceId() : first.device);
   });
 }
 
-bool Cluster::State::RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
-                                const Island& island) const {
+bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
+                                     const Island& island) const {
   if (Planted(Bug::kGiveUpEarly)) return false;
   const std::vector<NodeId> running = island.sequencer.Running();
   return std::any_of(running.begin(), running.end(), [&](NodeId id) {
-    const auto node = nodes.find(id);
-    return node != nodes.end() && id < stuck.before &&
+    const auto node = s.nodes.find(id);
+    return node != s.nodes.end() && id < stuck.before &&
            HoldsMemoryOf(*node->second, island.id,
                          node->second->session == first.session ? DeviceId() : first.device);
   });
@@ -143,35 +182,35 @@ void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
   if (bytes > 0) ++island.moves;
 }
 
-void Cluster::State::GiveUpStuck(int64_t now_ms) {
-  if (open_losses > 0) return;  // what is under way is about to change
+void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
+  if (s.losses.open_losses > 0) return;  // what is under way is about to change
   std::optional<std::set<NodeId>> live;
   bool judged = false;
-  for (auto& [id, island] : islands) {
+  for (auto& [id, island] : s.islands) {
     const std::vector<Admission::Shortage> firsts =
-        IslandUp(island) ? admission.Firsts(id) : std::vector<Admission::Shortage>();
+        s.IslandUp(island) ? s.admission.Firsts(id) : std::vector<Admission::Shortage>();
     std::erase_if(island.stuck, [&](const auto& entry) {
       return std::none_of(firsts.begin(), firsts.end(), [&](const Admission::Shortage& first) {
         return first.session == entry.first;
       });
     });
     if (firsts.empty()) continue;
-    if (!island.victims.empty() || MakeRoom(*FindNode(firsts[0].node))) continue;
+    if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) continue;
     for (const Admission::Shortage& told : firsts) {
       // Others that have failed here may have made room.
-      const auto first = admission.First(id, told.session);
+      const auto first = s.admission.First(id, told.session);
       if (!first || first->node != told.node) continue;
       Island::Stuck& stuck = island.stuck[first->session];
       // One that was taken back since has a grace of its own.
-      if (stuck.node != first->node || FindNode(first->node)->submitted > stuck.through) {
-        stuck = {first->node,   NodeId(next_node), now_ms,
-                 num_submitted, first->lacks,      std::max<int64_t>(first->lacks / 16, 1)};
+      if (stuck.node != first->node || s.FindNode(first->node)->submitted > stuck.through) {
+        stuck = {first->node,     NodeId(s.next_node), now_ms,
+                 s.num_submitted, first->lacks,        std::max<int64_t>(first->lacks / 16, 1)};
       } else if (first->lacks <= stuck.lacks - stuck.step) {
         stuck.since = now_ms;
-        stuck.through = num_submitted;
+        stuck.through = s.num_submitted;
         stuck.lacks = first->lacks;
       }
-      if (now_ms - stuck.since < options.admission_grace_ms) continue;
+      if (now_ms - stuck.since < s.options.admission_grace_ms) continue;
       bool freed = RunsBefore(*first, stuck, island);
       if (!freed) {
         // It looks at all nodes: once in a call. The others have their turn in the next one.
@@ -182,7 +221,7 @@ void Cluster::State::GiveUpStuck(int64_t now_ms) {
       }
       if (freed) {
         stuck.since = now_ms;
-        stuck.through = num_submitted;
+        stuck.through = s.num_submitted;
       } else {
         FailStuck(island, *first, stuck.through);
         live.reset();
@@ -191,47 +230,48 @@ void Cluster::State::GiveUpStuck(int64_t now_ms) {
   }
 }
 
-void Cluster::State::FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through) {
+void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& stuck,
+                                    uint64_t through) {
   constexpr int kInATurn = 256;  // the others follow in the next turns
   const Held held = HeldOn(stuck.device);
   const uint64_t moves = island.moves;
   for (int i = 0; i < kInATurn; ++i) {
     // As long as nothing is freed and nothing begins, all that has waited as long for the same
     // device is as stuck.
-    const auto first = admission.First(island.id, stuck.session);
+    const auto first = s.admission.First(island.id, stuck.session);
     if (!first || first->device != stuck.device || island.moves != moves) return;
-    Node& node = *FindNode(first->node);
+    Node& node = *s.FindNode(first->node);
     if (node.submitted > through) return;
     ++island.given_up;
     island.last_given_up = node.id;
     island.given_up_for = first->device;
-    Fail(node,
-         Exhausted(*first,
-                   WhoHolds(held, node.session) + ". No work that is under way would free enough"),
-         node.id);
+    s.Fail(node,
+           Exhausted(*first, WhoHolds(held, node.session) +
+                                 ". No work that is under way would free enough"),
+           node.id);
     // What depends on it fails with it, before it is given up for the same reason.
-    const auto left = work.find(stuck.session);
-    while (left != work.end() && left->second.follows()) DoItem(stuck.session, left->second);
+    const auto left = s.work.find(stuck.session);
+    while (left != s.work.end() && left->second.follows()) s.DoItem(stuck.session, left->second);
   }
 }
 
-std::set<NodeId> Cluster::State::LiveNodes() {
+std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
   std::set<NodeId> live;
   std::set<IslandId> moving;  // islands whose queue moves
   for (size_t before = SIZE_MAX; before != live.size() + moving.size();) {
     before = live.size() + moving.size();
-    for (const auto& [id, island] : islands) {
-      if (moving.contains(id) || !IslandUp(island)) continue;
-      if (admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
+    for (const auto& [id, island] : s.islands) {
+      if (moving.contains(id) || !s.IslandUp(island)) continue;
+      if (s.admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
     }
-    Charge(nodes.size() / 4);
-    for (const auto& [id, node] : nodes) {
+    s.Charge(s.nodes.size() / 4);
+    for (const auto& [id, node] : s.nodes) {
       const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
-        const NodeId producer = groups.at(g)->producer;
+        const NodeId producer = s.groups.at(g)->producer;
         return !producer || live.contains(producer);
       });
       const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;
-      const bool admitted = !in_queue || parked.contains(id) || moving.contains(node->island);
+      const bool admitted = !in_queue || s.parked.contains(id) || moving.contains(node->island);
       const bool known = node->state != NodeState::kWaiting || node->held();
       const bool begins = known && fed && admitted;
       if (begins || node->state == NodeState::kLaunched) live.insert(id);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of the controller's core: what waits for memory, and what fails for want of it.
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/sessions.h"
 #include "scheduler/admission.h"
 
 namespace fairway {
@@ -17,16 +21,45 @@ TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   Start(1024);
   PutReady(1, 0, 64);  // 256 bytes
   const uint64_t f = Define(1, {0}, {F32({64})}, {F32({64})}, 256);
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());  // 512 more: 768
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());  // does not fit
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());  // 512 more: 768
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());  // does not fit
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", HasSubstr("prepare n2")));
-  EXPECT_EQ(cluster.Usage()[0].used, 768);
-  EXPECT_TRUE(cluster.SessionBacklog(session).nodes == 2);
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 768);
+  EXPECT_TRUE(cluster.sessions().BacklogOf(session).nodes == 2);
   Installed(a, 1);
   actions.Take();
   End(a, 2);  // its temporary memory is back: 512
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("prepare n3"), HasSubstr("launch n3")));
   End(a, 3);
+}
+
+// One of its shards came, another did not: the one that came is there until it is freed, which is
+// when all that read it have heard.
+TEST_F(ClusterTest, WhatCameOfAReceiveThatFailedIsCountedUntilItIsFreed) {
+  Start(1024);
+  const ArraySpec spec{DType::kF32, Shape{{256}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()};
+  const NodeId node = cluster.arrays().Put(session, 1, spec, {0, 1})->upload;
+  for (const int32_t blob : {0, 1})
+    cluster.arrays().ProvideUpload(node, blob, BytesRef(Blob::Make(512)));
+  const std::vector<uint64_t> many(3000, 1);
+  ASSERT_TRUE(
+      cluster.arrays().Copy(session, many, {{2, 3}}, {}, CopySemantics::kAlwaysCopy, {}).ok());
+  RunTurns();
+  const SessionId other = cluster.sessions().Open("t").value();
+  const ArraySpec large{DType::kF32, Shape{{192}}, Sharding::SingleDevice(0)};
+  const NodeId waits = cluster.arrays().Put(other, 2, large, {0})->upload;
+  cluster.arrays().ProvideUpload(waits, 0, BytesRef(Blob::Make(768)));
+  actions.Take();
+  End(a, node.value, absl::ResourceExhaustedError("no memory left"));
+  EXPECT_TRUE(actions.turn_wanted);
+  RunTurns();
+  const Lines lines = actions.Take();
+  const auto freed = std::find(lines.begin(), lines.end(), "e1 <- free [1]");
+  const auto received = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.starts_with(fmt::format("e1 <- receive n{} ", waits));
+  });
+  EXPECT_LT(freed - lines.begin(), received - lines.begin());
+  EXPECT_NE(received, lines.end());
 }
 
 // What is taken back fits again beside it, if what runs gives back what it will: it comes after.
@@ -36,15 +69,15 @@ TEST_F(ClusterTest, RoomIsForTheOlderNodeThatItWasMadeFor) {
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})}, /*temp=*/128);
   const ArraySpec small{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
   const ArraySpec large{DType::kF32, Shape{{32}}, Sharding::SingleDevice(0)};
-  const NodeId late = cluster.Put(session, 2, large, {0})->upload;
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
+  const NodeId late = cluster.arrays().Put(session, 2, large, {0})->upload;
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
   Installed(a, 1);
-  const SessionId other = cluster.OpenSession("t").value();
-  const NodeId younger = cluster.Put(other, 1, small, {0})->upload;
-  cluster.ProvideUpload(younger, 0, BytesRef(Blob::Make(16)));
-  ASSERT_EQ(cluster.Usage()[0].used, 320);
+  const SessionId other = cluster.sessions().Open("t").value();
+  const NodeId younger = cluster.arrays().Put(other, 1, small, {0})->upload;
+  cluster.arrays().ProvideUpload(younger, 0, BytesRef(Blob::Make(16)));
+  ASSERT_EQ(cluster.fleet().Usage()[0].used, 320);
   actions.Take();
-  cluster.ProvideUpload(late, 0, BytesRef(Blob::Make(128)));
+  cluster.arrays().ProvideUpload(late, 0, BytesRef(Blob::Make(128)));
   const Lines lines = actions.Take();
   EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("cancel n{}", younger))));
   EXPECT_THAT(lines, Contains(HasSubstr(fmt::format("receive n{}", late))));
@@ -55,8 +88,8 @@ TEST_F(ClusterTest, ARunThatCanNeverFitFailsAtOnce) {
   Start(1024);
   PutReady(1, 0, 64);
   const uint64_t f = Define(1, {0}, {F32({64})}, {F32({300})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  cluster.Watch(session, 1, {2});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  cluster.arrays().Watch(session, 1, {2});
   EXPECT_THAT(actions.Take(),
               ElementsAre(AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
                                 HasSubstr("f1 needs 1216 bytes on device 0 of island ia"),
@@ -67,8 +100,8 @@ TEST_F(ClusterTest, WhatNoDeviceHasCanNeverFitThoughNoLimitIsKnown) {
   Start();
   const int64_t most = int64_t{1} << 62;
   const uint64_t f = Define(1, {0}, {}, {F32({most / 4}), F32({most / 4})}, INT64_MAX);
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {1, 2}).ok());
-  cluster.Watch(session, 1, {1});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {1, 2}).ok());
+  cluster.arrays().Watch(session, 1, {1});
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("it can never fit")));
 }
 
@@ -76,8 +109,8 @@ TEST_F(ClusterTest, WhatIsAlmostMoreThanAnyDeviceHasWaitsLikeOthers) {
   Start();
   PutReady(1, 0);
   const uint64_t f = Define(1, {0}, {}, {F32({Admission::kNoLimit / 4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {2}).ok());
-  cluster.Watch(session, 1, {2});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {2}).ok());
+  cluster.arrays().Watch(session, 1, {2});
   cluster.Tick(1000);
   EXPECT_THAT(actions.Take(), IsEmpty());
   cluster.Tick(3000);
@@ -88,13 +121,13 @@ TEST_F(ClusterTest, WhatCameLateWaitsForAGraceOfItsOwnThoughItWasMadeEarlier) {
   Start(1024);
   PutReady(1, 0, 200);
   const auto late =
-      cluster.Put(session, 2, {DType::kF32, Shape{{200}}, Sharding::SingleDevice(0)}, {0});
+      cluster.arrays().Put(session, 2, {DType::kF32, Shape{{200}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {3}).ok());
-  cluster.Watch(session, 2, {2});
-  cluster.Watch(session, 3, {3});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());
+  cluster.arrays().Watch(session, 2, {2});
+  cluster.arrays().Watch(session, 3, {3});
   cluster.Tick(1000);
-  cluster.ProvideUpload(late->upload, 0, BytesRef(Blob::Make(800)));
+  cluster.arrays().ProvideUpload(late->upload, 0, BytesRef(Blob::Make(800)));
   cluster.Tick(3000);
   EXPECT_THAT(actions.Take(), IsEmpty());
   cluster.Tick(3100);
@@ -107,8 +140,8 @@ TEST_F(ClusterTest, ARunThatWouldFitOnlyIfTheClientFreedFailsAfterTheGrace) {
   Start(1024);
   PutReady(1, 0, 200);
   const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  cluster.Watch(session, 1, {2});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  cluster.arrays().Watch(session, 1, {2});
   cluster.Tick(1000);
   cluster.Tick(2900);
   EXPECT_THAT(actions.Take(), IsEmpty());
@@ -124,12 +157,12 @@ TEST_F(ClusterTest, AllThatHaveWaitedForTheGraceFailTogetherAndThoseThatCameLate
   PutReady(1, 0, 200);
   const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
   for (const uint64_t out : {2, 3, 4}) {
-    ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {out}).ok());
-    cluster.Watch(session, out, {out});
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {out}).ok());
+    cluster.arrays().Watch(session, out, {out});
   }
   cluster.Tick(1000);
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {5}).ok());
-  cluster.Watch(session, 5, {5});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {5}).ok());
+  cluster.arrays().Watch(session, 5, {5});
   cluster.Tick(3000);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED"),
                                           HasSubstr("watched 3: RESOURCE_EXHAUSTED"),
@@ -145,17 +178,17 @@ TEST_F(ClusterTest, AFetchOfWhatStaysIsNoReasonToWaitForMemory) {
   Start(1024);
   PutReady(1, 0, 200);
   const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
-  cluster.Watch(session, 1, {2});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  cluster.arrays().Watch(session, 1, {2});
   for (const int64_t now : {1000, 2000, 2900}) {  // one after the other, and one under way
-    if (now > 1000) cluster.FetchArrived(TransferId(now == 2000 ? 3 : 4), Bytes("x"));
-    cluster.Fetch(session, 7, 1);
+    if (now > 1000) cluster.arrays().FetchArrived(TransferId(now == 2000 ? 3 : 4), Bytes("x"));
+    cluster.arrays().Fetch(session, 7, 1);
     cluster.Tick(now);
   }
   actions.Take();
   cluster.Tick(3000);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 1: RESOURCE_EXHAUSTED")));
-  cluster.FetchArrived(TransferId(5), Bytes("x"));
+  cluster.arrays().FetchArrived(TransferId(5), Bytes("x"));
 }
 
 TEST_F(ClusterTest, AFetchOfWhatWasGivenUpIsWaitedForBecauseItFreesMemory) {
@@ -163,14 +196,14 @@ TEST_F(ClusterTest, AFetchOfWhatWasGivenUpIsWaitedForBecauseItFreesMemory) {
   PutReady(1, 0, 200);
   PutReady(2, 1);
   const uint64_t f = Define(1, {0}, {}, {F32({200})});
-  cluster.Fetch(session, 7, 1);
-  ASSERT_TRUE(cluster.Delete(session, {1}).ok());
-  ASSERT_TRUE(cluster.Execute(session, f, {}, {}, {3}).ok());
-  cluster.Watch(session, 1, {3});
+  cluster.arrays().Fetch(session, 7, 1);
+  ASSERT_TRUE(cluster.arrays().Delete(session, {1}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {3}).ok());
+  cluster.arrays().Watch(session, 1, {3});
   actions.Take();
   for (const int64_t now : {1000, 3000, 5000}) cluster.Tick(now);
   EXPECT_THAT(actions.Take(), IsEmpty());
-  cluster.FetchArrived(TransferId(3), Bytes("x"));
+  cluster.arrays().FetchArrived(TransferId(3), Bytes("x"));
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare n4")));
 }
 
@@ -178,12 +211,12 @@ TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
   Start(1024);
   PutReady(1, 0, 200);  // 800 of 1024
   const uint64_t f = Define(1, {0}, {F32({200}, true)}, {F32({200})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
   EXPECT_THAT(actions.Take(),
               ElementsAre(HasSubstr("install"), HasSubstr("prepare"), HasSubstr("launch")));
   End(a, 2);
-  EXPECT_EQ(cluster.Usage()[0].used, 832);
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 832);
 }
 
 // A session that holds most of device 0 waits for as much again, of which 9984 bytes are not there.
@@ -194,7 +227,7 @@ class NeighboursTest : public ClusterTest {
     hog = session;
     PutReady(1, 0, 3200);
     for (uint64_t i = 0; i < 12; ++i) PutReady(100 + i, 0, 1);
-    session = cluster.OpenSession("other").value();
+    session = cluster.sessions().Open("other").value();
   }
   // Of the session that holds most.
   uint64_t DefineForHog(uint64_t id, std::vector<ValueType> in, std::vector<ValueType> out) {
@@ -205,8 +238,8 @@ class NeighboursTest : public ClusterTest {
   }
   void Ask() {
     const uint64_t f = DefineForHog(1, {F32({3200})}, {F32({3200})});
-    ASSERT_TRUE(cluster.Execute(hog, f, {1}, {}, {2}).ok());
-    cluster.Watch(hog, 2, {2});
+    ASSERT_TRUE(cluster.executables().Execute(hog, f, {1}, {}, {2}).ok());
+    cluster.arrays().Watch(hog, 2, {2});
     EXPECT_THAT(actions.Take(), IsEmpty());
   }
   SessionId hog;
@@ -217,7 +250,7 @@ TEST_F(NeighboursTest, OthersPassWhatWaitsForMemoryThatItsClientKeeps) {
   PutReady(1, 1);
   PutReady(2, 0, 50);
   const uint64_t g = Define(2, {0}, {F32({50})}, {F32({50})});
-  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare")));
 }
 
@@ -225,7 +258,7 @@ TEST_F(NeighboursTest, FreesThatDoNotHelpPutNothingOff) {
   Ask();
   cluster.Tick(1000);
   for (const int64_t now : {1500, 2000, 2500}) {
-    ASSERT_TRUE(cluster.Delete(hog, {100 + static_cast<uint64_t>(now) / 500}).ok());
+    ASSERT_TRUE(cluster.arrays().Delete(hog, {100 + static_cast<uint64_t>(now) / 500}).ok());
     cluster.Tick(now);
   }
   cluster.Tick(2900);
@@ -237,7 +270,7 @@ TEST_F(NeighboursTest, FreesThatDoNotHelpPutNothingOff) {
 TEST_F(NeighboursTest, ASixteenthOfWhatItLacksGivesItAnotherGrace) {
   Ask();
   cluster.Tick(1000);
-  for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(cluster.Delete(hog, {100 + i}).ok());
+  for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(cluster.arrays().Delete(hog, {100 + i}).ok());
   cluster.Tick(2500);
   cluster.Tick(4400);
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
@@ -248,12 +281,12 @@ TEST_F(NeighboursTest, ASixteenthOfWhatItLacksGivesItAnotherGrace) {
 TEST_F(NeighboursTest, WhatRanBeforeItIsWaitedForAndWhatCameLaterIsNot) {
   PutReady(2, 0, 50);
   const uint64_t g = Define(2, {0}, {F32({50})}, {F32({50})});
-  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {3}).ok());
   Installed(a, 2);
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n15")));
   Ask();
   for (const int64_t now : {1000, 3000, 5000}) cluster.Tick(now);
-  ASSERT_TRUE(cluster.Execute(session, g, {2}, {}, {4}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {4}).ok());
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n17")));
   End(a, 15);
   cluster.Tick(6900);
@@ -265,19 +298,20 @@ TEST_F(NeighboursTest, WhatRanBeforeItIsWaitedForAndWhatCameLaterIsNot) {
 
 TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLongest) {
   const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 bytes that are there
-  ASSERT_TRUE(cluster.Execute(session, g, {}, {}, {3}).ok());
-  ASSERT_TRUE(cluster.Delete(session, {3}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.arrays().Delete(session, {3}).ok());
   const uint64_t f = DefineForHog(1, {}, {F32({600})});  // 2432
-  ASSERT_TRUE(cluster.Execute(hog, f, {}, {}, {2}).ok());
-  ASSERT_TRUE(cluster.Execute(session, Define(3, {0}, {}, {F32({150})}), {}, {}, {4}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(hog, f, {}, {}, {2}).ok());
+  ASSERT_TRUE(
+      cluster.executables().Execute(session, Define(3, {0}, {}, {F32({150})}), {}, {}, {4}).ok());
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("install x2"), HasSubstr("prepare n14")));
-  EXPECT_EQ(cluster.Islands()[0].queued, 2u);
+  EXPECT_EQ(cluster.fleet().Islands()[0].queued, 2u);
   Installed(a, 2);
   actions.Take();
   End(a, 14);
   // The first has its room, and what is left is not enough for the second.
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare n15")));
-  EXPECT_EQ(cluster.Islands()[0].queued, 1u);
+  EXPECT_EQ(cluster.fleet().Islands()[0].queued, 1u);
 }
 
 }  // namespace

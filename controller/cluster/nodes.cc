@@ -58,6 +58,11 @@ Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
 }
 
 Node& Cluster::State::Insert(Session& session, Making::Made made) {
+  // What it reads is placed before it has an id: that comes first.
+  if (!stored_groups.BeginToStore(session, made) && stored_groups.PlaceShards(made.node->sources)) {
+    made.node->reads = GroupsOf(made.node->sources);
+    std::erase(made.node->reads, made.group->id);
+  }
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
   InsertGroup(std::move(made.group));
@@ -97,7 +102,9 @@ void Cluster::State::Enqueue(Node& node) {
       AddReader(id, node);
     }
   }
-  if (node.open_blobs > 0 || (node.after_inputs && node.unsettled_inputs > 0)) return;
+  const bool waits = (node.after_inputs || node.stores) && node.unsettled_inputs > 0;
+  if (node.open_blobs > 0 || waits) return;
+  if (node.stores) return WorkOf(node.session).ended_inputs.push_back(node.id);
   Move(node, NodeState::kQueued);
   if (node.kind != NodeKind::kFetch) Submit(node);
   if (node.unsettled_inputs == 0) WorkOf(node.session).ended_inputs.push_back(node.id);
@@ -150,8 +157,15 @@ void Cluster::State::Prepare(Node& node) {
     CountLeaving(group);
   }
   if (node.kind == NodeKind::kReceive) {
-    PrepareSends(node);
-    for (size_t p = 0; p < node.participants.size(); ++p) PrepareReceiveOn(node, p);
+    const bool places = node.is_upload && !node.reads.empty();
+    if (places) stored_groups.TakeStored(node);
+    transfers.PrepareSends(node);
+    for (size_t p = 0; p < node.participants.size(); ++p) transfers.PrepareReceiveOn(node, p);
+    // What it needs has gone with the command, so what reads it may follow at once.
+    if (places && transfers.IsInline(node)) {
+      Move(node, NodeState::kLaunched);
+      LaunchedOn(node);
+    }
     return;
   }
   node.open_installs = 0;
@@ -231,6 +245,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
 void Cluster::State::InputsEnded(Node& node) {
   node.inputs_ended = true;
   if (FailIfPoisoned(node)) return;
+  if (node.stores) return stored_groups.Store(node);
   if (node.state == NodeState::kLaunched) {
     // One that was launched ahead and had ended before its inputs were known to have.
     if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);
@@ -243,7 +258,7 @@ void Cluster::State::InputsEnded(Node& node) {
     const absl::Status error = node.deferred;
     Fail(node, error, node.id);
   } else if (node.kind == NodeKind::kFetch) {
-    StartFetch(node);
+    transfers.StartFetch(node);
   } else if (node.kind == NodeKind::kLaunch && node.state == NodeState::kPrepared) {
     MaybeArrived(node);
   } else if (node.state == NodeState::kPrepared && node.open_participants == 0 &&
@@ -254,8 +269,8 @@ void Cluster::State::InputsEnded(Node& node) {
 
 void Cluster::State::MaybeArrived(Node& node) {
   const bool inputs =
-      (node.unsettled_inputs == 0 && node.inputs_ended) ||
-      (node.unlaunched_inputs == 0 && (node.participants.size() == 1 || !IsSequence(node))) ||
+      (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
+      node.unlaunched_inputs == 0 ||
       (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
   if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
   islands.at(node.island).sequencer.InputsArrived(node.id);
@@ -293,6 +308,9 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     // Its memory is its own until the launch has begun, of which nothing is heard before its end.
     for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
   }
+  const size_t share = TextShare(command.failed.size());
+  for (Launch::FailedArgument& argument : command.failed)
+    argument.status = Bounded(std::move(argument.status), share);
   // By participant.
   std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
   for (const ShardRef& ref : InlineOutputs(node))
@@ -362,15 +380,16 @@ std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
 
 void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status status) {
   Participant& participant = node.participants[index];
-  const absl::Status failed = FirstFailure(node, status);
+  const absl::Status failed = status;
   const bool had_ended = std::exchange(participant.done, true);
   if (!had_ended) participant.status = std::move(status);
   if (!failed.ok() && node.kind == NodeKind::kLaunch) {
-    // The others may wait for it; of a sequence, for one of its steps.
+    // The others may wait for it. Of a sequence all failed there, or it was lost: for a failed step
+    // of it its executor answers by itself.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {
-      if (!other.done)
+      if (!other.done && !Planted(Bug::kNoAbandon))
         SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
@@ -409,9 +428,10 @@ void Cluster::State::LaunchEnded(Node& node) {
   if (node.unsettled_inputs > 0) return;
   absl::Status result = ResultOf(node);
   // One that ran on several executors lost another: of which and why the controller hears soon.
-  if (node.participants.size() > 1 && node.failure.ok() && PeerGone(result) &&
-      (IsSequence(node) || WorstInput(node) == nullptr)) {
-    Defer(node, Annotate(result, node.name + " on " + Where(node)));
+  const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
+  if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
+      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(node) == nullptr)) {
+    Defer(node, Annotate(*without_peer, node.name + " on " + Where(node)));
     return;
   }
   EndWith(node, std::move(result));
@@ -441,7 +461,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
     SendTo(executor, CancelNode{node.id, cause});
     executor.open.erase(p.seq);
   }
-  if (node.kind != NodeKind::kLaunch) EndTransfer(node);
+  if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), false);
   CountTemporary(node, false);
@@ -520,18 +540,19 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     if (Group* input = FindGroup(id); input->charged) TakeOver(node, *input);
   }
   // What an executor made of a launch that failed on another is there until what was launched
-  // behind it has ended.
-  const bool spread = launched && node.participants.size() > 1;
+  // behind it has ended; what came of a receive, until those that read it have heard.
+  const bool spread =
+      held && (node.kind == NodeKind::kReceive || (launched && node.participants.size() > 1));
   const bool keeps =
       status.ok() || (spread && std::all_of(node.reservations.begin(), node.reservations.end(),
                                             [](const Reservation& r) { return r.credit == 0; }));
   if (held) {
-    if (node.kind != NodeKind::kLaunch) EndTransfer(node);
+    if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
     Island& island = islands.at(node.island);
     CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {
       if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
-      if (!keeps) Release(island, r.device, r.output - r.credit);
+      if (!keeps && !Planted(Bug::kKeepFailed)) Release(island, r.device, r.output - r.credit);
     }
     to_pump.insert(node.island);
   }
@@ -546,7 +567,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const bool closed = session == sessions.end();
   if (!closed) {
     if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
-    session->second.node_records.Remove(node.record_bytes);
+    if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
   }
   Holdings& has = holdings.at(node.session);
   has.nodes.erase(node.id);
@@ -554,8 +575,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   const std::unique_ptr<Node> ended = std::move(nodes.extract(node.id).mapped());
   if (ended->pieces.size() > kLargePieces) --islands.at(ended->island).large;
   if (ended->layout != nullptr && --ended->layout->runs == 0 &&
-      retired.contains(ended->executable->id))
-    Forget(ended->executable->id);
+      programs.retired.contains(ended->executable->id))
+    programs.Forget(ended->executable->id);
   for (const GroupId id : ended->reads) {
     if (!held) HasMemory(*ended, *FindGroup(id), true);
     DropReader(id);

@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/virtual_device.h"
+
 namespace fairway {
 
 absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 

@@ -51,18 +51,29 @@ std::vector<int32_t> Cluster::State::PoisonedBy(const Node& node, bool lost_too)
   return FailedBy(*node.executable->sequence, failed);
 }
 
-absl::Status Cluster::State::FirstFailure(const Node& node, const absl::Status& status) {
-  if (!status.ok()) return status;
-  for (const auto& [output, failure] : node.failed_outputs) {
-    if (failure.argument < 0) return failure.status;
+void Cluster::State::OutputsFailed(Node& node, size_t participant,
+                                   std::map<int32_t, FailedOutput> failures) {
+  for (auto& [output, failure] : failures) {
+    failure.participant = participant;
+    const auto [known, absent] = node.failed_outputs.try_emplace(output, failure);
+    const auto order = [](const FailedOutput& f) {
+      return std::pair(f.argument < 0, f.participant);
+    };
+    if (!absent && order(failure) < order(known->second)) known->second = std::move(failure);
   }
-  return absl::OkStatus();
+}
+
+const absl::Status* Cluster::State::OutputWithoutPeer(const Node& node) {
+  for (const auto& [output, failure] : node.failed_outputs) {
+    if (failure.argument < 0 && PeerGone(failure.status)) return &failure.status;
+  }
+  return nullptr;
 }
 
 void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeId cause,
                                    bool charged) {
+  if (!status.ok()) node.failed_outputs.clear();
   if (IsSequence(node) && node.unsettled_inputs == 0) {
-    if (!status.ok()) node.failed_outputs.clear();
     // Some would have failed anyway, and with that error. One that was launched ahead may have gone
     // well on its own executor, or failed by itself: the first cause is told; what it had taken
     // there and was lost since is no reason.
@@ -77,14 +88,15 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Group& group = *FindGroup(node.outputs[o]);
     const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    SetCharged(group, charged);  // until it is collected, as executors may hold some of it
+    // Until it is collected, as executors may hold some of it.
+    SetCharged(group, charged && group.stored == nullptr);
     group.reserved = false;
     CountLeaving(group);
     if (found == node.failed_outputs.end()) {
       status.ok() ? SetReady(group) : SetFailed(group, status, cause);
       continue;
     }
-    const auto& [why, argument] = found->second;
+    const auto& [why, argument, participant] = found->second;
     const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
                               ? WorstOf(node.inputs[argument])
                               : nullptr;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs on devices: bound once, then each run is a few launches of sequences, and transfers.
+// Runs of programs: each is a few launches of sequences, and transfers.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
+#include "base/planted.h"
+#include "controller/cluster/programs.h"
 #include "controller/cluster/state.h"
-#include "core/box.h"
 
 namespace fairway {
 namespace {
@@ -13,211 +15,23 @@ std::string TypeText(const ArraySpec& spec) { return ToString(spec.dtype, spec.s
 
 }  // namespace
 
-absl::StatusOr<ExecutableSpec> Cluster::State::SequenceSpec(
-    const Session& session, const ProgramSource& source, const ProgramPlan::RunSequence& run,
-    const std::vector<ArraySpec>& values) const {
-  ExecutableSpec spec;
-  spec.name = source.name;
-  spec.sequence = run.sequence;
-  spec.parts = run.executables;
-  spec.temp_bytes = run.temp_bytes;
-  spec.max_steps = std::max<int64_t>(run.max_steps, 1);
-  spec.after_inputs = source.sequential;
-  const std::vector<int32_t>& devices = source.slices[run.slice];
-  for (const int32_t device : devices) spec.devices.push_back(session.devices[device].device);
-  spec.island = session.devices[devices[0]].island_id;
-  for (const ExecutableId part : spec.parts) {
-    if (!executables.contains(part))
-      return Error(absl::StatusCode::kNotFound, "program {}: there is no executable {}",
-                   source.name, part);
-  }
-  const auto type_of = [&](int32_t value) -> absl::StatusOr<ValueType> {
-    const ArraySpec& array = values[value];
-    FAIRWAY_ASSIGN_OR_RETURN(Shape shard, array.sharding.ShardShape(array.shape, 0));
-    ValueType type{array.dtype, array.shape, std::move(shard), {}, {}, "", false};
-    type.memory_kind = array.sharding.memory_kind();
-    if (!array.sharding.fully_replicated()) {
-      type.tiles = array.sharding.tiles();
-      type.tile_of = array.sharding.tile_of();
-    }
-    return type;
-  };
-  for (const int32_t value : run.inputs) {
-    FAIRWAY_ASSIGN_OR_RETURN(spec.parameters.emplace_back(), type_of(value));
-  }
-  for (const int32_t input : run.donated) spec.parameters[input].donated = true;
-  for (const int32_t value : run.outputs) {
-    FAIRWAY_ASSIGN_OR_RETURN(spec.outputs.emplace_back(), type_of(value));
-  }
-  return spec;
-}
-
-absl::StatusOr<Array> Cluster::State::PutConstant(Session& session, const ArraySpec& spec,
-                                                  const std::string& bytes) {
-  std::vector<BytesRef> blobs;
-  std::vector<int32_t> blob_of_shard;
-  std::map<std::vector<int64_t>, int32_t> known;  // by where the shard lies
-  const Box whole = Box::Whole(BytesPerElement(spec.dtype), spec.shape.dims);
-  for (int i = 0; i < spec.sharding.num_shards(); ++i) {
-    FAIRWAY_ASSIGN_OR_RETURN(const IndexDomain domain, spec.sharding.Domain(spec.shape, i));
-    const auto [at, fresh] = known.try_emplace(domain.origin, static_cast<int32_t>(blobs.size()));
-    blob_of_shard.push_back(at->second);
-    if (!fresh) continue;
-    Box part = whole;
-    part.origin = domain.origin;
-    part.extents = domain.shape.dims;
-    auto blob = Blob::Make(static_cast<size_t>(part.bytes()));
-    if (blob == nullptr) return absl::ResourceExhaustedError("no host memory for a constant");
-    CopyBox(part, bytes.data(), part.Alone(), blob->data());
-    blobs.push_back(std::move(blob));
-  }
-  FAIRWAY_ASSIGN_OR_RETURN(const PutResult put,
-                           MakePut(session, 0, spec, std::move(blob_of_shard)));
-  for (size_t b = 0; b < blobs.size(); ++b)
-    Provide(put.upload, static_cast<int32_t>(b), std::move(blobs[b]));
-  // The program has it, not the client.
-  return std::move(session.arrays.extract(put.handle).mapped());
-}
-
-absl::StatusOr<std::unique_ptr<BoundProgram>> Cluster::State::MakeProgram(
-    Session& session, const ProgramSource& source) {
-  auto program = std::make_unique<BoundProgram>();
-  program->name = source.name;
-  program->sequential = source.sequential;
-  program->plan = source.plan;
-  for (const SliceSpec& value : source.plan.values) {
-    if (value.slice < 0 || static_cast<size_t>(value.slice) >= source.slices.size())
-      return InvalidArgument("program {}: slice {} has no devices", source.name, value.slice);
-    FAIRWAY_ASSIGN_OR_RETURN(Sharding sharding,
-                             value.array.sharding.WithDevices(source.slices[value.slice],
-                                                              value.array.sharding.memory_kind()));
-    program->values.push_back({value.array.dtype, value.array.shape, std::move(sharding)});
-  }
-  std::vector<ExecutableSpec> specs;
-  for (const ProgramPlan::Step& step : source.plan.steps) {
-    program->sequences.emplace_back();
-    program->outputs.emplace_back();
-    const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
-    if (run == nullptr) continue;
-    FAIRWAY_ASSIGN_OR_RETURN(ExecutableSpec spec,
-                             SequenceSpec(session, source, *run, program->values));
-    spec.id = program->sequences.back() = ExecutableId(next_sequence + specs.size());
-    for (const int32_t value : run->outputs)
-      program->outputs.back().push_back(program->values[value]);
-    specs.push_back(std::move(spec));
-  }
-  next_sequence += specs.size();
-  for (ExecutableSpec& spec : specs) Define(std::move(spec));
-  return program;
-}
-
-absl::Status Cluster::State::PutConstants(Session& session, BoundProgram& program) {
-  for (const ProgramPlan::Constant& constant : program.plan.constants) {
-    Array& array = program.constants[constant.value];
-    const bool lost = std::any_of(array.shards.begin(), array.shards.end(), [&](ShardRef ref) {
-      return FindGroup(ref.group)->state == GroupState::kFailed;
-    });
-    if (!array.shards.empty() && !lost) continue;
-    DropView(array);
-    array = Array();
-    FAIRWAY_ASSIGN_OR_RETURN(array,
-                             PutConstant(session, program.values[constant.value], *constant.bytes));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uint64_t> Cluster::BindProgram(SessionId session_id, uint64_t out,
-                                              ProgramSource source) {
-  const Operation operation(*state_);
-  State& s = *state_;
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.LookAt(session_id));
-  for (const std::vector<int32_t>& devices : source.slices) {
-    FAIRWAY_RETURN_IF_ERROR(
-        Annotate(IslandOf(session_id, devices).status(), "program " + source.name));
-  }
-  FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
-  FAIRWAY_ASSIGN_OR_RETURN(std::unique_ptr<BoundProgram> program, s.MakeProgram(*session, source));
-  if (absl::Status put = s.PutConstants(*session, *program); !put.ok()) {
-    s.Retire(*program);
-    return Annotate(put, "program " + source.name);
-  }
-  session->programs.emplace(handle, std::move(program));
-  s.Settle();
-  return handle;
-}
-
-absl::Status Cluster::ReleaseProgram(SessionId session_id, uint64_t handle) {
-  const Operation operation(*state_);
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
-  absl::Status released = state_->ReleaseProgram(*session, handle);
-  state_->Settle();
-  return released;
-}
-
-absl::Status Cluster::State::ReleaseProgram(Session& session, uint64_t handle) {
-  const auto it = session.programs.find(handle);
-  if (it == session.programs.end())
-    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  Retire(*it->second);
-  session.programs.erase(it);
-  return absl::OkStatus();
-}
-
-void Cluster::State::Retire(BoundProgram& program) {
-  for (const auto& [value, array] : program.constants) DropView(array);
-  for (const ExecutableId sequence : program.sequences) {
-    if (!sequence) continue;
-    retired.insert(sequence);
-    Forget(sequence);
-  }
-}
-
-void Cluster::State::Forget(ExecutableId sequence) {
-  if (layouts.at(sequence).runs > 0) return;
-  for (auto& [id, executor] : executors) {
-    if (executor.installs.erase(sequence) > 0) SendTo(executor, DropExecutable{sequence});
-  }
-  Undefine(sequence);
-  retired.erase(sequence);
-}
-
-absl::StatusOr<ExecutableSignature> Cluster::ProgramSignature(SessionId session_id,
-                                                              uint64_t handle) const {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->LookAt(session_id));
-  const auto it = session->programs.find(handle);
-  if (it == session->programs.end())
-    return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
-  const BoundProgram& program = *it->second;
-  ExecutableSignature out;
-  out.name = program.name;
-  out.parameters.assign(program.values.begin(), program.values.begin() + program.plan.arguments);
-  out.donated = program.plan.donated;
-  for (const int32_t value : program.plan.results) out.outputs.push_back(program.values[value]);
-  return out;
-}
-
-absl::StatusOr<Array> Cluster::State::ArgumentOf(Session& session, const BoundProgram& program,
-                                                 int32_t argument, uint64_t handle, Making& made) {
-  const std::string what = fmt::format("{}: argument {}", program.name, argument);
-  const absl::StatusOr<Array*> found = FindArray(session.id, handle);
-  if (!found.ok()) return Annotate(found.status(), what);
-  const Array& array = **found;
-  if (!array.error.ok()) return array;
-  FAIRWAY_RETURN_IF_ERROR(Annotate(CheckUsable(array, handle), what));
-  const ArraySpec& want = program.values[argument];
+absl::StatusOr<bool> Cluster::ProgramRuns::TakesAsItIs(const PlacedProgram& program,
+                                                       int32_t argument, const Array& array,
+                                                       uint64_t handle) const {
+  if (!array.error.ok()) return true;
+  const auto what = [&] { return fmt::format("{}: argument {}", program.name, argument); };
+  if (absl::Status usable = s.CheckUsable(array, handle); !usable.ok())
+    return Annotate(usable, what());
+  const ArraySpec& want = program.TypeOf(argument);
   if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
-    return InvalidArgument("{} is {}, expected {}", what, TypeText(array.spec), TypeText(want));
-  if (array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want))
-    return array;
-  absl::StatusOr<Array> moved = ReshardedAtOnce(session, array, want, made);
-  if (!moved.ok()) return Annotate(moved.status(), what);
-  return moved;
+    return InvalidArgument("{} is {}, expected {}", what(), TypeText(array.spec), TypeText(want));
+  return array.spec.sharding.devices() == want.sharding.devices() && SameCut(array.spec, want);
 }
 
-absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t handle,
-                                                  const std::vector<uint64_t>& args,
-                                                  const ExecuteOptions& options,
-                                                  const std::vector<uint64_t>& out) {
+absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint64_t handle,
+                                                     const std::vector<uint64_t>& args,
+                                                     const ExecuteOptions& options,
+                                                     const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   State& s = *state_;
   ++s.executions;
@@ -226,171 +40,234 @@ absl::StatusOr<ExecuteResult> Cluster::RunProgram(SessionId session_id, uint64_t
   if (it == session->programs.end())
     return Error(absl::StatusCode::kNotFound, "there is no program {} in this session", handle);
   BoundProgram& program = *it->second;
-  const ProgramPlan& plan = program.plan;
+  const PlacedProgram& placed = *program.placed;
+  const ProgramPlan& plan = placed.plan;
   if (!out.empty() && out.size() != plan.results.size())
-    return InvalidArgument("{} has {} results, but {} handles were given for them", program.name,
+    return InvalidArgument("{} has {} results, but {} handles were given for them", placed.name,
                            plan.results.size(), out.size());
   ExecuteResult result;
   result.node = NodeId(s.next_node);
-  for (const int32_t value : plan.results) result.specs.push_back(program.values[value]);
+  for (const int32_t value : plan.results) result.specs.push_back(placed.TypeOf(value));
   FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, plan.results.size()));
   auto run = std::make_unique<ProgramRun>();
   run->program = &program;
   run->results = result.handles;
-  const NodeId first(s.next_node);
-  if (absl::Status begun = s.BeginRun(*session, program, args, options, *run); !begun.ok()) {
+  if (absl::Status begun = s.programs.BeginRun(*session, program, args, options, *run);
+      !begun.ok()) {
     for (size_t o = 0; o < out.size(); ++o)
       session->arrays.emplace(out[o], Array{result.specs[o], {}, begun});
     return begun;
   }
-  if (options.watch) {
-    run->watch = s.AddWatch(*session, *options.watch);  // open until all nodes are made
-    s.WatchFrom(*session, first, run->watch);
-  }
+  if (options.watch) run->watch = s.AddWatch(*session, *options.watch);  // open until all are made
+  run->watch_results = options.watch_results;
   // A program of a few steps is made at once.
   Worklist& list = s.WorkOf(session_id);
   list.run = std::move(run);
   const uint64_t until = s.units + kSliceUnits;
-  while (list.run != nullptr && s.units < until) s.GoOn(session_id, list);
+  while (list.run != nullptr && s.units < until) s.programs.GoOn(session_id, list);
   s.Settle();
   return result;
 }
 
-absl::Status Cluster::State::BeginRun(Session& session, BoundProgram& program,
-                                      const std::vector<uint64_t>& args,
-                                      const ExecuteOptions& options, ProgramRun& run) {
-  const ProgramPlan& plan = program.plan;
-  // Constants that an executor took with it are put anew.
-  FAIRWAY_RETURN_IF_ERROR(Annotate(PutConstants(session, program), program.name));
+void Cluster::ProgramRuns::KeepShared(ProgramRun& run) {
+  if (Planted(Bug::kTakeOverTwice)) return;
+  std::unordered_map<GroupId, size_t> of;  // the value that has it
+  for (size_t v = 0; v < run.values.size(); ++v) {
+    s.ChargeShards(run.values[v].shards.size());
+    for (const GroupId id : s.GroupsOf(run.values[v].shards)) {
+      const auto [other, fresh] = of.emplace(id, v);
+      if (!fresh) run.ours[v] = run.ours[other->second] = false;
+    }
+  }
+}
+
+absl::Status Cluster::ProgramRuns::BeginRun(Session& session, BoundProgram& program,
+                                            const std::vector<uint64_t>& args,
+                                            const ExecuteOptions& options, ProgramRun& run) {
+  const PlacedProgram& placed = *program.placed;
+  const ProgramPlan& plan = placed.plan;
   if (args.size() != static_cast<size_t>(plan.arguments))
-    return InvalidArgument("{} takes {} arguments, but {} were given", program.name, plan.arguments,
+    return InvalidArgument("{} takes {} arguments, but {} were given", placed.name, plan.arguments,
                            args.size());
-  run.values.resize(plan.values.size());
+  run.values.resize(static_cast<size_t>(plan.arguments) + placed.constants.size());
   run.ours.assign(plan.values.size(), true);
-  Charge(plan.values.size() / kShardsPerUnit);
   const std::vector<bool> kept = options.Kept(args.size());
-  Making made;
   for (int32_t a = 0; a < plan.arguments; ++a) {
-    absl::StatusOr<Array> argument = ArgumentOf(session, program, a, args[a], made);
-    if (!argument.ok()) return argument.status();
-    run.values[a] = *std::move(argument);
+    const absl::StatusOr<Array*> found = s.FindIn(session, args[a]);
+    if (!found.ok())
+      return Annotate(found.status(), fmt::format("{}: argument {}", placed.name, a));
+    const Array& array = **found;
+    FAIRWAY_ASSIGN_OR_RETURN(const bool fits, TakesAsItIs(placed, a, array, args[a]));
+    if (!array.error.ok()) {
+      // It may be of another type; what is handed on as a result is not.
+      run.values[a] = Array{placed.TypeOf(a), {}, array.error};
+    } else if (fits) {
+      run.values[a] = array;
+    } else {
+      run.arguments.push_back({a, &array});
+    }
     run.ours[a] = plan.donated[a] && !kept[a];
-    if (run.ours[a] && run.values[a].error.ok()) run.donated.push_back(args[a]);
+    if (run.ours[a] && array.error.ok()) run.donated.push_back(args[a]);
   }
-  const std::vector<Node*> nodes = InsertAll(session, made);
-  for (int32_t a = 0; a < plan.arguments; ++a) HoldView(run.values[a]);
-  for (Node* node : nodes) {
-    node->after_inputs = program.sequential;
-    Enqueue(*node);
-  }
-  for (const auto& [value, array] : program.constants) {
-    run.values[value] = array;
-    HoldView(array);
-  }
+  for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(run.values[a]);
   return absl::OkStatus();
 }
 
-void Cluster::State::GoOn(SessionId id, Worklist& list) {
+void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
   ProgramRun& run = *list.run;
-  Session& session = sessions.at(id);
-  if (run.next_step < run.program->plan.steps.size()) {
-    const NodeId first(next_node);
-    RunStep(session, *run.program, run.next_step++, run.values, run.ours);
-    if (run.watch != 0) WatchFrom(session, first, run.watch);
-    return;
-  }
+  Session& session = s.sessions.at(id);
+  const NodeId first(s.next_node);
+  const bool made = GoOnRun(session, run);
+  if (run.watch != 0) s.WatchFrom(session, first, run.watch);
+  if (!made) return;
   if (!std::exchange(run.ended, true)) EndRun(session, run);
   constexpr int kAtOnce = 16;
   for (int i = 0; i < kAtOnce && !run.values.empty(); ++i) {
-    DropView(run.values.back());
+    s.DropView(run.values.back());
     run.values.pop_back();
   }
   if (!run.values.empty()) return;
-  if (run.watch != 0) WatchEnded(id, run.watch, 0, run.failed, NodeId());
-  list.run.reset();
+  if (run.watch != 0) s.WatchEnded(id, run.watch, 0, run.failed, NodeId());
+  const std::unique_ptr<ProgramRun> over = std::move(list.run);
+  if (over->watch_results)
+    list.request = s.requests.NewWatch(session, *over->watch_results, over->results);
 }
 
-void Cluster::State::EndRun(Session& session, ProgramRun& run) {
-  const ProgramPlan& plan = run.program->plan;
+bool Cluster::ProgramRuns::GoOnRun(Session& session, ProgramRun& run) {
+  const PlacedProgram& placed = *run.program->placed;
+  if (run.ended || !run.refused.ok()) return true;
+  if (run.making != nullptr) {
+    GoOnMaking(session, run);
+  } else if (run.next_constant < placed.constants.size()) {
+    // Those that an executor took with it are put anew.
+    const PlacedProgram::Constant& constant = placed.constants[run.next_constant++];
+    run.refused = Annotate(PutConstant(session, *run.program, constant), placed.name);
+    if (!run.refused.ok()) return true;
+    Array& value = run.values[constant.value];
+    value = run.program->constants.at(constant.value);
+    s.HoldView(value);
+  } else if (!run.arguments.empty()) {
+    const ProgramRun::Resharded& next = run.arguments.front();
+    run.making = s.remaking.NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential,
+                                     run.pieces);
+    GoOnMaking(session, run);
+  } else if (run.next_step < placed.plan.steps.size()) {
+    if (run.next_step == 0) KeepShared(run);
+    const ProgramPlan::Step& step = placed.plan.steps[run.next_step];
+    if (const auto* transfer = std::get_if<ProgramPlan::Transfer>(&step)) {
+      const Array& from = run.values[transfer->input];
+      const ArraySpec& target = placed.TypeOf(transfer->output);
+      if (from.error.ok()) {
+        run.making = s.remaking.NewValue(from, target, placed.sequential, 0);
+        GoOnMaking(session, run);
+      } else {
+        run.ValueOf(transfer->output) = Array{target, {}, from.error};
+        ++run.next_step;
+      }
+    } else {
+      RunStep(session, std::get<ProgramPlan::RunSequence>(step), run);
+      ++run.next_step;
+    }
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void Cluster::ProgramRuns::GoOnMaking(Session& session, ProgramRun& run) {
+  if (!run.making->GoOn(session)) return;
+  const std::unique_ptr<ValueRequest> made = std::move(run.making);
+  const PlacedProgram& placed = *run.program->placed;
+  if (!run.arguments.empty()) {
+    const int32_t argument = run.arguments.front().argument;
+    run.arguments.pop_front();
+    run.refused =
+        Annotate(made->result.status(), fmt::format("{}: argument {}", placed.name, argument));
+    run.values[argument] = std::move(made->array);
+    run.pieces = made->pieces;
+    return;
+  }
+  const auto& transfer = std::get<ProgramPlan::Transfer>(placed.plan.steps[run.next_step++]);
+  const Array& from = run.values[transfer.input];
+  Array& to = run.ValueOf(transfer.output);
+  if (!made->result.ok()) {
+    to = Array{placed.TypeOf(transfer.output), {}, made->result.status()};
+    return;
+  }
+  to = std::move(made->array);
+  // What already lay there was not copied, and may be the client's.
+  const std::vector<GroupId> shared = s.GroupsOf(from.shards);
+  const std::set<GroupId> groups(shared.begin(), shared.end());
+  for (const GroupId group : s.GroupsOf(to.shards)) {
+    if (groups.contains(group)) run.ours[transfer.output] = false;
+  }
+}
+
+void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
+  const PlacedProgram& placed = *run.program->placed;
+  const ProgramPlan& plan = placed.plan;
   std::set<GroupId> returned;
   for (size_t r = 0; r < plan.results.size(); ++r) {
+    if (!run.refused.ok()) {
+      run.failed = run.refused;
+      session.arrays.emplace(run.results[r],
+                             Array{placed.TypeOf(plan.results[r]), {}, run.refused});
+      continue;
+    }
     Array array = run.values[plan.results[r]];
     if (run.failed.ok()) run.failed = array.error;
-    HoldView(array);
-    const std::vector<GroupId> groups = GroupsOf(array.shards);
+    s.HoldView(array);
+    const std::vector<GroupId> groups = s.GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
     session.arrays.emplace(run.results[r], std::move(array));
   }
+  if (!run.refused.ok()) return;
   for (const uint64_t argument : run.donated) {
     Array& array = session.arrays.at(argument);
     const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
                                    [&](ShardRef ref) { return returned.contains(ref.group); });
     // What is handed on as a result is the result's from here on.
-    stays ? GiveAway(array) : MarkDeleted(array.shards);
+    stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
   }
 }
 
-Array Cluster::State::FailedArray(const Session& session, const ExecutableSpec& spec,
-                                  const Array& error) {
-  Group& group = MakeGroup(session.id, spec.island, error.spec.dtype, "");
+Array Cluster::ProgramRuns::FailedArray(const Session& session, const ExecutableSpec& spec,
+                                        const Array& error) {
+  Group& group = s.MakeGroup(session.id, spec.island, error.spec.dtype, "");
   group.shapes = {Shape{}};
   Array array{error.spec, {}, absl::OkStatus()};
   for (size_t i = 0; i < spec.devices.size(); ++i) {
-    group.places.push_back({ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
+    group.places.push_back({s.ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
     array.shards.push_back({group.id, static_cast<int32_t>(i)});
   }
-  SetFailed(group, error.error, NodeId(next_node));  // as that of the node that is given it
-  HoldView(array);
+  s.SetFailed(group, error.error, NodeId(s.next_node));  // as that of the node that is given it
+  s.HoldView(array);
   return array;
 }
 
-void Cluster::State::RunStep(Session& session, const BoundProgram& program, size_t step,
-                             std::vector<Array>& values, std::vector<bool>& ours) {
-  const ProgramPlan& plan = program.plan;
-  if (const auto* transfer = std::get_if<ProgramPlan::Transfer>(&plan.steps[step])) {
-    const Array& from = values[transfer->input];
-    Array& to = values[transfer->output];
-    const ArraySpec& target = program.values[transfer->output];
-    Making made;
-    absl::StatusOr<Array> moved = from.error.ok() ? ReshardedAtOnce(session, from, target, made)
-                                                  : absl::StatusOr<Array>(from.error);
-    if (!moved.ok()) {
-      to = Array{target, {}, moved.status()};
-      return;
-    }
-    to = *std::move(moved);
-    const std::vector<Node*> nodes = InsertAll(session, made);
-    HoldView(to);
-    // What already lay there was not copied, and may be the client's.
-    const std::vector<GroupId> shared = GroupsOf(from.shards);
-    for (const ShardRef& ref : to.shards) {
-      if (std::find(shared.begin(), shared.end(), ref.group) != shared.end())
-        ours[transfer->output] = false;
-    }
-    for (Node* node : nodes) {
-      node->after_inputs = program.sequential;
-      Enqueue(*node);
-    }
-    return;
-  }
-  const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[step]);
-  const ExecutableSpec& spec = executables.at(program.sequences[step]);
+void Cluster::ProgramRuns::RunStep(Session& session, const ProgramPlan::RunSequence& step,
+                                   ProgramRun& run) {
+  const PlacedProgram& placed = *run.program->placed;
+  const ExecutableSpec& spec = s.executables.at(run.program->sequences[run.next_step]);
   std::vector<const Array*> arguments;
   std::deque<Array> failed;
-  for (const int32_t value : run.inputs) {
-    const bool well = values[value].error.ok();
-    if (!well) failed.push_back(FailedArray(session, spec, values[value]));
-    arguments.push_back(well ? &values[value] : &failed.back());
+  for (const int32_t value : step.inputs) {
+    const Array& array = run.values[value];
+    if (!array.error.ok()) failed.push_back(FailedArray(session, spec, array));
+    arguments.push_back(array.error.ok() ? &array : &failed.back());
   }
   std::vector<int32_t> donatable;
-  for (const int32_t input : run.donated) {
-    if (ours[run.inputs[input]]) donatable.push_back(input);
+  for (const int32_t input : step.donated) {
+    if (run.ours[step.inputs[input]]) donatable.push_back(input);
   }
+  const absl::Status sendable = s.CheckSendable(spec);
+  if (run.failed.ok()) run.failed = sendable;
   LaunchedNode launched =
-      MakeLaunch(session, spec, arguments, donatable, program.outputs[step], absl::OkStatus());
-  for (const Array& array : failed) DropView(array);
-  for (size_t o = 0; o < run.outputs.size(); ++o)
-    values[run.outputs[o]] = std::move(launched.outputs[o]);
+      s.MakeLaunch(session, spec, arguments, donatable,
+                 {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
+  for (const Array& array : failed) s.DropView(array);
+  for (size_t o = 0; o < step.outputs.size(); ++o)
+    run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);
 }
 
 }  // namespace fairway

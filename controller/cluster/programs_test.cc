@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues of programs: what runs of them ask of executors.
+#include "controller/cluster/programs.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 namespace {
@@ -41,7 +47,8 @@ class ProgramsTest : public ClusterTest {
     EXPECT_TRUE(types.ok()) << types.status();
     const auto plan = Lower(program, *types, binding);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const auto handle = cluster.BindProgram(session, 0, {"p", *plan, {{0}, {second}}, sequential});
+    const auto handle =
+        cluster.programs().Bind(session, 0, {"p", *plan, {{0}, {second}}, sequential});
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.value_or(0);
   }
@@ -65,7 +72,7 @@ class ProgramsTest : public ClusterTest {
 TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneMessage) {
   PutReady(1, 0);
   const uint64_t p = TwoStages();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
   const std::string x = std::to_string(kSequence), y = std::to_string(kSequence + 1);
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- install x1", "e1 <- install sequence x" + x + " of 3 instructions",
@@ -81,7 +88,7 @@ TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneM
   EXPECT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 keep [] inline [4:0]"));
   End(b, 4);
   // The second run installs nothing; its launch ids are above those that the first one took.
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {5}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {5}).ok());
   const Lines second = actions.Take();
   EXPECT_THAT(second, Not(Contains(HasSubstr("install"))));
   EXPECT_THAT(second, Contains("e1 <- launch n5 id 3 keep [0] inline []"));
@@ -90,7 +97,7 @@ TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneM
 TEST_F(ProgramsTest, ASequentialRunPreparesAStepWhenWhatItTakesIsThere) {
   PutReady(1, 0);
   const uint64_t p = TwoStages(/*donated=*/false, /*sequential=*/true);
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
   const std::string x = std::to_string(kSequence), y = std::to_string(kSequence + 1);
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- install x1", "e1 <- install sequence x" + x + " of 3 instructions",
@@ -107,7 +114,7 @@ TEST_F(ProgramsTest, ASequentialRunPreparesAStepWhenWhatItTakesIsThere) {
   for (const uint64_t code : {uint64_t{2}, kSequence + 1}) Installed(b, code);
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- launch n4 id 1 keep [] inline [4:0]"));
   // Two runs of which the second takes what the first one makes: nothing of it is sent yet.
-  ASSERT_TRUE(cluster.RunProgram(session, p, {2}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {2}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
   End(b, 4);
   EXPECT_THAT(actions.Take(), Contains("e1 <- receive n5 g5 from [wb:1#0 [0]+[4] to 0:[0]]"));
@@ -116,23 +123,23 @@ TEST_F(ProgramsTest, ASequentialRunPreparesAStepWhenWhatItTakesIsThere) {
 TEST_F(ProgramsTest, WhatASequentialRunHoldsBackFailsWithWhatItTakes) {
   PutReady(1, 0);
   const uint64_t p = TwoStages(/*donated=*/false, /*sequential=*/true);
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
   for (const uint64_t code : {uint64_t{1}, kSequence}) Installed(a, code);
-  cluster.Watch(session, 5, {2});
+  cluster.arrays().Watch(session, 5, {2});
   actions.Take();
   End(a, 2, absl::InternalError("step"));
   EXPECT_THAT(actions.Take(), Contains("s1 watched 5: INTERNAL: p on island ia (worker wa): step"));
   // What is held back ends with its session, or with its island.
   for (const uint64_t out : {7, 8})
-    ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {out}).ok());
-  cluster.ExecutorLost(b, absl::UnavailableError("killed"));
-  cluster.IslandGivenUp(IslandId(2), absl::UnavailableError("gone"));
-  cluster.Watch(session, 6, {7});
+    ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {out}).ok());
+  cluster.fleet().ExecutorLost(b, absl::UnavailableError("killed"));
+  cluster.fleet().IslandGivenUp(IslandId(2), absl::UnavailableError("gone"));
+  cluster.arrays().Watch(session, 6, {7});
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("s1 watched 6: UNAVAILABLE: island ib: gone")));
-  cluster.CloseSession(session);
+  cluster.sessions().Close(session);
   for (const uint64_t node : {5, 8}) End(a, node);
-  EXPECT_EQ(cluster.counts().nodes, 0u);
-  EXPECT_EQ(cluster.counts().groups, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().groups, 0u);
 }
 
 TEST_F(ProgramsTest, AWatchedRunFailsWithAnyOfItsSteps) {
@@ -140,7 +147,7 @@ TEST_F(ProgramsTest, AWatchedRunFailsWithAnyOfItsSteps) {
   const ValueRef x = Add(ArgumentNode{{0, Type()}});
   program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), Add(ComputeNode{1, 1, {x}})};
   const uint64_t p = Bind();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {{}, 9}, {2, 3}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {{}, 9}, {2, 3}).ok());
   InstallAll();
   const Lines sent = actions.Take();
   ASSERT_THAT(sent, Contains(HasSubstr("e1 <- prepare n2")));
@@ -148,21 +155,21 @@ TEST_F(ProgramsTest, AWatchedRunFailsWithAnyOfItsSteps) {
   Report report;
   report.finished = {actions.seq.at({a, NodeId(2)})};
   report.failures = {{report.finished[0], absl::InternalError("step"), 0}};
-  cluster.OnReport(a, Incarnation(7), report);
+  cluster.fleet().OnReport(a, Incarnation(7), report);
   End(b, 3);
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
   End(b, 4);
   EXPECT_THAT(actions.Take(), Contains("s1 watched 9: INTERNAL: p on island ia (worker wa): step"));
   // One that is refused is told by the answer alone.
-  ASSERT_FALSE(cluster.RunProgram(session, p, {}, {{}, 10}, {4, 5}).ok());
+  ASSERT_FALSE(cluster.programs().Run(session, p, {}, {{}, 10}, {4, 5}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
 }
 
 TEST_F(ProgramsTest, RunsOverlap) {
   PutReady(1, 0);
   const uint64_t p = TwoStages();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {3}).ok());
   actions.Take();
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline []",
@@ -175,20 +182,20 @@ TEST_F(ProgramsTest, WhatFailedInTheMiddleFailsWhatDependsOnItAlone) {
   const ValueRef y = Add(ComputeNode{0, 0, {x}}), z = Add(ComputeNode{0, 0, {x}});
   program.graphs[0].results = {y, z, Add(ComputeNode{1, 1, {z}})};
   const uint64_t p = Bind();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2, 3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2, 3, 4}).ok());
   InstallAll();
   Report report;
   report.finished = {actions.seq.at({a, NodeId(2)})};
   report.failures = {{report.finished[0], absl::InternalError("step"), 1}};
-  cluster.OnReport(a, Incarnation(7), report);
+  cluster.fleet().OnReport(a, Incarnation(7), report);
   actions.Take();
-  for (const uint64_t handle : {2, 3, 4}) cluster.Watch(session, handle, {handle});
+  for (const uint64_t handle : {2, 3, 4}) cluster.arrays().Watch(session, handle, {handle});
   End(b, 3, absl::InternalError("the source failed"));
   EXPECT_THAT(actions.Take(),
               testing::AllOf(Contains("s1 watched 2: OK"),
                              Contains("s1 watched 3: INTERNAL: p on island ia (worker wa): step"),
                              Contains("s1 watched 4: INTERNAL: p on island ia (worker wa): step")));
-  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
 TEST_F(ProgramsTest, WhatReadsAnOutputBeforeTheSequenceHasEndedIsToldToHaveEndedAfterIt) {
@@ -197,16 +204,16 @@ TEST_F(ProgramsTest, WhatReadsAnOutputBeforeTheSequenceHasEndedIsToldToHaveEnded
   const ValueRef x = Add(ArgumentNode{{0, Type()}});
   program.graphs[0].results = {Add(ComputeNode{0, 0, {x}})};
   const uint64_t p = Bind();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
-  ASSERT_TRUE(cluster.Execute(session, f, {2}, {}, {3}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {3}).ok());
   for (const uint64_t x : {uint64_t{1}, kSequence, uint64_t{5}}) Installed(a, x);
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n3 id 2 ahead")));
-  cluster.Watch(session, 8, {3});
+  cluster.arrays().Watch(session, 8, {3});
   End(a, 3);
   EXPECT_THAT(actions.Take(), IsEmpty());
   End(a, 2);
   EXPECT_THAT(actions.Take(), Contains("s1 watched 8: OK"));
-  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
 // x and y lie on a: one sequence makes f(x) and f(y), which failed inputs part.
@@ -219,15 +226,15 @@ class PoisonTest : public ProgramsTest {
   }
   void Watch() {
     actions.Take();
-    for (const uint64_t handle : {3, 4}) cluster.Watch(session, handle, {handle});
+    for (const uint64_t handle : {3, 4}) cluster.arrays().Watch(session, handle, {handle});
   }
 };
 
 TEST_F(PoisonTest, AnErrorArrayFailsOnlyWhatNeedsIt) {
-  ASSERT_TRUE(cluster.MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
+  ASSERT_TRUE(cluster.arrays().MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
   PutReady(2, 0);
   const uint64_t p = TwoChains();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1, 2}, {}, {3, 4}).ok());
   Installed(a, 1);
   Installed(a, kSequence);
   EXPECT_THAT(actions.Take(),
@@ -235,19 +242,19 @@ TEST_F(PoisonTest, AnErrorArrayFailsOnlyWhatNeedsIt) {
   Report report;
   report.finished = {actions.seq.at({a, NodeId(2)})};
   report.failures = {{report.finished[0], absl::AbortedError("mine"), 0, 0}};
-  cluster.OnReport(a, Incarnation(7), report);
+  cluster.fleet().OnReport(a, Incarnation(7), report);
   Watch();
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: mine", "s1 watched 4: OK"));
-  EXPECT_EQ(cluster.counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
 TEST_F(PoisonTest, AnInputThatFailsLaterFailsOnlyWhatNeedsItWithTheFirstCause) {
   PutReady(1, 0);
   PutReady(2, 0);
   const uint64_t f = Define(5, {0}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {7}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {7}).ok());
   const uint64_t p = TwoChains();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {7, 2}, {}, {3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {7, 2}, {}, {3, 4}).ok());
   for (const uint64_t x : {uint64_t{5}, uint64_t{1}, kSequence}) Installed(a, x);
   // The sequence was launched ahead; the executor knows first.
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
@@ -255,7 +262,7 @@ TEST_F(PoisonTest, AnInputThatFailsLaterFailsOnlyWhatNeedsItWithTheFirstCause) {
   report.finished = {actions.seq.at({a, NodeId(3)}), actions.seq.at({a, NodeId(4)})};
   report.failures = {{report.finished[0], absl::DataLossError("boom")},
                      {report.finished[1], absl::DataLossError("boom"), 0, 0}};
-  cluster.OnReport(a, Incarnation(7), report);
+  cluster.fleet().OnReport(a, Incarnation(7), report);
   Watch();
   EXPECT_THAT(actions.Take(),
               ElementsAre("s1 watched 3: DATA_LOSS: f5 on island ia (worker wa): boom",
@@ -266,9 +273,9 @@ TEST_F(PoisonTest, TheFirstCauseIsToldWhereAStepFailedByItselfAheadOfIt) {
   PutReady(1, 0);
   PutReady(2, 0);
   const uint64_t f = Define(5, {0}, {F32({4})}, {F32({4})});
-  ASSERT_TRUE(cluster.Execute(session, f, {1}, {}, {7}).ok());
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {7}).ok());
   const uint64_t p = TwoChains();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {7, 2}, {}, {3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {7, 2}, {}, {3, 4}).ok());
   for (const uint64_t x : {uint64_t{5}, uint64_t{1}, kSequence}) Installed(a, x);
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
   Report report;
@@ -276,7 +283,7 @@ TEST_F(PoisonTest, TheFirstCauseIsToldWhereAStepFailedByItselfAheadOfIt) {
   // What it took there was well; the launch before it failed elsewhere.
   report.failures = {{report.finished[0], absl::DataLossError("boom")},
                      {report.finished[1], absl::InternalError("mine"), 0}};
-  cluster.OnReport(a, Incarnation(7), report);
+  cluster.fleet().OnReport(a, Incarnation(7), report);
   Watch();
   EXPECT_THAT(actions.Take(),
               ElementsAre("s1 watched 3: DATA_LOSS: f5 on island ia (worker wa): boom",
@@ -285,28 +292,28 @@ TEST_F(PoisonTest, TheFirstCauseIsToldWhereAStepFailedByItselfAheadOfIt) {
 
 TEST_F(PoisonTest, WhatCanMakeNothingIsNotLaunched) {
   for (const uint64_t handle : {1, 2})
-    ASSERT_TRUE(
-        cluster.MakeError(session, handle, Type(), absl::AbortedError(std::to_string(handle)))
-            .ok());
+    ASSERT_TRUE(cluster.arrays()
+                    .MakeError(session, handle, Type(), absl::AbortedError(std::to_string(handle)))
+                    .ok());
   const uint64_t p = TwoChains();
   actions.Take();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {{}, 9}, {3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1, 2}, {{}, 9}, {3, 4}).ok());
   EXPECT_THAT(actions.Take(), Contains("s1 watched 9: ABORTED: 1"));
   Watch();
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: 1", "s1 watched 4: ABORTED: 2"));
-  EXPECT_EQ(cluster.counts().nodes, 0u);
-  EXPECT_TRUE(cluster.Destruct(session, {3, 4}).ok());
-  EXPECT_EQ(cluster.counts().groups, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_TRUE(cluster.arrays().Destruct(session, {3, 4}).ok());
+  EXPECT_EQ(cluster.inspection().counts().groups, 0u);
 }
 
 TEST_F(PoisonTest, WhenItsExecutorIsLostWhatWouldHaveFailedAnywayKeepsItsCause) {
-  ASSERT_TRUE(cluster.MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
+  ASSERT_TRUE(cluster.arrays().MakeError(session, 1, Type(), absl::AbortedError("mine")).ok());
   PutReady(2, 0);
   const uint64_t p = TwoChains();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1, 2}, {}, {3, 4}).ok());
   Installed(a, 1);
   Installed(a, kSequence);
-  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
   Watch();
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 3: ABORTED: mine",
                                           HasSubstr("s1 watched 4: DATA_LOSS: island ia")));
@@ -315,7 +322,7 @@ TEST_F(PoisonTest, WhenItsExecutorIsLostWhatWouldHaveFailedAnywayKeepsItsCause) 
 TEST_F(ProgramsTest, ArgumentsThatLieElsewhereAreMoved) {
   PutReady(1, 2);
   const uint64_t p = TwoStages();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [wb:1#0 [0]+[4] to 0:[0]]"));
 }
 
@@ -323,10 +330,10 @@ TEST_F(ProgramsTest, DonatedArgumentsAreTakenOver) {
   PutReady(1, 0);
   PutReady(2, 0);
   const uint64_t p = TwoStages(/*donated=*/true);
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {3}).ok());
-  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
-  ASSERT_TRUE(cluster.RunProgram(session, p, {2}, {{0}}, {4}).ok());
-  EXPECT_FALSE(*cluster.IsDeleted(session, 2));
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {3}).ok());
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 1));
+  ASSERT_TRUE(cluster.programs().Run(session, p, {2}, {{0}}, {4}).ok());
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 2));
   actions.Take();
   InstallAll();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n3 id 1 keep [] inline []",
@@ -340,13 +347,42 @@ TEST_F(ProgramsTest, ADonatedArgumentThatIsAResultLivesOnAsThat) {
   const ValueRef frozen = Add(ArgumentNode{{0, Type()}, true});
   program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), frozen};
   const uint64_t p = Bind();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1, 2}, {}, {3, 4}).ok());
-  EXPECT_TRUE(*cluster.IsDeleted(session, 1));
-  EXPECT_TRUE(*cluster.IsDeleted(session, 2));
-  EXPECT_FALSE(*cluster.IsDeleted(session, 4));
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1, 2}, {}, {3, 4}).ok());
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 1));
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 2));
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 4));
   actions.Take();
-  cluster.Watch(session, 1, {4});
+  cluster.arrays().Watch(session, 1, {4});
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
+}
+
+// Another argument has the same bytes: they are a result, or another step reads them later.
+TEST_F(ProgramsTest, WhatComesForTwoArgumentsIsTakenOverByNoStep) {
+  PutReady(1, 0);
+  const ValueRef given = Add(ArgumentNode{{0, Type()}, true});
+  const ValueRef kept = Add(ArgumentNode{{0, Type()}, false});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {given}}), kept};
+  const uint64_t p = Bind();
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1, 1}, {}, {2, 3}).ok());
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 1));
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 3));
+  actions.Take();
+  InstallAll();
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("keep [0]")));
+  cluster.arrays().Watch(session, 1, {3});
+  EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
+}
+
+TEST_F(ProgramsTest, AnErrorThatIsHandedOnIsAResultOfItsType) {
+  const ArraySpec other{DType::kF32, Shape{{8}}, Sharding::SingleDevice(0)};
+  ASSERT_TRUE(cluster.arrays().MakeError(session, 1, other, absl::UnknownError("boom")).ok());
+  ASSERT_TRUE(cluster.arrays().Delete(session, {1}).ok());
+  const ValueRef x = Add(ArgumentNode{{0, Type()}, false});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {x}}), x};
+  ASSERT_TRUE(cluster.programs().Run(session, Bind(), {1}, {}, {2, 3}).ok());
+  EXPECT_EQ(cluster.arrays().Spec(session, 3)->shape, (Shape{{4}}));
+  cluster.arrays().Watch(session, 1, {3});
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 1: UNKNOWN: boom"));
 }
 
 TEST_F(ProgramsTest, AHandleIsBoundOnce) {
@@ -355,8 +391,8 @@ TEST_F(ProgramsTest, AHandleIsBoundOnce) {
   const auto plan = Lower(program, *CheckProgram(program), binding);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const ProgramSource source{"p", *plan, {{0}, {2}}, false};
-  ASSERT_TRUE(cluster.BindProgram(session, 7, source).ok());
-  EXPECT_EQ(cluster.BindProgram(session, 7, source).status().code(),
+  ASSERT_TRUE(cluster.programs().Bind(session, 7, source).ok());
+  EXPECT_EQ(cluster.programs().Bind(session, 7, source).status().code(),
             absl::StatusCode::kAlreadyExists);
 }
 
@@ -366,8 +402,8 @@ TEST_F(ProgramsTest, WhatATransferDidNotCopyIsNotTakenOver) {
   program.graphs[0].results = {Add(ComputeNode{0, 1, {x}})};
   binding.code[{0, 1}] = {ExecutableId(1), {{DType::kF32, Shape{{4}}, ""}}, {0}, 64};
   const uint64_t p = Bind(/*sequential=*/false, /*second=*/0);
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
-  EXPECT_FALSE(*cluster.IsDeleted(session, 1));
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 1));
   actions.Take();
   for (const uint64_t executable : {uint64_t{1}, kSequence}) Installed(a, executable);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [0] inline [2:0]"));
@@ -376,33 +412,33 @@ TEST_F(ProgramsTest, WhatATransferDidNotCopyIsNotTakenOver) {
 TEST_F(ProgramsTest, WrongArgumentsAreNamed) {
   PutReady(1, 0, 8);
   const uint64_t p = TwoStages();
-  EXPECT_THAT(Text(cluster.RunProgram(session, p, {1}, {}, {2}).status()),
+  EXPECT_THAT(Text(cluster.programs().Run(session, p, {1}, {}, {2}).status()),
               HasSubstr("p: argument 0 is f32[8], expected f32[4]"));
-  EXPECT_THAT(Text(cluster.RunProgram(session, p, {9}, {}, {3}).status()),
+  EXPECT_THAT(Text(cluster.programs().Run(session, p, {9}, {}, {3}).status()),
               HasSubstr("p: argument 0: "));
-  EXPECT_THAT(Text(cluster.RunProgram(session, p, {}, {}, {4}).status()),
+  EXPECT_THAT(Text(cluster.programs().Run(session, p, {}, {}, {4}).status()),
               HasSubstr("p takes 1 arguments, but 0 were given"));
-  EXPECT_EQ(cluster.RunProgram(session, 77, {1}, {}, {5}).status().code(),
+  EXPECT_EQ(cluster.programs().Run(session, 77, {1}, {}, {5}).status().code(),
             absl::StatusCode::kNotFound);
   // Fire and forget: what was promised holds the error.
   actions.Take();
-  cluster.Watch(session, 6, {2});
+  cluster.arrays().Watch(session, 6, {2});
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("expected f32[4]")));
 }
 
 TEST_F(ProgramsTest, AReleasedProgramIsForgottenWhenItsRunsHaveEnded) {
   PutReady(1, 0);
   const uint64_t p = TwoStages();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {2}).ok());
   InstallAll();
-  EXPECT_TRUE(cluster.ReleaseProgram(session, p).ok());
-  EXPECT_TRUE(cluster.HasExecutable(ExecutableId(kSequence)));
-  EXPECT_TRUE(cluster.ExecutablesInUse().contains(ExecutableId(1)));
+  EXPECT_TRUE(cluster.programs().Release(session, p).ok());
+  EXPECT_TRUE(cluster.executables().Has(ExecutableId(kSequence)));
+  EXPECT_TRUE(cluster.executables().InUse().contains(ExecutableId(1)));
   End(a, 2);
   End(b, 3);
   End(b, 4);
-  EXPECT_FALSE(cluster.HasExecutable(ExecutableId(kSequence)));
-  EXPECT_FALSE(cluster.HasExecutable(ExecutableId(kSequence + 1)));
+  EXPECT_FALSE(cluster.executables().Has(ExecutableId(kSequence)));
+  EXPECT_FALSE(cluster.executables().Has(ExecutableId(kSequence + 1)));
   EXPECT_THAT(actions.Take(), Contains("e1 <- drop x" + std::to_string(kSequence)));
 }
 
@@ -412,12 +448,13 @@ TEST_F(ProgramsTest, ConstantsArePutOnceAndFreedWithTheProgram) {
   const uint64_t p = Bind();
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n1 g1 from [inline 16B]"));
   End(a, 1);
-  for (const uint64_t out : {2, 3}) ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {out}).ok());
+  for (const uint64_t out : {2, 3})
+    ASSERT_TRUE(cluster.programs().Run(session, p, {}, {}, {out}).ok());
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("receive"))));
   InstallAll();
   End(a, 2);
   End(a, 3);
-  EXPECT_TRUE(cluster.ReleaseProgram(session, p).ok());
+  EXPECT_TRUE(cluster.programs().Release(session, p).ok());
   EXPECT_THAT(actions.Take(), Contains("e1 <- free [1]"));
 }
 
@@ -426,11 +463,29 @@ TEST_F(ProgramsTest, ConstantsThatAnExecutorTookWithItArePutAnew) {
   program.graphs[0].results = {Add(ComputeNode{0, 0, {k}})};
   const uint64_t p = Bind();
   End(a, 1);
-  cluster.ExecutorLost(a, absl::UnavailableError("killed"));
-  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
   actions.Take();
-  ASSERT_TRUE(cluster.RunProgram(session, p, {}, {}, {2}).ok());
+  ASSERT_TRUE(cluster.programs().Run(session, p, {}, {}, {2}).ok());
   EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [inline 16B]"));
+}
+
+// It is the client's array as well, which may delete it or give it away.
+TEST_F(ProgramsTest, AConstantThatIsAResultIsPutAnewWhenTheClientHasDeletedIt) {
+  const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
+  program.graphs[0].results = {Add(ComputeNode{0, 0, {k}}), k};
+  const uint64_t p = Bind();
+  End(a, 1);
+  ASSERT_TRUE(cluster.programs().Run(session, p, {}, {}, {2, 3}).ok());
+  InstallAll();
+  End(a, 2);
+  ASSERT_TRUE(cluster.arrays().Delete(session, {3}).ok());
+  RunTurns();
+  actions.Take();
+  ASSERT_TRUE(cluster.programs().Run(session, p, {}, {}, {4, 5}).ok());
+  EXPECT_THAT(actions.Take(), Contains("e1 <- receive n3 g3 from [inline 16B]"));
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 3));
+  EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 5));
 }
 
 TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWell) {
@@ -439,22 +494,22 @@ TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWel
   std::vector<uint64_t> out;
   for (uint64_t run = 0; run < 100; ++run) {
     out.push_back(10 + run);
-    ASSERT_TRUE(cluster.RunProgram(session, p, {1}, {}, {out.back()}).ok());
+    ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {out.back()}).ok());
   }
   InstallAll();
   actions.Take();
-  cluster.ExecutorLost(a, absl::UnavailableError("killed by SIGKILL"));
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed by SIGKILL"));
   RunTurns();
-  EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
-  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", 2)).ok());
+  EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
   cluster.Tick(0);
   // Nothing of it had begun: it is prepared anew, its code too.
   EXPECT_THAT(actions.Take(), testing::AllOf(Contains("e1 <- install x1"),
                                              Contains(HasSubstr("e1 <- install sequence"))));
-  cluster.CloseSession(session);
+  cluster.sessions().Close(session);
   RunTurns();
-  EXPECT_EQ(cluster.counts().nodes, 0u);
-  EXPECT_EQ(cluster.counts().groups, 0u);
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+  EXPECT_EQ(cluster.inspection().counts().groups, 0u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -56,7 +57,7 @@ absl::StatusOr<Array> Cluster::State::Remapped(const Session& session, const Arr
   return out;
 }
 
-class Cluster::State::RemapRequest final : public ManyRequest {
+class Cluster::Requests::RemapRequest final : public ManyRequest {
  public:
   RemapRequest(State& state, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
                std::vector<uint64_t> out)
@@ -133,27 +134,30 @@ absl::Status CheckRemap(size_t in, const RemapPlan& plan, CopySemantics semantic
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Remap(SessionId id, const std::vector<uint64_t>& in,
-                                                     const RemapPlan& plan, CopySemantics semantics,
-                                                     const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Remap(SessionId id,
+                                                             const std::vector<uint64_t>& in,
+                                                             const RemapPlan& plan,
+                                                             CopySemantics semantics,
+                                                             const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(id));
   FAIRWAY_RETURN_IF_ERROR(CheckRemap(in.size(), plan, semantics));
-  State::RemapRequest request(*state_, in, plan, semantics, out);
-  return state_->AtOnce(*session, request);
+  Requests::RemapRequest request(*state_, in, plan, semantics, out);
+  return state_->requests.AtOnce(*session, request);
 }
 
-void Cluster::Remap(SessionId id, std::vector<uint64_t> in, RemapPlan plan, CopySemantics semantics,
-                    std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Remap(SessionId id, std::vector<uint64_t> in, RemapPlan plan,
+                            CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                            Each each) {
   const Operation operation(*state_);
   const absl::StatusOr<Session*> session = state_->FindSession(id);
   if (!session.ok()) return;
   if (absl::Status wrong = CheckRemap(in.size(), plan, semantics); !wrong.ok())
-    return state_->AnswerAtOnce(id, std::move(done), std::move(wrong));
-  state_->Begin(**session,
-                std::make_unique<State::RemapRequest>(*state_, std::move(in), std::move(plan),
-                                                      semantics, std::move(out)),
-                std::move(done), std::move(each));
+    return state_->requests.AnswerAtOnce(id, std::move(done), std::move(wrong));
+  state_->requests.Begin(**session,
+                         std::make_unique<Requests::RemapRequest>(
+                             *state_, std::move(in), std::move(plan), semantics, std::move(out)),
+                         std::move(done), std::move(each));
 }
 
 }  // namespace fairway

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
 
@@ -20,7 +22,7 @@ constexpr size_t kPieceBytes = 400;
 
 }  // namespace
 
-struct Cluster::State::Remake {
+struct Cluster::Remaking::Remake {
   const Array* source = nullptr;
   const ArraySpec* target = nullptr;
   std::string name;
@@ -39,7 +41,7 @@ struct Cluster::State::Remake {
   size_t others = 0;      // pieces of the arrays before it
 };
 
-absl::StatusOr<Cluster::State::Remake> Cluster::State::BeginRemake(
+absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::BeginRemake(
     const Session& session, const Array& source, const ArraySpec& target, std::string name,
     bool may_alias, PiecesOf pieces_of, const Making& made) {
   Remake remake;
@@ -63,8 +65,8 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::BeginRemake(
   return remake;
 }
 
-absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& remake,
-                                                Making& made) {
+absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remake& remake,
+                                                   Making& made) {
   const Array& source = *remake.source;
   const ArraySpec& target = *remake.target;
   const IslandShards& part = remake.parts[remake.part];
@@ -82,7 +84,7 @@ absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& 
   const VirtualDevice& device = session.devices[target.sharding.devices()[position]];
   const std::vector<SourcePiece> pieces = remake.pieces_of(position);
   remake.num_pieces += pieces.size();
-  Charge(1 + pieces.size());
+  s.Charge(1 + pieces.size());
   ++remake.num_shards;
   made.pieces += pieces.size();
   if (made.pieces > kMaxPieces && remake.others > 0)
@@ -99,7 +101,7 @@ absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& 
   if (remake.may_alias && pieces.size() == 1 && !pieces[0].made && pieces[0].piece.from.whole() &&
       pieces[0].piece.to.whole() && target.dtype == source.spec.dtype) {
     const ShardRef from = source.shards[pieces[0].source];
-    const Group& holder = *FindGroup(from.group);
+    const Group& holder = *s.FindGroup(from.group);
     if (holder.places[from.shard].device == device.device && holder.memory_kind == remake.kind &&
         holder.shape(from.shard) == remake.shapes[position]) {
       remake.out.shards[position] = from;
@@ -108,12 +110,12 @@ absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& 
     }
   }
   if (remake.node_open &&
-      made.nodes.back().node->pieces.size() + pieces.size() > options.node_pieces)
+      made.nodes.back().node->pieces.size() + pieces.size() > s.options.node_pieces)
     end_node();
   if (!std::exchange(remake.node_open, true)) {
     Making::Made& one = made.nodes.emplace_back();
-    one.group = NewGroup(session.id, part.island, target.dtype, remake.kind);
-    one.node = NewNode(session.id, NodeKind::kReceive, part.island, remake.name);
+    one.group = s.NewGroup(session.id, part.island, target.dtype, remake.kind);
+    one.node = s.NewNode(session.id, NodeKind::kReceive, part.island, remake.name);
     one.node->remade = true;
     one.node->outputs = {one.group->id};
   }
@@ -123,41 +125,32 @@ absl::StatusOr<bool> Cluster::State::GoOnRemake(const Session& session, Remake& 
   const int64_t bytes = *ByteSize(target.dtype, remake.shapes[position]);
   remake.out.shards[position] = {group.id, shard};
   group.places.push_back(
-      {ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
+      {s.ExecutorOf(device.device)->id, device.local_ordinal, device.device, bytes});
   group.shapes.push_back(remake.shapes[position]);
   AddReservation(node.reservations, device.device, bytes, 0);
   for (const SourcePiece& piece : pieces) {
-    node.sources.push_back(piece.made ? remake.out.shards[piece.source]
-                                      : source.shards[piece.source]);
+    const bool made = piece.made && !Planted(Bug::kMadeOfAnother);
+    node.sources.push_back(made ? remake.out.shards[piece.source]
+                                : source.shards[piece.source % source.shards.size()]);
     node.pieces.push_back({shard, piece.piece.from, piece.piece.to});
   }
   if (last_of_part) end_node();
   return last;
 }
 
-void Cluster::State::EndNode(const Making::Made& made) const {
+void Cluster::Remaking::EndNode(const Making::Made& made) const {
   Node& node = *made.node;
   // Only what it is made of: it may end well before another group is known to have failed.
-  node.reads = GroupsOf(node.sources);
+  node.reads = s.GroupsOf(node.sources);
   std::erase(node.reads, made.group->id);
   node.record_bytes = kPieceBytes * node.pieces.size();
 }
 
-absl::StatusOr<Array> Cluster::State::ReshardedAtOnce(const Session& session, const Array& source,
-                                                      const ArraySpec& target, Making& made) {
-  FAIRWAY_ASSIGN_OR_RETURN(Remake remake,
-                           Resharded(session, source, target, /*may_alias=*/true, made));
-  while (true) {
-    FAIRWAY_ASSIGN_OR_RETURN(const bool over, GoOnRemake(session, remake, made));
-    if (over) return std::move(remake.out);
-  }
-}
-
-absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& session,
-                                                                 const Array& source,
-                                                                 const ArraySpec& target,
-                                                                 bool may_alias,
-                                                                 const Making& made) {
+absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Session& session,
+                                                                       const Array& source,
+                                                                       const ArraySpec& target,
+                                                                       bool may_alias,
+                                                                       const Making& made) {
   const std::string type = ToString(source.spec.dtype, source.spec.shape);
   const Sharding& old = source.spec.sharding;
   const auto moved = old.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
@@ -169,7 +162,7 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& 
         [this, &source, &target](int32_t position) {
           const ShardRef from = source.shards[position];
           const Box whole = Box::Whole(BytesPerElement(target.dtype),
-                                       FindGroup(from.group)->shape(from.shard).dims);
+                                       s.FindGroup(from.group)->shape(from.shard).dims);
           std::vector<SourcePiece> pieces;
           if (whole.bytes() > 0) pieces.push_back({position, false, {0, whole, whole}});
           return pieces;
@@ -178,19 +171,19 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& 
   }
   std::vector<Resharding::Place> sources, targets;
   for (const ShardRef& ref : source.shards) {
-    const Place& place = FindGroup(ref.group)->places[ref.shard];
+    const Place& place = s.FindGroup(ref.group)->places[ref.shard];
     sources.push_back({place.executor, place.device});
   }
   for (const int32_t id : target.sharding.devices()) {
     if (id < 0 || static_cast<size_t>(id) >= session.devices.size()) break;  // told by Remake
     const DeviceId device = session.devices[id].device;
-    targets.push_back({ExecutorOf(device)->id, device});
+    targets.push_back({s.ExecutorOf(device)->id, device});
   }
   targets.resize(target.sharding.devices().size());
   absl::StatusOr<Resharding> plan =
       Resharding::Plan(target.dtype, target.shape, old, target.sharding, sources, targets);
   if (!plan.ok()) return Annotate(plan.status(), "reshard of " + type);
-  Charge((sources.size() + targets.size()) / 4);
+  s.Charge((sources.size() + targets.size()) / 4);
   return BeginRemake(
       session, source, target, "reshard of " + type, may_alias,
       [plan = std::make_shared<Resharding>(*std::move(plan))](int32_t position) {
@@ -203,11 +196,11 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Resharded(const Session& 
       made);
 }
 
-absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& session,
-                                                                 const Array& source,
-                                                                 const ArraySpec& target,
-                                                                 bool may_alias,
-                                                                 const Making& made) {
+absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Bitcasted(const Session& session,
+                                                                       const Array& source,
+                                                                       const ArraySpec& target,
+                                                                       bool may_alias,
+                                                                       const Making& made) {
   const std::string name =
       fmt::format("bitcast of {} to {}", ToString(source.spec.dtype, source.spec.shape),
                   ToString(target.dtype, target.shape));
@@ -218,7 +211,7 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& 
     FAIRWAY_ASSIGN_OR_RETURN(const Shape shape, target.sharding.ShardShape(target.shape, i));
     FAIRWAY_ASSIGN_OR_RETURN(const int64_t bytes, ByteSize(target.dtype, shape));
     const ShardRef from = source.shards[i];
-    const Group& group = *FindGroup(from.group);
+    const Group& group = *s.FindGroup(from.group);
     FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(session.devices[devices[i]],
                                                                 target.sharding.memory_kind()));
     if (kind != group.memory_kind)
@@ -231,7 +224,7 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& 
       session, source, target, name, may_alias,
       [this, &source](int32_t position) {
         const ShardRef from = source.shards[position];
-        const int64_t bytes = FindGroup(from.group)->places[from.shard].bytes;
+        const int64_t bytes = s.FindGroup(from.group)->places[from.shard].bytes;
         const Box whole = Box::Whole(1, {bytes});
         std::vector<SourcePiece> pieces;
         if (bytes > 0) pieces.push_back({position, false, {0, whole, whole}});
@@ -240,9 +233,89 @@ absl::StatusOr<Cluster::State::Remake> Cluster::State::Bitcasted(const Session& 
       made);
 }
 
-class Cluster::State::RemakeRequest final : public MakeRequest {
+// For a program's run. As requests have it: what is made is in no table before all of it has been
+// checked.
+class Cluster::Remaking::ValueRemake final : public ValueRequest {
  public:
-  RemakeRequest(State& state, bool bitcast, std::vector<uint64_t> in, Targets targets,
+  ValueRemake(State& state, const Array& source, const ArraySpec& target, bool after_inputs,
+              size_t pieces_before)
+      : s(state), source_(source), target_(target), after_inputs_(after_inputs) {
+    made_.pieces = pieces_before;
+  }
+
+  bool GoOn(Session& session) override {
+    const uint64_t until = s.units + std::min<uint64_t>(32, s.options.turn_units);
+    while (s.units < until) {
+      if (!result.ok()) {
+        s.Charge(1);
+        if (GiveUp()) return true;
+      } else if (!whole_) {
+        if (absl::Status made = Make(session); !made.ok()) result = std::move(made);
+      } else if (committed_ < made_.nodes.size()) {
+        Commit(session);
+      } else {
+        s.HoldView(remake_->out);
+        for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
+        held.clear();
+        array = std::move(remake_->out);
+        pieces = made_.pieces;
+        return true;
+      }
+    }
+    return false;
+  }
+  bool GiveUp() override {
+    if (!held.empty()) {
+      const GroupId id = held.back();
+      held.pop_back();
+      s.DropView(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
+    } else if (made_.nodes.size() > committed_) {
+      s.Charge(made_.nodes.back().node->pieces.size() / 4);
+      made_.nodes.pop_back();
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  absl::Status Make(Session& session) {
+    if (!remake_.has_value()) {
+      FAIRWAY_ASSIGN_OR_RETURN(
+          remake_, s.remaking.Resharded(session, source_, target_, /*may_alias=*/true, made_));
+    }
+    FAIRWAY_ASSIGN_OR_RETURN(whole_, s.remaking.GoOnRemake(session, *remake_, made_));
+    return absl::OkStatus();
+  }
+  void Commit(Session& session) {
+    Making::Made made = std::move(made_.nodes[committed_++]);
+    made.group->handle_refs = 1;
+    held.push_back(made.group->id);
+    Node& node = s.Insert(session, std::move(made));
+    node.after_inputs = after_inputs_;
+    s.ChargeShards(node.sources.size());
+    s.Enqueue(node);
+  }
+
+  State& s;
+  const Array& source_;
+  const ArraySpec& target_;
+  const bool after_inputs_;
+  Making made_;
+  std::optional<Remake> remake_;
+  bool whole_ = false;  // all of it is in made_
+  size_t committed_ = 0;
+};
+
+std::unique_ptr<ValueRequest> Cluster::Remaking::NewValue(const Array& source,
+                                                          const ArraySpec& target,
+                                                          bool after_inputs, size_t pieces) {
+  return std::make_unique<ValueRemake>(s, source, target, after_inputs, pieces);
+}
+
+class Cluster::Requests::RemakeRequest final : public MakeRequest {
+ public:
+  RemakeRequest(State& state, bool bitcast, std::vector<uint64_t> in, Arrays::Targets targets,
                 CopySemantics semantics, std::vector<uint64_t> out)
       : MakeRequest(state, std::move(in), semantics, std::move(out)),
         bitcast_(bitcast),
@@ -261,11 +334,11 @@ class Cluster::State::RemakeRequest final : public MakeRequest {
   absl::StatusOr<Array> Make(Session& session, const Array& source, const ArraySpec& target,
                              bool& again) override {
     if (!remake_.has_value()) {
-      FAIRWAY_ASSIGN_OR_RETURN(remake_,
-                               bitcast_ ? s.Bitcasted(session, source, target, may_alias(), made_)
-                                        : s.Resharded(session, source, target, may_alias(), made_));
+      FAIRWAY_ASSIGN_OR_RETURN(
+          remake_, bitcast_ ? s.remaking.Bitcasted(session, source, target, may_alias(), made_)
+                            : s.remaking.Resharded(session, source, target, may_alias(), made_));
     }
-    FAIRWAY_ASSIGN_OR_RETURN(const bool over, s.GoOnRemake(session, *remake_, made_));
+    FAIRWAY_ASSIGN_OR_RETURN(const bool over, s.remaking.GoOnRemake(session, *remake_, made_));
     again = !over;
     if (!over) return Array();
     Array out = std::move(remake_->out);
@@ -278,67 +351,66 @@ class Cluster::State::RemakeRequest final : public MakeRequest {
   }
 
   const bool bitcast_;
-  const Targets targets_;
-  std::optional<Remake> remake_;
+  const Arrays::Targets targets_;
+  std::optional<Remaking::Remake> remake_;
 };
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::State::RemakeAtOnce(
+absl::StatusOr<std::vector<uint64_t>> Cluster::Remaking::RemakeAtOnce(
     SessionId id, bool bitcast, const std::vector<uint64_t>& in,
     const std::vector<ArraySpec>& targets, CopySemantics semantics,
     const std::vector<uint64_t>& out) {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(id));
+  FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(id));
   if (targets.size() != in.size())
     return InvalidArgument("{} arrays are to become {}", in.size(), targets.size());
-  RemakeRequest request(*this, bitcast, in,
-                        {targets.size(), [&](size_t i, const ArraySpec&) { return targets[i]; }},
-                        semantics, out);
-  return AtOnce(*session, request);
+  Requests::RemakeRequest request(
+      s, bitcast, in, {targets.size(), [&](size_t i, const ArraySpec&) { return targets[i]; }},
+      semantics, out);
+  return s.requests.AtOnce(*session, request);
 }
 
-void Cluster::State::RemakeMany(SessionId id, bool bitcast, std::vector<uint64_t> in,
-                                Targets targets, CopySemantics semantics, std::vector<uint64_t> out,
-                                Done done, Each each) {
-  const absl::StatusOr<Session*> session = FindSession(id);
+void Cluster::Remaking::RemakeMany(SessionId id, bool bitcast, std::vector<uint64_t> in,
+                                   Arrays::Targets targets, CopySemantics semantics,
+                                   std::vector<uint64_t> out, Done done, Each each) {
+  const absl::StatusOr<Session*> session = s.FindSession(id);
   if (!session.ok()) return;
   if (targets.count != in.size())
-    return AnswerAtOnce(id, std::move(done),
-                        InvalidArgument("{} arrays are to become {}", in.size(), targets.count));
-  Begin(**session,
-        std::make_unique<RemakeRequest>(*this, bitcast, std::move(in), std::move(targets),
-                                        semantics, std::move(out)),
-        std::move(done), std::move(each));
+    return s.requests.AnswerAtOnce(
+        id, std::move(done),
+        InvalidArgument("{} arrays are to become {}", in.size(), targets.count));
+  s.requests.Begin(**session,
+                   std::make_unique<Requests::RemakeRequest>(
+                       s, bitcast, std::move(in), std::move(targets), semantics, std::move(out)),
+                   std::move(done), std::move(each));
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Reshard(SessionId session,
-                                                       const std::vector<uint64_t>& in,
-                                                       const std::vector<ArraySpec>& targets,
-                                                       CopySemantics semantics,
-                                                       const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Reshard(
+    SessionId session, const std::vector<uint64_t>& in, const std::vector<ArraySpec>& targets,
+    CopySemantics semantics, const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
-  return state_->RemakeAtOnce(session, false, in, targets, semantics, out);
+  return state_->remaking.RemakeAtOnce(session, false, in, targets, semantics, out);
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::Bitcast(SessionId session,
-                                                       const std::vector<uint64_t>& in,
-                                                       const std::vector<ArraySpec>& targets,
-                                                       CopySemantics semantics,
-                                                       const std::vector<uint64_t>& out) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Bitcast(
+    SessionId session, const std::vector<uint64_t>& in, const std::vector<ArraySpec>& targets,
+    CopySemantics semantics, const std::vector<uint64_t>& out) {
   const Operation operation(*state_);
-  return state_->RemakeAtOnce(session, true, in, targets, semantics, out);
+  return state_->remaking.RemakeAtOnce(session, true, in, targets, semantics, out);
 }
 
-void Cluster::Reshard(SessionId session, std::vector<uint64_t> in, Targets targets,
-                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Reshard(SessionId session, std::vector<uint64_t> in, Arrays::Targets targets,
+                              CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                              Each each) {
   const Operation operation(*state_);
-  state_->RemakeMany(session, false, std::move(in), std::move(targets), semantics, std::move(out),
-                     std::move(done), std::move(each));
+  state_->remaking.RemakeMany(session, false, std::move(in), std::move(targets), semantics,
+                              std::move(out), std::move(done), std::move(each));
 }
 
-void Cluster::Bitcast(SessionId session, std::vector<uint64_t> in, Targets targets,
-                      CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each) {
+void Cluster::Arrays::Bitcast(SessionId session, std::vector<uint64_t> in, Arrays::Targets targets,
+                              CopySemantics semantics, std::vector<uint64_t> out, Done done,
+                              Each each) {
   const Operation operation(*state_);
-  state_->RemakeMany(session, true, std::move(in), std::move(targets), semantics, std::move(out),
-                     std::move(done), std::move(each));
+  state_->remaking.RemakeMany(session, true, std::move(in), std::move(targets), semantics,
+                              std::move(out), std::move(done), std::move(each));
 }
 
 }  // namespace fairway

@@ -3,7 +3,10 @@
 // executor, and what a request may cost.
 #include <numeric>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 namespace {
@@ -15,7 +18,8 @@ TEST_F(ClusterTest, AReshardToSeveralDevicesOfAnExecutorPullsOnceAndCopiesThere)
   Start();
   PutReady(1, 0);
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2, 3})};
-  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  ASSERT_TRUE(
+      cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
   // On the array's own executor each device reads it where it is.
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- receive n2 g2 from [local 1:0 [0]+[4] to 0:[0], local 1:0 [0]+[4] "
@@ -26,7 +30,7 @@ TEST_F(ClusterTest, AReshardToSeveralDevicesOfAnExecutorPullsOnceAndCopiesThere)
   End(a, 2);
   End(b, 3);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3"));
-  cluster.Watch(session, 9, {2});
+  cluster.arrays().Watch(session, 9, {2});
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 9: OK"));
 }
 
@@ -34,9 +38,10 @@ TEST_F(ClusterTest, AReshardThatFailsWhereItComesToFailsForTheDevicesThatCopyItT
   Start();
   PutReady(1, 0);
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
-  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  ASSERT_TRUE(
+      cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
   actions.Take();
-  cluster.Watch(session, 9, {2});
+  cluster.arrays().Watch(session, 9, {2});
   End(b, 2, absl::InternalError("boom"));
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t2", "e2 <- free [2]",
                                           HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]")));
@@ -46,16 +51,17 @@ TEST_F(ClusterTest, ACopyOfReplicasPullsOnceForEachExecutorAndDonatesAllOfThem) 
   Start();
   PutReady(1, 2);
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
-  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  ASSERT_TRUE(
+      cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
   End(b, 2);
   actions.Take();
-  ASSERT_TRUE(cluster
+  ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {2}, std::vector<int32_t>{0, 1}, std::nullopt,
                         CopySemantics::kDonateInput, {3})
                   .ok());
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- send t3 [#0=2:0]",
                                           "e1 <- receive n3 g3 from [wb:1#0, local 3:0]"));
-  EXPECT_TRUE(cluster.IsDeleted(session, 2).value());
+  EXPECT_TRUE(cluster.arrays().IsDeleted(session, 2).value());
   End(a, 3);
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- end send t3", "e2 <- free [2]"));
 }
@@ -64,18 +70,19 @@ TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
   Start();
   PutReady(1, 0);
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
-  ASSERT_TRUE(cluster.Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
-  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, 800U);  // of two pieces
+  ASSERT_TRUE(
+      cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 800U);  // of two pieces
   End(b, 2);
-  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, 0U);
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 0U);
 }
 
 // Each of n shards from each of n, several times.
 TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
   constexpr int kDevices = 800;
   constexpr int kFew = 50;
-  ASSERT_TRUE(cluster.ExecutorUp(Worker("wa", "ia", kDevices)).ok());
-  session = cluster.OpenSession("t").value();
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
+  session = cluster.sessions().Open("t").value();
   std::vector<int32_t> all(kDevices);
   std::iota(all.begin(), all.end(), 0);
   const std::vector<int32_t> few(all.begin(), all.begin() + kFew);
@@ -87,22 +94,22 @@ TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothin
                            {devices.begin(), devices.end()})
         .value();
   };
-  ASSERT_TRUE(cluster.Put(session, 1, spec(cut(all)), all).ok());
-  ASSERT_TRUE(cluster.Put(session, 2, spec(cut(few)), few).ok());
+  ASSERT_TRUE(cluster.arrays().Put(session, 1, spec(cut(all)), all).ok());
+  ASSERT_TRUE(cluster.arrays().Put(session, 2, spec(cut(few)), few).ok());
   const ArraySpec copies = spec(Sharding::Replicated(all));
-  const size_t before = cluster.SessionBacklog(session).record_bytes;
+  const size_t before = cluster.sessions().BacklogOf(session).record_bytes;
   EXPECT_EQ(
-      Describe(
-          cluster.Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {3, 4})
-              .status()),
+      Describe(cluster.arrays()
+                   .Reshard(session, {1, 1}, {copies, copies}, CopySemantics::kAlwaysCopy, {3, 4})
+                   .status()),
       "INVALID_ARGUMENT: reshard of f32[800]: it and the arrays before it in the same request "
       "are made of more than 1048576 pieces; reshard fewer arrays at once");
-  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before);
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, before);
   EXPECT_TRUE(
-      cluster
+      cluster.arrays()
           .Reshard(session, {2}, {spec(Sharding::Replicated(few))}, CopySemantics::kAlwaysCopy, {3})
           .ok());
-  EXPECT_EQ(cluster.SessionBacklog(session).record_bytes, before + kFew * kFew * 400);
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, before + kFew * kFew * 400);
 }
 
 }  // namespace

@@ -14,21 +14,35 @@
 #include <unordered_map>
 #include <vector>
 
-#include "controller/cluster/records.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/group.h"
+#include "controller/cluster/ledger.h"
+#include "controller/cluster/losses.h"
+#include "controller/cluster/memory_room.h"
+#include "controller/cluster/node.h"
+#include "controller/cluster/operation.h"
+#include "controller/cluster/program_runs.h"
+#include "controller/cluster/registry.h"
+#include "controller/cluster/remaking.h"
+#include "controller/cluster/requests.h"
+#include "controller/cluster/session.h"
+#include "controller/cluster/stored_groups.h"
+#include "controller/cluster/transfers.h"
+#include "controller/cluster/turns.h"
 #include "scheduler/admission.h"
 
 namespace fairway {
 
-struct Cluster::State {
-  State(ClusterOptions o, ClusterActions* a) : options(o), actions(a) {}
+// It is made of its owners. Those that know nothing of the others are bases: what they keep is used
+// by its name alone. The others are members that refer back to it. What is left here is the
+// dataflow: groups, nodes, what follows from each other, and its tables.
+struct Cluster::State : Registry, Ledger, Turns {
+  State(ClusterOptions o, ClusterActions* a) : Ledger(o.record_memory), options(o), actions(a) {}
 
   const ClusterOptions options;
   ClusterActions* const actions;
   Admission admission;
-  std::map<ExecutorId, Executor> executors;
-  std::map<IslandId, Island> islands;
-  size_t record_bytes =
-      0;  // of all sessions' records; before them, since these count down at their end
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
@@ -39,36 +53,25 @@ struct Cluster::State {
   uint64_t next_group = 1;
   uint64_t next_session = 1;
   uint64_t next_watch = 1;
-  uint32_t next_device = 1;
-  uint64_t next_sequence = kFirstSequence;
   uint64_t num_submitted = 0;
-  std::set<ExecutableId> retired;  // sequences that no program has any more, but nodes
   uint64_t executions = 0;
   uint64_t inline_hits = 0;
   uint64_t executor_fetches = 0;
 
-  // Work that an event makes necessary is put here and done by Work, so that nothing recurses and
-  // no turn is long (work.cc).
-  std::unordered_map<SessionId, Worklist> work;
-  std::deque<SessionId> busy;   // those that have some, in turn
-  size_t slices_left = 0;       // of them, those that have a slice before islands are looked at
-  std::set<IslandId> to_pump;   // islands where something may be admitted or launched
-  std::deque<Answer> answers;   // of the operation that is under way
-  uint64_t units = 0;           // of work, since the start
-  uint64_t most_units = 0;      // of one operation or turn
-  bool turn_wanted = false;     // Turn is to come: what is left waits for it
-  uint64_t operation_ends = 0;  // the units at which the operation leaves what follows to a turn
-  bool operating = false;       // an operation is under way: none may begin
-  bool handing_over = false;    // answers are on their way
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
   std::optional<NodeId> unpark_after;  // those after it are looked at again
-  uint64_t num_losses = 0;             // for Loss::number
-  size_t open_losses = 0;              // in all worklists
   std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
   std::set<ExecutorId> with_frees;
-  std::vector<Executor*> device_owner = {nullptr};  // by DeviceId; executors are never forgotten
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
+
+  Losses losses{*this};
+  MemoryRoom memory{*this};
+  ProgramRuns programs{*this};
+  Requests requests{*this};
+  Remaking remaking{*this};
+  StoredGroups stored_groups{*this};
+  Transfers transfers{*this};
 
   // ---- looking up (sessions.., in cluster.cc)
   // For its next operation: what it has under way is finished first.
@@ -77,11 +80,11 @@ struct Cluster::State {
   absl::StatusOr<Session*> LookAt(SessionId id);
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
-  // A fresh result handle: `asked`, or one of the server's range when 0.
   // What is counted of records is what there is.
   absl::Status CheckRecords() const;
-  // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
-  absl::Status CheckRoom(const Session& session, size_t more) const;
+  // Also one that has ended, while there is something left of it; nullptr: there is none.
+  Session* RestOf(SessionId id);
+  // A fresh result handle: `asked`, or one of the server's range when 0.
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` of them, each for another array; `asked`: as many or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
@@ -89,9 +92,9 @@ struct Cluster::State {
                                                    size_t count);
   Group* FindGroup(GroupId id);
   Node* FindNode(NodeId id);
-  Executor* ExecutorOf(DeviceId device);
-  const Executor* ExecutorOf(DeviceId device) const;
-  bool IslandUp(const Island& island) const;
+  // See Sessions::IslandOf.
+  absl::StatusOr<IslandId> IslandOf(const Session& session,
+                                    const std::vector<int32_t>& devices) const;
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
@@ -113,16 +116,6 @@ struct Cluster::State {
   std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
   bool IsDeleted(const Array& array) const;
-  // Nodes that were made for a request, each with the group that it is to make. They are in no
-  // table before all of the request has been checked.
-  struct Making {
-    struct Made {
-      std::unique_ptr<Node> node;
-      std::unique_ptr<Group> group;
-    };
-    std::vector<Made> nodes;
-    size_t pieces = 0;
-  };
   // `source` as an array of the same cut elsewhere, in the making: its view is not held.
   absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
                                bool may_alias, Making& made);
@@ -208,24 +201,6 @@ struct Cluster::State {
   // Takes prepared nodes back and queues them again, with the receives that read what they were to
   // make.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
-  // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
-  // whether it will.
-  bool MakeRoom(const Node& node);
-  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether all
-  // are.
-  bool TakeVictims(Island& island, uint64_t until);
-  // Whether the node's end may free memory there; with `device`, on that one.
-  bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
-  bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
-  // Whether something that was there before it began to wait, and ends, may free memory for it.
-  bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
-                   const Island& island, const std::set<NodeId>& live) const;
-  // The same of what runs already, of which there is little: no need to look further.
-  bool RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
-                  const Island& island) const;
-  // The nodes that will end without anything being freed by clients: all others wait for memory,
-  // directly or not.
-  std::set<NodeId> LiveNodes();
   // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
   // Ends a node that was not launched (or a receive at work) with an error.
@@ -235,16 +210,11 @@ struct Cluster::State {
   std::vector<MemoryNeed> Needs(const Node& node) const;
   // Gives memory of the island's back; its queue may move.
   void Release(Island& island, DeviceId device, int64_t bytes);
-  // Fails what has waited for memory for a grace that nothing under way will free.
-  void GiveUpStuck(int64_t now_ms);
-  void FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through);
   // To be called when what it looks at has changed: whether the group's bytes are given back when
   // work that has its memory has ended, whatever clients do.
   void CountLeaving(Group& group);
   // The same of what a node that has (`begins`) or had memory needs for itself.
   void CountTemporary(const Node& node, bool begins);
-  static void AddReservation(std::vector<Reservation>& reservations, DeviceId device,
-                             int64_t output, int64_t temp);
   // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.
   static Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
@@ -261,8 +231,12 @@ struct Cluster::State {
   }
   // Of a sequence: see FailedBy. `lost_too`: also by inputs that were there and were lost.
   std::vector<int32_t> PoisonedBy(const Node& node, bool lost_too) const;
-  // What makes it fail by itself, of what its executors have told; `status`: of the last one.
-  static absl::Status FirstFailure(const Node& node, const absl::Status& status);
+  // Of a sequence: that executor has told that these outputs failed. Of each the failure is told
+  // that is an argument's, then that of the first executor: not which came first decides.
+  static void OutputsFailed(Node& node, size_t participant,
+                            std::map<int32_t, FailedOutput> failures);
+  // An output that failed by itself because a peer went away; nullptr: none has.
+  static const absl::Status* OutputWithoutPeer(const Node& node);
   // The end of what it was to make. `charged`: what is reserved for that becomes the groups'.
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
@@ -270,158 +244,32 @@ struct Cluster::State {
   // Makes code known; ignored when its id is known already.
   void Define(ExecutableSpec spec);
   void Undefine(ExecutableId id);
-  struct LaunchedNode {
-    NodeId node;
-    std::vector<Array> outputs;  // their views are held
-  };
   // A node that runs `spec` on these arrays, which fit, enqueued; with `poison` it has failed.
   // `donatable`: arguments that it takes over.
   LaunchedNode MakeLaunch(Session& session, const ExecutableSpec& spec,
                           const std::vector<const Array*>& arguments,
-                          const std::vector<int32_t>& donatable,
-                          const std::vector<ArraySpec>& outputs, const absl::Status& poison);
+                          const std::vector<int32_t>& donatable, const OutputTypes& outputs,
+                          const absl::Status& poison);
+  // RESOURCE_EXHAUSTED: executors could not be sent what a launch of it takes.
+  absl::Status CheckSendable(const ExecutableSpec& spec) const;
 
-  // ---- programs (programs.cc)
-  static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids
-  absl::StatusOr<std::unique_ptr<BoundProgram>> MakeProgram(Session& session,
-                                                            const ProgramSource& source);
-  absl::StatusOr<ExecutableSpec> SequenceSpec(const Session& session, const ProgramSource& source,
-                                              const ProgramPlan::RunSequence& run,
-                                              const std::vector<ArraySpec>& values) const;
-  // An argument as the program takes it: itself, or resharded.
-  absl::StatusOr<Array> ArgumentOf(Session& session, const BoundProgram& program, int32_t argument,
-                                   uint64_t handle, Making& made);
-  // An array that is an error from the start, as one with failed shards on the devices of `spec`;
-  // its view is held.
-  Array FailedArray(const Session& session, const ExecutableSpec& spec, const Array& error);
-  // Makes step `step` of a run; what it makes goes into `values`, held. `ours`: values whose
-  // buffers may be taken over.
-  void RunStep(Session& session, const BoundProgram& program, size_t step,
-               std::vector<Array>& values, std::vector<bool>& ours);
-  // Checks and takes the arguments. On failure nothing of it is left.
-  absl::Status BeginRun(Session& session, BoundProgram& program, const std::vector<uint64_t>& args,
-                        const ExecuteOptions& options, ProgramRun& run);
-  // All its steps are made: gives the session the results.
-  void EndRun(Session& session, ProgramRun& run);
-  // Puts those of a program that are not there.
-  absl::Status PutConstants(Session& session, BoundProgram& program);
-  // An array that only a program has; its view is held.
-  absl::StatusOr<Array> PutConstant(Session& session, const ArraySpec& spec,
-                                    const std::string& bytes);
-  absl::StatusOr<PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
-                                    std::vector<int32_t> blob_of_shard);
+  absl::StatusOr<Arrays::PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
+                                            std::vector<int32_t> blob_of_shard, bool lazy);
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
-  void Retire(BoundProgram& program);
-  absl::Status ReleaseProgram(Session& session, uint64_t handle);
-  // Forgets a retired sequence that no node runs any more.
-  void Forget(ExecutableId sequence);
-
-  // ---- resharding (reshard.cc)
-  // An array with another sharding or type, in the making: shard by shard, because each may be of
-  // many pieces.
-  struct SourcePiece {
-    int32_t source = 0;  // position in the source's devices
-    bool made = false;   // in the target's, of an earlier one in the same executor
-    Piece piece;         // `out` is not looked at
-  };
-  // For one position of the target's devices.
-  using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
-  struct Remake;
-  absl::StatusOr<Remake> BeginRemake(const Session& session, const Array& source,
-                                     const ArraySpec& target, std::string name, bool may_alias,
-                                     PiecesOf pieces_of, const Making& made);
-  // Its next shard; whether it was the last one.
-  absl::StatusOr<bool> GoOnRemake(const Session& session, Remake& remake, Making& made);
-  // `source` and `target` stay where they are until it is over.
-  absl::StatusOr<Remake> Resharded(const Session& session, const Array& source,
-                                   const ArraySpec& target, bool may_alias, const Making& made);
-  absl::StatusOr<Remake> Bitcasted(const Session& session, const Array& source,
-                                   const ArraySpec& target, bool may_alias, const Making& made);
-  // Its last node is complete.
-  void EndNode(const Making::Made& made) const;
-  absl::StatusOr<std::vector<uint64_t>> RemakeAtOnce(SessionId session, bool bitcast,
-                                                     const std::vector<uint64_t>& in,
-                                                     const std::vector<ArraySpec>& targets,
-                                                     CopySemantics semantics,
-                                                     const std::vector<uint64_t>& out);
-  void RemakeMany(SessionId session, bool bitcast, std::vector<uint64_t> in, Targets targets,
-                  CopySemantics semantics, std::vector<uint64_t> out, Done done, Each each);
-  absl::StatusOr<Array> ReshardedAtOnce(const Session& session, const Array& source,
-                                        const ArraySpec& target, Making& made);
-
-  // ---- requests of many arrays (many.h)
-  class ManyRequest;
-  class ResultHandles;
-  class MakeRequest;
-  class CopyRequest;
-  class RemakeRequest;
-  class RemapRequest;
-  class DeleteRequest;
-  class DestructRequest;
-  class ReleaseRequest;
-  class WatchRequest;
-  class ErrorsRequest;
-  // Does the first slice of it; the session is busy until the rest is done.
-  void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
-             Cluster::Each each = nullptr);
-  // The same of a request that makes nothing; nothing when there is no such session.
-  void BeginEnding(SessionId session, std::unique_ptr<LongRequest> request, Cluster::Ended ended,
-                   Cluster::Each each);
-  // Does all of it.
-  absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
-  void AnswerRequest(SessionId session, LongRequest& request);
-  void AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal);
-  void GoOnRequest(SessionId session, Worklist& list);
-  // Does all that is left of what the session is busy with, in this turn.
-  void FinishBusy(SessionId session);
-
-  // ---- transfers and fetches (transfers.cc)
-  void PrepareReceiveOn(Node& node, size_t participant);
-  ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
-  // The sources and pieces of a remade shard, the last one of command.out.
-  void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
-  void PrepareSends(Node& node);
-  void EndTransfer(const Node& node);
-  void StartFetch(Node& node);
 
   // ---- executors (executors.cc)
   void SendTo(Executor& executor, Command command);
   void FlushFrees(Executor& executor);
   std::string Where(const Node& node) const;  // "island i0, worker w0"
-  // Bytes and shard buffers of each session on a device.
-  using Held = std::map<SessionId, std::pair<int64_t, int>>;
-  Held HeldOn(DeviceId device) const;
-  static std::string WhoHolds(const Held& held, SessionId asking);
-  absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
+  // Whether something may still ask for what the island was.
+  bool Needed(const Island& island) const;
+  // What islands count of sessions is what there is.
+  absl::Status CheckIslands() const;
 
   // Admits and launches what may go there, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);
 
-  // ---- losses (losses.cc)
-  // Has all sessions with something on the island hear of it: of the executor, or, without, that it
-  // was given up.
-  void BeginLoss(Island& island, Executor* lost, const absl::Status& status);
-  // Some more of what one session hears of it.
-  void GoOnLoss(SessionId session, Worklist& list);
-  void LoseGroups(SessionId session, Loss& loss);
-  void LoseNode(Node& node, Loss& loss);
-  void LoseLaunched(Node& node, const Loss& loss);
-  // The session has heard it.
-  void LossHeard(const Loss& loss);
-  // All have: code that ran there too is loaded anew.
-  void DropShared(const std::vector<Executor*>& lost);
-  bool HasLosses(SessionId session) const;
-  // Has the session hear of all losses now, in this turn.
-  void FinishLosses(SessionId session);
-  // Parks one that was admitted until its session has heard of all losses, if they may be of what
-  // it takes; else prepares it.
-  void AfterLosses(Node& node);
-  // Looks again at some of the parked.
-  void Unpark();
-
   // ---- work (work.cc)
-  void Charge(uint64_t more) { units += more; }
-  void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
   // The worklist of the session, which has its turn when it comes.
   Worklist& WorkOf(SessionId session);
   // Does what is left to do, unless a turn is to come anyway: an operation does not pay for what
@@ -435,8 +283,6 @@ struct Cluster::State {
   void DoItem(SessionId session, Worklist& list);
   void TellLoaded(const Told& told);
   void TellEnded(Told told);
-  // Makes the next steps of the session's program.
-  void GoOn(SessionId session, Worklist& list);
   // Gives up some more of what a session that has ended held.
   void GoOnClosing(Worklist& list);
   // Tells some of those that wait for a settled group; returns whether all know.
@@ -446,20 +292,6 @@ struct Cluster::State {
   }
   void Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
   void HandOver();
-};
-
-// One operation or event of the core. When it is over, the answers that it made are handed over:
-// they may begin another one.
-class Cluster::Operation {
- public:
-  explicit Operation(State& state);
-  ~Operation();
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-
- private:
-  State& state_;
-  const uint64_t began_;  // State::units then
 };
 
 }  // namespace fairway

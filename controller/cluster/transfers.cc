@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -26,32 +27,33 @@ NodeId NodeOf(TransferId transfer) {
 
 }  // namespace
 
-void Cluster::State::PrepareSends(Node& node) {
-  const Group& out = *FindGroup(node.outputs[0]);
+void Cluster::Transfers::PrepareSends(Node& node) {
+  const Group& out = *s.FindGroup(node.outputs[0]);
   std::map<ExecutorId, PrepareSend> sends;
   for (size_t i = 0; i < node.sources.size(); ++i) {
     const ShardRef from = node.sources[i];
-    const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
+    const ExecutorId source = s.FindGroup(from.group)->places[from.shard].executor;
     if (source == out.places[node.OutOf(i)].executor) continue;
     PrepareSend& send = sends[source];
     send.transfer = TransferOf(node);
     send.items.push_back({static_cast<int32_t>(i), from, std::nullopt});
     if (!node.pieces.empty()) send.items.back().box = node.pieces[i].from;
   }
-  for (auto& [id, send] : sends) SendTo(executors.at(id), std::move(send));
-  if (!node.is_upload) return;
-  for (size_t i = 0; i < out.places.size(); ++i) {
-    if (out.places[i].bytes > options.inline_upload_bytes) {
-      actions->OfferUpload(TransferOf(node), node.blobs);
-      return;
-    }
-  }
+  for (auto& [id, send] : sends) s.SendTo(s.executors.at(id), std::move(send));
+  if (node.is_upload && !IsInline(node)) s.actions->OfferUpload(TransferOf(node), node.blobs);
 }
 
-ShardSource Cluster::State::SourceOf(const Node& node, size_t i, const Executor& receiver) {
+bool Cluster::Transfers::IsInline(const Node& upload) const {
+  const SharedVector<Place>& places = s.groups.at(upload.outputs[0])->places;
+  return std::all_of(places.begin(), places.end(), [&](const Place& place) {
+    return place.bytes <= s.options.inline_upload_bytes;
+  });
+}
+
+ShardSource Cluster::Transfers::SourceOf(const Node& node, size_t i, const Executor& receiver) {
   ShardSource source;
   const ShardRef from = node.sources[i];
-  const Executor& owner = executors.at(FindGroup(from.group)->places[from.shard].executor);
+  const Executor& owner = s.executors.at(s.FindGroup(from.group)->places[from.shard].executor);
   if (owner.id == receiver.id) {
     source.kind = ShardSource::Kind::kLocal;
     source.shard = from;
@@ -64,9 +66,9 @@ ShardSource Cluster::State::SourceOf(const Node& node, size_t i, const Executor&
   return source;
 }
 
-void Cluster::State::AddPieces(const Node& node, int32_t shard, PrepareReceive& command) {
-  const Group& out = *FindGroup(node.outputs[0]);
-  const Executor& receiver = executors.at(out.places[shard].executor);
+void Cluster::Transfers::AddPieces(const Node& node, int32_t shard, PrepareReceive& command) {
+  const Group& out = *s.FindGroup(node.outputs[0]);
+  const Executor& receiver = s.executors.at(out.places[shard].executor);
   const auto position = static_cast<int32_t>(command.out.shards.size() - 1);
   const size_t before = command.sources.size();
   // They lie in the order of the shards.
@@ -87,10 +89,10 @@ void Cluster::State::AddPieces(const Node& node, int32_t shard, PrepareReceive& 
   command.pieces.push_back({position, Box::Whole(1, {0}), Box::Whole(1, {0})});
 }
 
-void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
+void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
   const Participant& part = node.participants[participant];
-  Executor& executor = executors.at(part.executor);
-  const Group& out = *FindGroup(node.outputs[0]);
+  Executor& executor = s.executors.at(part.executor);
+  const Group& out = *s.FindGroup(node.outputs[0]);
   PrepareReceive command;
   command.node = node.id;
   command.seq = part.seq;
@@ -106,7 +108,7 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
     if (node.is_upload) {
       const int32_t blob = node.blob_of_shard[i];
       const auto [first, fresh] = first_with_blob.emplace(blob, shard);
-      if (place.bytes <= (fresh ? options.inline_upload_bytes : kRepeatedBytes)) {
+      if (place.bytes <= (fresh ? s.options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
         source.bytes = node.blobs[blob];
       } else if (fresh) {
@@ -124,32 +126,32 @@ void Cluster::State::PrepareReceiveOn(Node& node, size_t participant) {
     }
     command.sources.push_back(std::move(source));
   }
-  SendTo(executor, std::move(command));
+  s.SendTo(executor, std::move(command));
 }
 
-void Cluster::State::EndTransfer(const Node& node) {
+void Cluster::Transfers::EndTransfer(const Node& node) {
   const TransferId transfer = TransferOf(node);
   if (node.kind == NodeKind::kFetch) {
-    if (Planted(Bug::kFreeUnderTransfer) && FindGroup(node.fetched.group) == nullptr) return;
-    SendTo(executors.at(FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
-           EndSend{transfer});
+    if (Planted(Bug::kFreeUnderTransfer) && s.FindGroup(node.fetched.group) == nullptr) return;
+    s.SendTo(s.executors.at(s.FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
+             EndSend{transfer});
     return;
   }
   if (node.is_upload) {
-    actions->WithdrawUpload(transfer);
+    s.actions->WithdrawUpload(transfer);
     return;
   }
   std::set<ExecutorId> sources;
-  const Group& out = *FindGroup(node.outputs[0]);
+  const Group& out = *s.FindGroup(node.outputs[0]);
   for (size_t i = 0; i < node.sources.size(); ++i) {
     const ShardRef from = node.sources[i];
-    const ExecutorId source = FindGroup(from.group)->places[from.shard].executor;
+    const ExecutorId source = s.FindGroup(from.group)->places[from.shard].executor;
     if (source != out.places[node.OutOf(i)].executor) sources.insert(source);
   }
-  for (const ExecutorId id : sources) SendTo(executors.at(id), EndSend{transfer});
+  for (const ExecutorId id : sources) s.SendTo(s.executors.at(id), EndSend{transfer});
 }
 
-void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
+void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) {
   const Operation operation(*state_);
   State& s = *state_;
   const absl::StatusOr<Array*> array = s.FindArray(session, handle);
@@ -184,39 +186,39 @@ void Cluster::Fetch(SessionId session, uint64_t token, uint64_t handle) {
   s.Settle();
 }
 
-void Cluster::State::StartFetch(Node& node) {
-  Group* group = FindGroup(node.fetched.group);
+void Cluster::Transfers::StartFetch(Node& node) {
+  Group* group = s.FindGroup(node.fetched.group);
   if (group == nullptr) {
-    Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
+    s.Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
     return;
   }
-  BytesRef bytes = Inlined(*group, node.fetched.shard);
+  BytesRef bytes = s.Inlined(*group, node.fetched.shard);
   const Place& place = group->places[node.fetched.shard];
   if (bytes != nullptr) {
-    ++inline_hits;
+    ++s.inline_hits;
   } else if (place.bytes == 0) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    if (sessions.contains(node.session)) Fetched(node.session, node.token, std::move(bytes));
-    Conclude(node, absl::OkStatus(), node.id);
+    if (s.sessions.contains(node.session)) s.Fetched(node.session, node.token, std::move(bytes));
+    s.Conclude(node, absl::OkStatus(), node.id);
     return;
   }
-  Move(node, NodeState::kPrepared);
-  ++executor_fetches;
+  s.Move(node, NodeState::kPrepared);
+  ++s.executor_fetches;
   node.pulling = true;
   const TransferId transfer = TransferOf(node);
-  SendTo(executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
-  actions->PullToHost(transfer, place.executor, 0, place.bytes);
+  s.SendTo(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
+  s.actions->PullToHost(transfer, place.executor, 0, place.bytes);
 }
 
-void Cluster::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
+void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
   const Operation operation(*state_);
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));
   if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
   // What failed may have been lost, which its session is about to hear.
-  if (PeerGone(bytes.status()) || (!bytes.ok() && s.HasLosses(node->session))) {
+  if (PeerGone(bytes.status()) || (!bytes.ok() && s.losses.HasLosses(node->session))) {
     s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));
     return;
   }

@@ -9,12 +9,26 @@
 #include <utility>
 #include <vector>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 
 // An operation's own part, which is not interrupted, and a turn that follows it.
 inline constexpr uint64_t kMost = 3000;
+
+// With a sanitizer all takes some thirty times as long.
+#ifdef FAIRWAY_SANITIZED
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 class TurnsTest : public ClusterTest {
  protected:
@@ -22,13 +36,13 @@ class TurnsTest : public ClusterTest {
     Start();
     step_ = Define(1, {0}, {F32({4})}, {F32({4})});
     Define(2, {2}, {F32({4})}, {F32({4})});
-    other_ = cluster.OpenSession("t").value();
-    neighbours_step_ = cluster.BindExecutable(other_, 0, ExecutableId(2), {2}).value();
+    other_ = cluster.sessions().Open("t").value();
+    neighbours_step_ = cluster.executables().Bind(other_, 0, ExecutableId(2), {2}).value();
   }
   void TearDown() override {
     while (Turn()) {
     }
-    EXPECT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
 
   // Calls `operation`, and checks what it takes.
@@ -50,12 +64,13 @@ class TurnsTest : public ClusterTest {
   // The neighbour puts an array and computes with it: a device of its own is told at once.
   void ExpectTheNeighbourIsServed() {
     const uint64_t handle = next_++;
-    const auto put =
-        cluster.Put(other_, handle, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(2)}, {0});
+    const auto put = cluster.arrays().Put(
+        other_, handle, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(2)}, {0});
     ASSERT_TRUE(put.ok());
     actions.Take();
-    cluster.ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
-    ASSERT_TRUE(cluster.Execute(other_, neighbours_step_, {handle}, {}, {next_++}).ok());
+    cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+    ASSERT_TRUE(
+        cluster.executables().Execute(other_, neighbours_step_, {handle}, {}, {next_++}).ok());
     for (int turns = 0; turns < 3; ++turns) Turn();
     EXPECT_THAT(actions.lines, ::testing::Contains(::testing::StartsWith("e2 <- receive n")));
     EXPECT_THAT(actions.lines, ::testing::Contains(::testing::StartsWith("e2 <- prepare n")));
@@ -67,13 +82,15 @@ class TurnsTest : public ClusterTest {
     if (ready) {
       PutReady(1, 0);
     } else {
-      ASSERT_TRUE(
-          cluster.Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0}).ok());
+      ASSERT_TRUE(cluster.arrays()
+                      .Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0})
+                      .ok());
     }
     for (uint64_t i = 2; i <= count; ++i)
-      ASSERT_TRUE(
-          cluster.Assemble(session, *cluster.Spec(session, 1), {1}, CopySemantics::kReuseInput, i)
-              .ok());
+      ASSERT_TRUE(cluster.arrays()
+                      .Assemble(session, *cluster.arrays().Spec(session, 1), {1},
+                                CopySemantics::kReuseInput, i)
+                      .ok());
     handles_.resize(count);
     for (uint64_t i = 0; i < count; ++i) handles_[i] = i + 1;
   }
@@ -93,22 +110,22 @@ class TurnsTest : public ClusterTest {
   // comes once.
   template <typename F>
   void ExpectItGoesOnInTurns(F in_between) {
-    ASSERT_TRUE(cluster.Busy(session));
+    ASSERT_TRUE(cluster.sessions().Busy(session));
     ASSERT_TRUE(actions.turn_wanted);
     EXPECT_EQ(answered_, "");
     ExpectTheNeighbourIsServed();
-    EXPECT_TRUE(cluster.Busy(session));
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    EXPECT_TRUE(cluster.sessions().Busy(session));
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
     for (int turns = 0; turns < 10; ++turns) Turn();
-    EXPECT_TRUE(cluster.Busy(session));
+    EXPECT_TRUE(cluster.sessions().Busy(session));
     in_between();
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
-    while (cluster.Busy(session)) ASSERT_TRUE(Turn());
-    ASSERT_EQ(Describe(cluster.CheckInvariants()), "OK");
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    while (cluster.sessions().Busy(session)) ASSERT_TRUE(Turn());
+    ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
 
   // A program that goes `rounds` times to island b and back.
-  uint64_t BindLongProgram(int rounds) {
+  static ProgramSource LongProgram(int rounds) {
     Program program;
     program.name = "long";
     program.slices = {{"a", 1}, {"b", 1}};
@@ -136,7 +153,10 @@ class TurnsTest : public ClusterTest {
     EXPECT_TRUE(types.ok()) << types.status();
     const auto plan = Lower(program, *types, binding);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    return cluster.BindProgram(session, 0, {"long", *plan, {{0}, {2}}, false}).value();
+    return {"long", *plan, {{0}, {2}}, false};
+  }
+  uint64_t BindLongProgram(int rounds) {
+    return cluster.programs().Bind(session, 0, LongProgram(rounds)).value();
   }
 
   // Array 1 on device 0 and a chain of `steps` computations behind it, whose last result is watched
@@ -144,16 +164,16 @@ class TurnsTest : public ClusterTest {
   void RunChain(uint64_t steps) {
     PutReady(1, 0);
     for (uint64_t i = 1; i <= steps; ++i) {
-      ASSERT_TRUE(cluster.Execute(session, step_, {i}, {}, {i + 1}).ok());
+      ASSERT_TRUE(cluster.executables().Execute(session, step_, {i}, {}, {i + 1}).ok());
       while (Turn()) {
       }
     }
-    cluster.Watch(session, 9, {steps + 1});
+    cluster.arrays().Watch(session, 9, {steps + 1});
     actions.Take();
   }
   void Lose(ExecutorId executor) {
     Bounded([&] {
-      cluster.ExecutorLost(executor, absl::UnavailableError("killed"));
+      cluster.fleet().ExecutorLost(executor, absl::UnavailableError("killed"));
       return true;
     });
   }

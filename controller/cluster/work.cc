@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -15,7 +16,8 @@ Worklist::Worklist() = default;
 Worklist::~Worklist() = default;
 
 Cluster::Operation::Operation(State& state) : state_(state), began_(state.units) {
-  assert(!state_.operating && "an answer re-entered the core");
+  assert((!state_.operating || Planted(Bug::kAnswerReenters)) && "an answer re-entered the core");
+  if (state_.operating) state_.reentered = true;
   state_.operating = true;
   state_.operation_ends = state_.units + state_.options.turn_units;
   state_.Charge(1);
@@ -32,7 +34,8 @@ void Cluster::State::HandOver() {
   while (!answers.empty()) {
     Answer answer = std::move(answers.front());
     answers.pop_front();
-    if (!sessions.contains(answer.session)) continue;  // an answer before it ended the session
+    // An answer before it ended the session.
+    if (!sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
     if (answer.done != nullptr) {
       answer.done();
     } else if (!answer.fetch) {
@@ -49,60 +52,71 @@ void Cluster::State::HandOver() {
 void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
                      /*fetch=*/true, nullptr});
+  if (Planted(Bug::kAnswerReenters)) HandOver();
 }
 
-void Cluster::State::Begin(Session& session, std::unique_ptr<LongRequest> request,
-                           Cluster::Done done, Cluster::Each each) {
+void Cluster::Requests::Begin(Session& session, std::unique_ptr<LongRequest> request,
+                              Cluster::Done done, Cluster::Each each) {
   request->done = std::move(done);
   request->each = std::move(each);
-  const uint64_t until = units + std::min(kSliceUnits, options.turn_units);
+  const uint64_t until = s.units + std::min(kSliceUnits, s.options.turn_units);
   bool over = false;
-  while (!over && units < until) over = request->GoOn(session);
+  while (!over && s.units < until) over = request->GoOn(session);
   if (over) {
     AnswerRequest(session.id, *request);
   } else {
-    WorkOf(session.id).request = std::move(request);
+    s.WorkOf(session.id).request = std::move(request);
   }
-  Settle();
+  s.Settle();
 }
 
-absl::StatusOr<std::vector<uint64_t>> Cluster::State::AtOnce(Session& session,
-                                                             LongRequest& request) {
+absl::StatusOr<std::vector<uint64_t>> Cluster::Requests::AtOnce(Session& session,
+                                                                LongRequest& request) {
   while (!request.GoOn(session)) {
   }
-  Settle();
+  s.Settle();
   return std::move(request.result);
 }
 
-void Cluster::State::AnswerRequest(SessionId session, LongRequest& request) {
+void Cluster::Requests::AnswerRequest(SessionId session, LongRequest& request) {
   if (request.done == nullptr) return;
-  Answer& answer = answers.emplace_back();
+  Answer& answer = s.answers.emplace_back();
   answer.session = session;
   answer.done = [done = std::move(request.done), result = std::move(request.result)]() mutable {
     done(std::move(result));
   };
 }
 
-void Cluster::State::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
-  Answer& answer = answers.emplace_back();
+void Cluster::Requests::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
+  Answer& answer = s.answers.emplace_back();
   answer.session = session;
   answer.done = [done = std::move(done), refusal = std::move(refusal)] { done(refusal); };
 }
 
-void Cluster::State::GoOnRequest(SessionId session, Worklist& list) {
-  if (!list.request->GoOn(sessions.at(session))) return;
+void Cluster::Requests::GoOnRequest(SessionId session, Worklist& list) {
+  if (!list.request->GoOn(s.sessions.at(session))) return;
   if (!Planted(Bug::kLoseAnswer)) AnswerRequest(session, *list.request);
   list.request.reset();
 }
 
-void Cluster::State::FinishBusy(SessionId session) {
-  const auto list = work.find(session);
-  if (list == work.end()) return;
-  while (list->second.run != nullptr) GoOn(session, list->second);
-  while (list->second.request != nullptr) GoOnRequest(session, list->second);
+void Cluster::Requests::FinishBusy(SessionId session) {
+  const auto list = s.work.find(session);
+  if (list == s.work.end()) return;
+  Worklist& left = list->second;
+  while (true) {
+    if (!left.retiring.empty()) {
+      s.programs.GoOnRetiring(session, left);
+    } else if (left.run != nullptr) {
+      s.programs.GoOn(session, left);
+    } else if (left.request != nullptr) {
+      GoOnRequest(session, left);
+    } else {
+      return;
+    }
+  }
 }
 
-bool Cluster::Busy(SessionId session) const {
+bool Cluster::Sessions::Busy(SessionId session) const {
   const auto list = state_->work.find(session);
   return list != state_->work.end() && list->second.busy();
 }
@@ -134,14 +148,14 @@ void Cluster::State::DoWork(uint64_t until) {
       DoSlice(session, until);
     }
     if (slices_left > 0) break;  // islands follow when all have had a slice, in a later turn
-    Unpark();
+    losses.Unpark();
     for (const IslandId id : std::exchange(to_pump, {})) {
       Pump(islands.at(id), until);
       Charge(1);
     }
   }
   for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
-  if (!HasWork()) return;
+  if (!HasWork() || Planted(Bug::kForgetTurn)) return;
   turn_wanted = true;
   actions->WantTurn();
 }
@@ -149,10 +163,11 @@ void Cluster::State::DoWork(uint64_t until) {
 void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
   // References into the map stay, but for this one when its session has ended.
   Worklist& list = work.at(session);
-  const uint64_t until = std::min(turn_ends, units + kSliceUnits);
+  const uint64_t until =
+      Planted(Bug::kEndlessSlice) ? UINT64_MAX : std::min(turn_ends, units + kSliceUnits);
   while (!list.empty() && units < until) DoItem(session, list);
   if (!list.empty()) {
-    busy.push_back(session);
+    if (!Planted(Bug::kForgetBusy)) busy.push_back(session);
     return;
   }
   list.queued = false;
@@ -162,7 +177,7 @@ void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
 void Cluster::State::DoItem(SessionId session, Worklist& list) {
   Charge(1);
   if (!list.losses.empty()) {
-    GoOnLoss(session, list);
+    losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
     const NodeId id = list.held.front();
     list.held.pop_front();
@@ -177,10 +192,14 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
     if (Node* node = FindNode(id)) InputsEnded(*node);
+  } else if (!list.retiring.empty()) {
+    programs.GoOnRetiring(session, list);
+  } else if (!list.binds.empty()) {
+    programs.GoOnBind(sessions.at(session), list);
   } else if (list.run != nullptr) {
-    GoOn(session, list);
+    programs.GoOn(session, list);
   } else if (list.request != nullptr) {
-    GoOnRequest(session, list);
+    requests.GoOnRequest(session, list);
   } else {
     GoOnClosing(list);
   }
@@ -188,7 +207,8 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
 
 void Cluster::State::TellLoaded(const Told& told) {
   Node* node = FindNode(told.node);
-  if (node == nullptr || node->attempt != told.attempt) return;
+  if (node == nullptr) return;
+  if (node->attempt != told.attempt && !Planted(Bug::kLoadedForAnother)) return;
   if (told.status.ok()) {
     --node->open_installs;
     MaybeArrived(*node);
@@ -204,7 +224,7 @@ void Cluster::State::TellEnded(Told told) {
   if (told.participant >= node->participants.size()) return;
   const Participant& participant = node->participants[told.participant];
   if (participant.executor != told.executor || participant.seq != told.seq) return;
-  node->failed_outputs.merge(told.failed_outputs);
+  OutputsFailed(*node, told.participant, std::move(told.failed_outputs));
   if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
     // Refused before its launch: a bug of ours, but the node must end.
     Fail(*node,
@@ -218,12 +238,12 @@ void Cluster::State::TellEnded(Told told) {
 bool Cluster::State::TellWaiters(GroupId id) {
   Group* group = FindGroup(id);
   if (group == nullptr) return true;
-  constexpr int kAtOnce = 64;
+  const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
   for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
     Charge(1);
     if (Node* node = FindNode(group->waiters[group->num_told++])) InputSettled(*node, *group);
   }
-  if (group->num_told < group->waiters.size()) return false;
+  if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();
   group->num_told = 0;
   for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {

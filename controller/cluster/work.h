@@ -19,6 +19,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "controller/cluster/array_table.h"
 #include "controller/cluster/cluster.h"
 
 namespace fairway {
@@ -34,7 +35,8 @@ inline constexpr size_t kLargePieces = 32;
 // An output of a sequence that failed while others went well.
 struct FailedOutput {
   absl::Status status;
-  int32_t argument = -1;  // the argument whose error it has; -1: it failed by itself
+  int32_t argument = -1;   // the argument whose error it has; -1: it failed by itself
+  size_t participant = 0;  // of the node, that says so
 };
 
 // What an executor said of a node.
@@ -74,9 +76,10 @@ struct Loss {
   std::vector<Again> again;  // prepared nodes to be taken back, the youngest last
 };
 
-struct Closing;     // records.h: what is left of a session that has ended
-struct ProgramRun;  // records.h: a program whose steps are being made
-struct Session;     // records.h
+struct Closing;      // session.h: what is left of a session that has ended
+struct ProgramBind;  // program_records.h: a program that is being made known
+struct ProgramRun;   // program_records.h: a program whose steps are being made
+struct Session;      // session.h
 
 // A request that names many arrays, or makes one of many pieces (many.h). Its session takes no
 // other operation meanwhile.
@@ -102,6 +105,14 @@ class LongRequest {
   LongRequest() = default;
 };
 
+// A value of a program's run that is being resharded from another one. When it is over, `array` is
+// there with its view held, or `result` says why not.
+class ValueRequest : public LongRequest {
+ public:
+  Array array;
+  size_t pieces = 0;  // that it and those before it are made of
+};
+
 // What is left to do for one session. Done in this order; `told` may add to `settled`, and that to
 // `ended_inputs`.
 struct Worklist {
@@ -113,6 +124,8 @@ struct Worklist {
   std::deque<Told> told;
   std::deque<GroupId> settled;      // groups whose waiters have not been told
   std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
+  std::deque<std::unique_ptr<BoundProgram>> retiring;  // programs that are being given up
+  std::deque<std::unique_ptr<ProgramBind>> binds;
   std::unique_ptr<ProgramRun> run;
   std::unique_ptr<LongRequest> request;
   std::unique_ptr<Closing> closing;
@@ -121,8 +134,12 @@ struct Worklist {
   // Whether something follows from what has happened already.
   bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
   // Whether it takes no operation: one is not over, or it is yet to hear of a loss.
-  bool busy() const { return run != nullptr || request != nullptr || !losses.empty(); }
-  bool empty() const { return held.empty() && !follows() && !busy() && closing == nullptr; }
+  bool busy() const {
+    return run != nullptr || request != nullptr || !losses.empty() || !retiring.empty();
+  }
+  bool empty() const {
+    return held.empty() && !follows() && !busy() && binds.empty() && closing == nullptr;
+  }
 };
 
 // An answer to a client that waits for the end of the operation that made it.

@@ -7,11 +7,15 @@
 #include <tuple>
 #include <variant>
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "async/timed.h"
 #include "base/config.h"
 #include "base/host.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
 #include "controller/daemon/metrics.h"
 
 namespace fairway {
@@ -89,6 +93,7 @@ void ControllerShell::Tick() {
     cluster_->Tick(NowMs());
     if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
     WatchIslands();
+    ForgetGone();
     Tick();
   });
 }
@@ -96,7 +101,12 @@ void ControllerShell::Tick() {
 void ControllerShell::WatchIslands() {
   const auto now = Clock::now();
   size_t up = 0;
-  for (const IslandStatus& island : cluster_->Islands()) {
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
+    if (island.executors_up > 0) {
+      empty_since_.erase(island.id);
+    } else {
+      empty_since_.emplace(island.id, now);
+    }
     if (island.up) {
       ++up;
       down_since_.erase(island.id);
@@ -106,12 +116,12 @@ void ControllerShell::WatchIslands() {
     const auto since = down_since_.emplace(island.id, now).first->second;
     if (now - since < options_.island_timeout || !given_up_.insert(island.id).second) continue;
     std::string last_error;
-    for (const ExecutorStatus& executor : cluster_->Executors()) {
+    for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
       if (executor.island == island.id && !executor.up) last_error = executor.last_error;
     }
     spdlog::warn("{} is given up: down for {}", island.name,
                  FormatDuration(options_.island_timeout));
-    cluster_->IslandGivenUp(
+    cluster_->fleet().IslandGivenUp(
         island.id,
         Error(absl::StatusCode::kUnavailable, "it did not come back within {}{}{}",
               FormatDuration(options_.island_timeout), last_error.empty() ? "" : ": ", last_error));
@@ -121,11 +131,75 @@ void ControllerShell::WatchIslands() {
   if (on_islands_) on_islands_(up);
 }
 
+void ControllerShell::ForgetGone() {
+  std::erase_if(forgetting_, [this](const auto& entry) {
+    compiler_->ForgetIsland(entry.first);
+    return cluster_->fleet().ForgetIsland(entry.first, entry.second);
+  });
+  if (options_.forget_after.count() == 0) return;
+  const auto before = Clock::now() - options_.forget_after;
+  const auto gone = [&](const auto& entry) { return entry.second < before; };
+  if (std::ranges::none_of(empty_since_, gone)) return;
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
+    const auto since = empty_since_.find(island.id);
+    if (since == empty_since_.end() || !gone(*since) || island.sessions > 0 ||
+        hub_->HasWorker(island.name))
+      continue;
+    Forget(island, fmt::format("none of its workers was there for {} (--forget-after)",
+                               FormatDuration(options_.forget_after)));
+  }
+}
+
+void ControllerShell::Forget(const IslandStatus& island, const std::string& why) {
+  std::vector<std::string> workers;
+  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
+    if (executor.island != island.id) continue;
+    workers.push_back(executor.spec.worker);
+    hub_->Forget(executor.id);
+    gone_since_.erase(executor.id);
+    executor_fetches_.erase(executor.id);
+  }
+  spdlog::info("{} (workers {}) is forgotten: {}", island.name, fmt::join(workers, ", "), why);
+  down_since_.erase(island.id);
+  given_up_.erase(island.id);
+  empty_since_.erase(island.id);
+  const absl::Status cause =
+      Error(absl::StatusCode::kUnavailable, "it was forgotten: {}; open a new session", why);
+  compiler_->ForgetIsland(island.id);
+  if (!cluster_->fleet().ForgetIsland(island.id, cause)) forgetting_.emplace(island.id, cause);
+}
+
+void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
+  if (options_.forget_after.count() == 0 || spec.island_workers == 1) return;
+  std::vector<std::string> members;
+  std::string gone;
+  const auto before = Clock::now() - options_.forget_after;
+  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
+    if (executor.spec.island != spec.island) continue;
+    if (executor.spec.worker == spec.worker) return;
+    members.push_back(executor.spec.worker);
+    const auto since = gone_since_.find(executor.id);
+    if (since != gone_since_.end() && since->second < before &&
+        !hub_->Supervisors().contains(executor.spec.worker))
+      gone = executor.spec.worker;
+  }
+  if (gone.empty() || members.size() < static_cast<size_t>(spec.island_workers)) return;
+  const std::string why =
+      fmt::format("worker {} takes the place of {}, which was away for {} (--forget-after)",
+                  spec.worker, gone, FormatDuration(options_.forget_after));
+  hub_->EndIsland(spec.island, why);
+  for (const IslandStatus& island : cluster_->fleet().Islands()) {
+    if (island.name == spec.island) Forget(island, why);
+  }
+}
+
 // ---- Workers ----
 
 absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spec) {
-  auto id = cluster_->ExecutorUp(spec);
+  MakePlaceFor(spec);
+  auto id = cluster_->fleet().ExecutorUp(spec);
   if (id.ok()) {
+    gone_since_.erase(*id);
     loop_.Post("islands", [this, alive = alive_] {
       if (*alive) WatchIslands();
     });
@@ -134,20 +208,21 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 }
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
-  cluster_->ExecutorLost(executor, cause);
+  cluster_->fleet().ExecutorLost(executor, cause);
+  gone_since_[executor] = Clock::now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();
 }
 
 void ControllerShell::OnCrowded(ExecutorId executor) {
-  for (const ExecutorStatus& status : cluster_->Executors()) {
+  for (const ExecutorStatus& status : cluster_->fleet().Executors()) {
     if (status.id == executor) compiler_->UnloadUnused(status.island);
   }
 }
 
 void ControllerShell::OnReport(ExecutorId executor, Incarnation incarnation, Report report) {
-  cluster_->OnReport(executor, incarnation, std::move(report));
+  cluster_->fleet().OnReport(executor, incarnation, std::move(report));
 }
 
 // ---- ClusterActions ----
@@ -184,7 +259,8 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   if (spec == nullptr || !hub_->Connected(executor)) {
     // Its loss is on its way to the core, with the cause; the core waits for that.
     loop_.Post("pull from a lost executor", [this, alive = alive_, transfer] {
-      if (*alive) cluster_->FetchArrived(transfer, absl::UnavailableError("it is not connected"));
+      if (*alive)
+        cluster_->arrays().FetchArrived(transfer, absl::UnavailableError("it is not connected"));
     });
     return;
   }
@@ -194,8 +270,9 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   data_plane_->Pull(spec->data_endpoint, spec->incarnation, request, bytes,
                     [this, alive = alive_, transfer](absl::StatusOr<std::shared_ptr<Blob>> blob) {
                       if (!*alive) return;
-                      if (!blob.ok()) return cluster_->FetchArrived(transfer, blob.status());
-                      cluster_->FetchArrived(transfer, BytesRef(*std::move(blob)));
+                      if (!blob.ok())
+                        return cluster_->arrays().FetchArrived(transfer, blob.status());
+                      cluster_->arrays().FetchArrived(transfer, BytesRef(*std::move(blob)));
                     });
 }
 
@@ -213,12 +290,16 @@ void ControllerShell::WantTurn() {
   });
 }
 
+void ControllerShell::Discard(std::shared_ptr<const void> garbage) {
+  discards_.Run([garbage = std::move(garbage)] {});
+}
+
 // ---- CompileBackend ----
 
 void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string> program,
                               v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
-  for (const IslandStatus& status : cluster_->Islands()) {
+  for (const IslandStatus& status : cluster_->fleet().Islands()) {
     if (status.id == island)
       return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
   }
@@ -240,9 +321,9 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.http_address = http_address_;
   out.link_address = HostPort(options_.bind, link_server_->port());
   out.log_dir = options_.log_dir;
-  out.counts = cluster_->counts();
-  out.islands = cluster_->Islands();
-  out.executors = cluster_->Executors();
+  out.counts = cluster_->inspection().counts();
+  out.islands = cluster_->fleet().Islands();
+  out.executors = cluster_->fleet().Executors();
   // As sessions number them, not as they happened to register.
   std::sort(out.islands.begin(), out.islands.end(),
             [](const IslandStatus& a, const IslandStatus& b) { return a.name < b.name; });
@@ -251,7 +332,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
               return std::tie(a.spec.island, a.spec.worker) <
                      std::tie(b.spec.island, b.spec.worker);
             });
-  out.usage = cluster_->Usage();
+  out.usage = cluster_->fleet().Usage();
   out.supervisors = hub_->Supervisors();
   out.stalled = hub_->Stalled();
   out.uploaded_bytes = inline_uploaded_bytes_ + data_plane_->ServedBytes();

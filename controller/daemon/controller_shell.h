@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "base/status.h"
 #include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/cluster/status.h"
+#include "controller/compile/compile_service.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
 #include "transport/data_plane.h"
@@ -32,6 +34,7 @@ struct ControllerOptions {
   int data_port = 0;
   std::chrono::milliseconds executor_deadline{60000};
   std::chrono::milliseconds island_timeout{60000};
+  std::chrono::milliseconds forget_after{3600000};  // 0: never
   std::string log_dir;
   int64_t launcher_pid = 0;
   Spool spool;  // for what clients fetch
@@ -88,6 +91,7 @@ class ControllerShell final : public ClusterActions,
   void OnWatched(SessionId session, uint64_t token, absl::Status status) override;
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) override;
   void WantTurn() override;
+  void Discard(std::shared_ptr<const void> garbage) override;
 
   // CompileBackend
   void Compile(IslandId island, std::shared_ptr<const std::string> program,
@@ -113,9 +117,16 @@ class ControllerShell final : public ClusterActions,
   int64_t NowMs() const;
   void Tick();
   void WatchIslands();
+  // Islands that no worker has come back to and no session knows.
+  void ForgetGone();
+  void Forget(const IslandStatus& island, const std::string& why);
+  // If all places of its island are taken, one by a worker that has been gone for forget_after, the
+  // island begins anew.
+  void MakePlaceFor(const ExecutorSpec& spec);
   void Serve(PullRequest request, DataPlane::Answer answer);
 
   EventLoop& loop_;
+  BlockingPool discards_{"fairway-discard", 1};
   const ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;
@@ -144,6 +155,9 @@ class ControllerShell final : public ClusterActions,
   std::map<TransferId, std::vector<BytesRef>> uploads_;
   std::map<IslandId, Clock::time_point> down_since_;
   std::set<IslandId> given_up_;
+  std::map<IslandId, Clock::time_point> empty_since_;   // islands without any executor
+  std::map<ExecutorId, Clock::time_point> gone_since_;  // executors that are down
+  std::map<IslandId, absl::Status> forgetting_;         // something of them is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
   std::map<ExecutorId, uint64_t> executor_fetches_;

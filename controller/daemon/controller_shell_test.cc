@@ -3,6 +3,7 @@
 // by the test.
 #include "controller/daemon/controller_shell.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -10,6 +11,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/sessions.h"
+#include "controller/daemon/metrics.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -19,6 +25,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kFloats = 64 << 10;  // of an array too large for inline uploads and results
 
@@ -46,6 +53,7 @@ class ControllerShellTest : public ::testing::Test {
   };
 
   void Start(ControllerOptions options = {}) {
+    options.cluster.stored_array_bytes = -1;  // uploads go to their devices
     auto shell = ControllerShell::Start(loop_, options);
     ASSERT_TRUE(shell.ok()) << shell.status();
     shell_ = *std::move(shell);
@@ -94,7 +102,7 @@ class ControllerShellTest : public ::testing::Test {
   }
 
   std::unique_ptr<FakeExecutor> AddExecutor(const std::string& worker, const std::string& island,
-                                            uint64_t incarnation) {
+                                            uint64_t incarnation, int island_workers = 1) {
     auto executor = std::make_unique<FakeExecutor>();
     FakeExecutor& e = *executor;
     e.worker = worker;
@@ -131,6 +139,7 @@ class ControllerShellTest : public ::testing::Test {
     spec.platform_name = "cpu";
     spec.memory_kinds = {"device"};
     spec.num_devices = 1;
+    spec.island_workers = island_workers;
     spec.data_endpoint = e.plane->endpoint();
     ToProto(spec, registration->mutable_spec());
     Send(*e.link, message);
@@ -138,7 +147,8 @@ class ControllerShellTest : public ::testing::Test {
     return executor;
   }
 
-  std::unique_ptr<Link> AddSupervisor(const std::string& worker, const std::string& island) {
+  std::unique_ptr<Link> AddSupervisor(const std::string& worker, const std::string& island,
+                                      bool has_compiler = false) {
     auto link = Connect();
     v1::ToController message;
     auto* const registration = message.mutable_register_worker();
@@ -147,9 +157,18 @@ class ControllerShellTest : public ::testing::Test {
     registration->set_island(island);
     registration->set_host("h");
     registration->set_pid(99);
+    registration->set_has_compiler(has_compiler);
     Send(*link, message);
     EXPECT_TRUE(Until([&] { return shell_->Snapshot().supervisors.contains(worker); }));
     return link;
+  }
+
+  // An island that is lost now is forgotten: so is, if it may be, all that was lost before.
+  void ForgetAnother() {
+    AddExecutor("another", "another", 99)->link.reset();
+    const auto is_another = [](const ExecutorStatus& e) { return e.spec.worker == "another"; };
+    ASSERT_TRUE(
+        Until([&] { return std::ranges::none_of(shell_->Snapshot().executors, is_another); }));
   }
 
   // The next command of that kind, past others.
@@ -184,9 +203,9 @@ class ControllerShellTest : public ::testing::Test {
   uint64_t Put(SessionId session, int device, std::shared_ptr<Blob> bytes) {
     const ArraySpec spec{DType::kF32, Shape{{static_cast<int64_t>(bytes->size()) / 4}},
                          Sharding::SingleDevice(device)};
-    const auto put = shell_->cluster().Put(session, 0, spec, {0});
+    const auto put = shell_->cluster().arrays().Put(session, 0, spec, {0});
     EXPECT_TRUE(put.ok()) << put.status();
-    shell_->cluster().ProvideUpload(put->upload, 0, BytesRef(std::move(bytes)));
+    shell_->cluster().arrays().ProvideUpload(put->upload, 0, BytesRef(std::move(bytes)));
     return put->handle;
   }
 
@@ -194,7 +213,7 @@ class ControllerShellTest : public ::testing::Test {
   uint64_t PutAndReceive(SessionId session, int device, FakeExecutor& executor) {
     const uint64_t handle = Put(session, device, Pattern(kFloats * 4));
     Finish(executor, Await<PrepareReceive>(executor).seq);
-    shell_->cluster().Watch(session, 1000 + handle, {handle});
+    shell_->cluster().arrays().Watch(session, 1000 + handle, {handle});
     EXPECT_TRUE(Until([&] { return watched_.contains(1000 + handle); }));
     EXPECT_TRUE(watched_[1000 + handle].ok()) << watched_[1000 + handle];
     return handle;
@@ -209,7 +228,7 @@ class ControllerShellTest : public ::testing::Test {
 TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const auto bytes = Pattern(kFloats * 4);
   Put(session, 0, bytes);
   const auto receive = Await<PrepareReceive>(*executor);
@@ -242,7 +261,7 @@ TEST_F(ControllerShellTest, ServesUploadsOnItsDataPortUntilTheyAreReceived) {
 TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   Put(session, 0, Pattern(64));
   const auto receive = Await<PrepareReceive>(*executor);
   ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kInline);
@@ -253,10 +272,10 @@ TEST_F(ControllerShellTest, CountsUploadsThatTravelWithTheirCommand) {
 TEST_F(ControllerShellTest, PullsFetchesFromTheExecutor) {
   Start();
   const auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->serves = Pattern(kFloats * 4);
-  shell_->cluster().Fetch(session, 7, array);
+  shell_->cluster().arrays().Fetch(session, 7, array);
   ASSERT_TRUE(Until([&] { return fetched_.contains(7); }));
   ASSERT_TRUE(fetched_[7].ok()) << fetched_[7].status();
   EXPECT_EQ((*fetched_[7])->view(), executor->serves->view());
@@ -270,10 +289,10 @@ TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCan
   Start();
   const auto supervisor = AddSupervisor("w0", "island0");
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *executor);
   executor->plane.reset();  // its data port is gone at once; the news of its death is not here yet
-  shell_->cluster().Fetch(session, 7, array);
+  shell_->cluster().arrays().Fetch(session, 7, array);
   Await<PrepareSend>(*executor);
   const auto asked = std::chrono::steady_clock::now();
   EXPECT_TRUE(Until([&] { return std::chrono::steady_clock::now() > asked + milliseconds(100); }));
@@ -293,14 +312,14 @@ TEST_F(ControllerShellTest, APeerThatCannotReachADyingExecutorDoesNotHideTheCaus
   const auto supervisor = AddSupervisor("w0", "island0");
   const auto source = AddExecutor("w0", "island0", 11);
   const auto peer = AddExecutor("w1", "island1", 21);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *source);
-  const auto copy = shell_->cluster().Copy(session, {array}, std::vector<int32_t>{1}, std::nullopt,
-                                           CopySemantics::kAlwaysCopy, {0});
+  const auto copy = shell_->cluster().arrays().Copy(session, {array}, std::vector<int32_t>{1},
+                                                    std::nullopt, CopySemantics::kAlwaysCopy, {0});
   ASSERT_TRUE(copy.ok()) << copy.status();
   const auto receive = Await<PrepareReceive>(*peer);
   ASSERT_EQ(receive.sources[0].kind, ShardSource::Kind::kPeer);
-  shell_->cluster().Watch(session, 8, {copy->front()});
+  shell_->cluster().arrays().Watch(session, 8, {copy->front()});
   Finish(*peer, receive.seq, absl::UnavailableError("peer went away"));
   const auto reported = std::chrono::steady_clock::now();
   EXPECT_TRUE(
@@ -322,11 +341,11 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   const auto other = AddExecutor("w1", "island1", 21);
   std::vector<size_t> up;
   shell_->set_on_islands([&](size_t islands) { up.push_back(islands); });
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
   const uint64_t array = Put(session, 0, Pattern(64));  // waits for the island
-  shell_->cluster().Watch(session, 9, {array});
+  shell_->cluster().arrays().Watch(session, 9, {array});
   ASSERT_TRUE(Until([&] { return watched_.contains(9); }));
   EXPECT_EQ(watched_[9].code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(watched_[9]),
@@ -338,18 +357,131 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   EXPECT_THAT(up, ElementsAre(1, 2));
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
-  shell_->cluster().Watch(session, 10, {Put(session, 0, Pattern(64))});
+  shell_->cluster().arrays().Watch(session, 10, {Put(session, 0, Pattern(64))});
   EXPECT_TRUE(Until([&] { return watched_.contains(10); }));
+}
+
+TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
+  ControllerOptions options;
+  options.forget_after = milliseconds(200);
+  Start(options);
+  auto executor = AddExecutor("w0", "island0", 11);
+  const auto other = AddExecutor("w1", "island1", 21);
+  const auto known = [&] { return shell_->Snapshot().executors.size(); };
+  const ExecutorId before = shell_->Snapshot().executors[0].id;
+  executor->link.reset();
+  ASSERT_TRUE(Until([&] { return known() == 1; }));
+  EXPECT_EQ(shell_->Snapshot().islands.size(), 1u);
+  EXPECT_THAT(MetricsText(shell_->Snapshot()), Not(HasSubstr("island0")));
+  EXPECT_THAT(Text(shell_->RestartExecutor("w0", "x").status()), HasSubstr("of w1"));
+  // It comes as one that nobody knew.
+  executor = AddExecutor("w0", "island0", 12);
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 2; }));
+  EXPECT_NE(shell_->Snapshot().executors[0].id, before);
+
+  // A session that knows it may wait for it.
+  const SessionId session = *shell_->cluster().sessions().Open("t");
+  executor->link.reset();
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
+  ForgetAnother();
+  EXPECT_EQ(known(), 2u);
+  shell_->cluster().sessions().Close(session);
+  ASSERT_TRUE(Until([&] { return known() == 1; }));
+}
+
+TEST_F(ControllerShellTest, AnIslandWhoseWorkerIsThereIsNotForgotten) {
+  ControllerOptions options;
+  options.forget_after = milliseconds(100);
+  Start(options);
+  auto executor = AddExecutor("w0", "island0", 11);
+  auto supervisor = AddSupervisor("w0", "island0");
+  executor->link.reset();
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
+  ForgetAnother();
+  EXPECT_EQ(shell_->Snapshot().executors.size(), 1u);
+  supervisor.reset();
+  ASSERT_TRUE(Until([&] { return shell_->Snapshot().executors.empty(); }));
+}
+
+TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
+  ControllerOptions options;
+  options.forget_after = milliseconds(200);
+  Start(options);
+  const auto stays = AddExecutor("w0", "island0", 11, 2);
+  auto goes = AddExecutor("w1", "island0", 21, 2);
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
+  const SessionId session = *shell_->cluster().sessions().Open("t");
+  shell_->cluster().arrays().Watch(session, 1, {PutAndReceive(session, 0, *stays)});
+  goes->link.reset();
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
+  ForgetAnother();
+  EXPECT_EQ(shell_->Snapshot().executors.size(), 2u) << "one of them is there";
+  // The island begins anew: the one that stayed is ended, to come back to it.
+  const auto comes = AddExecutor("w2", "island0", 31, 2);
+  ASSERT_TRUE(Until([&] { return stays->closed; }));
+  ASSERT_EQ(shell_->Snapshot().executors.size(), 1u);
+  const auto again = AddExecutor("w0", "island0", 12, 2);
+  ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
+  // What the old session had there is lost, and a new one has the new island.
+  const uint64_t there = Put(session, 0, Pattern(64));
+  shell_->cluster().arrays().Watch(session, 2, {there});
+  ASSERT_TRUE(Until([&] { return watched_.contains(2); }));
+  EXPECT_THAT(Text(watched_[2]),
+              AllOf(HasSubstr("worker w2 takes the place of w1"), HasSubstr("open a new session")));
+  const SessionId next = *shell_->cluster().sessions().Open("t");
+  EXPECT_EQ(shell_->cluster().sessions().Devices(next).size(), 2u);
+  EXPECT_EQ(shell_->cluster().sessions().Devices(next)[1].worker, "w2");
+  EXPECT_TRUE(shell_->cluster().inspection().CheckInvariants().ok());
+}
+
+TEST_F(ControllerShellTest, ACompilationWhoseWorkersLinkBreaksIsAskedAgainElsewhere) {
+  Start();
+  const auto executor = AddExecutor("w0", "island0", 11);
+  const auto other = AddExecutor("w1", "island1", 21);
+  auto supervisor = AddSupervisor("w0", "island0", true);
+  auto elsewhere = AddSupervisor("w1", "island1", true);
+  std::vector<uint64_t> asked, asked_elsewhere;
+  const auto note = [](std::vector<uint64_t>& ids) {
+    return [&ids](const Frame& frame) {
+      v1::FromController message;
+      ASSERT_TRUE(UnpackFrame(frame, &message).ok());
+      if (message.has_compile_request()) ids.push_back(message.compile_request().id());
+    };
+  };
+  supervisor->on_frame = note(asked);
+  elsewhere->on_frame = note(asked_elsewhere);
+  const SessionId session = *shell_->cluster().sessions().Open("t");
+  const VirtualDevice device = shell_->cluster().sessions().Devices(session)[0];
+  std::optional<absl::StatusOr<CompiledProgram>> result;
+  v1::CompileOptions compile;
+  compile.set_num_replicas(1);
+  compile.set_num_partitions(1);
+  loop_.Post("compile", [&] {
+    shell_->compiler().Compile(KnownProgram(kProgram), compile, device.island_id, {device.device},
+                               [&](absl::StatusOr<CompiledProgram> done) { result = done; });
+  });
+  ASSERT_TRUE(Until([&] { return asked.size() == 1; }));
+  EXPECT_TRUE(asked_elsewhere.empty());
+  supervisor.reset();
+  ASSERT_TRUE(Until([&] { return asked_elsewhere.size() == 1; }));
+  EXPECT_FALSE(result.has_value());
+  v1::ToController message;
+  message.mutable_compile_response()->set_id(asked_elsewhere[0]);
+  message.mutable_compile_response()->set_code("code");
+  message.mutable_compile_response()->mutable_metadata()->set_num_devices(1);
+  Send(*elsewhere, message);
+  ASSERT_TRUE(Until([&] { return result.has_value(); }));
+  EXPECT_TRUE(result->ok()) << result->status();
 }
 
 TEST_F(ControllerShellTest, WhatWaitsForAnIslandIsSentToItsNextIncarnation) {
   Start();
   auto executor = AddExecutor("w0", "island0", 11);
-  const SessionId session = *shell_->cluster().OpenSession("t");
+  const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
   const uint64_t array = Put(session, 0, Pattern(64));
-  shell_->cluster().Watch(session, 11, {array});
+  shell_->cluster().arrays().Watch(session, 11, {array});
   executor = AddExecutor("w0", "island0", 12);
   Finish(*executor, Await<PrepareReceive>(*executor).seq);
   ASSERT_TRUE(Until([&] { return watched_.contains(11); }));
@@ -363,7 +495,7 @@ TEST_F(ControllerShellTest, CompilingWithoutACompilerIsUnavailable) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  shell_->Compile(shell_->cluster().Islands()[0].id, kProgram, {}, done);
+  shell_->Compile(shell_->cluster().fleet().Islands()[0].id, kProgram, {}, done);
   shell_->Compile(IslandId(99), kProgram, {}, done);
   ASSERT_TRUE(Until([&] { return results.size() == 2; }));
   EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable);

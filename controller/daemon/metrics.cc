@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/cluster/status.h"
+
 namespace fairway {
 namespace {
 
@@ -145,10 +147,12 @@ std::string MetricsText(const ControllerSnapshot& s) {
   out.Single("fairway_executions_total", "counter", "Requests to run a computation or a program.",
              s.counts.executions);
   out.Single("fairway_inline_fetches_total", "counter",
-             "Fetches answered from results that came with their completion.",
+             "Fetches answered from results that came with their completion, or small uploads.",
              s.counts.inline_hits);
   out.Single("fairway_sessions", "gauge", "Open client sessions.", s.counts.sessions);
   out.Single("fairway_arrays", "gauge", "Array handles of all sessions.", s.counts.arrays);
+  out.Single("fairway_stored_upload_bytes", "gauge",
+             "Of small uploads that lie with the controller.", s.counts.stored_bytes);
   out.Single("fairway_shard_groups", "gauge", "Groups of shard buffers that live.",
              s.counts.groups);
   out.Single("fairway_nodes_unfinished", "gauge", "Graph nodes that have not ended.",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/daemon/metrics.h"
+#include "controller/cluster/status.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ ControllerSnapshot Example() {
   s.counts.sessions = 3;
   s.counts.inline_hits = 13;
   s.counts.executions = 17;
+  s.counts.stored_bytes = 19;
   s.counts.units = 5000;
   s.counts.most_units = 1900;
   s.longest_handler = std::chrono::milliseconds(4);
@@ -47,6 +49,7 @@ TEST(MetricsTest, WritesValuesWithEscapedLabels) {
       HasSubstr("# TYPE fairway_uploaded_bytes_total counter\nfairway_uploaded_bytes_total 11\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_inline_fetches_total 13\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_executions_total 17\n"));
+  EXPECT_THAT(text, HasSubstr("\nfairway_stored_upload_bytes 19\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_core_units_total 5000\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_core_turn_units_max 1900\n"));
   EXPECT_THAT(text, HasSubstr("\nfairway_loop_handler_cpu_seconds_max 0.004\n"));

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "controller/cluster/fleet.h"
 #include "controller/daemon/controller_shell.h"
 
 namespace fairway {
@@ -12,7 +13,7 @@ void ControllerShell::OnCallback(ExecutorId executor, CallbackCall call) {
   if (callbacks_ == nullptr)
     return hub_->Answer(executor,
                         {call.call, absl::UnimplementedError("no callbacks here"), {}, {}});
-  auto caller = cluster_->CallerOf(executor, call.launch, call.device);
+  auto caller = cluster_->fleet().CallerOf(executor, call.launch, call.device);
   callbacks_->Called(NowMs(), executor, std::move(call), std::move(caller));
 }
 

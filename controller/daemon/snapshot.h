@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/status.h"
 #include "controller/daemon/link_traffic.h"
 
 namespace fairway {

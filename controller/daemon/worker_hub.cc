@@ -10,6 +10,7 @@
 #include "controller/daemon/executor_log.h"
 #include "controller/daemon/worker_hub_peers.h"
 #include "transport/frame.h"
+#include "wire/limits.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -17,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMaxBatchBytes = 4 << 20;  // commands of one message, unless one alone is larger
+// Commands of one message, unless one alone is larger: an executor decodes it in one go.
+constexpr size_t kMaxBatchBytes = 256 << 10;
 // Of a link on which nobody has registered yet: its first frame, and how many such links there may
 // be.
 constexpr size_t kMaxFirstFrame = 128 << 10;
@@ -59,9 +61,10 @@ void WorkerHub::Reply(Peer& peer, const v1::FromController& message) {
   peer.link->Send(PackFrame(message));
 }
 
-void WorkerHub::FencePeer(Peer& peer, const std::string& reason) {
+void WorkerHub::FencePeer(Peer& peer, const std::string& reason, bool asked) {
   v1::FromController message;
   message.mutable_fence()->set_reason(reason);
+  message.mutable_fence()->set_asked(asked);
   Reply(peer, message);
   Finish(peer);
 }
@@ -170,7 +173,12 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   if (!id.ok()) return FencePeer(peer, Text(id.status()));
 
   auto& executor = executors_[*id];
-  if (executor == nullptr) executor = std::make_unique<Executor>();
+  if (executor == nullptr) {
+    executor = std::make_unique<Executor>();
+  } else if (executor->spec.data_endpoint != spec->data_endpoint) {
+    // What others have pulled from there since their last heartbeat is not counted.
+    island_of_endpoint_.erase(executor->spec.data_endpoint);
+  }
   executor->id = *id;
   executor->state = Executor::State::kUp;
   executor->spec = *spec;
@@ -350,7 +358,9 @@ void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   Executor* const executor = FindExecutor(peer.worker);
   if (executor == nullptr || executor->state == Executor::State::kLost ||
       executor->spec.incarnation.value != died.incarnation()) {
-    spdlog::warn("executor of worker {} ended: {}{}", peer.worker, how, LogText(died));
+    spdlog::log(died.asked() ? spdlog::level::info : spdlog::level::warn,
+                "executor of worker {} ended: {}{}", peer.worker, how,
+                died.asked() ? std::string() : LogText(died));
     return;
   }
   if (const auto it = peers_.find(executor->peer); it != peers_.end()) Finish(*it->second);
@@ -367,6 +377,10 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   v1::Command message;
   ToProto(command, &message);
   const size_t bytes = message.ByteSizeLong();
+  if (bytes > kMaxCommandBytes) {  // the core sees to it that there is none
+    spdlog::error("worker {} cannot be sent a command of {} bytes; this is a bug of the controller",
+                  executor.spec.worker, bytes);
+  }
   if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
   *executor.batch.mutable_commands()->add_commands() = std::move(message);
   executor.batch_bytes += bytes;
@@ -375,10 +389,12 @@ void WorkerHub::Send(ExecutorId id, Command command) {
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
   if (executor.flush_posted || (waits && executor.batch_bytes < kMaxWaitingBytes)) return;
   executor.flush_posted = true;
-  loop_.Post("send commands", [this, alive = alive_, &executor] {
+  loop_.Post("send commands", [this, alive = alive_, id] {
     if (!*alive) return;
-    executor.flush_posted = false;
-    Flush(executor);
+    const auto still = executors_.find(id);
+    if (still == executors_.end()) return;
+    still->second->flush_posted = false;
+    Flush(*still->second);
   });
 }
 
@@ -455,6 +471,11 @@ bool WorkerHub::Connected(ExecutorId executor) const {
 const ExecutorSpec* WorkerHub::Spec(ExecutorId executor) const {
   const auto it = executors_.find(executor);
   return it == executors_.end() ? nullptr : &it->second->spec;
+}
+
+bool WorkerHub::HasWorker(const std::string& island) const {
+  return std::ranges::any_of(supervisors_,
+                             [&](const auto& entry) { return entry.second->island == island; });
 }
 
 std::set<std::string> WorkerHub::Supervisors() const {

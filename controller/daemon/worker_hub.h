@@ -16,7 +16,7 @@
 
 #include "async/event_loop.h"
 #include "base/status.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/daemon/link_traffic.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
@@ -84,10 +84,17 @@ class WorkerHub {
   void Compile(const std::string& island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
 
-  // Ends the worker's executor and the others of its island, whose supervisors start them anew, and
-  // declares them lost. The worker's incarnation that was ended. NOT_FOUND: no executor of such a
-  // worker has registered. FAILED_PRECONDITION: it is down already.
+  // An operator asks for it: ends the worker's executor and the others of its island, whose
+  // supervisors start them anew, and declares them lost. The worker's incarnation that was ended.
+  // While not all of the island have come back nothing is ended again, and the answer is the same.
+  // NOT_FOUND: no executor of such a worker has registered. FAILED_PRECONDITION: it is down, and
+  // its supervisor is away.
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker, const std::string& reason);
+
+  // Ends all executors of the island, as for an operator who asked for it.
+  void EndIsland(const std::string& island, const std::string& reason);
+  // What is remembered of an executor that is not connected.
+  void Forget(ExecutorId executor);
 
   // Tells all workers that the cluster ends.
   void StopWorkers(const std::string& reason);
@@ -97,6 +104,8 @@ class WorkerHub {
   // nullptr: never registered. Of the latest registration.
   const ExecutorSpec* Spec(ExecutorId executor) const;
   std::set<std::string> Supervisors() const;
+  // Whether a worker of the island is connected, with its executor or without.
+  bool HasWorker(const std::string& island) const;
   // Executors that were silent for some seconds, and for how long.
   std::map<ExecutorId, std::chrono::milliseconds> Stalled() const;
   // Bytes that executors pulled from each other, by island (from, to), as of their last heartbeats.
@@ -132,16 +141,19 @@ class WorkerHub {
 
   std::chrono::milliseconds HeartbeatInterval() const;
   void Reply(Peer& peer, const v1::FromController& message);
-  // Says why, then closes.
-  void FencePeer(Peer& peer, const std::string& reason);
+  // Says why, then closes. `asked`: by an operator.
+  void FencePeer(Peer& peer, const std::string& reason, bool asked = false);
   // Has the executor at `peer` killed by its supervisor and declares it lost.
-  void EndExecutor(Peer& peer, const std::string& why);
+  void EndExecutor(Peer& peer, const std::string& why, bool asked = false);
   // The peer's protocol is over; it is removed when control returns to the loop.
   void Finish(Peer& peer);
   void ExecutorLinkEnded(Peer& peer, const std::string& how);
   void SupervisorEnded(Peer& peer);
   // Tells the owner, once per incarnation.
-  void DeclareLost(Executor& executor, const std::string& how, const std::string& log = {});
+  void DeclareLost(Executor& executor, const std::string& how, const std::string& log = {},
+                   bool asked = false);
+  // Whether some that an operator had ended have not come back.
+  bool Restarting(const std::string& island) const;
   void Flush(Executor& executor);
   Executor* FindExecutor(const std::string& worker);
 
@@ -155,6 +167,8 @@ class WorkerHub {
   std::map<ExecutorId, std::unique_ptr<Executor>> executors_;
   std::map<std::string, std::unique_ptr<Supervisor>>
       supervisors_;  // connected ones, by the worker's name
+  // The latest restart of each island: what was ended, by worker.
+  std::map<std::string, std::map<std::string, Incarnation>> restarts_;
   uint64_t next_compilation_ = 1;
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;

@@ -21,53 +21,103 @@ double Seconds(milliseconds duration) { return static_cast<double>(duration.coun
 
 }  // namespace
 
-void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log) {
+void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log,
+                            bool asked) {
   executor.state = Executor::State::kLost;
   executor.batch.Clear();
   executor.batch_bytes = 0;
   // The core says which executor; here is how.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);
-  spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
-              "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
-              executor.spec.island, Text(cause));
+  if (asked) {
+    spdlog::info("the executor of worker {} ({}) is started anew: {} (host {}, pid {})",
+                 executor.spec.worker, executor.spec.island, how, executor.host, executor.pid);
+  } else {
+    spdlog::log(stopping_ ? spdlog::level::debug : spdlog::level::warn,
+                "the executor of worker {} ({}) was lost: {}", executor.spec.worker,
+                executor.spec.island, Text(cause));
+  }
   events_->OnExecutorLost(executor.id, cause);
 }
 
-void WorkerHub::EndExecutor(Peer& peer, const std::string& why) {
+void WorkerHub::EndExecutor(Peer& peer, const std::string& why, bool asked) {
   Executor& executor = *executors_[peer.executor];
   if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
     v1::FromController kill;
     kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
     kill.mutable_kill_executor()->set_reason(why);
+    kill.mutable_kill_executor()->set_asked(asked);
     Reply(*peers_[it->second->peer], kill);
   }
-  FencePeer(peer, "declared lost: " + why);
-  DeclareLost(executor, why);
+  FencePeer(peer, asked ? why : "declared lost: " + why, asked);
+  DeclareLost(executor, why, {}, asked);
+}
+
+bool WorkerHub::Restarting(const std::string& island) const {
+  const auto ended = restarts_.find(island);
+  if (ended == restarts_.end()) return false;
+  return std::ranges::any_of(executors_, [&](const auto& entry) {
+    const Executor& executor = *entry.second;
+    const auto was = ended->second.find(executor.spec.worker);
+    return was != ended->second.end() && executor.spec.incarnation == was->second;
+  });
 }
 
 absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker,
                                                        const std::string& reason) {
-  std::vector<std::string> known;
-  for (const auto& [id, executor] : executors_) {
-    known.push_back(executor->spec.worker);
-    if (executor->spec.worker != worker) continue;
-    if (executor->state != Executor::State::kUp)
-      return Error(absl::StatusCode::kFailedPrecondition,
-                   "the executor of worker {} is down: its supervisor starts it anew by itself",
-                   worker);
-    const Incarnation ended = executor->spec.incarnation;
-    const std::string island = executor->spec.island;
-    // A gang that one of them will not end is waited for by the others.
-    for (const auto& [other_id, other] : executors_) {
-      if (other->spec.island == island && other->state == Executor::State::kUp)
-        EndExecutor(*peers_.at(other->peer), reason);
-    }
-    return ended;
+  const Executor* const asked_for = FindExecutor(worker);
+  if (asked_for == nullptr) {
+    std::vector<std::string> known;
+    for (const auto& [id, executor] : executors_) known.push_back(executor->spec.worker);
+    std::ranges::sort(known);  // they register in any order
+    return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
+                 worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
-  std::ranges::sort(known);  // they register in any order
-  return Error(absl::StatusCode::kNotFound, "no executor of a worker '{}' has registered; of {}",
-               worker, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+  const std::string island = asked_for->spec.island;
+  std::map<std::string, Incarnation>& ended = restarts_[island];
+  if (!Restarting(island)) ended.clear();
+  if (const auto under_way = ended.find(worker); under_way != ended.end()) {
+    spdlog::info("worker {}: a restart of {} is under way already", worker, island);
+    return under_way->second;
+  }
+  if (asked_for->state != Executor::State::kUp && !supervisors_.contains(worker))
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "the executor of worker {} is down, and its worker, which is to start it anew, is "
+                 "not connected: see whether fairway-worker runs on its host",
+                 worker);
+  for (const auto& [id, executor] : executors_) {
+    if (executor->spec.island == island) ended[executor->spec.worker] = executor->spec.incarnation;
+  }
+  const Incarnation was = ended.at(worker);
+  // A gang that one of them will not end is waited for by the others.
+  EndIsland(island, reason);
+  return was;
+}
+
+void WorkerHub::EndIsland(const std::string& island, const std::string& reason) {
+  for (const auto& [id, executor] : executors_) {
+    if (executor->spec.island == island && executor->state == Executor::State::kUp)
+      EndExecutor(*peers_.at(executor->peer), reason, /*asked=*/true);
+  }
+}
+
+void WorkerHub::Forget(ExecutorId id) {
+  const auto it = executors_.find(id);
+  if (it == executors_.end() || it->second->state == Executor::State::kUp) return;
+  if (it->second->state == Executor::State::kLinkEnded)
+    DeclareLost(*it->second, it->second->link_cause);
+  const ExecutorSpec spec = std::move(it->second->spec);
+  executors_.erase(it);
+  std::erase_if(island_of_endpoint_, [&](const auto& entry) {
+    return entry.first == spec.data_endpoint && entry.second == spec.island;
+  });
+  if (std::ranges::any_of(
+          executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
+    return;
+  restarts_.erase(spec.island);
+  std::erase_if(transferred_bytes_, [&](const auto& entry) {
+    return entry.first.first == spec.island || entry.first.second == spec.island;
+  });
 }
 
 void WorkerHub::Tick() {

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub with links in one process and a clock that the tests move.
-#include "controller/daemon/worker_hub.h"
-
-#include <deque>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "transport/in_process.h"
-#include "wire/link_codec.h"
+#include "controller/daemon/worker_hub_fixture_for_test.h"
 
 namespace fairway {
 namespace {
@@ -24,148 +14,6 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 const auto kProgram = std::make_shared<const std::string>("program");
-
-// The far end of one link.
-struct FarEnd {
-  std::unique_ptr<Link> link;
-  std::deque<v1::FromController> received;
-  bool closed = false;
-
-  void Send(const v1::ToController& message) { link->Send(PackFrame(message)); }
-  // The next message, of which there must be one.
-  v1::FromController Next() {
-    if (received.empty()) {
-      ADD_FAILURE() << "nothing received";
-      return {};
-    }
-    v1::FromController out = received.front();
-    received.pop_front();
-    return out;
-  }
-};
-
-class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
- protected:
-  WorkerHubTest() {
-    options_.controller = Incarnation(77);
-    options_.data_endpoint = ":4711";
-    options_.deadline = milliseconds(10000);
-    hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
-  }
-
-  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override {
-    if (!refuse_.ok()) return refuse_;
-    up_.push_back(spec.incarnation.value);
-    return ExecutorId(static_cast<uint32_t>(1 + spec.worker.back() - '0'));  // w0: 1
-  }
-  void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override {
-    EXPECT_EQ(cause.code(), absl::StatusCode::kDataLoss);
-    lost_.emplace_back(executor.value, Text(cause));
-  }
-  void OnCrowded(ExecutorId executor) override { crowded_.push_back(executor.value); }
-  void OnCallback(ExecutorId, CallbackCall) override {}
-  void OnCallbackGivenUp(ExecutorId, uint64_t) override {}
-  void OnReport(ExecutorId executor, Incarnation incarnation, Report report) override {
-    reports_.emplace_back(executor.value, incarnation.value);
-  }
-
-  // Runs the loop until it has nothing to do.
-  void Settle() {
-    for (int quiet = 0; quiet < 8; ++quiet) {
-      loop_.Post("settle", [this] { loop_.Stop(); });
-      loop_.Run();
-    }
-  }
-  void Advance(milliseconds time) {  // in steps, as a running controller would
-    for (milliseconds step(100); time.count() > 0; time -= step) {
-      now_ += std::min(step, time);
-      hub_->Tick();
-      Settle();
-    }
-  }
-
-  std::unique_ptr<FarEnd> Connect() {
-    auto pair = MakeLinkPair(loop_);
-    auto far = std::make_unique<FarEnd>();
-    far->link = std::move(pair.second);
-    far->link->on_frame = [f = far.get()](Frame frame) {
-      v1::FromController message;
-      ASSERT_TRUE(UnpackFrame(frame, &message).ok());
-      f->received.push_back(std::move(message));
-    };
-    far->link->on_closed = [f = far.get()](absl::Status) { f->closed = true; };
-    hub_->Accept(std::move(pair.first));
-    return far;
-  }
-  std::unique_ptr<FarEnd> ConnectExecutor(const std::string& worker, uint64_t incarnation,
-                                          int64_t pid = 100, const std::string& island = "island0",
-                                          const std::string& host = "h") {
-    auto far = Connect();
-    v1::ToController message;
-    auto* const registration = message.mutable_register_executor();
-    registration->set_protocol(kLinkProtocol);
-    registration->set_host(host);
-    registration->set_pid(pid);
-    ExecutorSpec spec;
-    spec.worker = worker;
-    spec.island = island;
-    spec.incarnation = Incarnation(incarnation);
-    spec.runtime = "fake";
-    spec.platform_name = "cpu";
-    spec.memory_kinds = {"device"};
-    spec.num_devices = 2;
-    spec.data_endpoint = worker + ":1";
-    ToProto(spec, registration->mutable_spec());
-    far->Send(message);
-    Settle();
-    return far;
-  }
-  std::unique_ptr<FarEnd> ConnectSupervisor(const std::string& worker, int64_t pid = 10,
-                                            bool compiler = true,
-                                            const std::string& island = "island0") {
-    auto far = Connect();
-    v1::ToController message;
-    auto* const registration = message.mutable_register_worker();
-    registration->set_protocol(kLinkProtocol);
-    registration->set_worker(worker);
-    registration->set_island(island);
-    registration->set_incarnation(5);
-    registration->set_host("h");
-    registration->set_pid(pid);
-    registration->set_has_compiler(compiler);
-    far->Send(message);
-    Settle();
-    return far;
-  }
-  void Beat(FarEnd& far, bool crowded = false) {
-    v1::ToController message;
-    message.mutable_heartbeat()->set_sequence(1);
-    message.mutable_heartbeat()->set_crowded(crowded);
-    far.Send(message);
-    Settle();
-  }
-  void Died(FarEnd& supervisor, uint64_t incarnation, const std::string& cause) {
-    v1::ToController message;
-    message.mutable_executor_died()->set_incarnation(incarnation);
-    message.mutable_executor_died()->set_signal(9);
-    message.mutable_executor_died()->set_cause(cause);
-    message.mutable_executor_died()->add_last_lines("a log line");
-    message.mutable_executor_died()->add_last_lines(
-        R"({"ts":1.5,"level":"error","component":"executor","msg":"out of \"luck\""})");
-    supervisor.Send(message);
-    Settle();
-  }
-
-  EventLoop loop_;
-  WorkerHubOptions options_;
-  WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
-  std::unique_ptr<WorkerHub> hub_;
-  absl::Status refuse_;
-  std::vector<uint64_t> up_;
-  std::vector<std::pair<uint32_t, std::string>> lost_;
-  std::vector<uint32_t> crowded_;
-  std::vector<std::pair<uint32_t, uint64_t>> reports_;
-};
 
 TEST_F(WorkerHubTest, RegistersAndTellsTheTermsOfTheLink) {
   const auto executor = ConnectExecutor("w0", 11);
@@ -383,20 +231,6 @@ TEST_F(WorkerHubTest, ASilentExecutorIsLostAtItsDeadlineFencedAndKilled) {
   executor->Send(message);
   Settle();
   EXPECT_THAT(reports_, IsEmpty());
-}
-
-TEST_F(WorkerHubTest, AnExecutorIsEndedOnDemand) {
-  const auto supervisor = ConnectSupervisor("w0");
-  const auto executor = ConnectExecutor("w0", 11);
-  supervisor->received.clear();
-  executor->received.clear();
-  EXPECT_THAT(Text(hub_->RestartExecutor("w1", "x").status()), HasSubstr("'w1' has registered"));
-  EXPECT_EQ(hub_->RestartExecutor("w0", "asked").value(), Incarnation(11));
-  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("asked"))));
-  Settle();
-  EXPECT_THAT(executor->Next().fence().reason(), HasSubstr("asked"));
-  EXPECT_EQ(supervisor->Next().kill_executor().incarnation(), 11);
-  EXPECT_TRUE(absl::IsFailedPrecondition(hub_->RestartExecutor("w0", "asked").status()));
 }
 
 TEST_F(WorkerHubTest, HeartbeatsKeepAnExecutorAliveAndAreAcknowledged) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues: requests about devices and arrays, each with a success and an error.
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/dialogue.h"
 
 namespace fairway {
@@ -173,7 +174,8 @@ TEST_F(ArraysDialogue, WhatWasMadeBeforeAFailureIsGone) {
                   "5 } } " + one + "6 } } }"),
               HasSubstr("7"));
   Run();
-  EXPECT_EQ(cluster_.cluster().counts().nodes, 0u) << "the upload of array 5 waits for no bytes";
+  EXPECT_EQ(cluster_.cluster().inspection().counts().nodes, 0u)
+      << "the upload of array 5 waits for no bytes";
 }
 
 // A block of so many bytes would be made for two elements.
@@ -191,7 +193,7 @@ TEST_F(ArraysDialogue, OverlappingElementsAreLaidOutOffTheLoop) {
   Ask("make_array_from_host_buffer_request { dtype { kind: KIND_F32 } shape { dims: [512, 512] } "
       "byte_strides { strides: [4, 4] } @one(0) host_buffer_handle: 5 array_handle: 5 }");
   EXPECT_THAT(cluster_.log, Not(Contains(HasSubstr("upload"))));
-  EXPECT_EQ(cluster_.cluster().counts().nodes, 1u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().nodes, 1u);
   Run();
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"),
             "2 #1 check_value_ready_response { }");
@@ -495,7 +497,7 @@ TEST_F(ArraysDialogue, DeletionIsTheBuffersNotTheHandles) {
 TEST_F(ArraysDialogue, DestructFreesAndNamesUnknownHandles) {
   Put(5, 0, "aaaa");
   EXPECT_EQ(Ask("destruct_array_request { array_handle: 5 }"), "2 #0 destruct_array_response { }");
-  EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 0u);
   EXPECT_EQ(Ask("destruct_array_request { array_handle: [5, 99] }"),
             "3 NOT_FOUND: no such arrays to give up: 5, 99");
 }
@@ -536,7 +538,7 @@ TEST_F(ArraysDialogue, ListsOfHandlesHaveABound) {
   refused(request.mutable_copy_arrays_request()->mutable_array_handles());
   refused(request.mutable_check_value_ready_request()->mutable_value_handles());
   refused(request.mutable_loaded_executable_execute_request()->mutable_result_array_handle());
-  EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 0u);
 }
 
 TEST_F(ArraysDialogue, ContextsAreReportedOnceWhenTheLastArrayOfTheirRequestIsGone) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {

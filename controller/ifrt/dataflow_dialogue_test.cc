@@ -48,7 +48,7 @@ std::string BindRequest(const std::string& text) {
 }
 
 TEST_F(DataflowDialogue, AProgramIsAnExecutableOverItsDevicesAndRunsByOneMessage) {
-  EXPECT_EQ(Ask(BindRequest(TwoSlices())), "");
+  EXPECT_EQ(AskAndRun(BindRequest(TwoSlices())), "");
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
   EXPECT_EQ(
       Run(),
@@ -88,7 +88,7 @@ TEST_F(DataflowDialogue, AProgramIsAnExecutableOverItsDevicesAndRunsByOneMessage
 }
 
 TEST_F(DataflowDialogue, TheFirstRunDescribesItsResultsAndDonatedArgumentsAreNamed) {
-  Ask(BindRequest(TwoSlices("donated: true")));
+  AskAndRun(BindRequest(TwoSlices("donated: true")));
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
   Run();
   EXPECT_THAT(Ask(fmt::format(
@@ -105,7 +105,7 @@ TEST_F(DataflowDialogue, TheFirstRunDescribesItsResultsAndDonatedArgumentsAreNam
 }
 
 TEST_F(DataflowDialogue, AWrongArgumentPoisonsTheResultsWithTheReason) {
-  Ask(BindRequest(TwoSlices()));
+  AskAndRun(BindRequest(TwoSlices()));
   while (cluster_.open_compilations() > 0) cluster_.AnswerCompile(TestCode(1, 1, 1));
   Run();
   Put(5, 0, "aaaabbbb");
@@ -118,28 +118,28 @@ TEST_F(DataflowDialogue, AWrongArgumentPoisonsTheResultsWithTheReason) {
 }
 
 TEST_F(DataflowDialogue, WhatIsNoProgramOfOursIsRefused) {
-  EXPECT_EQ(Ask(Request("__serialized_plugin_program something else")),
+  EXPECT_EQ(AskAndRun(Request("__serialized_plugin_program something else")),
             "1 UNIMPLEMENTED: a plugin program that is no fairway.v1.BoundProgram is not served");
-  EXPECT_EQ(Ask(Request("__serialized_plugin_program fairway.v1.BoundProgram \xff\xff")),
+  EXPECT_EQ(AskAndRun(Request("__serialized_plugin_program fairway.v1.BoundProgram \xff\xff")),
             "2 INVALID_ARGUMENT: the dataflow program does not parse");
   EXPECT_EQ(
-      Ask(BindRequest("program { name: \"f\" graphs { results { node: 3 } } }")),
+      AskAndRun(BindRequest("program { name: \"f\" graphs { results { node: 3 } } }")),
       "3 INVALID_ARGUMENT: program f: result 0 of graph 0: it takes an output of node 3, which "
       "does not exist");
 }
 
 // The types of a program's values grow with its slices: that these are there is seen before.
 TEST_F(DataflowDialogue, SlicesAreComparedWithTheirDevicesFirst) {
-  EXPECT_EQ(Ask(BindRequest("program { name: \"f\" slices { name: \"a\" devices: 65536 } "
-                            "graphs { results { node: 3 } } } slices { devices: 0 }")),
+  EXPECT_EQ(AskAndRun(BindRequest("program { name: \"f\" slices { name: \"a\" devices: 65536 } "
+                                  "graphs { results { node: 3 } } } slices { devices: 0 }")),
             "1 INVALID_ARGUMENT: program f: slice \"a\" has 65536 devices, but 1 were given");
 }
 
 TEST_F(DataflowDialogue, TheCompilersErrorNamesTheComputation) {
-  Ask(BindRequest(TwoSlices()));
+  AskAndRun(BindRequest(TwoSlices()));
   while (cluster_.open_compilations() > 0)
     cluster_.AnswerCompile(absl::InvalidArgumentError("line 3: bad"));
-  EXPECT_EQ(Take(), "1 INVALID_ARGUMENT: program f: computation \"g\": line 3: bad");
+  EXPECT_EQ(Run(), "1 INVALID_ARGUMENT: program f: computation \"g\": line 3: bad");
 }
 
 }  // namespace

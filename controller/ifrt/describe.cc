@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "controller/cluster/virtual_device.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/virtual_device.h"
 #include "fairway/v1/executable.pb.h"
 #include "ifrt/messages.pb.h"
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <google/protobuf/text_format.h>
 
+#include "controller/cluster/inspection.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
 
@@ -128,16 +129,18 @@ std::string Show(xla::ifrt::proxy::IfrtResponse response) {
 
 }  // namespace
 
-Dialogue::Dialogue() { session_ = cluster_.door().Open(kId, "tenant", this).value(); }
+Dialogue::Dialogue(int64_t stored_array_bytes) : cluster_(0, stored_array_bytes) {
+  session_ = cluster_.door().Open(kId, "tenant", this).value();
+}
 
 void Dialogue::TearDown() {
   Run();
   cluster_.door().Close(kId);
   Run();
-  EXPECT_EQ(Describe(cluster_.cluster().CheckInvariants()), "OK");
-  EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
-  EXPECT_EQ(cluster_.cluster().counts().groups, 0u);
-  EXPECT_EQ(cluster_.cluster().counts().nodes, 0u);
+  EXPECT_EQ(Describe(cluster_.cluster().inspection().CheckInvariants()), "OK");
+  EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().groups, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().nodes, 0u);
 }
 
 void Dialogue::Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) {

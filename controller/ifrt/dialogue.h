@@ -32,7 +32,8 @@ class Dialogue : public testing::Test, public IfrtShell {
  protected:
   static constexpr uint64_t kId = 77;
 
-  Dialogue();
+  // `stored_array_bytes`: as in TestCluster.
+  explicit Dialogue(int64_t stored_array_bytes = -1);
   // Everything that the client owned is gone, and the cluster's rules hold.
   void TearDown() override;
 
@@ -42,6 +43,11 @@ class Dialogue : public testing::Test, public IfrtShell {
   std::string Take();
   // Lets the executors do what they were told; the lines that follow.
   std::string Run();
+  // What comes at once, and what follows from it.
+  std::string AskAndRun(const std::string& request) {
+    const std::string now = Ask(request);
+    return now + Run();
+  }
 
   // f32[n] `handle` on `device`, with `bytes` (4n of them), there.
   void Put(uint64_t handle, int device, const std::string& bytes);

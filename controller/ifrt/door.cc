@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "controller/cluster/sessions.h"
+
 namespace fairway {
 
 IfrtDoor::IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOptions options)
@@ -14,7 +16,7 @@ absl::StatusOr<IfrtSession*> IfrtDoor::Open(uint64_t id, const std::string& tena
                                             IfrtShell* shell, const std::string& channel) {
   if (sessions_.contains(id))
     return Error(absl::StatusCode::kAlreadyExists, "session number {} is taken", id);
-  FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->OpenSession(tenant));
+  FAIRWAY_ASSIGN_OR_RETURN(const SessionId session, cluster_->sessions().Open(tenant));
   auto made = std::make_unique<IfrtSession>(id, session, cluster_, compiler_, shell, options_);
   IfrtSession* raw = made.get();
   sessions_.emplace(id, std::move(made));
@@ -29,7 +31,7 @@ void IfrtDoor::Close(uint64_t id) {
   const SessionId session = it->second->session();
   by_session_.erase(session);
   sessions_.erase(it);
-  cluster_->CloseSession(session);
+  cluster_->sessions().Close(session);
   if (callbacks_ != nullptr) callbacks_->SessionClosed(session);
 }
 

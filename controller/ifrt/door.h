@@ -10,7 +10,7 @@
 
 #include "controller/callbacks/router.h"
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/ifrt/session.h"
 
 namespace fairway {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden dialogues: requests about compiled programs, futures, order and back-pressure.
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/dialogue.h"
 
 namespace fairway {
@@ -317,7 +318,7 @@ TEST_F(ExecutablesDialogue, AThousandExecutionsAndTheirFreesAreAcceptedWhileTheD
   EXPECT_TRUE(session_->MayRead());
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 1005 }"), "");
   EXPECT_THAT(Run(), HasSubstr("check_value_ready_response"));
-  EXPECT_EQ(cluster_.cluster().counts().arrays, 1u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 1u);
 }
 
 TEST_F(ExecutablesDialogue, ARefusedSessionAnswersAllThatWaitsAndAllThatComes) {

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/describe.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_values.h"
@@ -34,7 +36,7 @@ IfrtSession::IfrtSession(uint64_t id, SessionId session, Cluster* cluster, Compi
       cluster_(cluster),
       compiler_(compiler),
       programs_(
-          cluster, compiler,
+          cluster, compiler, session,
           [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
@@ -65,7 +67,8 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return !fetched_->over() && options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
+  return !fetched_->over() &&
+         options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
 void IfrtSession::Handle(Request& request) {
@@ -138,11 +141,24 @@ void IfrtSession::Handle(Request& request) {
       return DestructArrays(std::move(call), request.destruct_array_request());
     case Request::kIsArrayDeletedRequest:
       return with([&](Response& r) {
-        const auto deleted =
-            cluster_->IsDeleted(session_, request.is_array_deleted_request().array_handle());
+        const auto deleted = cluster_->arrays().IsDeleted(
+            session_, request.is_array_deleted_request().array_handle());
         if (deleted.ok()) r.mutable_is_array_deleted_response()->set_deleted(*deleted);
         return deleted.status();
       });
+    default:
+      return HandleExecutables(std::move(call), request);
+  }
+}
+
+// Requests about executables, and about what becomes of values.
+void IfrtSession::HandleExecutables(Call call, Request& request) {
+  const auto with = [&](auto fill) {  // `fill` may use `call`
+    auto response = std::make_unique<Response>();
+    const absl::Status status = fill(*response);
+    Answer(std::move(call), status, std::move(response));
+  };
+  switch (request.request_case()) {
     case Request::kCheckValueReadyRequest:
       return CheckValueReady(std::move(call), request.check_value_ready_request());
     case Request::kCheckFutureRequest:
@@ -263,7 +279,7 @@ void IfrtSession::CheckValueReady(Call call,
       return status;
     });
   });
-  cluster_->Watch(session_, token, ToVector(request.value_handles()));
+  cluster_->arrays().Watch(session_, token, ToVector(request.value_handles()));
 }
 
 void IfrtSession::Hold(const Call& call, const std::vector<uint64_t>& handles) {

@@ -16,11 +16,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/sessions.h"
+#include "controller/cluster/virtual_device.h"
+#include "controller/compile/compile_service.h"
+#include "controller/compile/program_service.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
-#include "controller/program_service.h"
 #include "controller/sessions/caps.h"
 #include "controller/sessions/error_arrays.h"
 #include "controller/sessions/host_buffer_store.h"
@@ -75,7 +79,7 @@ class IfrtSession {
   // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;
   // Whether its last request is not over yet: the next one waits.
-  bool Busy() const { return cluster_->Busy(session_); }
+  bool Busy() const { return cluster_->sessions().Busy(session_); }
   // Units of work that the core has done so far, for everybody.
   uint64_t WorkDone() const { return cluster_->units(); }
 
@@ -110,6 +114,8 @@ class IfrtSession {
   };
 
   // session.cc
+  // The requests that Handle leaves.
+  void HandleExecutables(Call call, Request& request);
   void Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response);
   template <typename Fill>
   void AnswerWith(Call call, Fill fill) {
@@ -145,9 +151,9 @@ class IfrtSession {
   // Does as Hold with each result.
   Cluster::Each Holding(const Call& call);
   void CopyArrays(Call call, const xla::ifrt::proxy::CopyArraysRequest& request);
-  using Remaking = void (Cluster::*)(SessionId, std::vector<uint64_t>, Cluster::Targets,
-                                     CopySemantics, std::vector<uint64_t>, Cluster::Done,
-                                     Cluster::Each);
+  using Remaking = void (Cluster::Arrays::*)(SessionId, std::vector<uint64_t>,
+                                             Cluster::Arrays::Targets, CopySemantics,
+                                             std::vector<uint64_t>, Cluster::Done, Cluster::Each);
   template <typename Proto>
   void Remake(Call call, Proto& taken, Remaking how, HandlesOf field);
   void Reshard(Call call, xla::ifrt::proxy::ReshardArraysRequest& request);
@@ -183,11 +189,14 @@ class IfrtSession {
   absl::StatusOr<Loaded*> FindComputation(uint64_t handle, std::string_view what);
 
   // session_dataflow.cc
-  void BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest& request);
-  absl::Status FillBound(uint64_t handle, std::vector<int32_t> devices, Response& response);
+  void BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& request);
+  void FillBound(uint64_t handle, const std::string& name, std::vector<int32_t> devices,
+                 Response& response);
   absl::Status DataflowMetadata(uint64_t handle, Response& response);
 
-  const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
+  const std::vector<VirtualDevice>& devices() const {
+    return cluster_->sessions().Devices(session_);
+  }
 
   const uint64_t id_;
   const SessionId session_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "controller/cluster/arrays.h"
 #include "controller/ifrt/session.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_remap.h"
@@ -162,13 +163,14 @@ void IfrtSession::TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob,
                                    layout = std::move(layout)](HostBufferStore::Bytes bytes) {
     if (!bytes.ok() || IsQuick(layout)) {
       if (bytes.ok()) bytes = ToDense(layout, *std::move(bytes), *options_.blocks);
-      return cluster_->ProvideUpload(upload, blob, std::move(bytes));
+      return cluster_->arrays().ProvideUpload(upload, blob, std::move(bytes));
     }
     auto result = std::make_shared<HostBufferStore::Bytes>(*std::move(bytes));
     shell_->RunOffLoop([layout, result,
                         blocks = options_.blocks] { *result = ToDense(layout, **result, *blocks); },
                        [cluster = cluster_, upload, blob, result, alive = alive_] {
-                         if (*alive) cluster->ProvideUpload(upload, blob, std::move(*result));
+                         if (*alive)
+                           cluster->arrays().ProvideUpload(upload, blob, std::move(*result));
                        });
   });
 }
@@ -176,13 +178,13 @@ void IfrtSession::TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob,
 absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
                                     const Call& call, Response& response) {
   const absl::StatusOr<CheckedWhole> checked = CheckWhole(request);
-  const auto make = [&]() -> absl::StatusOr<Cluster::PutResult> {
+  const auto make = [&]() -> absl::StatusOr<Cluster::Arrays::PutResult> {
     FAIRWAY_RETURN_IF_ERROR(checked.status());
     const int num_shards = checked->spec.sharding.num_shards();
-    return cluster_->Put(session_, request.array_handle(), checked->spec,
-                         std::vector<int32_t>(num_shards, 0));
+    return cluster_->arrays().Put(session_, request.array_handle(), checked->spec,
+                                  std::vector<int32_t>(num_shards, 0));
   };
-  const absl::StatusOr<Cluster::PutResult> put = make();
+  const absl::StatusOr<Cluster::Arrays::PutResult> put = make();
   if (!put.ok()) {
     host_buffers_.Take(request.host_buffer_handle(),
                        [](const HostBufferStore::Bytes&) {});  // drop it
@@ -207,11 +209,12 @@ absl::Status IfrtSession::MakeShards(
     status = one.status();
     if (status.ok()) checked.push_back(*std::move(one));
   }
-  std::vector<Cluster::PutResult> puts;
+  std::vector<Cluster::Arrays::PutResult> puts;
   for (size_t i = 0; i < checked.size() && status.ok(); ++i) {
     const uint64_t out =
         request.array_handles().empty() ? 0 : request.array_handles(static_cast<int>(i));
-    const auto put = cluster_->Put(session_, out, checked[i].spec, checked[i].buffer_of_shard);
+    const auto put =
+        cluster_->arrays().Put(session_, out, checked[i].spec, checked[i].buffer_of_shard);
     status = put.status();
     if (status.ok()) puts.push_back(*put);
   }
@@ -219,8 +222,8 @@ absl::Status IfrtSession::MakeShards(
   if (!status.ok()) {
     for (size_t i = 0; i < puts.size(); ++i) {
       for (size_t b = 0; b < checked[i].buffers.size(); ++b)  // nothing else ends its node
-        cluster_->ProvideUpload(puts[i].upload, static_cast<int32_t>(b), status);
-      (void)cluster_->Destruct(session_, {puts[i].handle});
+        cluster_->arrays().ProvideUpload(puts[i].upload, static_cast<int32_t>(b), status);
+      (void)cluster_->arrays().Destruct(session_, {puts[i].handle});
     }
     for (const auto& spec : request.specs()) {
       for (const auto& buffer : spec.host_buffers())
@@ -254,7 +257,8 @@ absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequ
     status = spec.status();
     if (!status.ok()) break;
     const uint64_t asked = request.array_handles().empty() ? 0 : request.array_handles(i);
-    const absl::StatusOr<uint64_t> handle = cluster_->MakeError(session_, asked, *spec, error);
+    const absl::StatusOr<uint64_t> handle =
+        cluster_->arrays().MakeError(session_, asked, *spec, error);
     status = handle.status();
     if (status.ok()) handles.push_back(*handle);
   }
@@ -279,7 +283,8 @@ absl::Status IfrtSession::Assemble(
     if (spec.dtype == DType::kToken) spec.dtype = DType::kPred;
     FAIRWAY_ASSIGN_OR_RETURN(spec.shape, ShapeFromProto(request.shape()));
     FAIRWAY_ASSIGN_OR_RETURN(spec.sharding, ShardingFromProto(request.sharding(), spec.shape));
-    return cluster_->Assemble(session_, std::move(spec), in, semantics, request.result_handle());
+    return cluster_->arrays().Assemble(session_, std::move(spec), in, semantics,
+                                       request.result_handle());
   };
   const absl::StatusOr<uint64_t> handle = assemble();
   if (!handle.ok()) return errors_.Poison({request.result_handle()}, handle.status());
@@ -295,8 +300,8 @@ absl::Status IfrtSession::Disassemble(
     FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
-    return cluster_->Disassemble(session_, request.array_handle(), semantics,
-                                 ToVector(request.result_handles()));
+    return cluster_->arrays().Disassemble(session_, request.array_handle(), semantics,
+                                          ToVector(request.result_handles()));
   };
   const auto handles = disassemble();
   if (!handles.ok()) return errors_.Poison(ToVector(request.result_handles()), handles.status());
@@ -335,9 +340,9 @@ void IfrtSession::CopyArrays(Call call, const xla::ifrt::proxy::CopyArraysReques
     devices.emplace(request.device_ids().begin(), request.device_ids().end());
   std::optional<std::string> memory_kind;
   if (request.has_memory_kind()) memory_kind = request.memory_kind();
-  cluster_->Copy(session_, ToVector(request.array_handles()), std::move(devices),
-                 std::move(memory_kind), *semantics, std::move(out), std::move(made),
-                 std::move(hold));
+  cluster_->arrays().Copy(session_, ToVector(request.array_handles()), std::move(devices),
+                          std::move(memory_kind), *semantics, std::move(out), std::move(made),
+                          std::move(hold));
 }
 
 template <typename Proto>
@@ -354,21 +359,21 @@ void IfrtSession::Remake(Call call, Proto& taken, Remaking how, HandlesOf field)
   const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(request->copy_semantics());
   if (!semantics.ok()) return made(semantics.status());
   std::vector<uint64_t> in = ToVector(request->array_handles());
-  Cluster::Targets targets{static_cast<size_t>(request->array_specs_size()),
-                           [request](size_t i, const ArraySpec&) {
-                             return ArraySpecFromProto(request->array_specs(static_cast<int>(i)));
-                           }};
-  (cluster_->*how)(session_, std::move(in), std::move(targets), *semantics, std::move(out),
+  Cluster::Arrays::Targets targets{
+      static_cast<size_t>(request->array_specs_size()), [request](size_t i, const ArraySpec&) {
+        return ArraySpecFromProto(request->array_specs(static_cast<int>(i)));
+      }};
+  (cluster_->arrays().*how)(session_, std::move(in), std::move(targets), *semantics, std::move(out),
                    std::move(made), std::move(hold));
 }
 
 void IfrtSession::Reshard(Call call, xla::ifrt::proxy::ReshardArraysRequest& request) {
-  Remake(std::move(call), request, &Cluster::Reshard,
+  Remake(std::move(call), request, &Cluster::Arrays::Reshard,
          [](Response& r) { return r.mutable_reshard_arrays_response()->mutable_array_handles(); });
 }
 
 void IfrtSession::Bitcast(Call call, xla::ifrt::proxy::BitcastArraysRequest& request) {
-  Remake(std::move(call), request, &Cluster::Bitcast,
+  Remake(std::move(call), request, &Cluster::Arrays::Bitcast,
          [](Response& r) { return r.mutable_bitcast_arrays_response()->mutable_array_handles(); });
 }
 
@@ -382,8 +387,8 @@ void IfrtSession::RemapArrays(Call call, const xla::ifrt::proxy::RemapArraysRequ
   if (!semantics.ok()) return made(semantics.status());
   absl::StatusOr<RemapPlan> plan = RemapPlanFromProto(request.plan());
   if (!plan.ok()) return made(plan.status());
-  cluster_->Remap(session_, ToVector(request.array_handles()), *std::move(plan), *semantics,
-                  std::move(out), std::move(made), std::move(hold));
+  cluster_->arrays().Remap(session_, ToVector(request.array_handles()), *std::move(plan),
+                           *semantics, std::move(out), std::move(made), std::move(hold));
 }
 
 absl::Status IfrtSession::ReplicatedShard(
@@ -393,8 +398,8 @@ absl::Status IfrtSession::ReplicatedShard(
     FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
     FAIRWAY_ASSIGN_OR_RETURN(const CopySemantics semantics,
                              SemanticsFromProto(request.copy_semantics()));
-    return cluster_->FullyReplicatedShard(session_, request.array_handle(), semantics,
-                                          request.result_handle());
+    return cluster_->arrays().FullyReplicatedShard(session_, request.array_handle(), semantics,
+                                                   request.result_handle());
   };
   const absl::StatusOr<uint64_t> handle = shard();
   if (!handle.ok()) return errors_.Poison({request.result_handle()}, handle.status());
@@ -414,7 +419,7 @@ std::shared_ptr<void> IfrtSession::ChargeFetched(int64_t bytes) {
 absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                                      Response& response) {
   FAIRWAY_RETURN_IF_ERROR(errors_.Check(request.array_handle()));
-  const ArraySpec* spec = cluster_->Spec(session_, request.array_handle());
+  const ArraySpec* spec = cluster_->arrays().Spec(session_, request.array_handle());
   if (spec == nullptr)
     return Error(absl::StatusCode::kNotFound, "there is no array {}", request.array_handle());
   FAIRWAY_RETURN_IF_ERROR(CheckHasBytes(spec->dtype));
@@ -447,26 +452,26 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
                              host_buffers_.StoreIfExpected(host_buffer, std::move(*result));
                          });
                    });
-  cluster_->Fetch(session_, token, request.array_handle());
+  cluster_->arrays().Fetch(session_, token, request.array_handle());
   return absl::OkStatus();
 }
 
 void IfrtSession::DeleteArrays(Call call, const xla::ifrt::proxy::DeleteArrayRequest& request) {
-  cluster_->Delete(session_, ToVector(request.array_handle()),
-                   [this, call = std::move(call)](const absl::Status& ended) mutable {
-                     Future future;
-                     future.of_deletion = true;
-                     future.status = ended;
-                     AnswerWith(std::move(call), [&](Response& r) {
-                       r.mutable_delete_array_response()->set_deletion_future_handle(
-                           MakeFuture(std::move(future)));
-                       return absl::OkStatus();
-                     });
-                   });
+  cluster_->arrays().Delete(session_, ToVector(request.array_handle()),
+                            [this, call = std::move(call)](const absl::Status& ended) mutable {
+                              Future future;
+                              future.of_deletion = true;
+                              future.status = ended;
+                              AnswerWith(std::move(call), [&](Response& r) {
+                                r.mutable_delete_array_response()->set_deletion_future_handle(
+                                    MakeFuture(std::move(future)));
+                                return absl::OkStatus();
+                              });
+                            });
 }
 
 void IfrtSession::DestructArrays(Call call, const xla::ifrt::proxy::DestructArrayRequest& request) {
-  cluster_->Destruct(
+  cluster_->arrays().Destruct(
       session_, ToVector(request.array_handle()),
       [this, call = std::move(call)](const absl::Status& ended) mutable {
         AnswerWith(std::move(call), [&](Response& r) {

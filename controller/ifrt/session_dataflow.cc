@@ -4,54 +4,62 @@
 #include <set>
 #include <utility>
 
+#include "controller/cluster/programs.h"
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/session.h"
 #include "wire/ifrt_values.h"
 
 namespace fairway {
 
-void IfrtSession::BindDataflow(Call call, const xla::ifrt::proxy::CompileRequest& request) {
-  const absl::StatusOr<v1::BoundProgram> program = ParseDataflow(request);
-  if (!program.ok()) return Answer(std::move(call), program.status(), std::make_unique<Response>());
-  std::set<int32_t> used;
-  for (const auto& slice : program->slices())
-    used.insert(slice.devices().begin(), slice.devices().end());
-  programs_.Bind(session_, 0, *program,
-                 [this, alive = alive_, call = std::move(call),
-                  pending = compiling_.Add(request.program().data().size()),
-                  devices = std::vector<int32_t>(used.begin(), used.end())](
-                     const absl::StatusOr<uint64_t>& handle) {
-                   if (!*alive) return;
-                   auto response = std::make_unique<Response>();
-                   absl::Status status = handle.status();
-                   if (status.ok()) status = FillBound(*handle, devices, *response);
-                   Answer(call, status, std::move(response));
-                 });
+void IfrtSession::BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& request) {
+  const size_t size = request.program().data().size();
+  auto taken = std::make_shared<xla::ifrt::proxy::CompileRequest>(std::move(request));
+  struct Told {
+    std::vector<int32_t> devices;  // all that it uses
+    std::string name;
+  };
+  auto told = std::make_shared<Told>();
+  const auto parse = [taken = std::move(taken), told]() -> absl::StatusOr<v1::BoundProgram> {
+    absl::StatusOr<v1::BoundProgram> program = ParseDataflow(*taken);
+    taken->Clear();
+    if (!program.ok()) return program;
+    std::set<int32_t> used;
+    for (const auto& slice : program->slices())
+      used.insert(slice.devices().begin(), slice.devices().end());
+    told->devices.assign(used.begin(), used.end());
+    return program;
+  };
+  programs_.Bind(
+      {0, parse, [told](const ExecutableSignature& signature) { told->name = signature.name; }},
+      [this, alive = alive_, call = std::move(call), pending = compiling_.Add(size),
+       told](const absl::StatusOr<uint64_t>& handle) {
+        if (!*alive) return;
+        auto response = std::make_unique<Response>();
+        if (handle.ok()) FillBound(*handle, told->name, std::move(told->devices), *response);
+        Answer(call, handle.status(), std::move(response));
+      });
 }
 
-absl::Status IfrtSession::FillBound(uint64_t handle, std::vector<int32_t> devices,
-                                    Response& response) {
-  FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->ProgramSignature(session_, handle));
+void IfrtSession::FillBound(uint64_t handle, const std::string& name, std::vector<int32_t> devices,
+                            Response& response) {
   auto* out = response.mutable_compile_response();
   out->set_loaded_executable_handle(handle);
-  out->set_name(ValidUtf8(signature.name));
+  out->set_name(ValidUtf8(name));
   out->set_num_devices(static_cast<int32_t>(devices.size()));
   out->mutable_device_ids()->Assign(devices.begin(), devices.end());
   out->mutable_addressable_device_ids()->Assign(devices.begin(), devices.end());
-  out->set_fingerprint_value(signature.name);
+  out->set_fingerprint_value(name);
   Future ready;
   ready.status = absl::OkStatus();
   out->set_ready_future_handle(MakeFuture(std::move(ready)));
   Loaded& loaded = loaded_[handle];
   loaded.devices = std::move(devices);
   loaded.dataflow = true;
-  return absl::OkStatus();
 }
 
 absl::Status IfrtSession::DataflowMetadata(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->ProgramSignature(session_, handle));
+                           cluster_->programs().Signature(session_, handle));
   // No shardings: arguments and results lie on devices of their own, which the client's HloSharding
   // cannot say.
   auto* out = response.mutable_loaded_executable_metadata_response();

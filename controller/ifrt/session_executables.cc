@@ -4,6 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "controller/cluster/executables.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/compile_request.h"
 #include "controller/ifrt/describe.h"
 #include "controller/ifrt/session.h"
@@ -41,7 +44,7 @@ void IfrtSession::Compile(Call call, xla::ifrt::proxy::CompileRequest& request) 
   const absl::StatusOr<ParsedCompile> parsed =
       ParseCompile(request, static_cast<int>(devices().size()));
   if (!parsed.ok()) return fail(parsed.status());
-  const absl::StatusOr<IslandId> island = cluster_->IslandOf(session_, parsed->devices);
+  const absl::StatusOr<IslandId> island = cluster_->sessions().IslandOf(session_, parsed->devices);
   if (!island.ok()) return fail(island.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : parsed->devices) physical.push_back(devices()[device].device);
@@ -74,7 +77,7 @@ absl::Status IfrtSession::FillCompiled(const CompiledProgram& program,
                                        const std::vector<int32_t>& devices, bool portable,
                                        Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                           cluster_->BindExecutable(session_, 0, program.id, devices));
+                           cluster_->executables().Bind(session_, 0, program.id, devices));
   Loaded& loaded = loaded_[handle];
   loaded.id = program.id;
   loaded.metadata = program.metadata;
@@ -108,7 +111,7 @@ absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
   if (!loaded.portable)
     return InvalidArgument("{} was compiled for other devices than those named by this execution",
                            loaded.metadata->name());
-  FAIRWAY_ASSIGN_OR_RETURN(const IslandId island, cluster_->IslandOf(session_, devices));
+  FAIRWAY_ASSIGN_OR_RETURN(const IslandId island, cluster_->sessions().IslandOf(session_, devices));
   if (devices.size() != 1)
     return InvalidArgument("{} runs on one device, {} were named", loaded.metadata->name(),
                            devices.size());
@@ -118,7 +121,7 @@ absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
       const ExecutableId id,
       compiler_->Place(loaded.id, island, {this->devices()[devices[0]].device}));
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t placed,
-                           cluster_->BindExecutable(session_, 0, id, devices));
+                           cluster_->executables().Bind(session_, 0, id, devices));
   loaded.placed[devices[0]] = placed;
   return placed;
 }
@@ -148,12 +151,12 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
                                  request.execute_options().non_donatable_input_indices().end());
     const std::vector<uint64_t> arguments = ToVector(request.args_handles());
     if (loaded->dataflow)
-      return cluster_->RunProgram(session_, request.loaded_executable_handle(), arguments, options,
-                                  out);
+      return cluster_->programs().Run(session_, request.loaded_executable_handle(), arguments,
+                                      options, out);
     FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
                              HandleFor(*loaded, request.loaded_executable_handle(),
                                        {request.device_ids().begin(), request.device_ids().end()}));
-    return cluster_->Execute(session_, handle, arguments, options, out);
+    return cluster_->executables().Execute(session_, handle, arguments, options, out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
   if (!result.ok()) {
@@ -219,12 +222,12 @@ absl::Status IfrtSession::ProgramText(uint64_t handle, Response& response) {
 absl::Status IfrtSession::DestructExecutable(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const Loaded* loaded, FindLoaded(handle));
   for (const auto& [device, placed] : loaded->placed)
-    (void)cluster_->ReleaseExecutable(session_, placed);
+    (void)cluster_->executables().Release(session_, placed);
   const bool dataflow = loaded->dataflow;
   loaded_.erase(handle);
   response.mutable_loaded_executable_destruct_response();
-  if (dataflow) return cluster_->ReleaseProgram(session_, handle);
-  return cluster_->ReleaseExecutable(session_, handle);
+  if (dataflow) return cluster_->programs().Release(session_, handle);
+  return cluster_->executables().Release(session_, handle);
 }
 
 }  // namespace fairway

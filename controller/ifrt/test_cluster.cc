@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/fleet.h"
+
 namespace fairway {
 namespace {
 
@@ -33,10 +36,12 @@ BytesRef Zeros(int64_t bytes) {
 
 }  // namespace
 
-TestCluster::TestCluster(int64_t device_memory)
-    : cluster_({}, this), compiler_(&cluster_, this), door_(&cluster_, &compiler_) {
-  a = cluster_.ExecutorUp(Worker("wa", "ia", device_memory)).value();
-  b = cluster_.ExecutorUp(Worker("wb", "ib", device_memory)).value();
+TestCluster::TestCluster(int64_t device_memory, int64_t stored_array_bytes)
+    : cluster_({.stored_array_bytes = stored_array_bytes}, this),
+      compiler_(&cluster_, this),
+      door_(&cluster_, &compiler_) {
+  a = cluster_.fleet().ExecutorUp(Worker("wa", "ia", device_memory)).value();
+  b = cluster_.fleet().ExecutorUp(Worker("wb", "ib", device_memory)).value();
 }
 
 Report TestCluster::Ended(ExecutorId, uint64_t seq) {
@@ -238,7 +243,7 @@ void TestCluster::RunAll() {
     if (next == work_.end()) return;
     const Work work = std::move(*next);
     work_.erase(next);
-    cluster_.OnReport(work.executor, kIncarnation, work.run());
+    cluster_.fleet().OnReport(work.executor, kIncarnation, work.run());
   }
 }
 
@@ -254,9 +259,9 @@ void TestCluster::PullToHost(TransferId transfer, ExecutorId executor, int32_t i
                    [this, transfer, shard] {
                      const absl::Status poison = PoisonOf({shard});
                      if (!poison.ok()) {
-                       cluster_.FetchArrived(transfer, poison);
+                       cluster_.arrays().FetchArrived(transfer, poison);
                      } else {
-                       cluster_.FetchArrived(transfer, bytes_.at(shard));
+                       cluster_.arrays().FetchArrived(transfer, bytes_.at(shard));
                      }
                      return Report();
                    },

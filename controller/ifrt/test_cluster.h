@@ -14,15 +14,16 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/ifrt/door.h"
 
 namespace fairway {
 
 class TestCluster : public ClusterActions, public CompileBackend {
  public:
-  // `device_memory`: bytes per device; 0: no limit.
-  explicit TestCluster(int64_t device_memory = 0);
+  // `device_memory`: bytes per device; 0: no limit. `stored_array_bytes`: as in ClusterOptions; by
+  // default uploads go to their devices at once.
+  explicit TestCluster(int64_t device_memory = 0, int64_t stored_array_bytes = -1);
 
   Cluster& cluster() { return cluster_; }
   CompileService& compiler() { return compiler_; }

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <google/protobuf/text_format.h>
 
+#include "controller/cluster/inspection.h"
 #include "wire/client_values.h"
 
 namespace fairway {
@@ -58,10 +59,10 @@ void NativeDialogue::TearDown() {
   Run();
   door_.Close(session_->session());
   Run();
-  EXPECT_EQ(Describe(cluster_.cluster().CheckInvariants()), "OK");
-  EXPECT_EQ(cluster_.cluster().counts().arrays, 0u);
-  EXPECT_EQ(cluster_.cluster().counts().groups, 0u);
-  EXPECT_EQ(cluster_.cluster().counts().nodes, 0u);
+  EXPECT_EQ(Describe(cluster_.cluster().inspection().CheckInvariants()), "OK");
+  EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().groups, 0u);
+  EXPECT_EQ(cluster_.cluster().inspection().counts().nodes, 0u);
 }
 
 void NativeDialogue::Send(v1::Answer answer) {

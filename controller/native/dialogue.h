@@ -36,6 +36,11 @@ class NativeDialogue : public testing::Test, public NativeShell {
   std::string Take();
   // Lets the executors do what they were told; the lines that follow.
   std::string Run();
+  // What comes at once, and what follows from it.
+  std::string AskAndRun(const std::string& request) {
+    const std::string now = Ask(request);
+    return now + Run();
+  }
 
   // f32 `array` on `device`, with `bytes`, there.
   void Put(uint64_t array, int device, const std::string& bytes);

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "controller/cluster/sessions.h"
+
 namespace fairway {
 
 NativeDoor::NativeDoor(Cluster* cluster, CompileService* compiler, NativeSessionOptions options)
@@ -11,14 +13,14 @@ NativeDoor::NativeDoor(Cluster* cluster, CompileService* compiler, NativeSession
 NativeDoor::~NativeDoor() = default;
 
 absl::StatusOr<NativeSession*> NativeDoor::Open(const std::string& tenant, NativeShell* shell) {
-  FAIRWAY_ASSIGN_OR_RETURN(const SessionId id, cluster_->OpenSession(tenant));
+  FAIRWAY_ASSIGN_OR_RETURN(const SessionId id, cluster_->sessions().Open(tenant));
   auto& session = sessions_[id];
   session = std::make_unique<NativeSession>(id, cluster_, compiler_, shell, options_);
   return session.get();
 }
 
 void NativeDoor::Close(SessionId id) {
-  if (sessions_.erase(id) > 0) cluster_->CloseSession(id);
+  if (sessions_.erase(id) > 0) cluster_->sessions().Close(id);
 }
 
 void NativeDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 #include "controller/native/session.h"
 
 namespace fairway {

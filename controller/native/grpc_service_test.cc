@@ -12,6 +12,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/test_cluster.h"
 #include "fairway/v1/client.grpc.pb.h"
 
@@ -114,7 +115,7 @@ class NativeGrpcTest : public testing::Test {
       std::this_thread::yield();
     EXPECT_EQ(Sessions(), 0u);
     EXPECT_EQ(service_.num_streams(), 0u);
-    EXPECT_EQ(InLoop([&] { return cluster_.cluster().counts().arrays; }), 0u);
+    EXPECT_EQ(InLoop([&] { return cluster_.cluster().inspection().counts().arrays; }), 0u);
   }
 
   EventLoop loop_;

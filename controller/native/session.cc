@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/sessions.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
 
@@ -38,7 +41,7 @@ NativeSession::NativeSession(SessionId session, Cluster* cluster, CompileService
       cluster_(cluster),
       compiler_(compiler),
       programs_(
-          cluster, compiler,
+          cluster, compiler, session,
           [shell](auto work, auto then) { shell->RunOffLoop(std::move(work), std::move(then)); }),
       shell_(shell),
       options_(options),
@@ -64,7 +67,8 @@ void NativeSession::Handle(v1::Request& request) {
 
 // *answered: on success it was answered, or will be.
 absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
-  FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
+  // A program names no handles, and may be long.
+  if (!request.has_bind_program()) FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
   switch (request.request_case()) {
     case v1::Request::kHello:
       *answered = true;
@@ -84,7 +88,7 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
       return absl::OkStatus();
     case v1::Request::kBindProgram:
       *answered = true;
-      BindProgram(request.id(), request.bind_program());
+      BindProgram(request.id(), *request.mutable_bind_program());
       return absl::OkStatus();
     case v1::Request::kCall:
       *answered = true;
@@ -107,7 +111,8 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
       return absl::OkStatus();
     case v1::Request::kDelete:
       *answered = true;
-      cluster_->Delete(session_, ToVector(request.delete_().arrays()), Ended(request.id()));
+      cluster_->arrays().Delete(session_, ToVector(request.delete_().arrays()),
+                                Ended(request.id()));
       return absl::OkStatus();
     case v1::Request::kWatch:
       *answered = true;
@@ -145,7 +150,7 @@ void NativeSession::Release(uint64_t id, const v1::Release& release) {
   std::vector<uint64_t> executables = ToVector(release.executables());
   const auto rest = [this, id, executables = std::move(executables)](const absl::Status& arrays) {
     if (executables.empty()) return Answer(id, arrays);
-    cluster_->Release(
+    cluster_->executables().Release(
         session_, executables,
         [this, id, arrays](const absl::Status& released) {
           Answer(id, arrays.ok() ? released : arrays);
@@ -153,7 +158,7 @@ void NativeSession::Release(uint64_t id, const v1::Release& release) {
         [this](uint64_t handle) { callables_.erase(handle); });
   };
   if (arrays.empty()) return rest(absl::OkStatus());
-  cluster_->Destruct(session_, std::move(arrays), rest);
+  cluster_->arrays().Destruct(session_, std::move(arrays), rest);
 }
 
 void NativeSession::Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes) {
@@ -167,7 +172,7 @@ void NativeSession::Refuse(const absl::Status& status) {
 }
 
 bool NativeSession::MayRead() const {
-  return options_.caps.MayRead(cluster_->SessionBacklog(session_), compiling_);
+  return options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
 void NativeSession::OnWatched(uint64_t token, absl::Status status) {

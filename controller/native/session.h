@@ -16,8 +16,11 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
-#include "controller/compile_service.h"
-#include "controller/program_service.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/sessions.h"
+#include "controller/cluster/virtual_device.h"
+#include "controller/compile/compile_service.h"
+#include "controller/compile/program_service.h"
 #include "controller/sessions/caps.h"
 #include "controller/sessions/error_arrays.h"
 #include "controller/sessions/host_buffer_store.h"
@@ -70,7 +73,7 @@ class NativeSession {
   // Whether to go on handling requests (rule B3).
   bool MayRead() const;
   // Whether its last request is not over yet: the next one waits.
-  bool Busy() const { return cluster_->Busy(session_); }
+  bool Busy() const { return cluster_->sessions().Busy(session_); }
   // Units of work that the core has done so far, for everybody.
   uint64_t WorkDone() const { return cluster_->units(); }
 
@@ -109,12 +112,14 @@ class NativeSession {
   void Compile(uint64_t id, const v1::Compile& compile);
   absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                     const std::vector<int32_t>& devices);
-  void BindProgram(uint64_t id, const v1::BindProgram& bind);
+  void BindProgram(uint64_t id, v1::BindProgram& bind);
   // What an executable or a program takes and makes, as an answer.
-  v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const;
+  static v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature);
   absl::Status Call(uint64_t id, const v1::Call& call);
 
-  const std::vector<VirtualDevice>& devices() const { return cluster_->Devices(session_); }
+  const std::vector<VirtualDevice>& devices() const {
+    return cluster_->sessions().Devices(session_);
+  }
 
   const SessionId session_;
   Cluster* const cluster_;

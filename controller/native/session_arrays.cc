@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "controller/cluster/arrays.h"
 #include "controller/native/session.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
@@ -77,17 +78,18 @@ absl::StatusOr<CheckedPut> CheckPut(const v1::Put& put) {
 }  // namespace
 
 absl::Status NativeSession::Put(const v1::Put& put) {
-  const auto make = [&]() -> absl::StatusOr<Cluster::PutResult> {
+  const auto make = [&]() -> absl::StatusOr<Cluster::Arrays::PutResult> {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles({put.array()}));
     FAIRWAY_ASSIGN_OR_RETURN(CheckedPut checked, CheckPut(put));
-    return cluster_->Put(session_, put.array(), checked.spec, std::move(checked.bytes_of_shard));
+    return cluster_->arrays().Put(session_, put.array(), checked.spec,
+                                  std::move(checked.bytes_of_shard));
   };
-  const absl::StatusOr<Cluster::PutResult> made = make();
+  const absl::StatusOr<Cluster::Arrays::PutResult> made = make();
   for (int b = 0; b < put.bytes_size(); ++b) {
     const v1::HostBytes& bytes = put.bytes(b);
     if (bytes.has_upload()) {
       uploads_.Take(bytes.upload(), [this, b, made](HostBufferStore::Bytes uploaded) {
-        if (made.ok()) cluster_->ProvideUpload(made->upload, b, std::move(uploaded));
+        if (made.ok()) cluster_->arrays().ProvideUpload(made->upload, b, std::move(uploaded));
       });
     } else if (made.ok()) {
       BytesRef blob = Blob::Copy(bytes.data());
@@ -95,7 +97,7 @@ absl::Status NativeSession::Put(const v1::Put& put) {
       if (*given == nullptr)
         given = Error(absl::StatusCode::kResourceExhausted, "no memory for {} bytes of a put",
                       bytes.data().size());
-      cluster_->ProvideUpload(made->upload, b, std::move(given));
+      cluster_->arrays().ProvideUpload(made->upload, b, std::move(given));
     }
   }
   return errors_.Poison({put.array()}, made.status());
@@ -105,7 +107,8 @@ absl::Status NativeSession::MakeError(const v1::MakeError& request) {
   const auto make = [&]() -> absl::Status {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles({request.array()}));
     FAIRWAY_ASSIGN_OR_RETURN(const ArraySpec spec, ArraySpecFromProto(request.spec()));
-    return cluster_->MakeError(session_, request.array(), spec, StatusFromError(request.error()))
+    return cluster_->arrays()
+        .MakeError(session_, request.array(), spec, StatusFromError(request.error()))
         .status();
   };
   return errors_.Poison({request.array()}, make());
@@ -132,8 +135,8 @@ void NativeSession::Copy(uint64_t id, const v1::Copy& copy) {
   std::optional<std::string> memory_kind;
   if (!copy.memory_kind().empty()) memory_kind = copy.memory_kind();
   Cluster::Done made = Made(id, out);
-  cluster_->Copy(session_, std::move(in), std::move(devices), std::move(memory_kind), *semantics,
-                 std::move(out), std::move(made));
+  cluster_->arrays().Copy(session_, std::move(in), std::move(devices), std::move(memory_kind),
+                          *semantics, std::move(out), std::move(made));
 }
 
 void NativeSession::Reshard(uint64_t id, v1::Reshard& request) {
@@ -145,7 +148,7 @@ void NativeSession::Reshard(uint64_t id, v1::Reshard& request) {
   if (status.ok() && reshard->shardings_size() != static_cast<int>(in.size()))
     status = InvalidArgument("{} arrays, but {} shardings", in.size(), reshard->shardings_size());
   if (!status.ok()) return Answer(id, errors_.Poison(std::move(out), std::move(status)));
-  Cluster::Targets targets{
+  Cluster::Arrays::Targets targets{
       in.size(), [reshard](size_t i, const ArraySpec& source) -> absl::StatusOr<ArraySpec> {
         FAIRWAY_ASSIGN_OR_RETURN(
             Sharding sharding,
@@ -157,8 +160,8 @@ void NativeSession::Reshard(uint64_t id, v1::Reshard& request) {
     const int parts = reshard->shardings_size();
     GiveUpOffLoop(*shell_, std::move(reshard), parts);
   };
-  cluster_->Reshard(session_, std::move(in), std::move(targets), *semantics, std::move(out),
-                    std::move(made));
+  cluster_->arrays().Reshard(session_, std::move(in), std::move(targets), *semantics,
+                             std::move(out), std::move(made));
 }
 
 absl::Status NativeSession::Assemble(const v1::Assemble& assemble) {
@@ -166,8 +169,8 @@ absl::Status NativeSession::Assemble(const v1::Assemble& assemble) {
   const auto make = [&]() -> absl::Status {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles({assemble.result()}));
     FAIRWAY_ASSIGN_OR_RETURN(ArraySpec spec, ArraySpecFromProto(assemble.spec()));
-    return cluster_
-        ->Assemble(session_, std::move(spec), in, CopySemantics::kReuseInput, assemble.result())
+    return cluster_->arrays()
+        .Assemble(session_, std::move(spec), in, CopySemantics::kReuseInput, assemble.result())
         .status();
   };
   return errors_.Poison({assemble.result()}, make());
@@ -178,11 +181,12 @@ absl::Status NativeSession::Disassemble(const v1::Disassemble& disassemble) {
   const auto make = [&]() -> absl::Status {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles(out));
     FAIRWAY_RETURN_IF_ERROR(errors_.Check(disassemble.array()));
-    const ArraySpec* spec = cluster_->Spec(session_, disassemble.array());
+    const ArraySpec* spec = cluster_->arrays().Spec(session_, disassemble.array());
     if (out.empty() && spec != nullptr)
       return InvalidArgument("disassemble: no results named for {} shards",
                              spec->sharding.num_shards());
-    return cluster_->Disassemble(session_, disassemble.array(), CopySemantics::kReuseInput, out)
+    return cluster_->arrays()
+        .Disassemble(session_, disassemble.array(), CopySemantics::kReuseInput, out)
         .status();
   };
   return errors_.Poison(out, make());
@@ -191,13 +195,13 @@ absl::Status NativeSession::Disassemble(const v1::Disassemble& disassemble) {
 void NativeSession::Watch(uint64_t id, const std::vector<uint64_t>& arrays) {
   const uint64_t token = next_token_++;
   watches_.emplace(token, id);
-  cluster_->Watch(session_, token, arrays);
+  cluster_->arrays().Watch(session_, token, arrays);
 }
 
 void NativeSession::StartFetch(const Fetching& fetching, uint64_t array) {
   const uint64_t token = next_token_++;
   fetches_.emplace(token, fetching);
-  cluster_->Fetch(session_, token, array);
+  cluster_->arrays().Fetch(session_, token, array);
 }
 
 absl::Status NativeSession::Fetch(uint64_t id, const v1::Fetch& fetch) {
@@ -209,7 +213,7 @@ absl::Status NativeSession::Fetch(uint64_t id, const v1::Fetch& fetch) {
     StartFetch({id, 0, failed}, array);
     return absl::OkStatus();
   }
-  const ArraySpec* spec = cluster_->Spec(session_, array);
+  const ArraySpec* spec = cluster_->arrays().Spec(session_, array);
   if (spec == nullptr)
     return Error(absl::StatusCode::kNotFound, "there is no array {} in this session", array);
   const int num_shards = spec->sharding.num_shards();
@@ -220,11 +224,12 @@ absl::Status NativeSession::Fetch(uint64_t id, const v1::Fetch& fetch) {
     if (!asked.insert(shard).second) return InvalidArgument("fetch: shard {} twice", shard);
   }
   // Each shard as an array of its own, for as long as it takes to begin its fetch.
-  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<uint64_t> shards,
-                           cluster_->Disassemble(session_, array, CopySemantics::kReuseInput, {}));
+  FAIRWAY_ASSIGN_OR_RETURN(
+      const std::vector<uint64_t> shards,
+      cluster_->arrays().Disassemble(session_, array, CopySemantics::kReuseInput, {}));
   for (int32_t index = 0; index < fetch.shards_size(); ++index)
     StartFetch({id, index, failed}, shards[fetch.shards(index)]);
-  (void)cluster_->Destruct(session_, shards);
+  (void)cluster_->arrays().Destruct(session_, shards);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "controller/native/session.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/client_values.h"
@@ -69,7 +73,7 @@ absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
 void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
   if (compile.executable() == 0) return Answer(id, InvalidArgument("0 is no handle"));
   const absl::StatusOr<IslandId> island =
-      cluster_->IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
+      cluster_->sessions().IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
   if (!island.ok()) return Answer(id, island.status());
   absl::StatusOr<CheckedCompile> checked = CheckCompile(compile, devices());
   if (!checked.ok()) return Answer(id, checked.status());
@@ -89,13 +93,14 @@ void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
 
 absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                                  const std::vector<int32_t>& devices) {
-  FAIRWAY_RETURN_IF_ERROR(cluster_->BindExecutable(session_, handle, program.id, devices).status());
+  FAIRWAY_RETURN_IF_ERROR(
+      cluster_->executables().Bind(session_, handle, program.id, devices).status());
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
-                           cluster_->Signature(session_, handle));
+                           cluster_->executables().Signature(session_, handle));
   for (const auto* specs : {&signature.parameters, &signature.outputs}) {
     for (const ArraySpec& spec : *specs) {
       if (!spec.sharding.per_device()) continue;
-      FAIRWAY_RETURN_IF_ERROR(cluster_->ReleaseExecutable(session_, handle));
+      FAIRWAY_RETURN_IF_ERROR(cluster_->executables().Release(session_, handle));
       return Error(absl::StatusCode::kUnimplemented,
                    "{} takes or makes an array, {}, that is unreduced or manual over its devices, "
                    "which fairway.v1 cannot tell; make it whole within the program",
@@ -111,7 +116,7 @@ absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledPro
   return absl::OkStatus();
 }
 
-v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature& signature) const {
+v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature& signature) {
   v1::Answer answer;
   answer.set_id(id);
   v1::Compiled* compiled = answer.mutable_compiled();
@@ -123,18 +128,29 @@ v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature&
   return answer;
 }
 
-void NativeSession::BindProgram(uint64_t id, const v1::BindProgram& bind) {
+void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
   const uint64_t handle = bind.executable();
   if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
-  programs_.Bind(session_, handle, bind.program(),
-                 [this, alive = alive_, id,
-                  pending = compiling_.Add(bind.ByteSizeLong())](absl::StatusOr<uint64_t> bound) {
+  // Its stream has looked; to look again takes as long as the program is.
+  const auto known = static_cast<size_t>(bind.GetCachedSize());
+  auto pending = compiling_.Add(known != 0 ? known : bind.ByteSizeLong());
+  auto program = std::make_shared<v1::BoundProgram>(std::move(*bind.mutable_program()));
+  struct Told {
+    v1::Answer answer;
+    size_t results = 0;
+  };
+  auto told = std::make_shared<Told>();
+  programs_.Bind({handle, [program = std::move(program)] { return std::move(*program); },
+                  [told, id](const ExecutableSignature& signature) {
+                    told->results = signature.outputs.size();
+                    if (id != 0) told->answer = CompiledAnswer(id, signature);
+                  }},
+                 [this, alive = alive_, id, told,
+                  pending = std::move(pending)](const absl::StatusOr<uint64_t>& bound) {
                    if (!*alive) return;
                    if (!bound.ok()) return Answer(id, bound.status());
-                   const auto signature = cluster_->ProgramSignature(session_, *bound);
-                   if (!signature.ok()) return Answer(id, signature.status());
-                   callables_[*bound] = {signature->outputs.size(), true};
-                   if (id != 0) shell_->Send(CompiledAnswer(id, *signature));
+                   callables_[*bound] = {told->results, true};
+                   if (id != 0) shell_->Send(std::move(told->answer));
                  });
 }
 
@@ -158,17 +174,22 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     ExecuteOptions options;
     options.non_donatable.assign(call.non_donatable().begin(), call.non_donatable().end());
     if (out.empty()) options.watch = token;
+    if (!out.empty() && known->second.program) options.watch_results = token;
     const std::vector<uint64_t> arguments = ToVector(call.arguments());
     return known->second.program
-               ? cluster_->RunProgram(session_, call.executable(), arguments, options, out)
-               : cluster_->Execute(session_, call.executable(), arguments, options, out);
+               ? cluster_->programs().Run(session_, call.executable(), arguments, options, out)
+               : cluster_->executables().Execute(session_, call.executable(), arguments, options,
+                                                 out);
   };
   const absl::StatusOr<ExecuteResult> result = execute();
   if (!result.ok()) {
     if (token) watches_.erase(*token);
     return errors_.Poison(out, result.status());
   }
-  if (token && !out.empty()) cluster_->Watch(session_, *token, out);
+  const auto called = callables_.find(call.executable());
+  // The results of a program are not there yet.
+  if (token && !out.empty() && !called->second.program)
+    cluster_->arrays().Watch(session_, *token, out);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 // Golden dialogues: every request with a success and its errors.
 #include "controller/native/session.h"
 
+#include "controller/cluster/fleet.h"
 #include "controller/native/dialogue.h"
 
 namespace fairway {
@@ -343,7 +344,7 @@ std::string TwoCalls(const std::string& devices, const std::string& inputs = "no
 }
 
 TEST_F(NativeDialogue, AProgramIsBoundAndRunByOneCall) {
-  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  EXPECT_EQ(AskAndRun(TwoCalls("0, 1")), "");
   cluster_.AnswerCompile(TestCode(1, 1, 2, {}));
   EXPECT_THAT(Run(), StartsWith("1 compiled { name: \"p\" parameters { dtype: 11 dims: 8"));
   EXPECT_EQ(Ask("put { array: 5 @cut(8 | 0 1) bytes { data: \"aaaabbbbccccdddd\" } bytes { data: "
@@ -362,25 +363,26 @@ TEST_F(NativeDialogue, AProgramIsBoundAndRunByOneCall) {
 
 TEST_F(NativeDialogue, AWrongProgramIsNamed) {
   EXPECT_THAT(
-      Ask(TwoCalls("0, 1", "node: 9")),
+      AskAndRun(TwoCalls("0, 1", "node: 9")),
       StartsWith("1 INVALID_ARGUMENT: node 2 \"y\" (a.py:3): it takes an output of node 9"));
-  EXPECT_EQ(Ask(TwoCalls("0")),
+  EXPECT_EQ(AskAndRun(TwoCalls("0")),
             "2 INVALID_ARGUMENT: program p: slice \"a\" has 2 devices, but 1 were given");
-  EXPECT_THAT(Ask(TwoCalls("1, 2")), StartsWith("3 INVALID_ARGUMENT: program p: slice \"a\": "));
-  EXPECT_EQ(Ask(TwoCalls("1, 1")),
+  EXPECT_THAT(AskAndRun(TwoCalls("1, 2")),
+              StartsWith("3 INVALID_ARGUMENT: program p: slice \"a\": "));
+  EXPECT_EQ(AskAndRun(TwoCalls("1, 1")),
             "4 INVALID_ARGUMENT: program p: slice \"a\": a device is given twice");
-  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  EXPECT_EQ(AskAndRun(TwoCalls("0, 1")), "");
   cluster_.AnswerCompile(TestCode(2, 1, 2, {}));
-  EXPECT_EQ(Take(),
+  EXPECT_EQ(Run(),
             "5 INVALID_ARGUMENT: program p: computation \"f\": the program says that it has 1 "
             "parameters, the compiler 2");
 }
 
 TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRuntime) {
-  ExecutorSpec spec = cluster_.cluster().Executors()[0].spec;
+  ExecutorSpec spec = cluster_.cluster().fleet().Executors()[0].spec;
   for (const std::string runtime : {"host", "pjrt"}) {
     spec.worker = spec.island = spec.runtime = runtime;
-    ASSERT_TRUE(cluster_.cluster().ExecutorUp(spec).ok());
+    ASSERT_TRUE(cluster_.cluster().fleet().ExecutorUp(spec).ok());
   }
   NativeSession* const first = std::exchange(session_, door_.Open("other", this).value());
   const std::string host = "0, 1", pjrt = "6, 7";  // the devices, in the order of names
@@ -395,10 +397,11 @@ TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRunti
       "slice host does not run StableHLO: its runtime is host. Give it a native program, or use a "
       "slice whose runtime is pjrt";
   EXPECT_EQ(Ask("compile { executable: 7 native {} devices: 6 }"), "1 UNIMPLEMENTED: " + no_native);
-  EXPECT_EQ(Ask(calls), "2 UNIMPLEMENTED: program p: computation \"f\": " + no_native);
+  EXPECT_EQ(AskAndRun(calls), "2 UNIMPLEMENTED: program p: computation \"f\": " + no_native);
   EXPECT_EQ(Ask("compile { executable: 7 stablehlo: \"p\" devices: 0 }"),
             "3 UNIMPLEMENTED: " + no_stable_hlo);
-  EXPECT_EQ(Ask(TwoCalls(host)), "4 UNIMPLEMENTED: program p: computation \"f\": " + no_stable_hlo);
+  EXPECT_EQ(AskAndRun(TwoCalls(host)),
+            "4 UNIMPLEMENTED: program p: computation \"f\": " + no_stable_hlo);
   EXPECT_EQ(cluster_.open_compilations(), 0u);
   door_.Close(std::exchange(session_, first)->session());
 }
@@ -417,10 +420,10 @@ TEST_F(NativeDialogue, WhatIsUnreducedIsRefusedAsNoShardingCanTellIt) {
   EXPECT_THAT(Take(), StartsWith("1 UNIMPLEMENTED: jit_f takes or makes an array, f32[8], that is "
                                  "unreduced or manual over its devices"));
   Compiled(7, "0", 1, 1);  // the handle is free
-  EXPECT_EQ(Ask(TwoCalls("0, 1")), "");
+  EXPECT_EQ(AskAndRun(TwoCalls("0, 1")), "");
   cluster_.AnswerCompile(UnreducedCode());
-  EXPECT_THAT(Take(), StartsWith("3 UNIMPLEMENTED: program p: computation \"f\": result 0, f32[8], "
-                                 "is unreduced or manual over axes"));
+  EXPECT_THAT(Run(), StartsWith("3 UNIMPLEMENTED: program p: computation \"f\": result 0, f32[8], "
+                                "is unreduced or manual over axes"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/sessions.h"
 
 namespace fairway {
 
@@ -50,7 +51,8 @@ struct SessionCaps {
 
   // Not yet while the session waits for what may be among the next requests: what frees memory, or
   // bytes.
-  bool MayRead(const Cluster::Backlog& backlog, const PendingCompilations& compiling) const {
+  bool MayRead(const Cluster::Sessions::Backlog& backlog,
+               const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
     const size_t times = backlog.waits_for_memory || backlog.waits_for_bytes ? kTimesWaiting : 1;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster.h"
 
 namespace fairway {
@@ -20,12 +21,14 @@ class ErrorArrays {
   ErrorArrays(Cluster* cluster, SessionId session) : cluster_(cluster), session_(session) {}
 
   // OK, or its error if it is one.
-  absl::Status Check(uint64_t handle) const { return cluster_->CheckKnown(session_, handle); }
+  absl::Status Check(uint64_t handle) const {
+    return cluster_->arrays().CheckKnown(session_, handle);
+  }
   // Handles that are free get an array that holds the error; `status` is returned. Of many it is
   // done in several turns.
   absl::Status Poison(std::vector<uint64_t> handles, absl::Status status) {
     if (!status.ok() && !handles.empty())
-      cluster_->MakeErrors(session_, std::move(handles), status);
+      cluster_->arrays().MakeErrors(session_, std::move(handles), status);
     return status;
   }
 

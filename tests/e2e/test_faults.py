@@ -74,6 +74,20 @@ def test_a_thousand_executions_are_accepted_while_the_executor_stands_still(new_
     assert script.end() == 0, script.text
 
 
+def test_who_works_on_one_island_does_not_wait_for_the_first(new_cluster, start):
+    cluster = new_cluster(environment={"FAIRWAY_EXECUTOR_DEADLINE": "5m"})
+    script = start(cluster, PROGRAMS / "other_island.py")
+    script.read_until("READY")
+    first, = (e for e in cluster.executors() if e.flag("name") == "w0")
+    first.signal(signal.SIGSTOP)
+    try:
+        script.go_on()
+        script.read_until("RIGHT")
+    finally:
+        first.signal(signal.SIGCONT)
+    assert script.end() == 0, script.text
+
+
 def test_a_program_without_end_whose_client_is_gone_is_ended_by_a_restart(new_cluster, start):
     cluster = new_cluster()
     script = start(

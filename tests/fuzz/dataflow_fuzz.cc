@@ -19,7 +19,7 @@ void RunIt(const ProgramPlan::RunSequence& run) {
   FUZZ_CHECK(CheckSequence(*run.sequence).ok());
   if (run.max_steps > kMaxSteps) return;
   const std::vector<ShardRef> inputs(run.inputs.size(), ShardRef{GroupId(1), 0});
-  SequenceRun state(run.sequence, {inputs}, {});
+  SequenceRun state(std::make_shared<SequenceCode>(run.sequence), {inputs}, {});
   uint64_t next_group = 2;
   const auto make = [&](const Instruction& in) {
     for (size_t o = 0; o < in.outputs.size(); ++o) {

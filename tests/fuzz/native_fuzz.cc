@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/test_cluster.h"
 #include "controller/native/door.h"
 #include "controller/native/uploads.h"
@@ -117,7 +118,7 @@ class Conversation {
       default:
         cluster_.RunAll();
     }
-    FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
+    FUZZ_CHECK(cluster_.cluster().inspection().CheckInvariants().ok());
   }
 
   void End() {
@@ -125,8 +126,8 @@ class Conversation {
     first_->Close();
     second_->Close();
     cluster_.RunAll();
-    FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
-    const auto counts = cluster_.cluster().counts();
+    FUZZ_CHECK(cluster_.cluster().inspection().CheckInvariants().ok());
+    const auto counts = cluster_.cluster().inspection().counts();
     FUZZ_CHECK(counts.arrays == 0 && counts.groups == 0 && counts.nodes == 0);
   }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "controller/cluster/inspection.h"
 #include "controller/ifrt/test_cluster.h"
 #include "ifrt/messages.pb.h"
 #include "tests/fuzz/fuzz.h"
@@ -108,7 +109,7 @@ class Conversation {
       default:
         cluster_.RunAll();
     }
-    FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
+    FUZZ_CHECK(cluster_.cluster().inspection().CheckInvariants().ok());
   }
 
   void End() {
@@ -116,8 +117,8 @@ class Conversation {
     cluster_.door().Close(77);
     cluster_.door().Close(78);
     cluster_.RunAll();
-    FUZZ_CHECK(cluster_.cluster().CheckInvariants().ok());
-    const auto counts = cluster_.cluster().counts();
+    FUZZ_CHECK(cluster_.cluster().inspection().CheckInvariants().ok());
+    const auto counts = cluster_.cluster().inspection().counts();
     FUZZ_CHECK(counts.arrays == 0 && counts.groups == 0 && counts.nodes == 0);
   }
 

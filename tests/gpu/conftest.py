@@ -20,6 +20,12 @@ PLUGIN = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 TARGET = (HERE / "h200.txtpb").read_text()
 
 
+def pytest_collection_modifyitems(items):
+    """The tests of a file run one after the other: they share a cluster."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.fixture(scope="session")
 def plugin():
     """The folder that the plugin's packages are in."""

@@ -103,7 +103,7 @@ def until_lost(kept):
 
 def fault(case):
     here, other = jax.devices()
-    kept = jax.device_put(np.arange(4.0, dtype=np.float32), here)
+    kept = jax.device_put(np.arange(4.0, dtype=np.float32), here) + 0  # computed: it lies there
     elsewhere = jax.device_put(np.arange(4.0, dtype=np.float32), other)
     endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x))
     jax.block_until_ready([kept, elsewhere])

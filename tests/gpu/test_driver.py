@@ -104,7 +104,7 @@ def test_bytes_come_back_from_every_device_and_over_islands(cluster, log):
     run(cluster, """
 rng = np.random.default_rng(0)
 values = [rng.integers(0, 256, shape, np.uint8).view(dtype) for shape, dtype in [
-    ((1000,), np.float32), ((3, 7), np.uint8), ((1024, 1024), jnp.bfloat16), ((33, 1, 8), np.int64)]]
+    ((80000,), np.float32), ((300, 700), np.uint8), ((1024, 1024), jnp.bfloat16), ((9000, 1, 8), np.int64)]]
 
 def same(array, value):
     return np.asarray(array).tobytes() == value.tobytes()
@@ -118,14 +118,14 @@ for value in values:
         array = jax.device_put(array, device)
         assert same(array, value), device
 
-parted = np.arange(4096, dtype=np.float32)
+parted = np.arange(40960, dtype=np.float32)
 over = lambda devices: NamedSharding(Mesh(np.array(devices), ("x",)), P("x"))
 array = jax.device_put(parted, over(here))
 assert same(array, parted)
 assert same(jax.device_put(array, over(there)), parted)
 """)
     to, back = log.lines(r"copy to (\d+) gpu .*"), log.lines(r"copy from (\d+) gpu .*")
-    assert {"1000", "21", str(1 << 20), str(33 * 8)} <= set(to) & set(back)
+    assert {"80000", "210000", str(1 << 20), "72000"} <= set(to) & set(back)
     assert not log.lines("kernel .*")
     assert not log.lines("missing .*")
 
@@ -228,7 +228,7 @@ def test_a_chain_runs_in_the_order_of_its_stream_and_is_fetched_behind_it(cluste
 
 def test_a_killed_executor_comes_back_and_others_go_on(cluster):
     process = cluster.start_python("-c", BEGINNING + """
-value = np.arange(8.0, dtype=np.float32)
+value = np.arange(100000.0, dtype=np.float32)  # less stays with the controller
 lost, kept = jax.device_put(value, here[0]), jax.device_put(value, there[0])
 jax.block_until_ready([lost, kept])
 print("ready", flush=True)
@@ -341,7 +341,7 @@ def test_a_gang_of_which_one_gpu_is_lost_ends_the_executor(plugin, tmp_path):
 over = NamedSharding(Mesh(np.array(here), ("x",)), P("x"))
 step = jax.jit(lambda x: x * 2)
 x = jax.block_until_ready(step(jax.device_put(np.arange(8.0, dtype=np.float32), over)))
-kept = jax.block_until_ready(jax.device_put(np.arange(8.0, dtype=np.float32), here[0]))
+kept = jax.block_until_ready(jax.device_put(np.arange(100000.0, dtype=np.float32), here[0]))
 print("ready", flush=True)
 input()
 print(failure(lambda: step(x)), flush=True)
@@ -403,9 +403,9 @@ def test_an_island_has_the_gpus_that_were_named(plugin, tmp_path, gpus):
                               "FAIRWAY_DRIVER_GPUS": "4", "FAIRWAY_DRIVER_LOG": str(tmp_path / "log")}) as cluster:
         run(cluster, """
 for device in devices:
-    assert np.asarray(jax.device_put(np.arange(5000.0, dtype=np.float32), device)).sum() == 12497500
+    assert np.asarray(jax.device_put(np.ones(50000, dtype=np.float32), device)).sum() == 50000
 """)
-        assert set(Log.all(tmp_path / "log", r"copy \w+ 20000 gpu (\d) .*")) == {"2", "3"}
+        assert set(Log.all(tmp_path / "log", r"copy \w+ 200000 gpu (\d) .*")) == {"2", "3"}
 
 
 def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):

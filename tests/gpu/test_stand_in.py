@@ -57,7 +57,7 @@ def test_a_device_has_what_the_plugin_says_less_a_reserve(cluster):
 
 PROGRAM = """
 import jax, numpy as np
-x = jax.device_put(np.arange(8.0), jax.devices()[0])
+x = jax.device_put(np.arange(8.0), jax.devices()[0]) + 0  # computed: it lies there
 print(float((x * 2).sum()), flush=True)
 input()
 try:

@@ -116,7 +116,7 @@ print(value)
 
 
 LOST = """
-kept = jax.device_put(np.arange(4.0), island[1])
+kept = jax.device_put(np.arange(4.0), island[1]) + 0  # computed: it lies there
 elsewhere = jax.device_put(np.arange(4.0), other[0])
 failure(lambda: named(NAME, lambda x: x / x.sum())(jax.device_put(np.arange(4.0), PLACE)))
 text = ""
@@ -146,7 +146,7 @@ def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause
 
 
 FIRST = {
-    "an upload": "jax.device_put(np.arange(9.0), island[0])",
+    "an upload": "jax.device_put(np.ones(1 << 15, np.float32), island[0])",
     "a copy to another device": "jax.device_put(large, island[1])",
     "a fetch": "np.asarray(large)",
     "a load": "compiled(kept)",

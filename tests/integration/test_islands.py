@@ -73,6 +73,66 @@ def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster,
     ends_well(start(cluster, "sums"))
 
 
+def start_restart(cluster, worker):
+    return subprocess.Popen(
+        [BIN / "fairway", "restart", worker, "--controller", cluster.address], text=True,
+        env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ends_up(restart, island):
+    out, err = restart.communicate(timeout=90)
+    assert (restart.returncode, out, err) == (0, f"{island} is up again\n", "")
+
+
+def complaints(cluster):
+    """What the controller's log and the workers' say that is no news."""
+    lines = [line.partition("{") for line in cluster.logs().splitlines()]
+    return [name + json for name, _, json in lines
+            if '"level":"info"' not in json and '"level":"debug"' not in json]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_restarts_at_once_end_well_and_are_no_errors_in_any_log(new_cluster, workers):
+    cluster = new_cluster(2, 2, ("--runtime=host", f"--workers-per-island={workers}"))
+    of_island0 = ["w0"] if workers == 1 else ["w0.0", "w0.1"]
+    known = complaints(cluster)
+    for _ in range(3):
+        client = start(cluster, "run", 0)
+        assert client.stdout.readline() == "running\n"
+        for restart in [start_restart(cluster, worker) for worker in of_island0 * 3]:
+            ends_up(restart, "island0")
+        text = client.communicate(timeout=120)[0]
+        assert re.search("LOST DATA_LOSS: .*island0.*`fairway restart`", text), text
+    ends_well(start(cluster, "sums"))
+    assert complaints(cluster) == known
+    log = cluster.logs()
+    assert "the executor of worker " + of_island0[-1] + " (island0) is started anew" in log
+    assert "was lost" not in log
+
+
+def test_a_restart_joins_one_that_is_under_way(new_cluster):
+    cluster = new_cluster(1, 2, ("--runtime=host", "--workers-per-island=2"))
+    before = {e.flag("name"): e.pid for e in cluster.executors()}
+    (supervisor,) = [p for p in cluster.processes() if p.program == "fairway-worker"
+                     and p.flag("name") == "w0.1" and p.flag("role") is None]
+    supervisor.signal(signal.SIGSTOP)
+    try:
+        first = start_restart(cluster, "w0.1")
+        up = lambda: {e["worker"]: e["up"] for e in cluster.status()["executors"]}
+        wait_for(lambda: up() == {"w0.0": True, "w0.1": False}
+                 and executor(cluster, "w0.0").pid != before["w0.0"], "one of two to be back")
+        back = executor(cluster, "w0.0").pid
+        others = [start_restart(cluster, worker) for worker in ("w0.0", "w0.1")]
+        wait_for(lambda: cluster.logs().count("a restart of island0 is under way already") == 2,
+                 "both to join the first")
+        assert [restart.poll() for restart in (first, *others)] == [None] * 3
+    finally:
+        supervisor.signal(signal.SIGCONT)
+    for restart in (first, *others):
+        ends_up(restart, "island0")
+    assert executor(cluster, "w0.0").pid == back  # it was not ended once more
+
+
 def test_pjrt_keeps_to_one_process_for_each_island():
     done = subprocess.run(
         [BIN / "fairway", "up", "--devices=2", "--workers-per-island=2"], env=clean_environment(),

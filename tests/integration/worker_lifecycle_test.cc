@@ -14,7 +14,7 @@
 
 #include "tests/integration/worker_harness.h"
 #include "wire/link_codec.h"
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway::test {
 namespace {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what no compiler checks: the direction of includes, licences, guards, lengths, names.
+"""Checks what no compiler checks: the direction of includes, licences, guards, sizes, names.
 
 Prints one line per finding, "file:line: rule: text", and exits 1 if there
 is any. The rules are those of CONTRIBUTING.md and docs/architecture.md ("Layout").
@@ -9,6 +9,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import shapes
 
 # Folder -> layer. An include goes strictly down, or stays in its folder.
 LAYERS = {
@@ -27,6 +29,7 @@ HEAVY = re.compile(r"^(grpcpp/|grpc/|boost/asio|boost/beast|CLI/|nlohmann/json\.
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|absl::SleepFor|time\.sleep)\s*\(")
 MAX_LINES = 600
+MAX_HEADER_LINES = 300
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 LICENSED = {".h", ".cc", ".py", ".sh", ".cmake", ".proto", ".toml"}
 CPP = {".h", ".cc"}
@@ -89,13 +92,15 @@ def check_file(path, text, private=False):
         if LICENCE not in "\n".join(lines[:2]):
             found.append((1, "licence", f"the first line must say {LICENCE}"))
     if suffix in CPP | {".py"} or name == "dev":
-        if len(lines) > MAX_LINES:
-            found.append((MAX_LINES, "length", f"{len(lines)} lines, at most {MAX_LINES}"))
+        most = MAX_HEADER_LINES if suffix == ".h" else MAX_LINES
+        if len(lines) > most:
+            found.append((most, "length", f"{len(lines)} lines, at most {most}"))
     for part in pathlib.PurePosixPath(path).parts[:-1]:
         if part in BANNED_FOLDERS:
             found.append((1, "folder", f"no folder is called {part}"))
     if suffix in CPP:
         found.extend(check_cpp(path, lines, private))
+        found.extend(shapes.check_shapes(path, text, private))
     return found
 
 
@@ -134,6 +139,9 @@ def main():
         for line, rule, finding in check_file(path, text, private=path not in public):
             print(f"{path}:{line}: {rule}: {finding}")
             count += 1
+    for cycle in shapes.folder_cycles(texts):
+        print(f"{cycle}: cycle: these folders include each other")
+        count += 1
     print(f"lint: {len(texts)} files, {count} findings")
     return 1 if count else 0
 

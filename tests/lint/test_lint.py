@@ -3,6 +3,7 @@
 
 import pytest
 
+import shapes
 from junit_counts import counts
 from lint import check_file, public_headers
 
@@ -63,6 +64,68 @@ def test_licence_length_and_folder():
     assert rules("core/x.cc", HEAD + "int x;\n" * 600) == ["length"]
     assert rules("core/util/x.cc", HEAD) == ["folder"]
     assert rules("dev", "#!/bin/bash\n# SPDX-License-Identifier: Apache-2.0\n") == []
+
+
+def function_of(lines):
+    return "int F() {\n" + "  f();\n" * (lines - 2) + "}\n"
+
+
+def test_a_header_has_at_most_300_lines():
+    head = HEAD + "#ifndef FAIRWAY_CORE_X_H_\n"
+    assert rules("core/x.h", head + "int x;\n" * 298) == []
+    assert rules("core/x.h", head + "int x;\n" * 299) == ["length"]
+
+
+def test_a_function_has_at_most_80_lines():
+    head, tail = HEAD + "namespace fairway {\nnamespace {\n\n", "\n}  // namespace\n}  // namespace fairway\n"
+    assert rules("core/x.cc", head + function_of(80) + tail) == []
+    assert rules("core/x.cc", head + function_of(81) + tail) == ["function"]
+    assert rules("tests/sim/x.cc", head + function_of(81) + tail) == ["function"]
+
+
+def test_the_lines_of_each_function_are_counted_alone():
+    text = HEAD + function_of(80) + '\nconst char* kText = R"(int G() {\n' + "x\n" * 90 + ')";\n' + function_of(80)
+    assert rules("core/x.cc", text) == []
+
+
+def test_functions_in_classes_and_behind_initializers_are_functions():
+    text = HEAD + "class A {\n public:\n  A()\n      : a_{1} {\n" + "    f();\n" * 80 + "  }\n  int a_;\n};\n"
+    assert rules("core/x.cc", text) == ["function"]
+    assert [name for _, name, _ in shapes.functions(text)] == ["A"]
+
+
+def test_a_long_scenario_of_the_tests_is_known_by_name():
+    text = HEAD + "void Client::DoCopy() {\n" + "  f();\n" * 90 + "}\n"
+    assert rules("tests/sim/operations.cc", text) == []
+    assert rules("tests/sim/remap.cc", text) == ["function"]
+
+
+def class_with(operations, access="public"):
+    declared = "".join(f"  // What it does.\n  absl::StatusOr<int> F{i}(int a,\n             int b) const;\n" for i in range(operations))
+    return (HEAD + "#ifndef FAIRWAY_CONTROLLER_X_X_H_\n#define FAIRWAY_CONTROLLER_X_X_H_\nclass X {\n" +
+            f" {access}:\n  explicit X(int a);\n  ~X();\n  X(const X&) = delete;\n  struct Y {{\n    int f() const;\n  }};\n" +
+            "  int data = 0;\n  using Done = std::function<void(int)>;\n" + declared + "\n private:\n  void P();\n};\n#endif\n")
+
+
+def test_a_class_of_the_controller_has_at_most_30_public_operations():
+    assert rules("controller/x/x.h", class_with(30)) == []
+    assert rules("controller/x/x.h", class_with(31)) == ["operations"]
+    assert rules("controller/x/x.h", class_with(31, access="protected")) == []
+    # What only its own folder includes is no door.
+    assert check_file("controller/x/x.h", class_with(31), private=True) == []
+
+
+def test_folders_that_include_each_other_are_found_at_any_depth():
+    texts = {
+        "a/b/x.h": '#include "a/y.h"\n',
+        "a/y.h": '#include "a/c/d/z.h"\n',
+        "a/c/d/z.h": '#include "core/s.h"\n',
+        "core/s.h": "",
+    }
+    assert shapes.folder_cycles(texts) == []
+    assert shapes.folder_cycles({**texts, "a/c/d/w.cc": '#include "a/b/x.h"\n'}) == ["a, a/b, a/c/d"]
+    # A test may use another folder's support.
+    assert shapes.folder_cycles({**texts, "a/c/d/w_test.cc": '#include "a/b/x.h"\n'}) == []
 
 
 def test_counts_of_a_ctest_report():

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/world.h"
@@ -17,13 +19,16 @@ void Client::Begin() {
   Next();
 }
 
-void Client::Next() {
-  world_.queue.After(world_.random.Between(1, world_.config.think), [this] { Step(); });
+void Client::Next() { StepIn(world_.random.Between(1, world_.config.think)); }
+
+void Client::StepIn(int64_t time) {
+  world_.queue.After(time, [this] { world_.ToController([this] { Step(); }); });
 }
 
 void Client::Open() {
   if (world_.controller == nullptr) return;
-  const auto opened = world_.controller->cluster().OpenSession(fmt::format("tenant{}", number_));
+  const auto opened =
+      world_.controller->cluster().sessions().Open(fmt::format("tenant{}", number_));
   world_.controller->Settle();
   if (!opened.ok()) {
     if (opened.status().code() != absl::StatusCode::kUnavailable)
@@ -31,7 +36,12 @@ void Client::Open() {
     return;
   }
   session_ = *opened;
-  devices_ = world_.controller->cluster().Devices(session_);
+  devices_ = world_.controller->cluster().sessions().Devices(session_);
+  usable_.clear();
+  for (const VirtualDevice& device : devices_) {
+    if (device.island != world_.config.reserved) usable_.push_back(device.id);
+  }
+  if (usable_.empty()) return Close();
   next_handle_ = 1 + 100000 * session_.value;  // so that sessions' handles differ, for rule T1
   lost_ = 0;
   world_.Trace("client {} opens session {}, {} devices", number_, session_, devices_.size());
@@ -48,8 +58,9 @@ void Client::Close() {
   programs_.clear();
   requests_.clear();
   unanswered_.clear();
-  if (world_.controller->cluster().Busy(closing)) world_.Count("close in the middle of a request");
-  world_.controller->cluster().CloseSession(closing);
+  if (world_.controller->cluster().sessions().Busy(closing))
+    world_.Count("close in the middle of a request");
+  world_.controller->cluster().sessions().Close(closing);
   world_.controller->Settle();
 }
 
@@ -65,15 +76,15 @@ void Client::ControllerLost() {
 void Client::Step() {
   if (world_.controller == nullptr || !session_) {
     if (world_.controller != nullptr) Open();
-    world_.queue.After(session_ ? 1 : 50000, [this] { Step(); });
+    StepIn(session_ ? 1 : 50000);
     return;
   }
   Random& r = world_.random;
   // Front doors wait until the session is not busy; an operation that comes all the same waits in
   // the core.
-  if (world_.controller->cluster().Busy(session_) && r.Percent(75)) {
+  if (world_.controller->cluster().sessions().Busy(session_) && r.Percent(75)) {
     world_.Count("waits for a busy session");
-    world_.queue.After(r.Between(1, 200), [this] { Step(); });
+    StepIn(r.Between(1, 200));
     return;
   }
   if (left_-- <= 0) {
@@ -99,21 +110,52 @@ void Client::Step() {
                                         {10, &Client::DoFetch},
                                         {4, &Client::DoWrong},
                                         {5, &Client::DoRemap},
-                                        {14, &Client::DoReshard}};
+                                        {14, &Client::DoReshard},
+                                        {4, &Client::DoBitcast}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   int64_t pick = r.Below(total);
   for (const Choice& choice : kChoices) {
     if ((pick -= choice.weight) >= 0) continue;
-    (this->*choice.run)();
+    Operate(choice.run);
     break;
   }
   if (session_ && r.Percent(1)) Close();
   Next();
 }
 
+void Client::Operate(void (Client::*run)()) {
+  operating_ = true;
+  (this->*run)();
+  operating_ = false;
+  while (!early_.empty()) {
+    const Early early = std::move(early_.front());
+    early_.pop_front();
+    Answered(early.token, early.fetch, early.result);
+  }
+}
+
+void Client::OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) {
+  if (operating_) {
+    early_.push_back({token, fetch, std::move(result)});
+    return;
+  }
+  Answered(token, fetch, result);
+  if (done_ || !session_ || !world_.random.Percent(12)) return;
+  world_.Count("operation from an answer");
+  static constexpr void (Client::*kFollow[])() = {
+      &Client::DoPut,   &Client::DoExecute,  &Client::DoCopy, &Client::DoDelete,
+      &Client::DoWatch, &Client::DoDestruct, &Client::DoFetch};
+  Operate(kFollow[world_.random.Below(std::size(kFollow))]);
+  if (world_.random.Percent(4)) Close();
+}
+
 void Client::ReadAll() {
   if (!session_) return;
+  Operate(&Client::DoReadAll);
+}
+
+void Client::DoReadAll() {
   for (const auto& [handle, array] : arrays_) {
     const bool fetch =
         array.spec.sharding.fully_replicated() || array.spec.sharding.num_shards() == 1;
@@ -129,7 +171,7 @@ void Client::End() {
   world_.random.Shuffle(handles);
   if (world_.random.Percent(50)) {
     for (const uint64_t handle : handles) {
-      Expect(world_.controller->cluster().Destruct(session_, {handle}), "", "destruct");
+      Expect(world_.controller->cluster().arrays().Destruct(session_, {handle}), "", "destruct");
       world_.controller->Settle();
     }
     arrays_.clear();
@@ -155,7 +197,7 @@ void Client::ExecutorLost(const Machine& machine) {
   lost_ |= bit;
   for (const auto& [handle, array] : arrays_) {
     for (const ModelShard& shard : array.shards) {
-      if ((shard.group->places & bit) != 0 && shard.group->known_ready)
+      if ((shard.group->places & bit) != 0 && shard.group->known_ready && !shard.group->stored)
         shard.group->surely_failed = true;
     }
   }
@@ -180,12 +222,16 @@ bool Client::Explains(const ModelGroup& group, const absl::Status& status) const
   for (const Failure& failure : group.failures) {
     if (text.find(failure.text) != std::string::npos) return true;
   }
+  const auto says = [&](const char* why) { return text.find(why) != std::string::npos; };
+  if (says("the connection was cut")) return (group.machines & world_.cut) != 0;
+  if (says("a device gave out")) return (group.machines & world_.alone) != 0;
+  if (says("the runtime has no memory left")) return (group.machines & world_.full) != 0;
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      return world_.config.memory != 0;
+      return world_.config.memory != 0 && !group.stored;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kUnavailable:
-      return (group.machines & lost_) != 0;
+      return (group.machines & lost_) != 0 && !group.stored;
     default:
       return false;
   }
@@ -196,7 +242,11 @@ bool Client::Explains(const Request::Item& item, const absl::Status& status) con
   // Of several failed parts of an array, the lowest node's error is told.
   ModelGroup whole;
   whole.failures = Inherit(item.groups);
-  for (const auto& group : item.groups) whole.machines |= group->machines;
+  whole.stored = true;
+  for (const auto& group : item.groups) {
+    if (!group->stored) whole.machines |= group->machines;
+    whole.stored = whole.stored && group->stored;
+  }
   return Explains(whole, status);
 }
 
@@ -272,12 +322,14 @@ Cluster::Ended Client::Expects(std::string want, std::string what) {
 }
 
 void Client::Began() {
-  if (!world_.controller->cluster().Busy(session_)) return;
+  if (!world_.controller->cluster().sessions().Busy(session_)) return;
   world_.Count("request of several turns");
   if (!world_.random.Percent(8)) return;
   world_.queue.After(world_.random.Between(0, world_.random.Percent(30) ? 200 : 4000),
                      [this, session = session_] {
-                       if (world_.controller != nullptr && session_ == session) Close();
+                       world_.ToController([this, session] {
+                         if (world_.controller != nullptr && session_ == session) Close();
+                       });
                      });
 }
 

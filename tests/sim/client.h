@@ -6,6 +6,8 @@
 #define FAIRWAY_TESTS_SIM_CLIENT_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,10 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/virtual_device.h"
 #include "core/reshard.h"
 #include "graph/lowering.h"
 #include "tests/sim/code.h"
 #include "tests/sim/model.h"
+#include "tests/sim/session_owner.h"
 
 namespace fairway::sim {
 
@@ -37,16 +42,16 @@ struct SimProgram {
   std::vector<IslandId> islands;              // of the slices
 };
 
-class Client {
+class Client final : public SessionOwner {
  public:
   Client(World& world, int number);
 
-  void Begin();
-  SessionId session() const { return session_; }
-  bool done() const { return done_; }
-  bool waiting() const { return !requests_.empty() || !unanswered_.empty(); }
+  void Begin() override;
+  SessionId session() const override { return session_; }
+  bool done() const override { return done_; }
+  bool waiting() const override { return !requests_.empty() || !unanswered_.empty(); }
 
-  void Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>& result);
+  void OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) override;
   // Before the core is told.
   void ExecutorLost(const Machine& machine);
   void IslandGivenUp(const std::string& island);
@@ -55,8 +60,8 @@ class Client {
   // Fetches every array once more.
   void ReadAll();
   // Gives all up, or just leaves.
-  void End();
-  void ReportWaiting();
+  void End() override;
+  void ReportWaiting() override;
 
  private:
   // What an answer may be, fixed when it was asked for.
@@ -73,6 +78,7 @@ class Client {
   };
 
   void Step();
+  void StepIn(int64_t time);
   void Next();
   void Open();
   void Close();
@@ -87,6 +93,7 @@ class Client {
   void DoReplicatedShard();
   void DoRemap();
   void DoReshard();
+  void DoBitcast();
   void DoMakeError();
   void DoDelete();
   void DoDestruct();
@@ -94,6 +101,8 @@ class Client {
   void DoWatch();
   void DoFetch();
   void DoWrong();
+  void TwoResultsOfOneHandle();
+  void DoReadAll();
 
   // Parts of them
   void Provide(SessionId session, NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes,
@@ -132,12 +141,24 @@ class Client {
   // The answer to ExecuteOptions::watch.
   void Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outcome);
 
+  // Does it while answers wait: they may come before it is known what is to be answered.
+  void Operate(void (Client::*run)());
+
   // Answers
+  void Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>& result);
   bool MayBeFine(const Request::Item& item) const;
   bool Explains(const Request::Item& item, const absl::Status& status) const;
   bool Explains(const ModelGroup& group, const absl::Status& status) const;
   uint64_t BitsOf(DeviceId device) const;
+  uint64_t On(const std::vector<DeviceId>& devices) const;
   Resharding::Place PlaceOf(DeviceId device) const;
+  using PiecesOf = std::function<std::vector<ShardPiece>(int32_t shard)>;
+  // What a reshard or a bitcast makes, some of it of what it has made before.
+  ModelArray Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,
+                    const PiecesOf& pieces_of);
+  void Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
+                const std::vector<ShardPiece>& pieces);
+  void DonateAll(uint64_t handle);
   DeviceId DeviceOf(int32_t id) const;
   const VirtualDevice& Virtual(int32_t id) const;
   bool Expect(const absl::Status& got, std::string_view want, std::string_view what);
@@ -157,12 +178,19 @@ class Client {
   uint64_t next_value_ = 1;
   uint64_t lost_ = 0;  // bits of the machines lost in this session's life
   std::vector<VirtualDevice> devices_;
+  std::vector<int32_t> usable_;  // not a neighbour's
   std::map<uint64_t, ModelArray> arrays_;
   std::map<uint64_t, ExecutableId> executables_;
   std::map<uint64_t, SimProgram> programs_;
-  std::set<std::string> failed_steps_;  // and failed arguments, of the run being interpreted
   std::map<uint64_t, Request> requests_;
   std::map<uint64_t, std::string> unanswered_;  // requests that may take several turns
+  bool operating_ = false;
+  struct Early {
+    uint64_t token = 0;
+    bool fetch = false;
+    absl::StatusOr<BytesRef> result;
+  };
+  std::deque<Early> early_;  // answers that came while it operated
 };
 
 }  // namespace fairway::sim

@@ -5,7 +5,6 @@
 #ifndef FAIRWAY_TESTS_SIM_CONTROLLER_H_
 #define FAIRWAY_TESTS_SIM_CONTROLLER_H_
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -61,15 +60,13 @@ class Controller final : public ClusterActions {
     Incarnation incarnation;
     int64_t down_link = 0;  // when the last command sent arrives
   };
-  struct Answer {
-    SessionId session;
-    uint64_t token = 0;
-    bool fetch = false;
-    absl::StatusOr<BytesRef> result;
-  };
+  void Answered(SessionId session, uint64_t token, bool fetch,
+                const absl::StatusOr<BytesRef>& result);
   void NoteLaunch(Member& member, const Launch& launch);
   void NotePrepare(const Member& member, const PrepareLaunch& prepare);
   void CheckLaunches();
+  // No turn is long.
+  void CheckUnits();
 
   World& world_;
   Cluster cluster_;
@@ -77,7 +74,6 @@ class Controller final : public ClusterActions {
   std::map<DeviceId, Machine*> machine_of_;
   std::set<Machine*> lost_;  // ever
   std::map<TransferId, std::vector<BytesRef>> uploads_;
-  std::deque<Answer> answers_;
   struct Launched {
     std::vector<LaunchId> ids;
     std::vector<Machine*> machines;

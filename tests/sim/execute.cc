@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/machine.h"
@@ -42,7 +44,8 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
     type.dtype = DType::kU64;
     // Often as large as an argument, so that donation has something to give.
     const bool like = !spec.parameters.empty() && r.Percent(50);
-    type.shard = like ? r.Pick(spec.parameters).shard : Shape{{r.Between(1, 30)}};
+    type.shard =
+        like ? r.Pick(spec.parameters).shard : Shape{{r.Percent(5) ? 0 : r.Between(1, 30)}};
     type.global = type.shard;
     if (count > 1 && r.Percent(60)) {
       type.tiles = {count};
@@ -58,7 +61,7 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
   code.separable = code.separable && r.Percent(80);
   spec.temp_bytes = r.Percent(50) ? 0 : 64 * r.Between(1, 6);
   spec.code = std::make_shared<const std::string>("code");
-  world_.controller->cluster().DefineExecutable(spec);
+  world_.controller->cluster().executables().Define(spec);
   return &code;
 }
 
@@ -67,7 +70,7 @@ Code* Client::FindCode(const std::vector<const ModelArray*>& args,
   if (world_.random.Percent(40)) return MakeCode(args, devices);
   for (auto& [id, code] : world_.codes) {
     const ExecutableSpec& spec = code.spec;
-    bool fits = world_.controller->cluster().HasExecutable(id) &&
+    bool fits = world_.controller->cluster().executables().Has(id) &&
                 spec.parameters.size() == args.size() && spec.devices.size() == devices.size();
     for (size_t i = 0; fits && i < devices.size(); ++i)
       fits = spec.devices[i] == DeviceOf(devices[i]);
@@ -85,7 +88,7 @@ uint64_t Client::Bind(const Code& code, const std::vector<int32_t>& devices) {
     if (id == code.spec.id && world_.random.Percent(80)) return handle;
   }
   const auto bound =
-      world_.controller->cluster().BindExecutable(session_, OutHandle(), code.spec.id, devices);
+      world_.controller->cluster().executables().Bind(session_, OutHandle(), code.spec.id, devices);
   if (!Expect(bound.status(), "", "bind")) return 0;
   executables_[*bound] = code.spec.id;
   return *bound;
@@ -113,6 +116,7 @@ void Client::DoExecute() {
   // Code has one shape for all shards of an argument.
   std::erase_if(args, [&](uint64_t arg) {
     const ArraySpec& spec = arrays_[arg].spec;
+    if (spec.dtype != DType::kU64) return true;
     const Shape first = spec.sharding.ShardShape(spec.shape, 0).value();
     for (int i = 1; i < spec.sharding.num_shards(); ++i) {
       if (spec.sharding.ShardShape(spec.shape, i).value() != first) return true;
@@ -161,13 +165,14 @@ void Client::DoExecute() {
   }
   world_.Trace("s{} execute {} args [{}] -> [{}] on {} devices", session_, code->spec.name,
                fmt::join(args, " "), fmt::join(out, " "), devices.size());
-  const auto run = world_.controller->cluster().Execute(session_, executable, args, options, out);
+  const auto run =
+      world_.controller->cluster().executables().Execute(session_, executable, args, options, out);
   if (Expect(run.status(), refusal, "execute")) {
     Executed(*code, args, options, *run);
   } else {
     world_.Count("execute refused");
     for (size_t o = 0; o < out.size(); ++o) {
-      const ArraySpec* spec = world_.controller->cluster().Spec(session_, out[o]);
+      const ArraySpec* spec = world_.controller->cluster().arrays().Spec(session_, out[o]);
       if (spec != nullptr) arrays_[out[o]] = {*spec, {}, Describe(run.status())};
     }
   }
@@ -175,7 +180,7 @@ void Client::DoExecute() {
   if (session_ && !executables_.empty() && r.Percent(5)) {
     const uint64_t released = executables_.begin()->first;
     executables_.erase(released);
-    Expect(world_.controller->cluster().ReleaseExecutable(session_, released), "",
+    Expect(world_.controller->cluster().executables().Release(session_, released), "",
            "release of an executable");
   }
   if (r.Percent(3)) ForgetUnusedCode();
@@ -183,10 +188,10 @@ void Client::DoExecute() {
 
 void Client::ForgetUnusedCode() {
   Cluster& cluster = world_.controller->cluster();
-  const std::set<ExecutableId> in_use = cluster.ExecutablesInUse();
+  const std::set<ExecutableId> in_use = cluster.executables().InUse();
   for (const auto& [id, code] : world_.codes) {
-    if (in_use.contains(id) || !cluster.HasExecutable(id)) continue;
-    cluster.ForgetExecutable(id);
+    if (in_use.contains(id) || !cluster.executables().Has(id)) continue;
+    cluster.executables().Forget(id);
     world_.Count("code forgotten");
   }
 }

@@ -4,9 +4,15 @@
 #include <algorithm>
 
 #include "tests/sim/controller.h"
+#include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
+namespace {
+
+constexpr uint64_t kAtOnce = 400;  // units of what cannot be interrupted, at most
+
+}  // namespace
 
 Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
                  int devices, int64_t memory)
@@ -37,7 +43,8 @@ ExecutorSpec Machine::Spec() const {
 }
 
 void Machine::Start() {
-  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work);
+  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
+                                         world_.config.executor_units);
   incarnation_ = Incarnation(world_.next_incarnation++);
   ++life_;
   doomed = deaf_ = draining_ = report_pending_ = false;
@@ -47,9 +54,11 @@ void Machine::Start() {
 
 void Machine::RegisterSoon() {
   world_.queue.After(world_.LinkDelay(), [this, life = life_] {
-    if (life != life_ || !alive() || world_.controller == nullptr)
-      return;  // a new controller asks by itself
-    world_.controller->Register(*this);
+    world_.ToController([this, life] {
+      if (life != life_ || !alive() || world_.controller == nullptr)
+        return;  // a new controller asks by itself
+      world_.controller->Register(*this);
+    });
   });
 }
 
@@ -126,14 +135,25 @@ void Machine::Deliver(uint64_t session, const Command& command) {
     world_.ReceivedLaunch(epoch_, *this, *launch);
     last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
   }
-  if (const auto* end = std::get_if<EndSend>(&command)) {
-    for (auto& [number, pull] : pulls_) {
-      if (pull.transfer != end->transfer || !pull.reading) continue;
-      pull.reading = false;  // the bytes on their way are nobody's concern any more
-      EndRead(pull.serving);
-    }
-  }
   core_->OnCommand(command);
+}
+
+void Machine::WantTurn() {
+  world_.Count("turn of an executor");
+  const int64_t delay = world_.random.Between(0, world_.config.turn_delay);
+  world_.queue.After(delay, [this, life = life_] {
+    if (life != life_) return;
+    core_->Turn();
+    CheckUnits();
+    AfterLaunch();
+  });
+}
+
+void Machine::CheckUnits() {
+  const uint64_t most = core_->work().most();
+  if (most > world_.config.executor_units + kAtOnce)
+    world_.Broken("liveness", "{}: a turn took {} units of {}", worker_, most,
+                  world_.config.executor_units);
 }
 
 // ---- memory
@@ -174,7 +194,16 @@ void Machine::EndRead(ShardRef ref) {
   if (it != buffers_.end() && it->second.readers > 0) --it->second.readers;
 }
 
+void Machine::EndStaleReads() {
+  for (auto& [number, pull] : pulls_) {
+    if (!pull.reading || core_->sends(pull.transfer)) continue;
+    pull.reading = false;
+    EndRead(pull.serving);
+  }
+}
+
 void Machine::Drop(const std::vector<ShardRef>& shards) {
+  EndStaleReads();
   for (const ShardRef ref : shards) {
     for (auto& [id, receive] : receives_) {
       if (receive.ref != ref || receive.abandoned) continue;
@@ -221,19 +250,12 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
   });
 }
 
-void Machine::GoOnLater(NodeId node) {
-  world_.queue.After(1, [this, node, life = life_] {
-    if (life != life_) return;
-    core_->GoOn(node);
-    AfterLaunch();
-  });
-}
-
 // ---- code
 
 void Machine::Load(const InstallExecutable& install) {
   const ExecutableId id = install.executable;
   loaded_[id] = false;
+  peers_[id] = install.members;
   follows_.erase(id);
   world_.queue.After(world_.random.Between(1, 4 * world_.config.duration),
                      [this, id, alone = install.members.empty(), life = life_] {
@@ -261,6 +283,7 @@ void Machine::Unload(ExecutableId executable) {
 // ---- launches
 
 void Machine::TakeInputs(Run& run) {
+  EndStaleReads();
   const ExecutableSpec& spec = run.gang->code->spec;
   const auto kept = [&](size_t a) {
     const auto& list = run.launch.non_donatable;
@@ -310,6 +333,7 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
     world_.Broken("G2", "{}: node {} is launched before its code is loaded", worker_, node.node);
+  CheckPeers(*run);
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     if (run->gang->places[i] == this) run->positions.push_back(i);
   }
@@ -328,6 +352,21 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   if (step) world_.Count(spread ? "step over executors" : "launch step");
   world_.Count(launch.gang ? spread ? "launch over executors" : "launch gang" : "launch single");
   Kick();
+}
+
+void Machine::CheckPeers(const Run& run) {
+  if (run.gang->broken || run.gang->MembersAreApart() || draining_) return;
+  const ExecutableId code = run.gang->code->spec.id;
+  for (const InstallExecutable::Member& member : peers_[code]) {
+    Machine* peer = world_.FindMachine(member.endpoint);
+    // It may be gone, or have begun anew, and the controller is yet to hear of it.
+    const auto& members = run.gang->members;
+    const bool launched_there = std::find(members.begin(), members.end(),
+                                          std::pair(peer, peer->session())) != members.end();
+    if (launched_there && peer->incarnation() != member.incarnation)
+      world_.Broken("G2", "{}: code {} is loaded to run with an earlier {}", worker_, code,
+                    member.endpoint);
+  }
 }
 
 void Machine::Occupy(Run& run) {
@@ -369,6 +408,14 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     return;
   }
   if (run->behind) Occupy(*run);
+  MayFail(*run);
+  if (!run->failure.ok() && world_.random.Percent(50)) {
+    // It never begins. Its peers hear why when they want something of it (GangExchanges).
+    world_.queue.After(world_.DataDelay(),
+                       [&world = world_, run] { world.BreakGang(run->gang, run->failure); });
+    world_.queue.After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
+    return;
+  }
   gang.joined[this] = run;
   for (size_t d = 0; d < run->positions.size(); ++d) {
     for (size_t a = 0; a < gang.inputs.size(); ++a)
@@ -381,6 +428,24 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     world_.queue.After(gang.code->duration, [this, run] { EndRun(run); });
   } else if (gang.joined.size() == gang.members.size()) {
     world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
+  }
+}
+
+void Machine::MayFail(Run& run) {
+  Random& r = world_.random;
+  // What chooses a block more often: few of these run on several executors.
+  const std::vector<ValueType>& outputs = run.gang->code->spec.outputs;
+  const bool chooses = run.gang->members.size() > 1 && outputs.size() == 1 &&
+                       outputs[0].dtype == DType::kS64 && outputs[0].global.rank() == 0;
+  const int lone = world_.config.lone_percent * (chooses ? 8 : 1);
+  if (lone > 0 && r.Percent(lone)) {
+    world_.Count("launch fails alone");
+    world_.alone |= bit();
+    run.failure = absl::UnknownError("a device gave out");
+  } else if (world_.config.full_percent > 0 && r.Percent(world_.config.full_percent)) {
+    world_.Count("launch runs out of memory");
+    world_.full |= bit();
+    run.failure = absl::ResourceExhaustedError("the runtime has no memory left");
   }
 }
 
@@ -400,8 +465,14 @@ void Machine::Abandon(const AbandonLaunch& command) {
     const LaunchId id = run->launch.launch_id;
     if (run->gang->members.size() < 2 || id < command.first || command.last < id) continue;
     world_.Count("launch abandoned");
-    world_.BreakGang(run->gang);
+    world_.BreakGang(run->gang, command.cause);
   }
+}
+
+void Machine::LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {
+  world_.Trace("  {} leaves launches {} to {} out: {}", worker_, first, last, Describe(cause));
+  world_.Count(first == last ? "step left out" : "branch left out");
+  world_.LeftOut(epoch_, *this, first, last, cause);
 }
 
 void Machine::AfterLaunch() {
@@ -421,12 +492,12 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
   }
   for (const ShardRef ref : run->reads) EndRead(ref);
   const Gang& gang = *run->gang;
-  absl::Status status;
-  if (gang.broken) {
-    status = absl::UnknownError("a peer of the gang is gone");
-  } else if (const auto failures = gang.code->Failures(gang.inputs, run->positions);
-             !failures.empty()) {
-    status = absl::UnknownError(failures[0]);
+  absl::Status status = run->failure;
+  if (status.ok() && gang.broken) {
+    status = gang.cause.ok() ? absl::UnknownError("a peer of the gang is gone") : gang.cause;
+  } else if (status.ok()) {
+    const std::vector<std::string> failures = gang.code->Failures(gang.inputs, run->positions);
+    if (!failures.empty()) status = absl::UnknownError(failures[0]);
   }
   world_.Trace("  {} launch {} ends: {}", worker_, run->launch.launch_id, Describe(status));
   world_.Count(status.ok() ? "launch ends" : gang.broken ? "launch breaks" : "launch fails");
@@ -470,10 +541,15 @@ void Machine::SendReport() {
   // What a lost executor says may come long after its successor has registered.
   const int64_t late = doomed && world_.random.Percent(50) ? world_.random.Between(0, 3000000) : 0;
   up_link_ = std::max(up_link_, world_.queue.now() + world_.LinkDelay() + late);
+  absl::StatusOr<Report> received = OverTheWire(core_->TakeReport(), incarnation_);
+  if (!received.ok())
+    return world_.Broken("codec", "a report of {}: {}", worker_, Describe(received.status()));
   world_.queue.At(up_link_, [this, id = id_, incarnation = incarnation_, epoch = world_.epoch,
-                             report = core_->TakeReport()] {
-    if (world_.controller != nullptr && world_.epoch == epoch)
-      world_.controller->OnReport(id, incarnation, report);
+                             report = *std::move(received)] {
+    world_.ToController([this, id, incarnation, epoch, report] {
+      if (world_.controller != nullptr && world_.epoch == epoch)
+        world_.controller->OnReport(id, incarnation, report);
+    });
   });
 }
 

@@ -18,6 +18,7 @@
 #include "core/device.h"
 #include "tests/sim/code.h"
 #include "tests/sim/pieces.h"
+#include "tests/sim/world.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway::sim {
@@ -25,11 +26,8 @@ namespace fairway::sim {
 // What `bytes` take in a device's memory.
 inline int64_t Units(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-class World;
 class Machine;
 struct Run;
-
-using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
 // All launches of one node, where they meet as a collective does: it ends when all have come.
 // Members of code without collectives do not meet.
@@ -42,6 +40,7 @@ struct Gang {
   std::set<Machine*> received;  // who got the launch
   bool broken = false;          // a member is gone
   bool complete = false;
+  absl::Status cause;  // of its breaking, if the members know it
 
   // Each ends or fails by itself, whatever becomes of the others.
   bool MembersAreApart() const { return members.size() > 1 && code->separable; }
@@ -58,6 +57,7 @@ struct Run {
   uint64_t session = 0;
   bool behind = false;  // may be started behind what computes its inputs on its devices
   bool joined = false;
+  absl::Status failure;  // it fails here alone
 };
 
 class Machine final : public ExecutorActions {
@@ -106,11 +106,12 @@ class Machine final : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void Share(ShardRef from, ShardRef to) override;
   void Read(NodeId node, const std::vector<ShardRef>& shards) override;
-  void GoOnLater(NodeId node) override;
+  void WantTurn() override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
+  void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
   void ReportWanted() override;
 
  private:
@@ -155,12 +156,17 @@ class Machine final : public ExecutorActions {
   void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
   Buffer* Readable(ShardRef ref, const char* what);
   void EndRead(ShardRef ref);
+  // The bytes of transfers that have ended, on their way, are nobody's concern any more.
+  void EndStaleReads();
+  void CheckUnits();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
   void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
   // A launch has ended: what follows it, or the end of draining.
   void AfterLaunch();
   void EndServe(uint64_t life, uint64_t pull);
+  // Code is loaded with the executors that run it together, as they are now.
+  void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
   // Its inputs, and the memory that it needs.
   void Occupy(Run& run);
@@ -169,6 +175,9 @@ class Machine final : public ExecutorActions {
   void LetBe(const std::shared_ptr<Run>& run);
   void Kick();
   void Join(const std::shared_ptr<Run>& run);
+  // A fault: it is to fail here, whatever becomes of it elsewhere.
+  void MayFail(Run& run);
+  uint64_t bit() const { return uint64_t{1} << world_.IndexOf(this); }
 
   World& world_;
   const std::string worker_;
@@ -193,6 +202,7 @@ class Machine final : public ExecutorActions {
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
+  std::map<ExecutableId, std::vector<InstallExecutable::Member>> peers_;  // of what it loaded
   std::set<ExecutableId> follows_;  // whose gangs may be started behind others
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
   std::set<std::shared_ptr<Run>> runs_;

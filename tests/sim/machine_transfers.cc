@@ -46,6 +46,14 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
   const auto done = [this, life = life_, id](absl::StatusOr<uint64_t> value) {
     EndReceive(life, id, std::move(value));
   };
+  if (world_.config.full_percent > 0 && world_.random.Percent(world_.config.full_percent)) {
+    world_.Count("receive runs out of memory");
+    world_.full |= bit();
+    world_.queue.After(world_.random.Between(1, 200), [done] {
+      done(absl::ResourceExhaustedError("the runtime has no memory left"));
+    });
+    return;
+  }
   switch (source.kind) {
     case ShardSource::Kind::kInline: {
       world_.Count("receive inline");
@@ -67,21 +75,24 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
     case ShardSource::Kind::kPeer: {
       world_.Count("receive from peer");
       Machine* peer = world_.FindMachine(source.endpoint);
-      world_.queue.After(world_.DataDelay(), [peer, source, transfer = node.transfer, done] {
+      const uint64_t bits = bit() | uint64_t{1} << world_.IndexOf(peer);
+      world_.queue.After(world_.DataDelay(), [peer, source, transfer = node.transfer,
+                                              done = world_.MayBeCut(done, bits)] {
         peer->Pull(source.incarnation, transfer, source.index, done);
       });
       return;
     }
     case ShardSource::Kind::kController:
       world_.Count("receive from controller");
-      world_.queue.After(world_.DataDelay(), [this, epoch = world_.epoch, transfer = node.transfer,
-                                              index = source.index, done] {
-        if (world_.controller == nullptr || world_.epoch != epoch) {
-          done(absl::UnavailableError("the controller is gone"));
-        } else {
-          world_.controller->PullUpload(transfer, index, done);
-        }
-      });
+      world_.queue.After(world_.DataDelay(),
+                         [this, epoch = world_.epoch, transfer = node.transfer,
+                          index = source.index, done = world_.MayBeCut(done, bit())] {
+                           if (world_.controller == nullptr || world_.epoch != epoch) {
+                             done(absl::UnavailableError("the controller is gone"));
+                           } else {
+                             world_.controller->PullUpload(transfer, index, done);
+                           }
+                         });
       return;
   }
 }

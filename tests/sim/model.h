@@ -40,7 +40,17 @@ struct ModelGroup {
   bool known_ready = false;
   uint64_t machines = 0;  // bits: whose loss may have hurt it, through all that it was made from
   uint64_t places = 0;    // bits: where it lies
+  // It lies with the controller: no loss hurts it, and it takes no memory.
+  bool stored = false;
+  std::vector<std::vector<uint64_t>> words;  // stored: the bytes, by shard
 };
+
+// The value of these bytes (ValueOf).
+inline uint64_t ValueOfWords(const std::vector<uint64_t>& words) {
+  const bool agree =
+      std::all_of(words.begin(), words.end(), [&](uint64_t word) { return word == words[0]; });
+  return agree && !words.empty() ? words[0] : 0;
+}
 
 struct ModelShard {
   std::shared_ptr<ModelGroup> group;
@@ -49,6 +59,9 @@ struct ModelShard {
   // What a fetch makes of it: no bytes say nothing.
   uint64_t seen() const { return group->shapes[index].num_elements() == 0 ? 0 : value(); }
   DeviceId device() const { return group->devices[index]; }
+  std::vector<uint64_t> words() const {
+    return group->stored ? group->words[index] : std::vector<uint64_t>();
+  }
 };
 
 struct ModelArray {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/sessions.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/machine.h"
@@ -21,9 +24,9 @@ DeviceId Client::DeviceOf(int32_t id) const { return devices_[id].device; }
 std::vector<int32_t> Client::RandomDevices(size_t count, bool one_island) {
   Random& r = world_.random;
   std::vector<int32_t> ids;
-  const int32_t slice = r.Pick(devices_).slice_index;
-  for (const VirtualDevice& device : devices_) {
-    if (!one_island || device.slice_index == slice) ids.push_back(device.id);
+  const int32_t slice = Virtual(r.Pick(usable_)).slice_index;
+  for (const int32_t id : usable_) {
+    if (!one_island || Virtual(id).slice_index == slice) ids.push_back(id);
   }
   r.Shuffle(ids);
   if (ids.size() > count) ids.resize(count);
@@ -33,7 +36,7 @@ std::vector<int32_t> Client::RandomDevices(size_t count, bool one_island) {
 
 ArraySpec Client::RandomSpec() {
   Random& r = world_.random;
-  const int64_t elements = r.Percent(50) ? r.Between(1, 8) : r.Between(1, 40);
+  const int64_t elements = r.Percent(5) ? 0 : r.Percent(50) ? r.Between(1, 8) : r.Between(1, 40);
   const std::string kind = r.Percent(90) ? "" : r.Percent(50) ? "device" : "host";
   const int64_t form = r.Below(10);
   if (form < 4)
@@ -70,11 +73,11 @@ void Client::Provide(SessionId session, NodeId upload, int32_t blob, absl::Statu
                      int64_t delay) {
   const auto provide = [this, epoch = world_.epoch, upload, blob, bytes = std::move(bytes)] {
     if (world_.controller == nullptr || world_.epoch != epoch) return;
-    world_.controller->cluster().ProvideUpload(upload, blob, bytes);
+    world_.controller->cluster().arrays().ProvideUpload(upload, blob, bytes);
     world_.controller->Settle();
   };
   if (delay == 0) return provide();
-  world_.queue.After(delay, provide);
+  world_.queue.After(delay, [this, provide] { world_.ToController(provide); });
 }
 
 void Client::DoPut() {
@@ -82,14 +85,18 @@ void Client::DoPut() {
   const ArraySpec spec = RandomSpec();
   const std::vector<int32_t>& devices = spec.sharding.devices();
   const bool shared = spec.sharding.fully_replicated() && r.Percent(80);
+  const int64_t copies =
+      spec.sharding.fully_replicated() && !shared ? static_cast<int64_t>(devices.size()) : 1;
+  const bool stored = Total(spec.shape) * copies <= world_.config.cluster.stored_array_bytes;
+  if (stored) world_.Count("put is stored");
   std::vector<int32_t> blobs;
   for (size_t i = 0; i < devices.size(); ++i) blobs.push_back(shared ? 0 : static_cast<int32_t>(i));
   std::vector<uint64_t> values;
   for (int32_t b = 0; b <= blobs.back(); ++b)
-    values.push_back(Mix(session_.value, next_value_++) | 1);
+    values.push_back(spec.shape.num_elements() == 0 ? 0 : Mix(session_.value, next_value_++) | 1);
   if (spec.sharding.fully_replicated()) values.assign(values.size(), values[0]);
-  const auto put =
-      world_.controller->cluster().Put(session_, r.Percent(80) ? OutHandle() : 0, spec, blobs);
+  const auto put = world_.controller->cluster().arrays().Put(
+      session_, r.Percent(80) ? OutHandle() : 0, spec, blobs);
   if (!Expect(put.status(), "", "put")) return;
   world_.Trace("s{} put h{} n{}, {} shards", session_, put->handle, put->upload, devices.size());
 
@@ -112,6 +119,8 @@ void Client::DoPut() {
     group.deleted.push_back(false);
     group.places |= BitsOf(group.devices.back());
     group.machines = group.places;
+    group.stored = stored;
+    group.words.emplace_back(group.shapes.back().num_elements(), values[blobs[i]]);
   }
   const int32_t bad = r.Percent(5) ? blobs[r.Below(static_cast<int64_t>(blobs.size()))] : -1;
   const bool wrong_size = r.Percent(30);
@@ -138,8 +147,8 @@ void Client::DoPut() {
 void Client::DoMakeError() {
   const ArraySpec spec = RandomSpec();
   const std::string text = fmt::format("made#{}.{}", session_, next_value_++);
-  const auto made =
-      world_.controller->cluster().MakeError(session_, OutHandle(), spec, absl::UnknownError(text));
+  const auto made = world_.controller->cluster().arrays().MakeError(session_, OutHandle(), spec,
+                                                                    absl::UnknownError(text));
   if (Expect(made.status(), "", "make error")) arrays_[*made] = {spec, {}, text};
   world_.controller->Settle();
 }
@@ -173,7 +182,7 @@ void Client::DoCopy() {
   }
   if (shared) in.pop_back(), out.pop_back();
   world_.Trace("s{} copy {} -> {} by {}", session_, in[0], out[0], static_cast<int>(semantics));
-  world_.controller->cluster().Copy(
+  world_.controller->cluster().arrays().Copy(
       session_, in, devices, kind, semantics, out,
       Expects(like.deleted() ? "FAILED_PRECONDITION" : "", "copy", in.size()));
   Began();
@@ -187,7 +196,7 @@ void Client::DoCopy() {
     std::map<int32_t, std::shared_ptr<ModelGroup>> made;
     std::map<int32_t, std::vector<std::shared_ptr<ModelGroup>>> reads;
     std::vector<ModelShard> moved;
-    std::map<std::pair<uint64_t, int64_t>, uint64_t> came;  // by executor and part: the value
+    std::map<std::pair<uint64_t, int64_t>, ModelShard> came;  // by executor and part
     const std::string to_kind = sharding.memory_kind() == "host" ? "host" : "";
     for (size_t i = 0; i < source.shards.size(); ++i) {
       const ModelShard from = source.shards[i];
@@ -205,13 +214,13 @@ void Client::DoCopy() {
                            : old.kind() == Sharding::Kind::kTiled ? old.tile_of()[i]
                                                                   : -1;
       bool again = false;  // it came to that executor for another device
-      uint64_t value = from.value();
+      ModelShard origin = from;
       if (part >= 0 && BitsOf(from.device()) != BitsOf(device.device)) {
-        const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, value);
+        const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, from);
         again = !fresh;
-        value = first->second;
+        origin = first->second;
       }
-      group->values.push_back(value);
+      group->values.push_back(origin.value());
       group->devices.push_back(device.device);
       group->kinds.push_back(to_kind);
       group->shapes.push_back(from.group->shapes[from.index]);
@@ -219,6 +228,10 @@ void Client::DoCopy() {
       group->places |= BitsOf(device.device);
       group->machines |= group->places;
       moved.push_back(from);
+      if (reads[device.slice_index].empty()) group->stored = true;  // so far
+      group->stored = group->stored && origin.group->stored &&
+                      Total(group->shapes.back()) <= world_.config.cluster.stored_array_bytes;
+      group->words.push_back(origin.words());
       if (again) {
         world_.Count("copy copies what came");
         continue;
@@ -227,7 +240,10 @@ void Client::DoCopy() {
       group->surely_failed = group->surely_failed || from.group->surely_failed;
       reads[device.slice_index].push_back(from.group);
     }
-    for (auto& [slice, group] : made) group->failures = Inherit(reads[slice]);
+    for (auto& [slice, group] : made) {
+      group->failures = Inherit(reads[slice]);
+      if (group->stored) world_.Count("copy is stored");
+    }
     if (semantics == CopySemantics::kDonateInput) {
       for (const ModelShard& shard : moved) shard.group->deleted[shard.index] = true;
       if (!moved.empty()) world_.Count("copy donates");
@@ -245,11 +261,12 @@ void Client::DoAssemble() {
   const ModelArray& base = arrays_[first];
   if (base.shards.size() != 1 || base.deleted()) return;
   const Shape shape = base.spec.shape;
+  const DType dtype = base.spec.dtype;
   std::vector<uint64_t> in;
   std::vector<int32_t> devices;
   for (const auto& [handle, array] : arrays_) {
-    const bool fits =
-        array.spec.sharding.num_shards() == 1 && array.spec.shape == shape && !array.deleted();
+    const bool fits = array.spec.sharding.num_shards() == 1 && array.spec.shape == shape &&
+                      array.spec.dtype == dtype && !array.deleted();
     const int32_t device = array.spec.sharding.devices()[0];
     if (!fits || std::find(devices.begin(), devices.end(), device) != devices.end() ||
         r.Percent(20))
@@ -261,14 +278,13 @@ void Client::DoAssemble() {
   const auto pieces = static_cast<int64_t>(in.size());
   std::vector<int64_t> tiles(in.size());
   for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
-  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : DType::kU64,
-                       Vector(shape.dims[0] * pieces),
+  const ArraySpec spec{r.Percent(30) ? DType::kInvalid : dtype, Vector(shape.dims[0] * pieces),
                        Sharding::Tiled(devices, {pieces}, tiles).value()};
-  const auto made = world_.controller->cluster().Assemble(session_, spec, in,
-                                                          CopySemantics::kReuseInput, OutHandle());
+  const auto made = world_.controller->cluster().arrays().Assemble(
+      session_, spec, in, CopySemantics::kReuseInput, OutHandle());
   if (Expect(made.status(), "", "assemble")) {
     ModelArray array{spec, {}, {}};
-    array.spec.dtype = DType::kU64;
+    array.spec.dtype = dtype;
     for (const uint64_t handle : in) {
       const ModelArray& piece = arrays_[handle];
       if (array.error.empty()) array.error = piece.error;
@@ -287,8 +303,8 @@ void Client::DoDisassemble() {
   const ModelArray array = arrays_[handle];
   std::vector<uint64_t> out;
   for (int i = 0; i < array.spec.sharding.num_shards(); ++i) out.push_back(OutHandle());
-  const auto made =
-      world_.controller->cluster().Disassemble(session_, handle, CopySemantics::kReuseInput, out);
+  const auto made = world_.controller->cluster().arrays().Disassemble(
+      session_, handle, CopySemantics::kReuseInput, out);
   if (Expect(made.status(), array.deleted() ? "FAILED_PRECONDITION" : "", "disassemble")) {
     for (size_t i = 0; i < made->size(); ++i) {
       const Shape shape =
@@ -309,7 +325,7 @@ void Client::DoReplicatedShard() {
   if (handle == 0) return;
   const ModelArray array = arrays_[handle];
   const bool replicated = array.spec.sharding.fully_replicated();
-  const auto made = world_.controller->cluster().FullyReplicatedShard(
+  const auto made = world_.controller->cluster().arrays().FullyReplicatedShard(
       session_, handle, CopySemantics::kReuseInput, OutHandle());
   if (Expect(made.status(),
              array.deleted() ? "FAILED_PRECONDITION"
@@ -328,7 +344,7 @@ void Client::DoReplicatedShard() {
 void Client::DoDelete() {
   const uint64_t handle = AnyHandle();
   if (handle == 0) return;
-  world_.controller->cluster().Delete(session_, {handle}, Expects("", "delete"));
+  world_.controller->cluster().arrays().Delete(session_, {handle}, Expects("", "delete"));
   Began();
   world_.Trace("s{} deletes h{}", session_, handle);
   arrays_[handle].Delete();
@@ -347,8 +363,8 @@ void Client::DoDestruct() {
   for (const uint64_t handle : handles) arrays_.erase(handle);
   if (unknown) handles.push_back(OutHandle());
   world_.Trace("s{} destructs {} arrays", session_, handles.size());
-  world_.controller->cluster().Destruct(session_, handles,
-                                        Expects(unknown ? "NOT_FOUND" : "", "destruct"));
+  world_.controller->cluster().arrays().Destruct(session_, handles,
+                                                 Expects(unknown ? "NOT_FOUND" : "", "destruct"));
   Began();
   world_.controller->Settle();
 }
@@ -356,14 +372,14 @@ void Client::DoDestruct() {
 void Client::DoLook() {
   const uint64_t handle = AnyHandle();
   Cluster& cluster = world_.controller->cluster();
-  cluster.SessionBacklog(session_);
+  cluster.sessions().BacklogOf(session_);
   if (handle == 0) return;
-  const auto deleted = cluster.IsDeleted(session_, handle);
+  const auto deleted = cluster.arrays().IsDeleted(session_, handle);
   if (!deleted.ok() || *deleted != arrays_[handle].deleted())
     world_.Broken("API", "s{}: array {} says deleted = {}, expected {}", session_, handle,
                   deleted.ok() ? fmt::format("{}", *deleted) : Describe(deleted.status()),
                   arrays_[handle].deleted());
-  const ArraySpec* spec = cluster.Spec(session_, handle);
+  const ArraySpec* spec = cluster.arrays().Spec(session_, handle);
   if (spec == nullptr || spec->shape != arrays_[handle].spec.shape ||
       spec->sharding.devices() != arrays_[handle].spec.sharding.devices())
     world_.Broken("API", "s{}: array {} has another type than expected", session_, handle);
@@ -410,9 +426,9 @@ void Client::Ask(bool fetch, const std::vector<uint64_t>& handles, std::string_v
   requests_[token] = std::move(request);
   world_.Trace("s{} {} of h{}, token {}", session_, fetch ? "fetch" : "watch", handles[0], token);
   if (fetch) {
-    world_.controller->cluster().Fetch(session_, token, handles[0]);
+    world_.controller->cluster().arrays().Fetch(session_, token, handles[0]);
   } else {
-    world_.controller->cluster().Watch(session_, token, handles);
+    world_.controller->cluster().arrays().Watch(session_, token, handles);
     Began();
   }
 }
@@ -443,6 +459,16 @@ void Client::Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outc
   requests_[token] = std::move(request);
 }
 
+void Client::TwoResultsOfOneHandle() {
+  const uint64_t handle = AnyHandle(), out = OutHandle();
+  if (handle == 0) return;
+  const auto made = world_.controller->cluster().arrays().Copy(
+      session_, {handle, handle}, std::nullopt, std::nullopt, CopySemantics::kReuseInput,
+      {out, out});
+  Expect(made.status(), arrays_[handle].deleted() ? "FAILED_PRECONDITION" : "ALREADY_EXISTS",
+         "copy to one handle twice");
+}
+
 // Handles that are not this session's.
 void Client::DoWrong() {
   uint64_t foreign = OutHandle();
@@ -453,7 +479,7 @@ void Client::DoWrong() {
   }
   world_.Count("foreign handle");
   Cluster& cluster = world_.controller->cluster();
-  switch (world_.random.Below(5)) {
+  switch (world_.random.Below(6)) {
     case 0:
       Ask(true, {foreign}, "fetch");
       break;
@@ -461,17 +487,21 @@ void Client::DoWrong() {
       Ask(false, {foreign}, "watch");
       break;
     case 2:
-      Expect(cluster.Delete(session_, {foreign}), "NOT_FOUND", "delete of a foreign array");
+      Expect(cluster.arrays().Delete(session_, {foreign}), "NOT_FOUND",
+             "delete of a foreign array");
       break;
     case 3:
       Expect(
-          cluster
+          cluster.arrays()
               .Copy(session_, {foreign}, std::nullopt, std::nullopt, CopySemantics::kReuseInput, {})
               .status(),
           "NOT_FOUND", "copy of a foreign array");
       break;
+    case 4:
+      TwoResultsOfOneHandle();
+      break;
     default:
-      Expect(cluster.Execute(session_, foreign, {}, {}, {}).status(), "NOT_FOUND",
+      Expect(cluster.executables().Execute(session_, foreign, {}, {}, {}).status(), "NOT_FOUND",
              "execute of a foreign handle");
       break;
   }

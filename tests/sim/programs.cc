@@ -2,10 +2,16 @@
 // Dataflow programs: made up, bound and run, and what the reference interpreter makes of them node
 // by node, whatever sequences and transfers they are lowered to.
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include <fmt/ranges.h>
 
+#include "controller/cluster/arrays.h"
+#include "controller/cluster/executables.h"
+#include "controller/cluster/placed_program.h"
+#include "controller/cluster/programs.h"
+#include "controller/cluster/sessions.h"
 #include "graph/lowering.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -30,8 +36,15 @@ bool Even(const ArraySpec& spec) {
   return true;
 }
 
+bool OnSeveral(uint64_t machines) { return (machines & (machines - 1)) != 0; }
+
 void Add(const Failures& more, Failures& failures) {
-  failures.insert(failures.end(), more.begin(), more.end());
+  for (const Failure& one : more) {
+    if (std::none_of(failures.begin(), failures.end(), [&](const Failure& known) {
+          return known.cause == one.cause && known.text == one.text;
+        }))
+      failures.push_back(one);
+  }
 }
 
 }  // namespace
@@ -56,8 +69,12 @@ class ProgramMaker {
       p.slices.push_back({fmt::format("s{}", s), static_cast<int32_t>(made_.slices[s].size())});
     p.graphs.resize(1);
     std::vector<ValueRef> values;
-    for (int64_t a = r_.Between(1, 3); a > 0; --a)
-      values.push_back(Add(0, ArgumentNode{Type(Slice()), r_.Percent(30)}));
+    std::vector<ValueRef> handed_on;  // arguments that may be results
+    for (int64_t a = r_.Between(1, 3); a > 0; --a) {
+      const int32_t slice = Slice();
+      values.push_back(Add(0, ArgumentNode{Type(slice), r_.Percent(30)}));
+      if (slice == 0 && r_.Percent(20)) handed_on.push_back(values.back());
+    }
     std::vector<ValueRef> computed;
     for (int64_t n = r_.Between(1, 6); n > 0 || computed.empty(); --n) {
       const int64_t kind = r_.Below(100);
@@ -75,9 +92,10 @@ class ProgramMaker {
         computed.push_back(made);
       }
     }
-    // Results are outputs of computations, so that none shares its bytes with an argument.
     r_.Shuffle(computed);
     computed.resize(std::min<size_t>(computed.size(), r_.Between(1, 4)));
+    computed.insert(computed.end(), handed_on.begin(), handed_on.end());
+    r_.Shuffle(computed);
     p.graphs[0].results = computed;
   }
 
@@ -172,7 +190,7 @@ class ProgramMaker {
           std::set(tiles.begin(), tiles.end()).size() == spec.devices.size() && r_.Percent(80);
       spec.temp_bytes = r_.Percent(50) ? 0 : 64 * r_.Between(1, 6);
       spec.code = std::make_shared<const std::string>("code");
-      world_.controller->cluster().DefineExecutable(spec);
+      world_.controller->cluster().executables().Define(spec);
       made_.binding.code[{number, static_cast<int32_t>(s)}] = {
           id,
           {{result.dtype, spec.outputs[0].shard, ""}},
@@ -222,14 +240,33 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   if (!Expect(types.status(), "", "program")) return 0;
   auto plan = Lower(made.program, *types, made.binding);
   if (!Expect(plan.status(), "", "lowering")) return 0;
-  const auto bound = world_.controller->cluster().BindProgram(
-      session_, OutHandle(), {made.program.name, *std::move(plan), slices});
-  world_.controller->Settle();
-  if (!Expect(bound.status(), "", "bind of a program")) return 0;
-  world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, *bound,
+  // In slices, as the daemon has it: other operations may come in between.
+  Cluster& cluster = world_.controller->cluster();
+  const bool sequential = r.Percent(25);
+  if (sequential) world_.sequential.insert(session_);
+  ProgramSource source{made.program.name, *std::move(plan), slices, sequential};
+  const uint64_t token = next_token_++;
+  const absl::Status reserved =
+      cluster.programs().Reserve(session_, token, source.name, PlacedBytes(source));
+  if (!Expect(reserved, "", "room for a program")) return 0;
+  auto placed = PlaceProgram(std::move(source), cluster.sessions().SharedDevices(session_));
+  if (!Expect(placed.status(), "", "placing of a program")) return 0;
+  const uint64_t out = OutHandle();
+  world_.Trace("s{} binds {} as h{}, {} slices of {} devices", session_, made.program.name, out,
                slices.size(), count);
-  programs_[*bound] = std::move(made);
-  return *bound;
+  unanswered_[token] = "bind of a program";
+  const auto handle = std::make_shared<uint64_t>(0);
+  cluster.programs().Bind(
+      session_, token, out, *std::move(placed),
+      [this, token, handle, made = std::move(made)](const absl::StatusOr<uint64_t>& bound) {
+        unanswered_.erase(token);
+        if (!Expect(bound.status(), "", "bind of a program")) return;
+        *handle = *bound;
+        programs_[*bound] = made;
+      });
+  world_.controller->Settle();
+  world_.Count(*handle != 0 ? "program bound at once" : "program bound in several turns");
+  return *handle;
 }
 
 void Client::DoProgram() {
@@ -241,8 +278,8 @@ void Client::DoProgram() {
   std::set<int32_t> islands;
   for (const int32_t device : sharding.devices()) islands.insert(Virtual(device).slice_index);
   if (islands.size() > 1 || sharding.memory_kind() == "host" || !Even(like.spec) ||
-      !OfOnePiece(like) || like.spec.shape.num_elements() == 0)
-    return;
+      !OfOnePiece(like) || like.spec.dtype != DType::kU64 || like.spec.shape.num_elements() == 0)
+    return;  // what has no bytes is made anew elsewhere, also when it has failed
   uint64_t handle = 0;
   for (const auto& [number, known] : programs_) {
     if (MadeFor(known, like) && r.Percent(70)) handle = number;
@@ -253,14 +290,22 @@ void Client::DoProgram() {
   // Arguments of the right type, wherever they lie.
   std::vector<uint64_t> fitting = {base};
   for (const auto& [other, array] : arrays_) {
-    if (array.spec.shape == like.spec.shape &&
+    if (array.spec.shape == like.spec.shape && array.spec.dtype == like.spec.dtype &&
         array.spec.sharding.num_shards() == sharding.num_shards() &&
         array.spec.sharding.memory_kind() != "host" && SameCut(array.spec, like.spec) &&
         OfOnePiece(array))
       fitting.push_back(other);
   }
   std::vector<uint64_t> args;
-  for (size_t a = 0; a < Arguments(program).size(); ++a) args.push_back(r.Pick(fitting));
+  const Graph& graph = program.program.graphs[0];
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!std::holds_alternative<ArgumentNode>(graph.nodes[n].op)) continue;
+    // What is handed on as a result lies where it is wanted, so that the two share their bytes.
+    const bool result = std::any_of(graph.results.begin(), graph.results.end(), [&](ValueRef ref) {
+      return ref.node == static_cast<int32_t>(n);
+    });
+    args.push_back(result ? base : r.Pick(fitting));
+  }
   ExecuteOptions options;
   for (size_t a = 0; a < args.size(); ++a) {
     if (r.Percent(20)) options.non_donatable.push_back(static_cast<int32_t>(a));
@@ -268,7 +313,7 @@ void Client::DoProgram() {
   RunProgram(handle, args, options);
   if (session_ && r.Percent(10)) {
     programs_.erase(handle);
-    Expect(world_.controller->cluster().ReleaseProgram(session_, handle), "",
+    Expect(world_.controller->cluster().programs().Release(session_, handle), "",
            "release of a program");
     world_.controller->Settle();
   }
@@ -318,10 +363,10 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
   world_.Trace("s{} run {} args [{}] -> [{}]", session_, program.program.name, fmt::join(args, " "),
                fmt::join(out, " "));
   Cluster& cluster = world_.controller->cluster();
-  const auto run = cluster.RunProgram(session_, handle, args, options, out);
+  const auto run = cluster.programs().Run(session_, handle, args, options, out);
   if (!Expect(run.status(), refusal, "run of a program")) {
     for (const uint64_t o : out) {
-      if (const ArraySpec* spec = cluster.Spec(session_, o); spec != nullptr)
+      if (const ArraySpec* spec = cluster.arrays().Spec(session_, o); spec != nullptr)
         arrays_[o] = {*spec, {}, Describe(run.status())};
     }
     return world_.controller->Settle();
@@ -344,27 +389,23 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     if (array.shards.empty()) value.failures = {{run->node, array.error}};
     value.shards.resize(program.slices[0].size());
   }
-  failed_steps_.clear();
-  for (const ProgramValue& value : values) {
-    for (const Failure& failure : value.failures) failed_steps_.insert(failure.text);
-  }
-  auto results = Interpret(program, 0, values, run->node);
-  // On several executors the first failure ends the others' sequences as well.
-  const bool spread =
-      std::any_of(program.slices.begin(), program.slices.end(), [this](const auto& slice) {
-        uint64_t machines = 0;
-        for (const DeviceId device : slice) machines |= BitsOf(device);
-        return (machines & (machines - 1)) != 0;
-      });
-  for (ProgramValue& value : results) {
-    for (const std::string& text : failed_steps_) {
-      if (spread) value.failures.push_back({run->node, text, false});
-    }
-  }
+  const auto results = Interpret(program, 0, values, run->node);
+  std::set<const ModelGroup*> returned;
   for (size_t o = 0; o < results.size(); ++o) {
     const ProgramValue& value = results[o];
-    const auto& compute = std::get<ComputeNode>(
-        program.program.graphs[0].nodes[program.program.graphs[0].results[o].node].op);
+    const int32_t from = program.program.graphs[0].results[o].node;
+    const ProgramNode& node = program.program.graphs[0].nodes[from];
+    if (std::holds_alternative<ArgumentNode>(node.op)) {
+      world_.Count("argument as result");
+      const auto before = std::count_if(
+          program.program.graphs[0].nodes.begin(), program.program.graphs[0].nodes.begin() + from,
+          [](const ProgramNode& other) { return std::holds_alternative<ArgumentNode>(other.op); });
+      const ModelArray& argument = arrays_[args[static_cast<size_t>(before)]];
+      for (const ModelShard& shard : argument.shards) returned.insert(shard.group.get());
+      arrays_[run->handles[o]] = {run->specs[o], argument.shards, argument.error};
+      continue;
+    }
+    const auto& compute = std::get<ComputeNode>(node.op);
     auto group = std::make_shared<ModelGroup>();
     group->failures = value.failures;
     group->machines = value.machines;
@@ -387,7 +428,15 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
     const bool kept = std::find(options.non_donatable.begin(), options.non_donatable.end(),
                                 static_cast<int32_t>(a)) != options.non_donatable.end();
     ModelArray& array = arrays_[args[a]];
-    if (parameters[a]->donated && !kept && array.error.empty()) array.Delete();
+    if (!parameters[a]->donated || kept || !array.error.empty()) continue;
+    const bool stays =
+        std::any_of(array.shards.begin(), array.shards.end(),
+                    [&](const ModelShard& shard) { return returned.contains(shard.group.get()); });
+    if (stays) {
+      DonateAll(args[a]);
+    } else {
+      array.Delete();
+    }
   }
   world_.controller->Settle();
 }
@@ -434,11 +483,14 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
       out =
           Interpret(program, branch->bodies[std::clamp<int64_t>(index, 0, bodies - 1)], rest, run);
       for (ProgramValue& value : out) {
-        if (!sim::MayBeFine(inputs[0].failures) || inputs[0].surely_failed) {
+        const bool fails = !sim::MayBeFine(inputs[0].failures) || inputs[0].surely_failed;
+        const auto& scalar = std::get<ComputeNode>(in.nodes[branch->index.node].op);
+        if (fails && !OnSeveral(On(program.slices[scalar.slice]))) {
           value.failures = inputs[0].failures;
           value.surely_failed = inputs[0].surely_failed;
         } else {
           Add(inputs[0].failures, value.failures);
+          value.surely_failed = value.surely_failed || inputs[0].surely_failed;
         }
         value.machines |= inputs[0].machines;
       }
@@ -450,23 +502,29 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
   return results;
 }
 
+uint64_t Client::On(const std::vector<DeviceId>& devices) const {
+  uint64_t machines = 0;
+  for (const DeviceId device : devices) machines |= BitsOf(device);
+  return machines;
+}
+
 Client::ProgramValue Client::Computed(const SimProgram& program, const ComputeNode& compute,
                                       const std::vector<ProgramValue>& inputs, NodeId run) {
   const auto& bound = program.binding.code.at({compute.computation, compute.slice});
   const Code& code = world_.codes.at(bound.executable);
   ProgramValue out;
   Inputs values;
+  // An input that failed on one executor may be well on another, which goes on to what fails there.
+  const bool spread = OnSeveral(On(program.slices[compute.slice]));
   for (const ProgramValue& input : inputs) {
     values.push_back(input.shards);
     out.machines |= input.machines;
     out.surely_failed = out.surely_failed || input.surely_failed;
-    if (sim::MayBeFine(out.failures)) Add(input.failures, out.failures);  // the first's is told
+    // The first's is told.
+    if (spread || sim::MayBeFine(out.failures)) Add(input.failures, out.failures);
   }
-  // One executor may run what on another one has failed before.
-  const std::vector<std::string> own = code.Failures(values);
-  failed_steps_.insert(own.begin(), own.end());
-  if (sim::MayBeFine(out.failures)) {
-    for (const std::string& text : own) out.failures.push_back({run, text});
+  if (sim::MayBeFine(out.failures) || (spread && code.separable)) {
+    for (std::string& text : code.Failures(values)) out.failures.push_back({run, std::move(text)});
   }
   for (size_t i = 0; i < program.slices[compute.slice].size(); ++i)
     out.shards.push_back(code.Output(values, 0, i));

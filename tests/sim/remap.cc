@@ -2,6 +2,9 @@
 // Operations that put the shards of arrays together anew.
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
+#include "controller/cluster/arrays.h"
 #include "core/reshard.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -18,10 +21,13 @@ void Client::DoRemap() {
   std::vector<RemapPlan::From> pool;
   std::string kind;
   Shape shape;
+  DType dtype = DType::kInvalid;
   for (int64_t i = r.Between(1, 3); i > 0; --i) {
     const uint64_t handle = AnyHandle();
     if (handle == 0 || arrays_[handle].deleted()) continue;
     const ArraySpec& spec = arrays_[handle].spec;
+    if (in.empty()) dtype = spec.dtype;
+    if (spec.dtype != dtype) continue;
     const auto number = static_cast<int32_t>(in.size());
     in.push_back(handle);
     plan.inputs.push_back(spec);
@@ -54,14 +60,17 @@ void Client::DoRemap() {
     const auto pieces = static_cast<int64_t>(list.size());
     std::vector<int64_t> tiles(list.size());
     for (size_t i = 0; i < tiles.size(); ++i) tiles[i] = static_cast<int64_t>(i);
-    plan.outputs.push_back({DType::kU64, Vector(shape.dims[0] * pieces),
+    plan.outputs.push_back({dtype, Vector(shape.dims[0] * pieces),
                             Sharding::Tiled(list, {pieces}, tiles, kind).value()});
     out.push_back(OutHandle());
   }
   const CopySemantics semantics = kSemantics[r.Below(3)];
   const bool copy = semantics == CopySemantics::kAlwaysCopy;
-  world_.controller->cluster().Remap(session_, in, plan, semantics, out,
-                                     Expects(copy ? "INVALID_ARGUMENT" : "", "remap", out.size()));
+  world_.Trace("s{} remap [{}] -> [{}] by {}", session_, fmt::join(in, " "), fmt::join(out, " "),
+               static_cast<int>(semantics));
+  world_.controller->cluster().arrays().Remap(
+      session_, in, plan, semantics, out,
+      Expects(copy ? "INVALID_ARGUMENT" : "", "remap", out.size()));
   Began();
   if (!copy) {
     std::vector<ModelArray> arrays;
@@ -93,13 +102,123 @@ Resharding::Place Client::PlaceOf(DeviceId device) const {
   return {ExecutorId(static_cast<uint32_t>(world_.IndexOf(machine) + 1)), device};
 }
 
+ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,
+                          const PiecesOf& pieces_of) {
+  ModelArray array{spec, {}, source.error};
+  if (!source.error.empty()) return array;
+  const std::vector<int32_t>& devices = spec.sharding.devices();
+  const std::string kind = spec.sharding.memory_kind() == "host" ? "host" : "";
+  std::vector<std::shared_ptr<ModelGroup>> all;  // in the order of the nodes that make them
+  std::map<const ModelGroup*, std::vector<std::shared_ptr<ModelGroup>>> reads;
+  std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
+  std::map<const ModelGroup*, size_t> num_pieces;
+  std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
+  const int64_t most_stored = world_.config.cluster.stored_array_bytes;
+  for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+    const VirtualDevice& device = Virtual(devices[i]);
+    ModelShard same;
+    std::vector<std::shared_ptr<ModelGroup>> used;
+    const std::vector<ShardPiece> pieces = pieces_of(i);
+    for (const ShardPiece& piece : pieces) {
+      if (piece.made) {
+        world_.Count("reshard copies what came");
+        used.push_back(array.shards[piece.source].group);
+        continue;
+      }
+      const ModelShard& from = source.shards[piece.source];
+      used.push_back(from.group);
+      const bool stays = from.device() == device.device && from.group->kinds[from.index] == kind;
+      if (stays && piece.from.whole() && piece.to.whole()) same = from;
+    }
+    if (same.group != nullptr && may_alias && spec.dtype == source.spec.dtype) {
+      world_.Count("reshard aliases");
+      array.shards.push_back(same);
+      continue;
+    }
+    auto& group = groups[device.slice_index];
+    if (group != nullptr &&
+        num_pieces[group.get()] + pieces.size() > world_.config.cluster.node_pieces) {
+      world_.Count("reshard by several nodes");
+      group = nullptr;
+    }
+    if (group == nullptr) {
+      group = std::make_shared<ModelGroup>();
+      group->stored = true;  // so far
+      all.push_back(group);
+    }
+    num_pieces[group.get()] += pieces.size();
+    array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
+    group->values.push_back(0);
+    group->devices.push_back(device.device);
+    group->kinds.push_back(kind);
+    group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
+    group->deleted.push_back(false);
+    group->words.emplace_back(group->shapes.back().num_elements());
+    group->places |= BitsOf(device.device);
+    group->machines |= group->places;
+    const int64_t bytes = 8 * group->shapes.back().num_elements();
+    if (pieces.size() != 1 || !pieces[0].from.whole() || !pieces[0].to.whole())
+      cut_of[group.get()] += bytes;
+    group->stored = group->stored && bytes <= most_stored && cut_of[group.get()] <= most_stored;
+    for (const auto& read : used) {
+      if (read == group) continue;
+      group->machines |= read->machines;
+      group->surely_failed = group->surely_failed || read->surely_failed;
+      reads[group.get()].push_back(read);
+    }
+  }
+  for (auto& group : all) {
+    const auto& read = reads[group.get()];
+    group->stored =
+        group->stored && !read.empty() &&
+        std::all_of(read.begin(), read.end(), [](const auto& from) { return from->stored; });
+    if (group->stored) world_.Count("reshard is stored");
+    group->failures = Inherit(read);
+  }
+  for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
+    if (std::find(all.begin(), all.end(), array.shards[i].group) == all.end()) continue;
+    Assemble(source, array, i, pieces_of(i));
+  }
+  if (groups.size() > 1) world_.Count("reshard over islands");
+  return array;
+}
+
+// Gives shard `shard` of `array`, which is made of `source`, its value.
+void Client::Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
+                      const std::vector<ShardPiece>& pieces) {
+  const ModelShard& made = array.shards[shard];
+  ModelGroup& group = *made.group;
+  std::vector<uint64_t>& words = group.words[made.index];
+  Pieces values;
+  for (const ShardPiece& piece : pieces) {
+    const ModelShard& from = piece.made ? array.shards[piece.source] : source.shards[piece.source];
+    values[piece.to.origin] = piece.made ? from.value() : BoxedValue(from.value(), piece.from);
+    if (!group.stored) continue;
+    const std::vector<uint64_t>& has = from.group->words[from.index];
+    if (piece.from.whole() && piece.to.whole()) {  // of any type
+      words = has;
+    } else {
+      std::copy_n(has.begin() + piece.from.origin[0], piece.from.extents[0],
+                  words.begin() + piece.to.origin[0]);
+    }
+  }
+  group.values[made.index] = group.stored     ? ValueOfWords(words)
+                             : values.empty() ? 0
+                                              : Assembled(values);
+}
+
+void Client::DonateAll(uint64_t handle) {
+  arrays_[handle].shards.clear();
+  arrays_[handle].gone = true;
+}
+
 // Another cut over other devices, uneven ones included.
 void Client::DoReshard() {
   Random& r = world_.random;
   const uint64_t handle = AnyHandle();
   if (handle == 0) return;
   const ModelArray source = arrays_[handle];
-  ArraySpec spec{DType::kU64, source.spec.shape, {}};
+  ArraySpec spec{source.spec.dtype, source.spec.shape, {}};
   const std::vector<int32_t> devices = RandomDevices(r.Between(1, 6), r.Percent(60));
   const std::string kind = r.Percent(90) ? "" : "host";
   const auto count = static_cast<int64_t>(devices.size());
@@ -111,84 +230,71 @@ void Client::DoReshard() {
                                 : Sharding::Tiled(devices, {pieces}, tiles, kind).value();
   const CopySemantics semantics = kSemantics[r.Below(3)];
   const uint64_t out = OutHandle();
-  world_.controller->cluster().Reshard(
+  world_.Trace("s{} reshard {} -> {} by {}", session_, handle, out, static_cast<int>(semantics));
+  world_.controller->cluster().arrays().Reshard(
       session_, {handle}, {1, [spec](size_t, const ArraySpec&) { return spec; }}, semantics, {out},
       Expects(source.deleted() ? "FAILED_PRECONDITION" : "", "reshard", 1));
   Began();
   if (source.deleted()) return world_.controller->Settle();
   world_.Count("reshard");
-  ModelArray array{spec, {}, source.error};
-  if (source.error.empty()) {
-    std::vector<std::shared_ptr<ModelGroup>> all;  // in the order of the nodes that make them
-    std::map<const ModelGroup*, std::vector<std::shared_ptr<ModelGroup>>> reads;
-    std::vector<Resharding::Place> from_places, to_places;
-    for (const ModelShard& shard : source.shards) from_places.push_back(PlaceOf(shard.device()));
-    for (const int32_t device : devices) to_places.push_back(PlaceOf(Virtual(device).device));
-    Resharding plan = Resharding::Plan(DType::kU64, spec.shape, source.spec.sharding, spec.sharding,
-                                       from_places, to_places)
-                          .value();
-    std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
-    std::map<const ModelGroup*, size_t> pieces_of;
-    for (int32_t i = 0; i < spec.sharding.num_shards(); ++i) {
-      const VirtualDevice& device = Virtual(devices[i]);
-      Pieces values;
-      ModelShard same;
-      std::vector<std::shared_ptr<ModelGroup>> used;
-      const std::vector<ShardPiece> pieces = plan.PiecesOf(i);
-      for (const ShardPiece& piece : pieces) {
-        if (piece.made) {
-          world_.Count("reshard copies what came");
-          values[piece.to.origin] = array.shards[piece.source].value();
-          used.push_back(array.shards[piece.source].group);
-          continue;
-        }
-        const ModelShard& from = source.shards[piece.source];
-        values[piece.to.origin] = BoxedValue(from.value(), piece.from);
-        used.push_back(from.group);
-        const bool stays = from.device() == device.device &&
-                           from.group->kinds[from.index] == (kind == "host" ? kind : "");
-        if (stays && piece.from.whole() && piece.to.whole()) same = from;
-      }
-      if (same.group != nullptr && semantics != CopySemantics::kAlwaysCopy) {
-        world_.Count("reshard aliases");
-        array.shards.push_back(same);
-        continue;
-      }
-      auto& group = groups[device.slice_index];
-      if (group != nullptr &&
-          pieces_of[group.get()] + pieces.size() > world_.config.cluster.node_pieces) {
-        world_.Count("reshard by several nodes");
-        group = nullptr;
-      }
-      if (group == nullptr) {
-        group = std::make_shared<ModelGroup>();
-        all.push_back(group);
-      }
-      pieces_of[group.get()] += pieces.size();
-      array.shards.push_back({group, static_cast<int32_t>(group->values.size())});
-      group->values.push_back(values.empty() ? 0 : Assembled(values));
-      group->devices.push_back(device.device);
-      group->kinds.push_back(kind);
-      group->shapes.push_back(spec.sharding.ShardShape(spec.shape, i).value());
-      group->deleted.push_back(false);
-      group->places |= BitsOf(device.device);
-      group->machines |= group->places;
-      for (const auto& read : used) {
-        if (read == group) continue;
-        group->machines |= read->machines;
-        group->surely_failed = group->surely_failed || read->surely_failed;
-        reads[group.get()].push_back(read);
-      }
-    }
-    for (auto& group : all) group->failures = Inherit(reads[group.get()]);
-    if (groups.size() > 1) world_.Count("reshard over islands");
-  }
+  std::vector<Resharding::Place> from_places, to_places;
+  for (const ModelShard& shard : source.shards) from_places.push_back(PlaceOf(shard.device()));
+  for (const int32_t device : devices) to_places.push_back(PlaceOf(Virtual(device).device));
+  std::optional<Resharding> plan;
+  if (source.error.empty())
+    plan = Resharding::Plan(spec.dtype, spec.shape, source.spec.sharding, spec.sharding,
+                            from_places, to_places)
+               .value();
+  ModelArray array = Remade(source, spec, semantics != CopySemantics::kAlwaysCopy,
+                            [&](int32_t shard) { return plan->PiecesOf(shard); });
   arrays_[out] = std::move(array);
   if (semantics == CopySemantics::kDonateInput) {
     world_.Count("reshard donates");
-    arrays_[handle].shards.clear();
-    arrays_[handle].gone = true;
+    DonateAll(handle);
   }
+  world_.controller->Settle();
+}
+
+// The same bytes as another type.
+void Client::DoBitcast() {
+  Random& r = world_.random;
+  const uint64_t handle = AnyHandle();
+  if (handle == 0) return;
+  const ModelArray source = arrays_[handle];
+  ArraySpec spec = source.spec;
+  const DType other = r.Percent(50) ? DType::kS64 : DType::kF64;
+  spec.dtype = spec.dtype == DType::kU64 ? other : DType::kU64;
+  std::string refusal;
+  // An assembled array may have its shards in other memories than it says.
+  const std::string kind = spec.sharding.memory_kind() == "host" ? "host" : "";
+  for (const ModelShard& shard : source.shards) {
+    if (shard.group->kinds[shard.index] != kind) refusal = "stays on its devices";
+  }
+  if (refusal.empty() && source.error.empty() && r.Percent(10) && spec.shape.num_elements() > 0) {
+    spec.dtype = DType::kU32;
+    refusal = "bytes";
+  }
+  if (source.deleted()) refusal = "FAILED_PRECONDITION";
+  const CopySemantics semantics = kSemantics[r.Below(3)];
+  const uint64_t out = OutHandle();
+  world_.Trace("s{} bitcast {} -> {} by {}", session_, handle, out, static_cast<int>(semantics));
+  world_.controller->cluster().arrays().Bitcast(
+      session_, {handle}, {1, [spec](size_t, const ArraySpec&) { return spec; }}, semantics, {out},
+      Expects(refusal, "bitcast", 1));
+  Began();
+  if (!refusal.empty()) return world_.controller->Settle();
+  world_.Count("bitcast");
+  ModelArray array =
+      Remade(source, spec, semantics != CopySemantics::kAlwaysCopy, [&](int32_t shard) {
+        const ModelShard& from = source.shards[shard];
+        const int64_t bytes = 8 * from.group->shapes[from.index].num_elements();
+        const Box whole = Box::Whole(1, {bytes});
+        std::vector<ShardPiece> pieces;
+        if (bytes > 0) pieces.push_back({shard, false, whole, whole});
+        return pieces;
+      });
+  arrays_[out] = std::move(array);
+  if (semantics == CopySemantics::kDonateInput) DonateAll(handle);
   world_.controller->Settle();
 }
 

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/inspection.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
+#include "tests/sim/neighbour.h"
 
 namespace fairway::sim {
 namespace {
@@ -47,8 +51,10 @@ void World::Setup() {
   config.losses = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 4));
   config.controller_losses = r.Percent(85) ? 0 : 1;
   config.failing_percent = r.Percent(60) ? 0 : 20;
+  SetupFaults();
   config.cluster.admission_grace_ms = r.Between(200, 2000);
   config.cluster.inline_upload_bytes = r.Percent(50) ? 64 : 1024;
+  config.cluster.stored_array_bytes = r.Percent(30) ? -1 : r.Percent(50) ? 1024 : r.Between(0, 256);
   config.cluster.inline_output_bytes = r.Percent(30) ? 0 : r.Between(8, 512);
   config.cluster.inline_gang_bytes = r.Between(64, 1024);
   config.cluster.inline_session_bytes = r.Between(128, 4096);
@@ -56,39 +62,121 @@ void World::Setup() {
   config.cluster.max_singles_per_device = static_cast<int>(r.Between(1, 6));
   if (r.Percent(60)) config.cluster.turn_units = static_cast<uint64_t>(r.Between(1, 80));
   if (r.Percent(30)) config.turn_delay = 10000;
+  if (r.Percent(20)) config.unit_time = r.Between(2, 50);
   if (r.Percent(50)) config.cluster.node_pieces = static_cast<size_t>(r.Between(1, 8));
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
+  if (r.Percent(60)) config.executor_units = static_cast<uint64_t>(r.Between(1, 40));
+  if (r.Percent(5)) SetupHostile();
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);
   for (int i = 0; i < config.islands; ++i) {
     const int executors = static_cast<int>(r.Between(1, 3));
     for (int e = 0; e < executors; ++e) {
-      machines.push_back(
-          std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), fmt::format("i{}", i),
-                                    executors, static_cast<int>(r.Between(1, 3)), config.memory));
+      const std::string island = fmt::format("i{}", i);
+      const int64_t memory = island == config.reserved ? 0 : config.memory;
+      machines.push_back(std::make_unique<Machine>(*this, fmt::format("w{}{}", i, e), island,
+                                                   executors, static_cast<int>(r.Between(1, 3)),
+                                                   memory));
     }
   }
   StartController();
   for (auto& machine : machines) queue.After(r.Between(0, 1000), [&m = *machine] { m.Start(); });
+  MakeSessions();
+  ScheduleFaults();
+  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
+}
+
+void World::SetupHostile() {
+  Random& r = random;
+  config.hostile = static_cast<int>(r.Between(1, 3));
+  config.reserved = "i0";
+  config.islands = std::max(config.islands, 2);
+  config.sessions = static_cast<int>(r.Below(2));
+  config.operations = static_cast<int>(r.Between(10, 50));
+  config.memory = r.Percent(70) ? 0 : 64 * r.Between(40, 400);
+  config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
+  if (r.Percent(50)) config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
+  config.cluster.node_pieces = 512;
+  // What its neighbour must not notice is the others' work, and none of these.
+  config.controller_losses = config.stops = 0;
+  config.cut_percent = config.lone_percent = config.full_percent = 0;
+}
+
+void World::MakeSessions() {
   for (int s = 0; s < config.sessions; ++s) {
     clients.push_back(std::make_unique<Client>(*this, s));
-    queue.After(r.Between(0, 300000), [&c = *clients.back()] { c.Begin(); });
+    owners.push_back(clients.back().get());
   }
-  ScheduleFaults();
-  queue.After(kTick, [this] { Tick(); });
+  for (int h = 0; h < config.hostile; ++h) others.push_back(std::make_unique<Hostile>(*this, h));
+  if (config.hostile > 0) others.push_back(std::make_unique<Neighbour>(*this));
+  for (const auto& other : others) owners.push_back(other.get());
+  for (SessionOwner* owner : owners)
+    queue.After(random.Between(0, 300000), [owner] { owner->Begin(); });
+}
+
+void World::SetupFaults() {
+  Random& r = random;
+  config.stops = r.Percent(80) ? 0 : static_cast<int>(r.Between(1, 3));
+  config.cut_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
+  config.lone_percent = r.Percent(85) ? 0 : static_cast<int>(r.Between(1, 8));
+  config.full_percent = r.Percent(90) ? 0 : static_cast<int>(r.Between(1, 5));
 }
 
 void World::ScheduleFaults() {
   const int64_t busy = 300000 + config.operations * config.think;
   for (int i = 0; i < config.losses; ++i) {
     ++down_;
-    queue.After(random.Between(1000, busy), [this] { LoseExecutor(*random.Pick(machines)); });
+    queue.After(random.Between(1000, busy), [this] {
+      Machine& machine = *random.Pick(machines);
+      if (machine.island() == config.reserved) {
+        --down_;
+      } else {
+        LoseExecutor(machine);
+      }
+    });
   }
   for (int i = 0; i < config.controller_losses; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });
   }
+  for (int i = 0; i < config.stops; ++i) {
+    ++down_;
+    queue.After(random.Between(1000, busy), [this] { StopController(); });
+  }
+}
+
+// ---- the controller's loop
+
+void World::ToController(std::function<void()> run) {
+  inbox_.push_back(std::move(run));
+  WakeLoop();
+}
+
+void World::WakeLoop() {
+  if (loop_wakes_ || inbox_.empty()) return;
+  loop_wakes_ = true;
+  queue.At(free_at_, [this] {
+    loop_wakes_ = false;
+    if (queue.now() < free_at_) return WakeLoop();  // it was stopped meanwhile
+    const std::function<void()> run = std::move(inbox_.front());
+    inbox_.pop_front();
+    const uint64_t before = controller == nullptr ? 0 : controller->cluster().units();
+    run();
+    if (controller != nullptr) {
+      const auto units = static_cast<int64_t>(controller->cluster().units() - before);
+      free_at_ = std::max(free_at_, queue.now() + units * config.unit_time);
+    }
+    WakeLoop();
+  });
+}
+
+void World::StopController() {
+  --down_;
+  const int64_t time = random.Between(1000, random.Percent(50) ? kSecond / 2 : 20 * kSecond);
+  Count("controller stopped");
+  Trace("the controller stops for {} us", time);
+  free_at_ = std::max(free_at_, queue.now()) + time;
 }
 
 Machine* World::FindMachine(const std::string& worker) {
@@ -107,9 +195,10 @@ int World::IndexOf(const Machine* machine) const {
 
 // ---- gangs
 
-void World::BreakGang(const std::shared_ptr<Gang>& gang) {
+void World::BreakGang(const std::shared_ptr<Gang>& gang, const absl::Status& cause) {
   if (gang->complete || gang->broken || gang->MembersAreApart()) return;
   gang->broken = true;
+  gang->cause = cause;
   for (const auto& [machine, session] : gang->members) {
     const auto run = gang->joined.find(machine);
     if (run == gang->joined.end()) continue;
@@ -150,18 +239,43 @@ std::shared_ptr<Gang> World::GangOfStep(uint64_t controller, const Machine& mach
   gang->code = &codes.at(code);
   const size_t arguments = gang->code->spec.parameters.size();
   gang->inputs.assign(arguments, std::vector<uint64_t>(gang->code->spec.devices.size(), 0));
-  auto sequence = sequences_.upper_bound({controller, machine.island(), launch});
-  const bool known = sequence != sequences_.begin() &&
-                     std::get<1>((--sequence)->first) == machine.island() &&
-                     launch <= sequence->second.last;
-  if (!known) {
+  const SequenceLaunch* sequence = SequenceOfStep({controller, machine.island(), launch});
+  if (sequence == nullptr) {
     Broken("G1", "{}: a step has launch id {}, of which no sequence is", machine.worker(), launch);
     return gang;
   }
-  gang->members = sequence->second.members;
-  gang->places = sequence->second.places;
-  gang->broken = sequence->second.broken && !gang->MembersAreApart();
+  gang->members = sequence->members;
+  gang->places = sequence->places;
+  if (gang->MembersAreApart()) return gang;
+  gang->broken = sequence->broken;
+  for (const auto& [first, stretch] : sequence->left_out) {
+    if (gang->broken || launch < first || stretch.first < launch) continue;
+    gang->broken = true;
+    gang->cause = stretch.second;
+  }
   return gang;
+}
+
+World::SequenceLaunch* World::SequenceOfStep(const OnIsland& step) {
+  auto sequence = sequences_.upper_bound(step);
+  if (sequence == sequences_.begin()) return nullptr;
+  --sequence;
+  const bool of_it = std::get<0>(sequence->first) == std::get<0>(step) &&
+                     std::get<1>(sequence->first) == std::get<1>(step) &&
+                     std::get<2>(step) <= sequence->second.last;
+  return of_it ? &sequence->second : nullptr;
+}
+
+void World::LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
+                    const absl::Status& cause) {
+  SequenceLaunch* sequence = SequenceOfStep({controller, machine.island(), first});
+  if (sequence == nullptr || sequence->last < last)
+    return Broken("G1", "{}: launches {} to {} are left out, of which no sequence is",
+                  machine.worker(), first, last);
+  sequence->left_out.emplace(first, std::pair(last, cause));
+  const auto end = steps_.upper_bound({controller, machine.island(), last});
+  for (auto step = steps_.lower_bound({controller, machine.island(), first}); step != end; ++step)
+    BreakGang(step->second, cause);
 }
 
 void World::FinishGang(const std::shared_ptr<Gang>& gang) {
@@ -178,6 +292,19 @@ void World::FinishGang(const std::shared_ptr<Gang>& gang) {
 
 // ---- faults
 
+Pulled World::MayBeCut(Pulled done, uint64_t bits) {
+  if (config.cut_percent == 0 || !random.Percent(config.cut_percent)) return done;
+  Count("pull cut");
+  cut |= bits;
+  auto told = std::make_shared<bool>(false);
+  queue.After(random.Between(1, 2 * config.data_delay), [told, done] {
+    if (!std::exchange(*told, true)) done(absl::UnavailableError("the connection was cut"));
+  });
+  return [told = std::move(told), done = std::move(done)](absl::StatusOr<uint64_t> value) {
+    if (!std::exchange(*told, true)) done(std::move(value));
+  };
+}
+
 void World::LoseExecutor(Machine& machine) {
   if (!machine.alive() || machine.doomed || machine.session() == 0 || controller == nullptr) {
     --down_;  // it is down anyway
@@ -187,7 +314,9 @@ void World::LoseExecutor(Machine& machine) {
   // What tells the controller of the machine's loss, of the session that it has now.
   const auto loss = [this, &machine] {
     return [this, &machine, session = machine.session(), lost_epoch = epoch] {
-      if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+      ToController([this, &machine, session, lost_epoch] {
+        if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
+      });
     };
   };
   const int64_t back = random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
@@ -224,6 +353,7 @@ void World::LoseController() {
   Trace("the controller dies");
   for (auto& client : clients) client->ControllerLost();
   controller.reset();
+  free_at_ = queue.now();
   for (auto& [key, gang] : gangs_) {
     if (gang != nullptr && gang->received.size() < gang->members.size()) BreakGang(gang);
   }
@@ -248,8 +378,11 @@ void World::StartController() {
     // Those that still drain ask when they are done.
     if (machine->alive() && !machine->draining()) {
       queue.After(random.Between(1, kSecond / 10), [this, &m = *machine, now = epoch] {
-        if (controller != nullptr && epoch == now && m.alive() && !m.draining() && m.session() == 0)
-          controller->Register(m);
+        ToController([this, &m, now] {
+          if (controller != nullptr && epoch == now && m.alive() && !m.draining() &&
+              m.session() == 0)
+            controller->Register(m);
+        });
       });
     }
   }
@@ -258,14 +391,14 @@ void World::StartController() {
 // ---- the end
 
 bool World::ClientsDone() const {
-  return std::all_of(clients.begin(), clients.end(),
-                     [](const auto& client) { return client->done(); });
+  return std::all_of(owners.begin(), owners.end(),
+                     [](const SessionOwner* owner) { return owner->done(); });
 }
 
 void World::Tick() {
   if (controller != nullptr) {
     controller->Tick(queue.now() / 1000);
-    for (const IslandStatus& island : controller->cluster().Islands()) {
+    for (const IslandStatus& island : controller->cluster().fleet().Islands()) {
       int64_t& since = down_since_.try_emplace(island.name, queue.now()).first->second;
       if (island.up) {
         since = queue.now();
@@ -274,14 +407,14 @@ void World::Tick() {
         Count("island given up");
         for (auto& client : clients) client->IslandGivenUp(island.name);
         if (!given_up_.insert(island.name).second) continue;
-        controller->cluster().IslandGivenUp(island.id, absl::UnavailableError("given up"));
+        controller->cluster().fleet().IslandGivenUp(island.id, absl::UnavailableError("given up"));
         controller->Settle();
       }
     }
     for (auto& machine : machines) machine->CheckTotals();
   }
-  const bool waiting =
-      std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c->waiting(); });
+  const bool waiting = std::any_of(owners.begin(), owners.end(),
+                                   [](const SessionOwner* owner) { return owner->waiting(); });
   switch (phase_) {
     case Phase::kBusy:
       if (!ClientsDone() || down_ > 0 || controller == nullptr) break;
@@ -295,32 +428,33 @@ void World::Tick() {
         for (auto& client : clients) client->ReadAll();
         phase_ = Phase::kReading;
       } else {
-        for (auto& client : clients) client->End();
+        for (SessionOwner* owner : owners) owner->End();
         phase_ = Phase::kClosing;
       }
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      if (!queue.empty()) break;
+      if (!queue.empty() || !inbox_.empty()) break;
       CheckEmpty();
       ended_ = true;
       return;
   }
   if (phase_ != Phase::kBusy && queue.now() - phase_since_ > kPatience) {
-    for (const std::string& line : controller->cluster().Unfinished()) Trace("{}", line);
-    for (auto& client : clients) client->ReportWaiting();
+    for (const std::string& line : controller->cluster().inspection().Unfinished())
+      Trace("{}", line);
+    for (SessionOwner* owner : owners) owner->ReportWaiting();
     Broken("G3", "something is still under way: {} events, {} nodes", queue.size(),
-           controller->cluster().counts().nodes);
+           controller->cluster().inspection().counts().nodes);
   }
-  queue.After(kTick, [this] { Tick(); });
+  queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }
 
 void World::CheckEmpty() {
-  const ClusterCounts counts = controller->cluster().counts();
+  const ClusterCounts counts = controller->cluster().inspection().counts();
   if (counts.nodes + counts.groups + counts.arrays + counts.sessions > 0)
     Broken("B1", "left in the core: {} nodes, {} groups, {} arrays, {} sessions", counts.nodes,
            counts.groups, counts.arrays, counts.sessions);
-  for (const DeviceUsage& usage : controller->cluster().Usage()) {
+  for (const DeviceUsage& usage : controller->cluster().fleet().Usage()) {
     if (usage.used != 0) Broken("B2", "device {} still counts {} bytes", usage.device, usage.used);
   }
   for (auto& machine : machines) {

@@ -5,6 +5,8 @@
 #define FAIRWAY_TESTS_SIM_WORLD_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,13 +16,16 @@
 
 #include "tests/sim/basics.h"
 #include "tests/sim/code.h"
+#include "worker/executor/executor_core.h"
 
 namespace fairway::sim {
 
 class Client;
 class Controller;
+class SessionOwner;
 class Machine;
 struct Gang;
+using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
 // What the seed decides about a world before it starts.
 struct Config {
@@ -34,8 +39,16 @@ struct Config {
   int64_t duration = 2000;  // of a computation, at most
   int losses = 0;           // executors lost
   int controller_losses = 0;
-  int failing_percent = 0;                        // of computations
-  int64_t turn_delay = 200;                       // at most, before a turn that the core wants
+  int stops = 0;             // of the controller's loop, for a while
+  int cut_percent = 0;       // of pulls: they fail while both ends live
+  int lone_percent = 0;      // of launches on an executor: they fail there alone
+  int full_percent = 0;      // of launches and receives: the runtime has no memory left after all
+  int hostile = 0;           // sessions that ask for as much as they can, beside a neighbour
+  std::string reserved;      // the neighbour's island
+  int failing_percent = 0;   // of computations
+  int64_t turn_delay = 200;  // at most, before a turn that the core wants
+  uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
+  int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
   ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not drawn
   ClusterOptions cluster;
@@ -57,6 +70,8 @@ class World {
   std::vector<std::unique_ptr<Machine>> machines;
   std::unique_ptr<Controller> controller;  // nullptr: it is down
   std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::unique_ptr<SessionOwner>> others;  // hostile ones and their neighbour
+  std::vector<SessionOwner*> owners;                  // of all sessions
   std::map<ExecutableId, Code> codes;
   uint64_t next_code = 1;
   uint64_t next_session = 1;  // of machines
@@ -75,6 +90,21 @@ class World {
         fmt::format("{} (at {} us)", fmt::format(text, std::forward<Args>(args)...), queue.now()));
   }
   void Count(const std::string& what) { ++counts[what]; }
+  // Of one operation or turn of the core: those asked for, and what cannot be interrupted.
+  uint64_t MostUnits() const { return config.cluster.turn_units + 6000; }
+
+  // The controller's loop does one thing after the other, in the order in which they came; each
+  // takes as long as the core's units of work say.
+  void ToController(std::function<void()> run);
+
+  std::set<SessionId> sequential;  // those that have bound such a program
+
+  // What may be told of such a failure: the machines that it hurt, as bits.
+  uint64_t cut = 0;
+  uint64_t alone = 0;
+  uint64_t full = 0;
+  // The answer to a pull between machines with these bits, which may be cut instead.
+  Pulled MayBeCut(Pulled done, uint64_t bits);
 
   // A delay of a message.
   int64_t LinkDelay() { return random.Between(1, config.link_delay); }
@@ -91,6 +121,8 @@ class World {
     std::vector<Machine*> places;                        // by position in its device list
     std::set<Machine*> received;                         // who got the launch
     bool broken = false;                                 // a member is gone
+    // Steps that a member does not run, by the first of them: the last, and why.
+    std::multimap<LaunchId, std::pair<LaunchId, absl::Status>> left_out;
   };
   SequenceLaunch& SequenceOf(uint64_t controller, const std::string& island, LaunchId first) {
     return sequences_[{controller, island, first}];
@@ -98,9 +130,13 @@ class World {
   void ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch);
   std::shared_ptr<Gang> GangOfStep(uint64_t controller, const Machine& machine, LaunchId launch,
                                    ExecutableId code);
+  // `machine` does not run these steps: their gangs break.
+  void LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
+               const absl::Status& cause);
   // `machine` is no longer there in that session: its gangs break.
   void BreakGangs(Machine* machine, uint64_t session);
-  void BreakGang(const std::shared_ptr<Gang>& gang);
+  // `cause`: what its members are told.
+  void BreakGang(const std::shared_ptr<Gang>& gang, const absl::Status& cause = absl::OkStatus());
   void FinishGang(const std::shared_ptr<Gang>& gang);
 
   Machine* FindMachine(const std::string& worker);
@@ -109,10 +145,15 @@ class World {
   void LoseExecutor(Machine& machine);
   void LoseController();
   void StartController();
+  void StopController();
 
  private:
   void Print(const std::string& line);
+  void WakeLoop();
   void Setup();
+  void SetupFaults();
+  void SetupHostile();
+  void MakeSessions();
   void ScheduleFaults();
   void Tick();
   bool ClientsDone() const;
@@ -130,7 +171,12 @@ class World {
   using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
   std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
   std::map<OnIsland, std::shared_ptr<Gang>> steps_;
-  int down_ = 0;  // faults to come, and machines on their way back
+  // The sequence that such a step is of; nullptr: there is none.
+  SequenceLaunch* SequenceOfStep(const OnIsland& step);
+  int down_ = 0;                             // faults to come, and machines on their way back
+  std::deque<std::function<void()>> inbox_;  // of the controller's loop
+  bool loop_wakes_ = false;                  // an event will go on with it
+  int64_t free_at_ = 0;                      // until then it is busy, or stopped
 };
 
 }  // namespace fairway::sim

@@ -217,6 +217,63 @@ def slow_lowering(at):
     return "; ".join(sorted(set(seen)))
 
 
+def written_out(nodes, results, seen):
+    """A program of so many nodes with so many results each; `seen`: all of these are results of the program."""
+    program = program_of(f"""
+name: "written out"
+slices {{ name: "a" devices: 1 }}
+computations {{ name: "c" devices: 1 {wide(results)} }}
+graphs {{ nodes {{ name: "x" argument {{ type {{ slice: 0 array {{ dtype: 11 dims: [8] }} }} }} }} }}
+""")
+    (graph,) = program.graphs
+    for number in range(1, nodes + 1):
+        graph.nodes.add().compute.inputs.add(node=0)
+        for output in range(results if seen else 0):
+            graph.results.add(node=number, output=output)
+    if not seen:
+        graph.results.add(node=nodes)
+    return program
+
+
+@case("binds a program of 50 KB whose nodes have 8,000,000 outputs")
+def wide_nodes(at):
+    session = RawNative(at["address"])
+    program = written_out(4000, 2000, False)
+    return f"{program.ByteSize()} bytes: " + outcome(bind(session, 1, program, [[0]]))
+
+
+@case("binds programs of 260,000 results and keeps them")
+def kept_programs(at):
+    session = RawNative(at["address"])
+    program = written_out(1300, 200, True)
+    for turn in range(20):
+        bound = bind(session, 1 + turn, program, [[0]])
+        if bound is None or bound.error.code:
+            break
+    # What it gives up it may have again.
+    session.call("release", executables=[1])
+    again = bind(session, 100, program, [[0]])
+    return f"{turn} bound, then {outcome(bound)}; one released: {outcome(again)}"
+
+
+@case("binds programs of 260,000 results without waiting, and gives them up")
+def bound_again_and_again(at):
+    session = RawNative(at["address"])
+    program = written_out(1300, 200, True)
+    until, turn, asked = time.monotonic() + at["seconds"], 0, []
+    while time.monotonic() < until or turn < 6:
+        turn += 1
+        bound = message("fairway.v1.BoundProgram")(program=program)
+        bound.slices.add(devices=[0])
+        asked.append(session.send("bind_program", True, executable=turn, program=bound))
+        if turn > 2:
+            session.answer(asked[turn - 3])
+            session.send("release", executables=[turn - 2])
+    said = [outcome(session.answer(number)) for number in asked[-2:]]
+    session.close()
+    return f"{turn} times, the last: {'; '.join(said)}"
+
+
 @case("runs a loop of 2^30 rounds on its island")
 def endless_loop(at):
     session = RawNative(at["address"])

@@ -24,7 +24,6 @@ CONTROLLER_MIB = 1024
 TOO_MUCH = {
     "buffers_that_nobody_takes": {"memory"},  # half of --transit-memory, 4 GiB by default
     "lost_executor": {"turns"},
-    "slow_lowering": {"memory"},
 }
 
 # A loop that goes 2,000 times from one island to the other and back: 8,000 steps a call.

@@ -56,6 +56,13 @@ def jaxlib_of(version):
     return path
 
 
+def pytest_collection_modifyitems(items):
+    """The tests of a version run one after the other: one process ran all cases of the smoke matrix."""
+    for item in items:
+        version = item.callspec.params.get("version") if hasattr(item, "callspec") else None
+        item.add_marker(pytest.mark.xdist_group(version or "others"))
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """Two islands of four devices."""

@@ -8,6 +8,8 @@
 namespace fairway {
 namespace {
 
+constexpr uint64_t kStartUnits = 8;
+
 // The position in out.shards of what a source is for.
 size_t ShardOf(const PrepareReceive& command, size_t position) {
   return command.pieces.empty() ? position : static_cast<size_t>(command.pieces[position].out);
@@ -18,11 +20,6 @@ size_t ShardOf(const PrepareReceive& command, size_t position) {
 absl::Status ExecutorCore::Contradiction(NodeId node, std::string_view what) {
   return Error(absl::StatusCode::kInternal,
                "node {}: {}; this is a bug of the controller or the executor", node, what);
-}
-
-void ExecutorCore::OnCommand(Command command) {
-  std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
-  StartLaunches();
 }
 
 void ExecutorCore::On(InstallExecutable command) {
@@ -37,7 +34,9 @@ void ExecutorCore::On(InstallSequence command) {
         return in.op == Instruction::Op::kRun && shared_.contains(in.executable);
       }))
     shared_.insert(command.executable);
-  if (fits.ok()) sequences_[command.executable] = std::move(command.sequence);
+  work_.Charge(instructions.size() / 16);
+  if (fits.ok())
+    sequences_[command.executable] = std::make_shared<SequenceCode>(std::move(command.sequence));
   InstallDone(command.executable, std::move(fits));
 }
 
@@ -47,7 +46,7 @@ void ExecutorCore::On(DropExecutable command) {
   if (sequences_.erase(command.executable) == 0) actions_->Unload(command.executable);
 }
 
-const Sequence* ExecutorCore::SequenceOf(const Node& node) const {
+const SequenceCode* ExecutorCore::SequenceOf(const Node& node) const {
   const auto* prepared = std::get_if<PrepareLaunch>(&node.command);
   const auto it = prepared == nullptr ? sequences_.end() : sequences_.find(prepared->executable);
   return it == sequences_.end() ? nullptr : it->second.get();
@@ -60,6 +59,7 @@ void ExecutorCore::InstallDone(ExecutableId executable, absl::Status status, boo
 }
 
 void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
+  work_.ChargeShards(part.shards.size());
   for (const LocalShard& shard : part.shards)
     shards_[{part.group, shard.shard}] = Shard{ShardState::kDeclared, producer, absl::OkStatus()};
 }
@@ -87,15 +87,17 @@ void ExecutorCore::On(Launch command) {
     return;
   }
   highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);
-  const auto failed = [&](size_t argument) {
-    return std::any_of(command.failed.begin(), command.failed.end(),
-                       [&](const auto& f) { return f.argument == static_cast<int32_t>(argument); });
-  };
+  std::vector<bool> failed(prepared->inputs.empty() ? 0 : prepared->inputs[0].size());
+  for (const Launch::FailedArgument& argument : command.failed) {
+    const auto a = static_cast<size_t>(argument.argument);
+    if (a < failed.size()) failed[a] = true;
+  }
   std::vector<ShardRef> missing;
   for (const std::vector<ShardRef>& inputs : prepared->inputs) {
+    work_.ChargeShards(inputs.size());
     for (size_t a = 0; a < inputs.size(); ++a) {
       const ShardRef ref = inputs[a];
-      if (failed(a)) continue;
+      if (failed[a]) continue;
       const auto shard = shards_.find(ref);
       if (shard != shards_.end() && shard->second.state == ShardState::kReady) continue;
       if (command.ahead && OnItsWay(ref)) {
@@ -107,8 +109,7 @@ void ExecutorCore::On(Launch command) {
       return;
     }
   }
-  for (const ShardRef& ref : missing)
-    waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  for (const ShardRef& ref : missing) waiters_.Add(ref, {.node = command.node});
   it->second.missing = missing.size();
   it->second.launch = std::move(command);
   launches_.emplace(it->second.launch->launch_id, it->first);
@@ -148,9 +149,7 @@ bool ExecutorCore::Follows(const PrepareLaunch& prepared, bool gang) const {
 void ExecutorCore::StartFollowers(const PrepareLaunch& started) {
   for (const GroupPart& part : started.outputs) {
     for (const LocalShard& shard : part.shards) {
-      const auto waiting = waiters_.find({part.group, shard.shard});
-      if (waiting == waiters_.end()) continue;
-      for (const Waiter& waiter : waiting->second) {
+      for (const auto& [number, waiter] : waiters_.Of({part.group, shard.shard})) {
         const auto node = nodes_.find(waiter.node);
         if (waiter.pull == 0 && node != nodes_.end() && node->second.launch.has_value() &&
             Follows(node->second))
@@ -165,7 +164,14 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (shard == shards_.end()) return false;
   if (shard->second.state != ShardState::kDeclared) return true;
   const auto producer = nodes_.find(shard->second.producer);
-  return producer != nodes_.end() && producer->second.launch.has_value();
+  if (producer == nodes_.end()) return false;
+  const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
+  if (receive == nullptr) return producer->second.launch.has_value();
+  // It came with its bytes, for one of its devices or for each.
+  return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
+    return s.kind == ShardSource::Kind::kInline ||
+           (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
+  });
 }
 
 void ExecutorCore::LaunchInputEnded(NodeId id) {
@@ -207,6 +213,9 @@ void ExecutorCore::Start(NodeId id, Node& node) {
     return;
   }
   node.started = true;
+  work_.Charge(kStartUnits);
+  if (!prepared.inputs.empty())
+    work_.ChargeShards(prepared.inputs.size() * prepared.inputs[0].size());
   node.follows = node.launch->gang && follows_.contains(prepared.executable);
   if (node.launch->gang && !node.follows) ++gangs_at_work_;
   actions_->StartLaunch(prepared, *node.launch);
@@ -219,47 +228,6 @@ bool ExecutorCore::IsItsTurn(const Node& gang) const {
          follows_.contains(std::get<PrepareLaunch>(gang.command).executable);
 }
 
-void ExecutorCore::StartLaunches() {
-  while (true) {
-    if (!failed_receives_.empty()) {
-      const FailedReceive failed = std::move(failed_receives_.front());
-      failed_receives_.pop_front();
-      ReceiveEnded(failed.node, failed.position, failed.error);
-      continue;
-    }
-    if (!ended_.empty()) {
-      const auto it = nodes_.find(ended_.front());
-      ended_.pop_front();
-      if (it != nodes_.end() && it->second.end.has_value())
-        EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
-      continue;
-    }
-    if (!advance_.empty()) {
-      const NodeId id = advance_.front();
-      advance_.pop_front();
-      if (Advance(id) && !gangs_.empty() && gangs_.front() == id) gangs_.pop_front();
-      continue;
-    }
-    std::deque<NodeId>* from = nullptr;
-    if (!gangs_.empty()) {
-      const auto head = nodes_.find(gangs_.front());
-      const bool stays = head != nodes_.end() &&
-                         (head->second.run != nullptr || SequenceOf(head->second) != nullptr);
-      if (stays && head->second.missing == 0 && !head->second.started) {
-        Start(head->first, head->second);
-        continue;
-      }
-      if (head == nodes_.end() || (!stays && IsItsTurn(head->second) && Follows(head->second)))
-        from = &gangs_;
-    }
-    if (from == nullptr && !singles_.empty()) from = &singles_;
-    if (from == nullptr) return;
-    const NodeId id = from->front();
-    from->pop_front();
-    if (const auto it = nodes_.find(id); it != nodes_.end()) Start(id, it->second);
-  }
-}
-
 void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
                               std::vector<Report::Inlined> inlined) {
   const auto it = nodes_.find(node);
@@ -270,7 +238,7 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
   } else {
     EndLaunch(node, it->second, std::move(end));
   }
-  StartLaunches();
+  DoWork();
 }
 
 void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
@@ -279,8 +247,7 @@ void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
   }
   for (Report::Inlined& shard : end.inlined) {
     // What the client gave up meanwhile need not travel, nor what was made of a failed input.
-    if (end.status.ok() && shards_.contains(shard.shard))
-      report_.inlined.push_back(std::move(shard));
+    if (end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
   Finish(id, end.status);
 }
@@ -308,10 +275,8 @@ void ExecutorCore::On(PrepareReceive command) {
   node.arriving = std::move(arriving);
   node.started = true;
   node.command = std::move(command);
-  const size_t count = node.open;
-  if (count == 0) return Finish(id, absl::OkStatus());
-  if (stale_receives_.contains(id)) return;
-  for (size_t position = 0; position < count; ++position) ReceiveOrWait(id, position);
+  if (node.open == 0) return Finish(id, absl::OkStatus());
+  if (!stale_receives_.contains(id)) receives_.emplace_back(id, 0);
 }
 
 void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
@@ -322,7 +287,7 @@ void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
   if (source.kind == ShardSource::Kind::kLocal) {
     const auto shard = shards_.find(source.shard);
     if (shard == shards_.end() || shard->second.state == ShardState::kDeclared) {
-      waiters_[source.shard].push_back({0, TransferId(), 0, id, position});
+      it->second.waits.push_back(waiters_.Add(source.shard, {.node = id, .position = position}));
       return;
     }
     if (shard->second.state == ShardState::kFailed) {
@@ -331,6 +296,7 @@ void ExecutorCore::ReceiveOrWait(NodeId id, size_t position) {
     }
   }
   ++it->second.at_work;
+  work_.Charge(kStartUnits);
   actions_->StartReceive(command, position);
 }
 
@@ -339,17 +305,13 @@ void ExecutorCore::ReceiveDone(NodeId id, size_t position, absl::Status status) 
   if (const auto stale = stale_receives_.find(id); stale != stale_receives_.end()) {
     if (--stale->second > 0) return;
     stale_receives_.erase(stale);
-    const auto* command =
-        it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
-    const size_t count = command == nullptr ? 0 : command->sources.size();
-    for (size_t i = 0; i < count; ++i) ReceiveOrWait(id, i);
-    StartLaunches();
-    return;
+    if (it != nodes_.end()) receives_.emplace_back(id, 0);
+    return DoWork();
   }
   if (it == nodes_.end()) return;
   --it->second.at_work;
   ReceiveEnded(id, position, status);
-  StartLaunches();
+  DoWork();
 }
 
 void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& status) {
@@ -379,27 +341,12 @@ void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
   if (it == shards_.end()) return;
   it->second.state = status.ok() ? ShardState::kReady : ShardState::kFailed;
   it->second.error = status;
-  const auto waiting = waiters_.find(ref);
-  if (waiting == waiters_.end()) return;
-  const std::vector<Waiter> waiters = std::move(waiting->second);
-  waiters_.erase(waiting);
-  for (const Waiter& waiter : waiters) {
-    const auto node = nodes_.find(waiter.node);
-    if (waiter.pull != 0) {
-      ServeOrWait(waiter.pull, waiter.transfer, waiter.index);
-    } else if (waiter.output.group) {
-      ShareOutput(ref, waiter.output);
-    } else if (node != nodes_.end() && node->second.launch.has_value()) {
-      LaunchInputEnded(waiter.node);
-    } else if (status.ok()) {
-      ReceiveOrWait(waiter.node, waiter.position);
-    } else {
-      failed_receives_.push_back({waiter.node, waiter.position, status});
-    }
-  }
+  Waiters::Line waiters = waiters_.Take(ref);
+  if (!waiters.empty()) settled_.push_back({ref, status, std::move(waiters)});
 }
 
 void ExecutorCore::ShardsEnded(const GroupPart& part, const absl::Status& status) {
+  work_.ChargeShards(part.shards.size());
   for (const LocalShard& shard : part.shards) ShardEnded({part.group, shard.shard}, status);
 }
 
@@ -426,28 +373,24 @@ void ExecutorCore::On(CancelNode command) {
     if (node.at_work > 0 && !Planted(Bug::kMixAttempts))
       stale_receives_[command.node] += node.at_work;
     forget(receive.out);
-    for (const ShardSource& source : receive.sources) {
-      const auto waiting = waiters_.find(source.shard);
-      if (source.kind != ShardSource::Kind::kLocal || waiting == waiters_.end()) continue;
-      std::erase_if(waiting->second, [&](const Waiter& waiter) {
-        return waiter.pull == 0 && waiter.node == command.node;
-      });
-      if (waiting->second.empty()) waiters_.erase(waiting);
-    }
+    for (const Waiters::Place& place : node.waits) waiters_.Remove(place);
     FinishSeq(receive.seq, absl::OkStatus());
   }
 }
 
 void ExecutorCore::On(FreeGroups command) {
-  for (const GroupId group : command.groups) {
-    std::vector<ShardRef> refs;
-    for (auto it = shards_.lower_bound({group, INT32_MIN});
-         it != shards_.end() && it->first.group == group;) {
-      refs.push_back(it->first);
-      it = shards_.erase(it);
-    }
-    actions_->Drop(refs);
+  freed_.insert(freed_.end(), command.groups.begin(), command.groups.end());
+}
+
+void ExecutorCore::DropGroup(GroupId group) {
+  std::vector<ShardRef> refs;
+  for (auto it = shards_.lower_bound({group, INT32_MIN});
+       it != shards_.end() && it->first.group == group;) {
+    refs.push_back(it->first);
+    it = shards_.erase(it);
   }
+  work_.ChargeShards(refs.size());
+  actions_->Drop(refs);
 }
 
 void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
@@ -457,11 +400,11 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
     if (node.started && node.launch->gang) {
       if (!node.follows) --gangs_at_work_;
-      if (!gangs_.empty()) advance_.push_back(gangs_.front());
+      if (!gangs_.empty()) QueueSequence(gangs_.front());
     }
     if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
-    if (node.parent) return StepEnded(std::move(node), status);
+    if (node.parent) return StepEnded(std::move(node));
     FinishSeq(launch->seq, status);
   } else {
     FinishSeq(std::get<PrepareReceive>(node.command).seq, status);
@@ -469,7 +412,7 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
 }
 
 void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
-  if (!status.ok()) report_.failures.push_back({seq, status});
+  if (!status.ok()) AddFailure({seq, status});
   ended_above_.insert(seq);
   if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2)
     ended_through_ = *ended_above_.begin() - 1;
@@ -479,12 +422,34 @@ void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
   }
   if (seq > ended_through_) report_.finished.push_back(seq);
   actions_->ReportWanted();
+  if (report_bytes_ < kReportBytes) return;
+  report_bytes_ = 0;
+  full_.push_back(std::exchange(report_, {}));
+  full_.back().finished_through = ended_through_;
+}
+
+void ExecutorCore::AddInlined(Report::Inlined inlined) {
+  report_bytes_ += inlined.bytes->size() + 32;
+  report_.inlined.push_back(std::move(inlined));
+}
+
+void ExecutorCore::AddFailure(Report::Failure failure) {
+  report_bytes_ += failure.status.message().size() + 32;
+  report_.failures.push_back(std::move(failure));
 }
 
 Report ExecutorCore::TakeReport() {
-  Report report = std::exchange(report_, {});
-  report.finished_through = ended_through_;
-  std::erase_if(report.finished, [&](uint64_t seq) { return seq <= ended_through_; });
+  Report report;
+  if (full_.empty()) {
+    report = std::exchange(report_, {});
+    report.finished_through = ended_through_;
+    report_bytes_ = 0;
+  } else {
+    report = std::move(full_.front());
+    full_.pop_front();
+    actions_->ReportWanted();
+  }
+  std::erase_if(report.finished, [&](uint64_t seq) { return seq <= report.finished_through; });
   std::sort(report.finished.begin(), report.finished.end());
   return report;
 }
@@ -498,14 +463,21 @@ void ExecutorCore::Reset() {
   singles_.clear();
   advance_.clear();
   ended_.clear();
-  failed_receives_.clear();
+  freed_.clear();
+  settled_.clear();
+  receives_.clear();
+  asked_.clear();
+  inbox_.clear();
+  inbox_launches_ = 0;
+  work_.BeginTurn();
+  turn_wanted_ = commands_next_ = false;
   sequences_.clear();
   follows_.clear();
   shared_.clear();
   gangs_at_work_ = 0;
   launches_.clear();
   sends_.clear();
-  waiters_.clear();
+  waiters_.Clear();
   early_pulls_.clear();
   num_early_pulls_ = 0;
   serving_.clear();
@@ -515,6 +487,8 @@ void ExecutorCore::Reset() {
   ended_above_.clear();
   ended_through_ = 0;
   report_ = {};
+  report_bytes_ = 0;
+  full_.clear();
   actions_->Drop(all);
 }
 

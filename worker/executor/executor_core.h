@@ -18,6 +18,8 @@
 
 #include "graph/plan.h"
 #include "worker/executor/sequence_run.h"
+#include "worker/executor/waiters.h"
+#include "worker/executor/work_meter.h"
 
 namespace fairway {
 
@@ -49,8 +51,8 @@ class ExecutorActions {
   // Hand the bytes of these shards, which are here and ready, to Core::ReadDone; those that cannot
   // be read are left out. `node` runs a sequence.
   virtual void Read(NodeId node, const std::vector<ShardRef>& shards) = 0;
-  // Call Core::GoOn in a later turn of the loop: this sequence has much to do that starts nothing.
-  virtual void GoOnLater(NodeId node) = 0;
+  // Call Core::Turn in a later turn of the loop, after others had theirs. Comes once before each.
+  virtual void WantTurn() = 0;
 
   // Answer pull `pull` with the bytes of item.shard, which is here and ready, or of that box of it;
   // then Core::ServeDone.
@@ -63,6 +65,9 @@ class ExecutorActions {
 
   // What these launches wait for of other executors fails with command.cause.
   virtual void Abandon(const AbandonLaunch& command) {}
+  // These steps, which other executors run as well, are left out here: what the others want of them
+  // is answered with `cause`, from now on.
+  virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
   // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
   virtual void ReportWanted() = 0;
@@ -72,21 +77,23 @@ class ExecutorActions {
 class ExecutorCore {
  public:
   // At most `max_gangs` are started and not ended; further ones wait in the order of their launch
-  // ids.
-  explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork)
-      : actions_(actions), max_gangs_(max_gangs) {}
+  // ids. After `turn_units` of work the rest waits for Turn, but for what cannot be interrupted.
+  explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
+                        uint64_t turn_units = kTurnUnits)
+      : actions_(actions), max_gangs_(max_gangs), work_(turn_units) {}
 
-  // From the controller, in order. A command that contradicts what is known (unknown node, twice
-  // the same id) is reported as that node's INTERNAL failure; it never ends the process.
+  // From the controller, in order. One that contradicts what is known (unknown node, twice the same
+  // id) is reported as that node's INTERNAL failure.
   void OnCommand(Command command);
+  // Does some of what waits.
+  void Turn();
 
   // `follows`: a launch on several devices may be started before its inputs are computed, behind
-  // launches of such code that compute them on the same devices.
+  // launches of such code that compute them there.
   void InstallDone(ExecutableId executable, absl::Status status, bool follows = false);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
-  void GoOn(NodeId node);
 
   // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
   // for the request. It waits until the transfer is known and the shard is ready. At most
@@ -94,7 +101,7 @@ class ExecutorCore {
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   void ServeDone(uint64_t pull);
 
-  // What to send; empties it.
+  // What to send; of what is left, as it would be too long, ReportWanted tells.
   Report TakeReport();
 
   // Highest launch id seen, for registration after a new controller incarnation (rule L1).
@@ -103,15 +110,18 @@ class ExecutorCore {
   void Reset();
 
   // Launches of the controller that have not ended, those that wait for their inputs or turn among
-  // them.
-  size_t num_launched() const { return launches_.size(); }
+  // them, and those whose command waits.
+  size_t num_launched() const;
+  // Units of work, about a microsecond each: a command, an instruction, one that waited for a
+  // shard, four shards that are touched; eight for a launch or a receive that is started.
+  const WorkMeter& work() const { return work_; }
 
   // For tests and the end-of-test accounting.
   size_t num_shards() const { return shards_.size(); }
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
-  // Pulls that wait or are being served.
-  size_t num_pulls() const;
+  bool sends(TransferId transfer) const { return sends_.contains(transfer); }
+  size_t num_pulls() const;  // that wait or are being served
 
   // A bound of memory, some 100 bytes each, that no work of the controller reaches: what it tells
   // this executor may come long after what it tells the receiver, who asks for all shards at once.
@@ -119,8 +129,10 @@ class ExecutorCore {
   // Steps of a sequence that are started and not ended, at most; what is reserved for it counts on
   // this (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
-  // Of one sequence, in one turn of the loop: millions may come behind a step that has failed.
-  static constexpr int kInstructionsOfATurn = 1024;
+  static constexpr uint64_t kTurnUnits = 1000;
+  static constexpr size_t kReportBytes = 8 << 20;  // about, unless one end alone has more
+  // What one sequence may use before others have their slice, and the commands that wait.
+  static constexpr uint64_t kSliceUnits = 250;
   static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
 
  private:
@@ -157,15 +169,7 @@ class ExecutorCore {
       absl::Status failure;
     };
     std::vector<Arriving> arriving;
-  };
-  // Who waits for a shard: a pull to serve, a local copy to start, or a launch.
-  struct Waiter {
-    uint64_t pull = 0;    // 0: a local copy or a launch
-    TransferId transfer;  // of the pull
-    int32_t index = 0;    // in the transfer
-    NodeId node;
-    size_t position = 0;
-    ShardRef output = {};  // of a sequence, which is to be this shard; then all else is 0
+    std::vector<Waiters::Place> waits;  // of a receive: where it waits, or has waited
   };
 
   void On(InstallExecutable command);
@@ -181,7 +185,8 @@ class ExecutorCore {
   void On(FreeGroups command);
 
   void Declare(const GroupPart& part, NodeId producer);
-  // Whether the shard is ready, or will be by a launch that came before (or it has failed).
+  // Whether the shard is ready, or will be by a launch or by bytes that came before (or it has
+  // failed).
   bool OnItsWay(ShardRef ref) const;
   // Whether the inputs that are still computed are made on the same devices, by launches whose
   // devices do not wait for each other, as those of this one do not: it can be started behind them.
@@ -197,12 +202,12 @@ class ExecutorCore {
   absl::Status FailedInput(const PrepareLaunch& node) const;
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
-  const Sequence* SequenceOf(const Node& node) const;
+  const SequenceCode* SequenceOf(const Node& node) const;
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
   // Its inputs have ended: those that failed are registers that have failed.
-  void StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence);
+  void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
   // Starts what may be started of it; ends it when all has ended. Whether gangs behind it
   // may be started: all its steps have been.
   bool Advance(NodeId id);
@@ -214,26 +219,41 @@ class ExecutorCore {
   std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
   // The shard of a sequence's output is to be that one.
   void ShareOutput(ShardRef from, ShardRef output);
-  void StepEnded(Node step, const absl::Status& status);
-  void AbandonShared(Node& node, const absl::Status& why);
+  void StepEnded(Node step);
+  // The `count` ids behind the first `taken` of this sequence are those of steps that do not run
+  // here. The other executors that run it are told why, should they wait for them.
+  void LeaveOut(const Node& node, uint64_t taken, uint64_t count, const absl::Status& why);
   void DropGarbage(SequenceRun& run);
   // When all its steps have ended: reads what is to come inline, then tells the end.
   void EndSequence(NodeId id, Node& node);
-  // Ends the copies whose sources have failed, and starts the launches whose inputs and turn have
-  // come. Every event that may end a shard ends with it.
-  void StartLaunches();
+
+  // ---- turns (turns.cc)
+  // Does what is left, until the turn is over. Every call from outside ends with it.
+  void DoWork();
+  // Each does the next thing of its kind, if there is one.
+  bool DoNext();
+  bool FollowNext();
+  bool StartNext();
+  bool HandleNext();
+  void QueueSequence(NodeId id);  // it may go on
+  void TellNext(SettledShard& settled);
+  void DropGroup(GroupId group);
+
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
   // Serves, refuses, starts or lets wait, as the shard's state says.
-  void ServeOrWait(uint64_t pull, TransferId transfer, int32_t index);
+  void ServeOrWait(const AskedShard& asked);
+  void Ask(const AskedShard& asked);
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
   void Finish(NodeId id, const absl::Status& status);
   void FinishSeq(uint64_t seq, const absl::Status& status);
+  void AddInlined(Report::Inlined inlined);
+  void AddFailure(Report::Failure failure);
 
   ExecutorActions* const actions_;
   const int max_gangs_;
-  std::map<ExecutableId, std::shared_ptr<const Sequence>> sequences_;
+  std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
   std::set<ExecutableId> follows_;  // code that InstallDone said it of
   std::set<ExecutableId> shared_;   // code and sequences that other executors run their part of
   // Nodes and groups of steps; the controller never hears of them.
@@ -242,28 +262,32 @@ class ExecutorCore {
   std::deque<NodeId> gangs_;    // launched and not started, by launch id
   std::deque<NodeId> singles_;  // launched on one device, which may be started
   std::deque<NodeId> advance_;  // sequences that may go on
-  std::deque<NodeId> ended_;    // launches whose `end` may be told
-  // Local copies whose source has failed, to be ended: one after the other, not within the end of
-  // the source, as a chain of them may be of any length.
-  struct FailedReceive {
-    NodeId node;
-    size_t position = 0;
-    absl::Status error;
-  };
-  std::deque<FailedReceive> failed_receives_;
-  int gangs_at_work_ = 0;  // but those of code that follows
+  // What follows from what has happened, to be done before the next command. None of it is done
+  // within another part of it, as a chain of local copies may be of any length.
+  std::deque<GroupId> freed_;
+  std::deque<SettledShard> settled_;
+  std::deque<std::pair<NodeId, size_t>> receives_;  // to be begun, from that position on
+  std::deque<AskedShard> asked_;                    // early, of transfers that are known by now
+  std::deque<NodeId> ended_;                        // launches whose `end` may be told
+  std::deque<Command> inbox_;
+  size_t inbox_launches_ = 0;
+  WorkMeter work_;
+  bool turn_wanted_ = false;
+  bool commands_next_ = false;   // a sequence had its slice
+  uint64_t commands_until_ = 0;  // in units: the end of the commands' slice
+  int gangs_at_work_ = 0;        // but those of code that follows
   // Launched and not ended, without steps of sequences.
   std::set<std::pair<LaunchId, NodeId>> launches_;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
-  std::map<TransferId, std::map<int32_t, PrepareSend::Item>> sends_;
+  std::map<TransferId, Sending> sends_;
   std::map<TransferId, uint64_t> ended_sends_;  // with the number of their latest end
   std::deque<std::pair<TransferId, uint64_t>> ends_in_order_;
   uint64_t num_ends_ = 0;
   // Receives of a cancelled node that are still at work. Prepared anew, it begins when they have
   // ended, because their ends cannot be told from its own.
   std::map<NodeId, size_t> stale_receives_;
-  std::map<ShardRef, std::vector<Waiter>> waiters_;
+  Waiters waiters_;
   std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>>
       early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
@@ -272,6 +296,8 @@ class ExecutorCore {
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
+  size_t report_bytes_ = 0;
+  std::deque<Report> full_;  // those before it, each with what ended together
 };
 
 }  // namespace fairway

@@ -33,7 +33,7 @@ class Recorder : public ExecutorActions {
   void Read(NodeId node, const std::vector<ShardRef>& shards) override {
     Add("read n{} {} shards", node, shards.size());
   }
-  void GoOnLater(NodeId node) override { Add("go on n{} later", node); }
+  void WantTurn() override { turn_wanted = true; }
   void Serve(uint64_t pull, const PrepareSend::Item& item) override {
     Add("serve p{} {}{}", pull, Name(item.shard), item.box.has_value() ? " box" : "");
   }
@@ -50,6 +50,7 @@ class Recorder : public ExecutorActions {
 
   Lines lines;
   bool wanted = false;
+  bool turn_wanted = false;
 
  private:
   template <typename... Args>
@@ -138,6 +139,12 @@ class ExecutorCoreTest : public ::testing::Test {
     actions.Take();
   }
   std::string Reported() { return Text(core.TakeReport()); }
+  // All that is left; returns how many turns it took.
+  int RunTurns() {
+    int turns = 0;
+    for (; std::exchange(actions.turn_wanted, false); ++turns) core.Turn();
+    return turns;
+  }
 
   Recorder actions;
   ExecutorCore core{&actions};

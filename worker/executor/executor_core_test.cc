@@ -106,6 +106,22 @@ TEST_F(ExecutorCoreTest, ALaunchAheadStartsWhenItsInputsHaveBeenComputed) {
   EXPECT_EQ(Reported(), "through 3 also []");
 }
 
+TEST_F(ExecutorCoreTest, ALaunchGoesBehindBytesThatCameBeforeIt) {
+  ShardSource bytes;
+  bytes.bytes = Blob::Make(16);
+  bytes.kind = ShardSource::Kind::kInline;
+  Receive(2, 1, 2, {bytes, Local(2)});
+  Receive(3, 2, 3, {Peer()});
+  Prepare(4, 3, {2}, {4});
+  Prepare(5, 4, {3}, {5});
+  Launch(4, 1, true);
+  Launch(5, 2, true);
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[0]", "receive n3[0]"));
+  EXPECT_THAT(Reported(), HasSubstr("failed 4: INTERNAL: node 5: input 3:0 is not here"));
+  core.ReceiveDone(NodeId(2), 0, absl::OkStatus());
+  EXPECT_THAT(actions.Take(), ElementsAre("receive n2[1]", "launch n4 id 1"));
+}
+
 TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder) {
   Prepare(2, 1, {}, {2});
   Prepare(3, 2, {2}, {3});
@@ -247,7 +263,9 @@ TEST_F(ExecutorCoreTest, AChainOfLocalCopiesOfAnyLengthFailsWithItsHead) {
   constexpr uint64_t kLinks = 100'000;
   Receive(1, 1, 1, {Peer()});
   for (uint64_t n = 2; n <= kLinks; ++n) Receive(n, n, n, {Local(n - 1)});
+  RunTurns();
   core.ReceiveDone(NodeId(1), 0, absl::UnavailableError("gone"));
+  RunTurns();
   const Report report = core.TakeReport();
   EXPECT_EQ(report.finished_through, kLinks);
   ASSERT_EQ(report.failures.size(), kLinks);

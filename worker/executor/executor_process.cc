@@ -11,7 +11,7 @@
 #include "base/host.h"
 #include "wire/link_codec.h"
 #include "worker/compiler/compile_wire.h"
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway {
 namespace {
@@ -55,7 +55,7 @@ int ExecutorProcess::Run() {
 void ExecutorProcess::Exit(int code, std::string why) {
   if (exit_code_.has_value()) return;
   exit_code_ = code;
-  if (code == kExitOk) {
+  if (code == kExitOk || code == kExitAsked) {
     spdlog::info("executor ends: {}", why);
   } else {
     spdlog::error("executor ends with code {}: {}", code, why);
@@ -142,6 +142,7 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
     case v1::FromController::kCallbackAnswer:
       return OnCallbackAnswer(message.callback_answer());
     case v1::FromController::kFence:
+      if (message.fence().asked()) return Exit(kExitAsked, message.fence().reason());
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
       return link_.End("the controller sent a message that no executor gets");
@@ -295,6 +296,9 @@ void ExecutorProcess::WaitForLaunches() {
     loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
     return;
   }
+  // Steps of sequences have taken more.
+  if (session_ != nullptr)
+    highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
   session_ = nullptr;
   if (draining_) return Exit(kExitOk, "drained");
   link_.Connect();

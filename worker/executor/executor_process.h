@@ -14,11 +14,11 @@
 #include "async/blocking_pool.h"
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
-#include "worker/controller_link.h"
 #include "worker/executor/client_calls.h"
 #include "worker/executor/executor_session.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
+#include "worker/process/controller_link.h"
 
 namespace fairway {
 

@@ -293,9 +293,9 @@ void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {
   });
 }
 
-void ExecutorSession::GoOnLater(NodeId node) {
-  PostHere("sequence", [this, node] {
-    if (!ended_) core_.GoOn(node);
+void ExecutorSession::WantTurn() {
+  PostHere("executor turn", [this] {
+    if (!ended_) core_.Turn();
   });
 }
 

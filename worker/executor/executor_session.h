@@ -149,11 +149,12 @@ class ExecutorSession final : public ExecutorActions {
   void StartReceive(const PrepareReceive& node, size_t position) override;
   void Share(ShardRef from, ShardRef to) override { buffers_.Share(from, to); }
   void Read(NodeId node, const std::vector<ShardRef>& shards) override;
-  void GoOnLater(NodeId node) override;
+  void WantTurn() override;
   void Serve(uint64_t pull, const PrepareSend::Item& item) override;
   void RefusePull(uint64_t pull, absl::Status why) override;
   void Drop(const std::vector<ShardRef>& shards) override;
   void Abandon(const AbandonLaunch& command) override;
+  void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
   void ReportWanted() override;
 
   // Posts `f` unless the session has gone by then.

@@ -45,8 +45,12 @@ void GangExchanges::Close(const absl::Status& why) {
   std::lock_guard lock(mutex_);
   closed_ = why;
   plane_ = nullptr;
-  for (auto& [id, launch] : launches_) Fail(launch, why);
+  for (auto& [id, launch] : launches_) {
+    for (Waiting& waiting : launch.waiting) waiting.answer(why);
+  }
+  num_waiting_ = 0;
   launches_.clear();
+  failed_.clear();
   changed_.notify_all();
 }
 
@@ -60,32 +64,31 @@ void GangExchanges::OnPull(const PullRequest& request, DataPlane::Answer answer)
   const uint64_t id = request.transfer.value;
   ForgetBefore(id, request.from);
   const auto known = launches_.find(id);
-  if (known == launches_.end() && id <= ended_through_) {
-    return answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", id));
+  if (TryAnswer(known == launches_.end() ? nullptr : &known->second, request, answer)) {
+    if (known != launches_.end() && Over(known->second)) launches_.erase(known);
+    return;
   }
   if (num_waiting_ >= kMaxWaitingPulls) {
     return answer(Error(absl::StatusCode::kResourceExhausted, "{} pulls wait for launches here",
                         num_waiting_));
   }
-  Launch& launch = launches_[id];
-  if (TryAnswer(launch, request, answer)) {
-    if (launch.ended && launch.offered.empty() && launch.failure.ok()) launches_.erase(id);
-    return;
-  }
-  launch.waiting.push_back({request, std::move(answer)});
+  launches_[id].waiting.push_back({request, std::move(answer)});
   ++num_waiting_;
 }
 
-bool GangExchanges::TryAnswer(Launch& launch, const PullRequest& request,
+bool GangExchanges::TryAnswer(Launch* launch, const PullRequest& request,
                               DataPlane::Answer& answer) {
-  if (!launch.failure.ok()) {
-    answer(launch.failure);
-    return true;
-  }
-  const auto found = launch.offered.find({request.round, request.index});
-  if (found == launch.offered.end()) {
-    if (!launch.ended) return false;
-    answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", request.transfer));
+  const uint64_t id = request.transfer.value;
+  const auto found = launch == nullptr ? std::map<Name, Offered>::iterator()
+                                       : launch->offered.find({request.round, request.index});
+  if (launch == nullptr || found == launch->offered.end()) {
+    if (const absl::Status* failure = FailureOf(id)) {
+      answer(*failure);
+    } else if (launch == nullptr ? id <= ended_through_ : launch->ended) {
+      answer(Error(absl::StatusCode::kCancelled, "launch {} has ended here", id));
+    } else {
+      return false;
+    }
     return true;
   }
   Offered& offered = found->second;
@@ -95,13 +98,13 @@ bool GangExchanges::TryAnswer(Launch& launch, const PullRequest& request,
     return true;
   }
   answer(DataView{offered.bytes.bytes, offered.bytes.owner});
-  if (offered.readers.empty()) launch.offered.erase(found);
+  if (offered.readers.empty()) launch->offered.erase(found);
   return true;
 }
 
 void GangExchanges::AnswerWaiting(Launch& launch) {
   num_waiting_ -= std::erase_if(launch.waiting, [&](Waiting& waiting) {
-    return TryAnswer(launch, waiting.request, waiting.answer);
+    return TryAnswer(&launch, waiting.request, waiting.answer);
   });
 }
 
@@ -113,15 +116,14 @@ void GangExchanges::ForgetBefore(uint64_t id, Incarnation reader) {
       std::erase(readers, reader);
       offered = readers.empty() ? launch.offered.erase(offered) : std::next(offered);
     }
-    const bool over = launch.ended && launch.offered.empty() && launch.failure.ok();
-    it = over ? launches_.erase(it) : std::next(it);
+    it = Over(launch) ? launches_.erase(it) : std::next(it);
   }
 }
 
 void GangExchanges::Offer(uint64_t id, Name name, HostView bytes,
                           std::vector<Incarnation> readers) {
   std::lock_guard lock(mutex_);
-  if (!closed_.ok()) return;
+  if (!closed_.ok() || FailureOf(id) != nullptr) return;
   Launch& launch = launches_[id];
   launch.offered[name] = Offered{std::move(bytes), std::move(readers)};
   AnswerWaiting(launch);
@@ -153,29 +155,57 @@ absl::StatusOr<std::vector<std::shared_ptr<Blob>>> GangExchanges::Take(
   }
   while (true) {
     if (!closed_.ok()) return closed_;
-    if (const auto it = launches_.find(id); it != launches_.end() && !it->second.failure.ok())
-      return it->second.failure;
+    if (const absl::Status* failure = FailureOf(id)) return *failure;
     if (!taking->failure.ok()) return taking->failure;
     if (taking->open == 0) return std::move(taking->blobs);
     changed_.wait(lock);
   }
 }
 
-void GangExchanges::Fail(Launch& launch, const absl::Status& why) {
-  if (launch.failure.ok()) launch.failure = why;
-  launch.offered.clear();
-  AnswerWaiting(launch);
+const absl::Status* GangExchanges::FailureOf(uint64_t launch) const {
+  auto it = failed_.upper_bound(launch);
+  if (it == failed_.begin()) return nullptr;
+  --it;
+  return it->second.last >= launch ? &it->second.cause : nullptr;
+}
+
+void GangExchanges::Fail(uint64_t first, uint64_t last, const absl::Status& why) {
+  for (uint64_t at = first; at <= last;) {
+    auto next = failed_.upper_bound(at);
+    if (next != failed_.begin()) {
+      const auto before = std::prev(next);
+      if (before->second.last >= at) {
+        at = before->second.last + 1;
+        continue;
+      }
+      if (before->second.last + 1 == at && before->second.cause == why) at = before->first;
+    }
+    failed_[at] = {next == failed_.end() ? last : std::min(last, next->first - 1), why};
+    at = failed_[at].last + 1;
+  }
+  for (auto it = launches_.lower_bound(first); it != launches_.end() && it->first <= last;) {
+    Launch& launch = it->second;
+    launch.offered.clear();
+    AnswerWaiting(launch);
+    it = Over(launch) ? launches_.erase(it) : std::next(it);
+  }
+  while (failed_.size() > kMaxFailed) {
+    const auto second = std::next(failed_.begin());
+    failed_.begin()->second.last = second->second.last;
+    failed_.erase(second);
+  }
+  changed_.notify_all();
 }
 
 void GangExchanges::Abandon(uint64_t first, uint64_t last, const absl::Status& cause) {
   std::lock_guard lock(mutex_);
   if (!closed_.ok() || last <= ended_through_) return;
-  // Of a sequence, which takes many ids, the step that is next or has begun: its failure ends it.
-  launches_.try_emplace(std::max(first, ended_through_ + 1));
-  for (auto it = launches_.lower_bound(first); it != launches_.end() && it->first <= last; ++it) {
-    if (!it->second.ended) Fail(it->second, cause);
-  }
-  changed_.notify_all();
+  Fail(std::max(first, ended_through_ + 1), last, cause);
+}
+
+void GangExchanges::LeaveOut(uint64_t first, uint64_t last, const absl::Status& cause) {
+  std::lock_guard lock(mutex_);
+  if (closed_.ok()) Fail(first, last, cause);
 }
 
 void GangExchanges::End(uint64_t id, const absl::Status& status) {
@@ -184,9 +214,9 @@ void GangExchanges::End(uint64_t id, const absl::Status& status) {
   ended_through_ = std::max(ended_through_, id);
   Launch& launch = launches_[id];
   launch.ended = true;
-  if (!status.ok()) Fail(launch, status);
+  if (!status.ok()) return Fail(id, id, status);
   AnswerWaiting(launch);
-  if (launch.offered.empty() && launch.failure.ok()) launches_.erase(id);
+  if (Over(launch)) launches_.erase(id);
   while (launches_.size() > kRemembered && launches_.begin()->first < ended_through_) {
     AnswerWaiting(launches_.begin()->second);
     num_waiting_ -= launches_.begin()->second.waiting.size();

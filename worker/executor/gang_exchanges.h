@@ -34,10 +34,15 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   void OnPull(const PullRequest& request, DataPlane::Answer answer);
   // What launches `first` to `last` wait for fails with `cause`, unless they have ended.
   void Abandon(uint64_t first, uint64_t last, const absl::Status& cause);
+  // These launches do not run here: what others want of them is answered with `cause`.
+  void LeaveOut(uint64_t first, uint64_t last, const absl::Status& cause);
   // See Exchange::End.
   void End(uint64_t launch, const absl::Status& status);
 
   static constexpr size_t kMaxWaitingPulls = 4096;
+  // Stretches of launches that failed here, which members that are behind may ask for. Beyond that
+  // the two oldest become one, with what lies between: what is still wanted of that fails too.
+  static constexpr size_t kMaxFailed = 16384;
 
  private:
   class Member;
@@ -53,8 +58,11 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   struct Launch {
     std::map<Name, Offered> offered;
     std::vector<Waiting> waiting;
-    absl::Status failure;
     bool ended = false;
+  };
+  struct Failed {
+    uint64_t last = 0;
+    absl::Status cause;
   };
   // One call of Take.
   struct Taking {
@@ -68,18 +76,24 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
       const Members& members, uint64_t launch, uint32_t round,
       const std::vector<Exchange::Wanted>& wanted);
   // With the mutex held:
-  // Answers it if it can be; false: it is to wait.
-  bool TryAnswer(Launch& launch, const PullRequest& request, DataPlane::Answer& answer);
+  // Answers it if it can be; false: it is to wait. `launch`: nullptr: nothing else is known of it.
+  bool TryAnswer(Launch* launch, const PullRequest& request, DataPlane::Answer& answer);
   void AnswerWaiting(Launch& launch);
   // A member that asks for something of a later launch wants nothing of earlier ones any more.
   void ForgetBefore(uint64_t launch, Incarnation reader);
-  void Fail(Launch& launch, const absl::Status& why);
+  // Those that have failed before keep their cause.
+  void Fail(uint64_t first, uint64_t last, const absl::Status& why);
+  // nullptr: it has not failed.
+  const absl::Status* FailureOf(uint64_t launch) const;
+  // Nothing more needs to be known of it: it has ended, and nobody wants anything of it.
+  static bool Over(const Launch& launch) { return launch.ended && launch.offered.empty(); }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   DataPlane* plane_ = nullptr;
   absl::Status closed_;
   std::map<uint64_t, Launch> launches_;
+  std::map<uint64_t, Failed> failed_;  // by the first of them; disjoint
   size_t num_waiting_ = 0;
   uint64_t ended_through_ = 0;
 };

@@ -157,5 +157,59 @@ TEST_F(GangExchangesTest, AnAbandonedLaunchFailsAndPassesTheCauseOn) {
   EXPECT_THAT(Text(Run(1, 7, 1, {1}, 1 << 20).status()), HasSubstr("w1 was lost"));
 }
 
+// A member that leaves steps out may be any number of them before one that does not.
+TEST_F(GangExchangesTest, WhatIsLeftOutIsAnsweredWithItsCauseAndNothingElseIs) {
+  Make(2);
+  std::optional<Sum> early;
+  std::thread gang([&] {
+    early = Run(1, 2000, 1, {1}, 1 << 20);
+    peers_[1].exchange->End(2000, early->status());
+  });
+  peers_[0].all->LeaveOut(2000, 2000, absl::InternalError("step 2000"));
+  gang.join();
+  EXPECT_EQ(early->status(), absl::InternalError("step 2000"));
+  for (uint64_t id = 2001; id < 4000; id += 2) {
+    peers_[0].all->LeaveOut(id, id, Error(absl::StatusCode::kInternal, "step {}", id));
+    peers_[0].exchange->End(id + 1, absl::OkStatus());
+  }
+  peers_[0].all->LeaveOut(4001, 5000, absl::InternalError("a branch"));
+  for (const uint64_t id : {2001, 2003, 3999})
+    EXPECT_EQ(Run(1, id, 1, {1}, 1 << 20).status(),
+              Error(absl::StatusCode::kInternal, "step {}", id));
+  for (const uint64_t id : {4001, 4500, 5000})
+    EXPECT_EQ(Run(1, id, 1, {1}, 1 << 20).status(), absl::InternalError("a branch"));
+  std::vector<std::thread> gangs;
+  std::vector<std::optional<Sum>> got(2);
+  for (size_t m = 0; m < 2; ++m)
+    gangs.emplace_back([&, m] { got[m] = Run(m, 5001, 1, {1}, 1 << 20); });
+  for (std::thread& thread : gangs) thread.join();
+  for (const auto& sum : got) EXPECT_EQ(ToFloats(*sum), std::vector<float>{2});
+}
+
+TEST_F(GangExchangesTest, TheFirstCauseStaysWhereStretchesOverlap) {
+  Make(2);
+  peers_[0].all->LeaveOut(5, 6, absl::InternalError("first"));
+  peers_[0].all->LeaveOut(9, 9, absl::InternalError("first"));
+  peers_[0].all->Abandon(3, 12, absl::DataLossError("lost"));
+  peers_[0].all->LeaveOut(1, 15, absl::InternalError("last"));
+  std::string text;
+  for (uint64_t id = 1; id <= 15; ++id) {
+    const absl::Status status = Run(1, id, 1, {1}, 1 << 20).status();
+    text += status == absl::InternalError("first")  ? 'f'
+            : status == absl::DataLossError("lost") ? 'l'
+            : status == absl::InternalError("last") ? 'a'
+                                                    : '?';
+  }
+  EXPECT_EQ(text, "aallffllflllaaa");
+}
+
+// Steps without anything to exchange come before it, so that its id is not the next one.
+TEST_F(GangExchangesTest, AnAbandonedSequenceFailsAtWhicheverStepItIs) {
+  Make(2);
+  peers_[0].all->Abandon(5, 20, absl::DataLossError("worker w1 was lost"));
+  EXPECT_THAT(Text(Run(0, 12, 1, {1}, 1 << 20).status()), HasSubstr("w1 was lost"));
+  EXPECT_THAT(Text(Run(1, 17, 1, {1}, 1 << 20).status()), HasSubstr("w1 was lost"));
+}
+
 }  // namespace
 }  // namespace fairway

@@ -8,34 +8,43 @@
 
 namespace fairway {
 
-void ExecutorCore::ServeOrWait(uint64_t pull, TransferId transfer, int32_t index) {
-  const PrepareSend::Item& item = sends_.at(transfer).at(index);
+void ExecutorCore::ServeOrWait(const AskedShard& asked) {
+  Sending& send = sends_.at(asked.transfer);
+  const PrepareSend::Item& item = send.items.at(asked.index);
   const ShardRef ref = item.shard;
   const auto it = shards_.find(ref);
   const bool ready = it != shards_.end() && it->second.state == ShardState::kReady;
+  work_.Charge(1);
   if (ready || Planted(Bug::kServeBeforeReady)) {
-    serving_.insert(pull);
-    actions_->Serve(pull, item);
+    serving_.insert(asked.pull);
+    actions_->Serve(asked.pull, item);
   } else if (it != shards_.end() && it->second.state == ShardState::kFailed) {
-    actions_->RefusePull(pull, it->second.error);
+    actions_->RefusePull(asked.pull, it->second.error);
   } else {
-    waiters_[ref].push_back({pull, transfer, index, NodeId(), 0});
+    send.waits.push_back(waiters_.Add(ref, {asked.pull, asked.transfer, asked.index, NodeId(), 0}));
   }
 }
 
 void ExecutorCore::On(PrepareSend command) {
   ended_sends_.erase(command.transfer);
-  auto& items = sends_[command.transfer];
+  auto& items = sends_[command.transfer].items;
+  work_.ChargeShards(command.items.size());
   for (const PrepareSend::Item& item : command.items) items[item.index] = item;
   const auto early = early_pulls_.find(command.transfer);
   if (early == early_pulls_.end()) return;
-  const auto pulls = std::move(early->second);
+  for (const auto& [pull, index] : early->second) asked_.push_back({pull, command.transfer, index});
+  num_early_pulls_ -= early->second.size();
   early_pulls_.erase(early);
-  num_early_pulls_ -= pulls.size();
-  for (const auto& [pull, index] : pulls) OnPull(pull, command.transfer, index);
 }
 
 void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
+  Ask({pull, transfer, index});
+  DoWork();
+}
+
+void ExecutorCore::Ask(const AskedShard& asked) {
+  const auto& [pull, transfer, index] = asked;
+  work_.Charge(1);
   const auto send = sends_.find(transfer);
   if (send == sends_.end()) {
     if (ended_sends_.contains(transfer) && !Planted(Bug::kForgetEndedSend)) {
@@ -52,39 +61,32 @@ void ExecutorCore::OnPull(uint64_t pull, TransferId transfer, int32_t index) {
     ++num_early_pulls_;
     return;
   }
-  const auto item = send->second.find(index);
-  if (item == send->second.end()) {
+  if (!send->second.items.contains(index)) {
     actions_->RefusePull(pull, InvalidArgument("transfer {} has no shard {}", transfer, index));
     return;
   }
-  ServeOrWait(pull, transfer, index);
+  ServeOrWait(asked);
 }
 
 void ExecutorCore::ServeDone(uint64_t pull) { serving_.erase(pull); }
 
 size_t ExecutorCore::num_pulls() const {
-  size_t count = num_early_pulls_ + serving_.size();
-  for (const auto& [ref, waiters] : waiters_) {
-    for (const Waiter& waiter : waiters) count += waiter.pull != 0 ? 1 : 0;
-  }
+  size_t count = num_early_pulls_ + asked_.size() + serving_.size();
+  const auto add = [&](const Waiters::Line& line) {
+    for (const auto& [number, waiter] : line) count += waiter.pull != 0 ? 1 : 0;
+  };
+  for (const auto& [ref, line] : waiters_.all()) add(line);
+  for (const SettledShard& settled : settled_) add(settled.waiters);
   return count;
 }
 
 void ExecutorCore::On(EndSend command) {
   const auto send = sends_.find(command.transfer);
   if (send == sends_.end()) return;
-  for (const auto& [index, item] : send->second) {
-    const auto waiting = waiters_.find(item.shard);
-    if (waiting == waiters_.end()) continue;
-    std::vector<uint64_t> refused;
-    std::erase_if(waiting->second, [&](const Waiter& waiter) {
-      const bool of_transfer = waiter.pull != 0 && waiter.transfer == command.transfer;
-      if (of_transfer) refused.push_back(waiter.pull);
-      return of_transfer;
-    });
-    if (waiting->second.empty()) waiters_.erase(waiting);
-    for (const uint64_t pull : refused)
-      actions_->RefusePull(pull, absl::CancelledError("the transfer was ended"));
+  work_.ChargeShards(send->second.waits.size());
+  for (const Waiters::Place& place : send->second.waits) {
+    const auto [waited, waiter] = waiters_.Remove(place);
+    if (waited) actions_->RefusePull(waiter.pull, absl::CancelledError("the transfer was ended"));
   }
   sends_.erase(send);
   ended_sends_[command.transfer] = ++num_ends_;

@@ -65,7 +65,7 @@ TEST_F(ExecutorCoreTest, CancellingANodeRefusesThePullsOfItsOutputs) {
   Send(9, 0, 2);
   core.OnPull(5, TransferId(9), 0);
   Cancel(2);
-  EXPECT_THAT(actions.Take(), ElementsAre("refuse p5: UNKNOWN: poison", "drop 2:0"));
+  EXPECT_THAT(actions.Take(), ElementsAre("drop 2:0", "refuse p5: UNKNOWN: poison"));
   EXPECT_EQ(Reported(), "through 1 also []");
   EXPECT_EQ(core.num_shards(), 0u);
 }
@@ -78,7 +78,9 @@ TEST_F(ExecutorCoreTest, AllPullsOfALargeCopyMayComeBeforeItsTransferIsKnown) {
     send.items.push_back({index, {GroupId(1), 0}});
   }
   EXPECT_THAT(actions.Take(), IsEmpty());
+  RunTurns();
   core.OnCommand(std::move(send));
+  RunTurns();
   const Lines lines = actions.Take();
   ASSERT_EQ(lines.size(), 100'000u);
   EXPECT_EQ(lines.back(), "serve p100000 1:0");

@@ -15,6 +15,10 @@ void ExecutorSession::Abandon(const AbandonLaunch& command) {
   exchanges_->Abandon(command.first.value, command.last.value, command.cause);
 }
 
+void ExecutorSession::LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {
+  exchanges_->LeaveOut(first.value, last.value, cause);
+}
+
 ExecutorSession::Counters ExecutorSession::counters() const {
   Counters out;
   if (plane_ != nullptr) {

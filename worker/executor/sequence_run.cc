@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
+#include "graph/sequence_builder.h"
+
 namespace fairway {
 namespace {
 
@@ -83,10 +86,13 @@ absl::Status CheckSequence(const Sequence& sequence) {
   return CheckBlock(sequence, 0, sequence.instructions.size(), 0);
 }
 
-SequenceRun::SequenceRun(std::shared_ptr<const Sequence> sequence,
+SequenceCode::SequenceCode(std::shared_ptr<const Sequence> of)
+    : sequence(std::move(of)), branch_steps(BranchSteps(*sequence)) {}
+
+SequenceRun::SequenceRun(std::shared_ptr<const SequenceCode> code,
                          const std::vector<std::vector<ShardRef>>& inputs,
                          const std::vector<int32_t>& kept)
-    : sequence_(std::move(sequence)), registers_(sequence_->registers) {
+    : code_(std::move(code)), sequence_(code_->sequence.get()), registers_(sequence_->registers) {
   const size_t arguments = inputs.empty() ? 0 : inputs[0].size();
   for (size_t a = 0; a < std::min(arguments, registers_.size()); ++a) {
     auto value = std::make_shared<Value>();
@@ -96,7 +102,7 @@ SequenceRun::SequenceRun(std::shared_ptr<const Sequence> sequence,
   for (const int32_t a : kept) {
     if (a >= 0 && static_cast<size_t>(a) < registers_.size()) kept_.push_back(registers_[a]);
   }
-  frames_.push_back({0, sequence_->instructions.size(), 0, 0});
+  frames_.push_back({0, sequence_->instructions.size(), 0, 0, 0});
 }
 
 const Instruction* SequenceRun::Next() {
@@ -107,6 +113,7 @@ const Instruction* SequenceRun::Next() {
         --top.again;
         top.at = top.begin;
       } else {
+        ids_taken = std::max(ids_taken, top.ids_after);
         frames_.pop_back();
       }
       continue;
@@ -116,7 +123,7 @@ const Instruction* SequenceRun::Next() {
     const size_t body = top.at + 1;
     const size_t end = body + static_cast<size_t>(next.lengths[0]);
     top.at = end;
-    if (next.count > 0 && body < end) frames_.push_back({body, end, body, next.count - 1});
+    if (next.count > 0 && body < end) frames_.push_back({body, end, body, next.count - 1, 0});
   }
   return nullptr;
 }
@@ -130,29 +137,39 @@ void SequenceRun::Pass() {
   Clear(done.clears);
 }
 
-std::pair<size_t, size_t> SequenceRun::PassBranch() {
+SequenceRun::Branch SequenceRun::PassBranch() {
   unreadable = false;
   size_t& at = frames_.back().at;
   const Instruction& branch = sequence_->instructions[at];
-  const size_t begin = at + 1;
-  at = begin + BlockSize(branch);
+  Branch passed;
+  if (!Planted(Bug::kIdsOfTheBlock)) passed.ids = static_cast<uint64_t>(code_->branch_steps.at(at));
+  passed.begin = at + 1;
+  passed.end = at = passed.begin + BlockSize(branch);
   scalar.reset();
   Clear(branch.clears);
-  return {begin, at};
+  return passed;
 }
 
-void SequenceRun::SkipBlocks() {
-  const auto [begin, end] = PassBranch();
-  for (size_t i = begin; i < end; ++i) Clear(sequence_->instructions[i].clears);
+uint64_t SequenceRun::SkipBlocks() {
+  const Branch branch = PassBranch();
+  for (size_t i = branch.begin; i < branch.end; ++i) Clear(sequence_->instructions[i].clears);
+  ids_taken += branch.ids;
+  return branch.ids;
 }
 
 void SequenceRun::Choose(int64_t block) {
   const Instruction& branch = sequence_->instructions[frames_.back().at];
-  size_t begin = PassBranch().first;
+  const Branch passed = PassBranch();
+  size_t begin = passed.begin;
+  const uint64_t ids_after = ids_taken + passed.ids;
   block = std::clamp<int64_t>(block, 0, static_cast<int64_t>(branch.lengths.size()) - 1);
   for (int64_t i = 0; i < block; ++i) begin += static_cast<size_t>(branch.lengths[i]);
   const size_t end = begin + static_cast<size_t>(branch.lengths[block]);
-  if (begin < end) frames_.push_back({begin, end, begin, 0});
+  if (begin < end) {
+    frames_.push_back({begin, end, begin, 0, ids_after});
+  } else {
+    ids_taken = ids_after;
+  }
 }
 
 SequenceRun::ValueRef SequenceRun::Make(const GroupPart& part) {

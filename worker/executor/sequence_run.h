@@ -14,6 +14,13 @@
 
 namespace fairway {
 
+// A sequence that fits (CheckSequence), and what its runs need to know of it.
+struct SequenceCode {
+  explicit SequenceCode(std::shared_ptr<const Sequence> of);
+  const std::shared_ptr<const Sequence> sequence;
+  const std::map<size_t, int64_t> branch_steps;  // see BranchSteps
+};
+
 // Not thread-safe.
 class SequenceRun {
  public:
@@ -27,7 +34,7 @@ class SequenceRun {
   using ValueRef = std::shared_ptr<Value>;
 
   // `inputs`: as in PrepareLaunch. `kept`: arguments that are not to be donated.
-  SequenceRun(std::shared_ptr<const Sequence> sequence,
+  SequenceRun(std::shared_ptr<const SequenceCode> code,
               const std::vector<std::vector<ShardRef>>& inputs, const std::vector<int32_t>& kept);
   SequenceRun(const SequenceRun&) = delete;
   SequenceRun& operator=(const SequenceRun&) = delete;
@@ -37,10 +44,11 @@ class SequenceRun {
   const Instruction* Next();
   // Goes on behind it and clears what it is the last to read.
   void Pass();
-  // kBranch: goes on in that block.
+  // kBranch: goes on in that block. Behind it all launch ids of the branch have been taken.
   void Choose(int64_t block);
-  // kBranch: goes on behind all blocks, and clears what they would have.
-  void SkipBlocks();
+  // kBranch: goes on behind all blocks, and clears what they would have. Takes the branch's launch
+  // ids; returns how many.
+  uint64_t SkipBlocks();
 
   const ValueRef& At(int32_t reg) const { return registers_[reg]; }
   void Set(int32_t reg, ValueRef value) { registers_[reg] = std::move(value); }
@@ -56,14 +64,14 @@ class SequenceRun {
 
   // Steps that were started and have not ended hold what they read and make.
   size_t at_work = 0;
+  bool queued = false;                     // it will go on in this turn or a later one
   bool reading = false;                    // the scalar of a branch, or at the end what goes inline
   bool unreadable = false;                 // the scalar
   std::optional<int64_t> scalar;           // read for the next instruction, which is a branch
   std::vector<ValueRef> exported;          // until the end of the run
   std::map<int32_t, absl::Status> failed;  // arguments
   absl::Status abandoned;                  // why no further step is to begin
-  bool abandoned_here = false;             // because of what failed on this executor
-  uint64_t launched = 0;                   // steps so far
+  uint64_t ids_taken = 0;                  // launch ids, by the steps and branches so far
 
   // Lets go of everything.
   void End();
@@ -72,13 +80,19 @@ class SequenceRun {
  private:
   struct Frame {
     size_t begin, end, at;
-    int64_t again;  // how often it runs once more
+    int64_t again;       // how often it runs once more
+    uint64_t ids_after;  // of a branch: what is taken when its block ends; else 0
   };
   void Clear(const std::vector<int32_t>& registers);
-  // Of the branch that is next: goes on behind it, and says where its blocks begin and end.
-  std::pair<size_t, size_t> PassBranch();
+  struct Branch {
+    size_t begin = 0, end = 0;  // of its blocks
+    uint64_t ids = 0;
+  };
+  // Of the branch that is next: goes on behind it.
+  Branch PassBranch();
 
-  const std::shared_ptr<const Sequence> sequence_;
+  const std::shared_ptr<const SequenceCode> code_;
+  const Sequence* const sequence_;
   std::shared_ptr<std::vector<GroupId>> garbage_ = std::make_shared<std::vector<GroupId>>();
   std::vector<ValueRef> registers_;
   std::vector<ValueRef> kept_;  // arguments that are not to be donated

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/planted.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway {
@@ -33,10 +34,11 @@ std::optional<int64_t> Scalar(const Blob& bytes) {
 
 }  // namespace
 
-void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Sequence> sequence) {
+void ExecutorCore::StartSequence(NodeId id, Node& node,
+                                 std::shared_ptr<const SequenceCode> sequence) {
   const auto& prepared = std::get<PrepareLaunch>(node.command);
   node.started = true;
-  const auto registers = static_cast<size_t>(sequence->registers);
+  const auto registers = static_cast<size_t>(sequence->sequence->registers);
   node.run = std::make_unique<SequenceRun>(std::move(sequence), prepared.inputs,
                                            node.launch->non_donatable);
   SequenceRun& run = *node.run;
@@ -45,11 +47,8 @@ void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Se
   const size_t arguments = prepared.inputs.empty() ? 0 : prepared.inputs[0].size();
   for (size_t a = 0; a < std::min(arguments, registers); ++a) {
     const auto argument = static_cast<int32_t>(a);
-    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok()) {
-      // Those that the controller told, it told the others too.
-      if (!run.failed.contains(argument)) AbandonShared(node, failed);
+    if (absl::Status failed = FailedArgument(prepared, a); !failed.ok())
       run.failed.emplace(argument, std::move(failed));
-    }
     const auto failed = run.failed.find(argument);
     if (failed == run.failed.end()) continue;
     GroupPart part{GroupId(next_step_++), DType::kInvalid, "", {}};
@@ -59,7 +58,7 @@ void ExecutorCore::StartSequence(NodeId id, Node& node, std::shared_ptr<const Se
     run.Set(argument, run.Make(part));
     ShardsEnded(part, failed->second);
   }
-  advance_.push_back(id);
+  QueueSequence(id);
 }
 
 bool ExecutorCore::Advance(NodeId id) {
@@ -67,11 +66,18 @@ bool ExecutorCore::Advance(NodeId id) {
   if (it == nodes_.end() || it->second.run == nullptr) return false;
   Node& node = it->second;
   SequenceRun& run = *node.run;
-  for (int left = kInstructionsOfATurn; const Instruction* next = run.Next(); --left) {
-    if (left == 0) {
-      actions_->GoOnLater(id);
+  run.queued = false;
+  // Millions of instructions may come behind a step that has failed.
+  const uint64_t until = work_.SliceEnds(kSliceUnits);
+  while (const Instruction* next = run.Next()) {
+    if (work_.units() >= until) {
+      if (!Planted(Bug::kForgetSequence)) QueueSequence(id);
+      commands_next_ = true;
+      commands_until_ = work_.units() + kSliceUnits;
       return false;
     }
+    work_.Charge(1);
+    work_.ChargeShards(next->inputs.size() + next->outputs.size());
     bool went = true;
     switch (next->op) {
       case Op::kRun:
@@ -160,7 +166,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
     return false;
   Launch launch;
   launch.node = command.node;
-  launch.launch_id = LaunchId(node.launch->launch_id.value + run.launched++);
+  launch.launch_id = LaunchId(node.launch->launch_id.value + run.ids_taken++);
   launch.gang = gang;
   launch.ahead = !missing.empty();
   highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
@@ -172,6 +178,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   run.Pass();
   command.outputs = MakeOutputs(node, instruction, command.node);
   if (!failed.ok()) {
+    LeaveOut(node, run.ids_taken - 1, 1, failed);
     for (const GroupPart& part : command.outputs) ShardsEnded(part, failed);
     return true;
   }
@@ -181,8 +188,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   step.parent = id;
   step.holds = std::move(holds);
   step.missing = missing.size();
-  for (const ShardRef& ref : missing)
-    waiters_[ref].push_back({0, TransferId(), 0, command.node, 0});
+  for (const ShardRef& ref : missing) waiters_.Add(ref, {.node = command.node});
   step.launch = std::move(launch);
   const NodeId step_id = command.node;
   step.command = std::move(command);
@@ -193,18 +199,15 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
 bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) {
   SequenceRun& run = *node.run;
   const auto fail = [&](const absl::Status& why) {
-    run.SkipBlocks();
+    const uint64_t ids = run.SkipBlocks();
+    LeaveOut(node, run.ids_taken - ids, ids, why);
     for (const GroupPart& part : MakeOutputs(node, branch, id)) ShardsEnded(part, why);
     return true;
-  };
-  const auto fail_here = [&](const absl::Status& why) {
-    AbandonShared(node, why);
-    return fail(why);
   };
   const SequenceRun::ValueRef value = run.At(branch.inputs[0]);
   const auto shard =
       value == nullptr || value->shards.empty() ? shards_.end() : shards_.find(value->shards[0]);
-  if (shard == shards_.end()) return fail_here(Contradiction(id, "a branch has no scalar"));
+  if (shard == shards_.end()) return fail(Contradiction(id, "a branch has no scalar"));
   if (shard->second.state == ShardState::kDeclared) return false;
   if (shard->second.state == ShardState::kFailed) return fail(shard->second.error);
   if (run.scalar.has_value()) {
@@ -212,8 +215,7 @@ bool ExecutorCore::TakeBranch(NodeId id, Node& node, const Instruction& branch) 
     return true;
   }
   if (run.reading) return false;
-  if (run.unreadable)
-    return fail_here(absl::InternalError("the scalar of a branch cannot be read"));
+  if (run.unreadable) return fail(absl::InternalError("the scalar of a branch cannot be read"));
   run.reading = true;
   actions_->Read(id, {value->shards[0]});
   return false;
@@ -235,7 +237,7 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   const auto shard = shards_.find(from);
   if (shard == shards_.end() || !shards_.contains(output)) return;
   if (shard->second.state == ShardState::kDeclared) {
-    waiters_[from].push_back({0, TransferId(), 0, NodeId(), 0, output});
+    waiters_.Add(from, {.output = output});
     return;
   }
   const absl::Status status = shard->second.error;
@@ -243,28 +245,25 @@ void ExecutorCore::ShareOutput(ShardRef from, ShardRef output) {
   ShardEnded(output, status);
 }
 
-void ExecutorCore::StepEnded(Node step, const absl::Status& status) {
+void ExecutorCore::StepEnded(Node step) {
   const auto parent = nodes_.find(step.parent);
   if (parent == nodes_.end()) return;
-  if (!status.ok()) AbandonShared(parent->second, status);
   step.holds.clear();
   --parent->second.run->at_work;
   DropGarbage(*parent->second.run);
-  advance_.push_back(parent->first);
+  QueueSequence(parent->first);
 }
 
-// What failed here may be fine on the other executors of a sequence: they would wait for steps that
-// are left out here, or number theirs otherwise. So all of it fails, and by the controller theirs.
-void ExecutorCore::AbandonShared(Node& node, const absl::Status& why) {
-  if (!shared_.contains(std::get<PrepareLaunch>(node.command).executable)) return;
-  if (!node.run->abandoned.ok()) return;
-  node.run->abandoned = why;
-  node.run->abandoned_here = true;
+void ExecutorCore::LeaveOut(const Node& node, uint64_t taken, uint64_t count,
+                            const absl::Status& why) {
+  if (count == 0 || !shared_.contains(std::get<PrepareLaunch>(node.command).executable)) return;
+  if (Planted(Bug::kLeaveOutSilently)) return;
+  const uint64_t first = node.launch->launch_id.value + taken;
+  actions_->LeftOut(LaunchId(first), LaunchId(first + count - 1), why);
 }
 
 void ExecutorCore::DropGarbage(SequenceRun& run) {
-  std::vector<GroupId> groups = run.TakeGarbage();
-  if (!groups.empty()) On(FreeGroups{std::move(groups)});
+  for (const GroupId group : run.TakeGarbage()) DropGroup(group);
 }
 
 void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
@@ -274,20 +273,15 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
   run.reading = false;
   if (it->second.issued) {
     for (Report::Inlined& shard : bytes) {
-      if (shards_.contains(shard.shard)) report_.inlined.push_back(std::move(shard));
+      if (shards_.contains(shard.shard)) AddInlined(std::move(shard));
     }
     it->second.launch->inline_shards.clear();
   } else {
     if (bytes.size() == 1) run.scalar = Scalar(*bytes[0].bytes);
     run.unreadable = !run.scalar.has_value();
   }
-  advance_.push_back(id);
-  StartLaunches();
-}
-
-void ExecutorCore::GoOn(NodeId id) {
-  advance_.push_back(id);
-  StartLaunches();
+  QueueSequence(id);
+  DoWork();
 }
 
 void ExecutorCore::On(AbandonLaunch command) {
@@ -315,7 +309,12 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
     actions_->Read(id, inlined);
     return;
   }
+  std::map<std::string, int32_t, std::less<>> argument_of;  // by its error
+  for (const auto& [argument, status] : node.run->failed)
+    argument_of.emplace(Describe(status), argument);
+  const size_t share = TextShare(prepared.outputs.size());
   for (size_t o = 0; o < prepared.outputs.size(); ++o) {
+    work_.ChargeShards(prepared.outputs[o].shards.size());
     absl::Status failed;
     for (const LocalShard& local : prepared.outputs[o].shards) {
       const ShardRef ref{prepared.outputs[o].group, local.shard};
@@ -325,20 +324,17 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
         ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
       if (failed.ok()) failed = shard->second.error;
     }
-    if (failed.ok() || node.run->abandoned_here) continue;
-    const auto& arguments = node.run->failed;
-    const auto by = std::find_if(arguments.begin(), arguments.end(),
-                                 [&](const auto& argument) { return argument.second == failed; });
-    report_.failures.push_back({prepared.seq, std::move(failed), static_cast<int32_t>(o),
-                                by == arguments.end() ? -1 : by->first});
+    if (failed.ok()) continue;
+    const auto by = argument_of.find(Describe(failed));
+    AddFailure({prepared.seq, Bounded(std::move(failed), share), static_cast<int32_t>(o),
+                by == argument_of.end() ? -1 : by->second});
   }
   node.run->End();
-  DropGarbage(*node.run);
+  On(FreeGroups{node.run->TakeGarbage()});
   const uint64_t seq = prepared.seq;
-  const absl::Status status = node.run->abandoned_here ? node.run->abandoned : absl::OkStatus();
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  FinishSeq(seq, status);
+  FinishSeq(seq, absl::OkStatus());
 }
 
 }  // namespace fairway

@@ -46,7 +46,10 @@ class Recorder : public ExecutorActions {
     for (const ShardRef& ref : shards) names.push_back(Name(ref));
     Add("read for n{}: {}", node, fmt::join(names, " "));
   }
-  void GoOnLater(NodeId node) override { Add("go on n{} later", node); }
+  void WantTurn() override { Add("want turn"); }
+  void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override {
+    Add("left out {} to {}: {}", first, last, Describe(cause));
+  }
   void Serve(uint64_t pull, const PrepareSend::Item& item) override {
     Add("serve p{} {}", pull, Name(item.shard));
   }
@@ -204,7 +207,7 @@ TEST_F(SequencesTest, AChainOnOneDeviceIsHandedOverAtOnceAndToldOnce) {
   Done(0);
   EXPECT_EQ(Reported(), "through 0");
   Done(2);
-  EXPECT_THAT(shell.Take(), ElementsAre("share s3:0 as 20:0", "drop s1:0", "drop s3:0"));
+  EXPECT_THAT(shell.Take(), ElementsAre("drop s1:0", "share s3:0 as 20:0", "drop s3:0"));
   EXPECT_EQ(Reported(), "through 1");
   EXPECT_EQ(core.num_nodes(), 0u);
   EXPECT_EQ(core.num_launched(), 0u);
@@ -253,7 +256,7 @@ TEST_F(SequencesTest, ALoopCarriesItsValuesAndItsMemoryIsFreed) {
   Done(2);
   Done(4);
   EXPECT_THAT(shell.Take(),
-              ElementsAre("drop s1:0", "share s5:0 as 20:0", "drop s3:0", "drop s5:0"));
+              ElementsAre("drop s1:0", "drop s3:0", "share s5:0 as 20:0", "drop s5:0"));
   EXPECT_EQ(Reported(), "through 1");
 }
 
@@ -266,18 +269,38 @@ TEST_F(SequencesTest, ManyRoundsBehindAFailureTakeTurns) {
   shell.Take();
   const auto goes_on = [&] {
     const Lines lines = shell.Take();
-    return std::find(lines.begin(), lines.end(), "go on n5 later") != lines.end();
+    return std::find(lines.begin(), lines.end(), "want turn") != lines.end();
   };
   Done(0, absl::InternalError("broken"));
   bool later = goes_on();
   EXPECT_TRUE(later);
   int turns = 1;
   for (; turns < 1000 && later; ++turns) {
-    core.GoOn(NodeId(5));
+    core.Turn();
     later = goes_on();
   }
   EXPECT_GT(turns, 100);
-  EXPECT_LT(turns, 300);
+  EXPECT_LE(core.work().most(), ExecutorCore::kTurnUnits + 10);
+}
+
+// With all of each text they would not fit into one message.
+TEST_F(SequencesTest, ManyFailedOutputsShareTheRoomForTheirTexts) {
+  constexpr int32_t kOutputs = 20'000;
+  std::vector<Instruction> instructions = {Call(1, {0}, {1})};
+  for (int32_t o = 0; o < kOutputs; ++o) instructions.push_back(Output(o, 1));
+  Install(2, kOutputs, instructions);
+  core.Turn();
+  Arguments(1);
+  Launch();
+  while (core.num_launched() > 0 && core.num_nodes() < 2) core.Turn();
+  Done(0, absl::InternalError("begin " + std::string(kMaxErrorText - 10, 'x') + " end"));
+  for (int i = 0; i < 100'000 && core.num_nodes() > 0; ++i) core.Turn();
+  const Report report = core.TakeReport();
+  ASSERT_EQ(report.failures.size(), static_cast<size_t>(kOutputs));
+  size_t bytes = 0;
+  for (const Report::Failure& failure : report.failures) bytes += failure.status.message().size();
+  EXPECT_LE(bytes, 2 * kTextBytes);
+  EXPECT_THAT(Text(report.failures.back().status), AllOf(HasSubstr("begin"), HasSubstr("end")));
 }
 
 TEST_F(SequencesTest, NoMoreStepsAreAtWorkThanMemoryIsReservedFor) {
@@ -346,23 +369,110 @@ TEST_F(SequencesTest, AFailurePoisonsWhatDependsOnItAndNothingElse) {
   EXPECT_EQ(core.num_nodes(), 0u);
 }
 
-// The other executors would wait for what is left out here.
-TEST_F(SequencesTest, AFailureEndsAllOfASequenceThatOtherExecutorsRunToo) {
-  InstallExecutable shared;
-  shared.executable = ExecutableId(3);
-  shared.members = {{"here", Incarnation(1)}, {"there", Incarnation(2)}};
-  core.OnCommand(shared);
-  devices = 2;
+// A sequence that other executors run too: they may wait for what is left out here.
+class SharedSequencesTest : public SequencesTest {
+ protected:
+  SharedSequencesTest() {
+    InstallExecutable shared;
+    shared.executable = ExecutableId(3);
+    shared.members = {{"here", Incarnation(1)}, {"there", Incarnation(2)}};
+    core.OnCommand(shared);
+    devices = 2;
+  }
+  // The branch has a block of one step and one of three.
+  void StepBehindABranch() {
+    Install(4, 1,
+            {Call(1, {0}, {1}), Branch(1, {2}, {1, 3}), Call(3, {0}, {2}), Call(3, {0}, {2}),
+             Call(3, {2}, {2}), Call(3, {2}, {2}), Call(3, {0}, {3}), Output(0, 3, {3})});
+    Arguments(1);
+    Launch();
+    EXPECT_THAT(Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
+  }
+  // Without what is dropped.
+  Lines Take() {
+    Lines lines = shell.Take();
+    std::erase_if(lines, [](const std::string& line) { return line.starts_with("drop"); });
+    return lines;
+  }
+};
+
+TEST_F(SharedSequencesTest, AFailureIsAnsweredWithForTheStepsThatNeedIt) {
   Install(4, 2,
           {Call(1, {0}, {1}), Call(2, {1}, {2}, {1}), Call(3, {0}, {3}), Output(0, 2, {2}),
            Output(1, 3, {3})});
   Arguments(1);
   Launch();
-  EXPECT_THAT(shell.Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
+  EXPECT_THAT(Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
   Done(0, absl::DataLossError("first"));
-  for (const std::string& line : shell.Take()) EXPECT_THAT(line, ::testing::StartsWith("drop"));
-  EXPECT_EQ(Reported(), "through 1 failed 1[-1]: DATA_LOSS: first");
+  EXPECT_THAT(Take(), ElementsAre("left out 71 to 71: DATA_LOSS: first",
+                                  "x3 as s5 id 72 (10:0 10:1) -> s6"));
+  Done(5);
+  EXPECT_EQ(Reported(), "through 1 failed 1[0]: DATA_LOSS: first");
   EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(SharedSequencesTest, ABranchTakesTheIdsOfItsLongestBlock) {
+  StepBehindABranch();
+  Done(0);
+  EXPECT_THAT(Take(), ElementsAre("read for n5: s1:0"));
+  core.ReadDone(NodeId(5), {Bytes({GroupId(kFirstStep + 1), 0}, 0)});
+  EXPECT_THAT(Take(),
+              ElementsAre("x3 as s2 id 71 (10:0 10:1) -> s3", "x3 as s4 id 74 (10:0 10:1) -> s5"));
+}
+
+TEST_F(SharedSequencesTest, ABranchWhoseScalarFailedTakesAsMany) {
+  StepBehindABranch();
+  Done(0, absl::DataLossError("first"));
+  EXPECT_THAT(Take(), ElementsAre("left out 71 to 73: DATA_LOSS: first",
+                                  "x3 as s3 id 74 (10:0 10:1) -> s4"));
+}
+
+TEST_F(SharedSequencesTest, ABranchInALoopTakesAsManyIdsInEachRound) {
+  // The scalar is an argument; both blocks are short, and the first is empty.
+  Install(3, 1,
+          {Repeat(2, 3), Branch(0, {}, {0, 1}), Call(3, {0}, {1}), Call(3, {0}, {2}),
+           Output(0, 2, {2})});
+  Arguments(1);
+  Launch();
+  EXPECT_THAT(Take(), ElementsAre("read for n5: 10:0"));
+  core.ReadDone(NodeId(5), {Bytes({GroupId(10), 0}, 0)});
+  EXPECT_THAT(Take(), ElementsAre("x3 as s0 id 71 (10:0 10:1) -> s1", "read for n5: 10:0"));
+  core.ReadDone(NodeId(5), {Bytes({GroupId(10), 0}, 1)});
+  EXPECT_THAT(Take(), ElementsAre("x3 as s2 id 72 (10:0 10:1) -> s3"));
+  Done(0);
+  EXPECT_THAT(Take(), ElementsAre(HasSubstr("id 73 (10:0 10:1)")));
+}
+
+TEST_F(SharedSequencesTest, AnArgumentThatFailedHereOnlyIsAnsweredWith) {
+  Install(4, 2,
+          {Call(3, {0}, {2}, {0}), Call(2, {1}, {3}, {1}), Output(0, 2, {2}), Output(1, 3, {3})});
+  Arguments(2);
+  // Argument 0 is made anew, by a launch that has not ended.
+  core.OnCommand(FreeGroups{{GroupId(10)}});
+  PrepareLaunch producer;
+  producer.node = NodeId(4);
+  producer.seq = 2;
+  producer.executable = ExecutableId(7);
+  producer.devices = {0, 1};
+  producer.inputs = {{}, {}};
+  producer.outputs = {{GroupId(10), DType::kF32, "", {{0, 0, Shape{{4}}}, {1, 1, Shape{{4}}}}}};
+  core.OnCommand(producer);
+  fairway::Launch first;
+  first.node = NodeId(4);
+  first.launch_id = LaunchId(60);
+  first.gang = true;
+  core.OnCommand(first);
+  fairway::Launch launch;
+  launch.ahead = true;
+  Launch(std::move(launch));
+  EXPECT_THAT(Take(), ElementsAre("x7 as 4 id 60 () -> 10"));
+  core.LaunchDone(NodeId(4), absl::DataLossError("first"), {});
+  EXPECT_THAT(Take(), ElementsAre("left out 70 to 70: DATA_LOSS: first",
+                                  "x2 as s3 id 71 (11:0 11:1) -> s4"));
+  Done(3);
+  EXPECT_EQ(Reported(),
+            "through 2 failed 2[-1]: DATA_LOSS: first"
+            " failed 1[0] by argument 0: DATA_LOSS: first");
 }
 
 TEST_F(SequencesTest, AFailedArgumentFailsWhatNeedsItAndNothingElse) {

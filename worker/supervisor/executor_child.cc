@@ -21,7 +21,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 
 #include "worker/compiler/compile_wire.h"
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 #include "worker/supervisor/log_tail.h"
 
 namespace fairway {

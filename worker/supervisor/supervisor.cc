@@ -11,7 +11,7 @@
 
 #include "base/host.h"
 #include "wire/link_codec.h"
-#include "worker/exit_codes.h"
+#include "worker/process/exit_codes.h"
 
 namespace fairway {
 namespace {
@@ -94,6 +94,7 @@ void Supervisor::StartExecutor() {
   executor_ = *std::move(child);
   executor_started_ = Clock::now();
   kill_reason_.clear();
+  kill_asked_ = false;
   spdlog::info("executor started, pid {}", executor_->pid());
 }
 
@@ -113,7 +114,9 @@ void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
   const bool hopeless = !ever_registered_ && end.signal == 0 &&
                         (end.exit_code == kExitNoPlugin || end.exit_code == kExitPortTaken ||
                          end.exit_code == kExitBadFlags);
-  if (Clock::now() - executor_started_ > config_.stable_after) restart_ = config_.first_restart;
+  const bool asked = end.exit_code == kExitAsked || (kill_asked_ && end.signal == SIGKILL);
+  if (asked || Clock::now() - executor_started_ > config_.stable_after)
+    restart_ = config_.first_restart;
   const milliseconds restart_in = restart_;
 
   v1::ExecutorDied died;
@@ -123,6 +126,7 @@ void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
   died.set_cause(cause);
   for (const std::string& line : end.last_lines) died.add_last_lines(line);
   died.set_restart_in_ms(stopping_ || hopeless ? -1 : restart_in.count());
+  died.set_asked(asked);
   deaths_.push_back(std::move(died));
   if (deaths_.size() > kMaxDeaths) deaths_.pop_front();
   SendDeaths();
@@ -133,10 +137,11 @@ void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
                 late ? "work in flight did not end in time" : "drained");
   }
   if (hopeless) return Exit(end.exit_code, fmt::format("the executor {}", cause));
-  spdlog::error("executor (pid {}) {}; starting it again in {} ms", end.pid, cause,
-                restart_in.count());
+  spdlog::log(asked ? spdlog::level::info : spdlog::level::err,
+              "executor (pid {}) {}; starting it again in {} ms", end.pid, cause,
+              restart_in.count());
   loop_.PostAfter(restart_in, "start executor", [this] { StartExecutor(); });
-  restart_ = std::min(2 * restart_, config_.last_restart);
+  if (!asked) restart_ = std::min(2 * restart_, config_.last_restart);
 }
 
 void Supervisor::Drain(std::string why, milliseconds limit) {
@@ -216,8 +221,10 @@ void Supervisor::SendDeaths() {
 
 void Supervisor::OnKill(const v1::KillExecutor& kill) {
   if (executor_ == nullptr || executor_->incarnation() != kill.incarnation()) return;
-  spdlog::warn("killing the executor (pid {}): {}", executor_->pid(), kill.reason());
+  spdlog::log(kill.asked() ? spdlog::level::info : spdlog::level::warn,
+              "killing the executor (pid {}): {}", executor_->pid(), kill.reason());
   kill_reason_ = kill.reason();
+  kill_asked_ = kill.asked();
   executor_->Signal(SIGKILL);
 }
 

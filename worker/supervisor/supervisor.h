@@ -16,8 +16,8 @@
 #include "base/ids.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/compiler/compile_pool.h"
-#include "worker/controller_link.h"
-#include "worker/pulse.h"
+#include "worker/process/controller_link.h"
+#include "worker/process/pulse.h"
 #include "worker/supervisor/executor_child.h"
 
 namespace fairway {
@@ -45,7 +45,7 @@ class Supervisor {
 
   // Starts the children and begins to connect. UNAVAILABLE: a child cannot be started.
   absl::Status Start();
-  // Turns the loop until the process is to end; the exit code (worker/exit_codes.h).
+  // Turns the loop until the process is to end; the exit code (worker/process/exit_codes.h).
   int Run();
   // In the loop: ends the executor when its work in flight has ended, then this process with 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
@@ -74,6 +74,7 @@ class Supervisor {
   bool ever_registered_ = false;  // any executor
   std::chrono::milliseconds restart_;
   std::string kill_reason_;  // why this supervisor killed the executor
+  bool kill_asked_ = false;  // because an operator asked for it
 
   ControllerLink link_;
   Pulse pulse_;  // while this worker is registered

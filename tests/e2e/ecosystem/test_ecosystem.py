@@ -15,8 +15,8 @@ pytest.importorskip("flax", reason="the libraries are in .venv-ecosystem: ./dev 
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem != "cases")
-CASES = [
-    (name, case)
+CASES = [  # those of a program one after the other: one process runs them all
+    pytest.param(name, case, marks=pytest.mark.xdist_group(name))
     for name in NAMES
     for case in re.findall(r"^@case\ndef (\w+)", (PROGRAMS / f"{name}.py").read_text(), re.MULTILINE)
 ]

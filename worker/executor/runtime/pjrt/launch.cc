@@ -319,6 +319,34 @@ std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
   return buffers;
 }
 
+// The opposite of TakeDonated, of what the plugin did not take.
+void RestoreDonated(Attempt& attempt) {
+  for (auto& [buffer, d, a] : attempt.consumed) {
+    auto& pin = attempt.pins[d][a];
+    if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
+  }
+}
+
+// What a launch that did not start means for the devices.
+void TellHealth(pjrt::Health& health, bool others_wait, const Attempt& attempt,
+                const absl::Status& why) {
+  if (!others_wait) return health.Suspect(attempt.request.devices[0], why);
+  health.Lost(Error(absl::StatusCode::kInternal,
+                    "a gang on {} devices was not started on all of them, and those on which it "
+                    "was may wait for the others for ever: {}",
+                    attempt.request.devices.size(), Describe(why)));
+}
+
+// The results of a launch that is not started, because an input has failed.
+LaunchResult FailedOutputs(const std::shared_ptr<pjrt::Client>& client, const Attempt& attempt,
+                           const absl::Status& failed) {
+  LaunchResult result;
+  for (const int device : attempt.request.devices)
+    result.outputs.push_back(
+        MakeOutputs(client, attempt.executable, device, nullptr, Outcome::Of(failed)));
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
@@ -340,13 +368,9 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   FAIRWAY_RETURN_IF_ERROR(PinInputs(attempt));
   AwaitArguments(attempt);
 
-  LaunchResult result;
   if (absl::Status failed = may_wait ? KnownFailure(attempt) : absl::OkStatus(); !failed.ok()) {
     TakeDonated(attempt);
-    for (const int device : request.devices) {
-      result.outputs.push_back(
-          MakeOutputs(client_, executable, device, nullptr, Outcome::Of(failed)));
-    }
+    LaunchResult result = FailedOutputs(client_, attempt, failed);
     std::move(done)(std::move(failed));
     return result;
   }
@@ -363,20 +387,10 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   auto started = Execute(*client_, attempt);
   if (!started.ok()) {
     slots_->Give(slot);
-    for (auto& [buffer, d, a] : attempt.consumed) {
-      auto& pin = attempt.pins[d][a];
-      if (pin != nullptr && !pin->IsDeleted()) buffer->Restore(pin);
-    }
+    RestoreDonated(attempt);
     if (calling != nullptr && !calling->failure().ok()) return calling->failure();
     absl::Status why = Annotate(std::move(started).status(), executable.name());
-    if (LeavesOthersWaiting(*client_, executable, devices, why)) {
-      health_->Lost(Error(absl::StatusCode::kInternal,
-                          "a gang on {} devices was not started on all of them, and those on which "
-                          "it was may wait for the others for ever: {}",
-                          devices, Describe(why)));
-    } else {
-      health_->Suspect(request.devices[0], why);
-    }
+    TellHealth(*health_, LeavesOthersWaiting(*client_, executable, devices, why), attempt, why);
     return why;
   }
 
@@ -388,6 +402,7 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
         if (status.ok() && calling != nullptr) status = calling->failure();
         std::move(done)(std::move(status));
       });
+  LaunchResult result;
   std::vector<std::shared_ptr<Outcome>> outcomes;
   for (size_t d = 0; d < devices; ++d) {
     outcomes.push_back(std::make_shared<Outcome>());

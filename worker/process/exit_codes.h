@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the exit codes of fairway-worker and its children mean.
-#ifndef FAIRWAY_WORKER_EXIT_CODES_H_
-#define FAIRWAY_WORKER_EXIT_CODES_H_
+#ifndef FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
+#define FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
 
 #include <string_view>
 
@@ -17,6 +17,7 @@ enum ExitCode : int {
   kExitDrainTimeout = 6,  // told to stop, and work in flight did not end in time
   kExitDevicesLost = 7,   // its devices cannot be used any more; a new process can use them
   kExitStartLimit = 8,    // creating the plugin's client took longer than --start-limit
+  kExitAsked = 9,         // an operator asked for it; another one is to be started
 };
 
 constexpr std::string_view Meaning(int code) {
@@ -39,6 +40,8 @@ constexpr std::string_view Meaning(int code) {
       return "its devices failed";
     case kExitStartLimit:
       return "the plugin did not start in time";
+    case kExitAsked:
+      return "an operator asked for it";
     default:
       return "";
   }
@@ -46,4 +49,4 @@ constexpr std::string_view Meaning(int code) {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_EXIT_CODES_H_
+#endif  // FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The link of a worker's process (supervisor or executor) to its controller: connects until it
 // works, beats, and gives up a controller that is silent for too long.
-#ifndef FAIRWAY_WORKER_CONTROLLER_LINK_H_
-#define FAIRWAY_WORKER_CONTROLLER_LINK_H_
+#ifndef FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
+#define FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 
 #include <chrono>
 #include <cstdint>
@@ -70,4 +70,4 @@ class ControllerLink {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_CONTROLLER_LINK_H_
+#endif  // FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_

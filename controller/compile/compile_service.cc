@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,6 +7,9 @@
 #include <openssl/evp.h>
 #include <spdlog/spdlog.h>
 
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/virtual_device.h"
 #include "wire/ifrt_sharding.h"
 #include "wire/ifrt_values.h"
 
@@ -132,7 +135,7 @@ CompileService::~CompileService() { *alive_ = false; }
 
 // An executor that is down is on its way back, and what runs there meanwhile waits for it.
 absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
-  for (const ExecutorStatus& executor : cluster_->Executors()) {
+  for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
     if (executor.island == island)
       return fmt::format("{}/{}/{}/{}", executor.spec.runtime, executor.spec.platform_name,
                          executor.spec.platform_version, executor.spec.device_kind);
@@ -187,7 +190,7 @@ std::optional<IslandId> CompileService::AskNext(Entry& entry, IslandId asked) co
   ++entry.asked_again;
   // Once more there: another worker of the island may have a compiler.
   if (entry.without.insert(asked).second) return asked;
-  const std::vector<ExecutorStatus> executors = cluster_->Executors();
+  const std::vector<ExecutorStatus> executors = cluster_->fleet().Executors();
   const auto here = std::ranges::find(executors, asked, &ExecutorStatus::island);
   for (const ExecutorStatus& other : executors) {
     const absl::StatusOr<std::string> platform = PlatformOf(other.island);
@@ -226,7 +229,7 @@ void CompileService::Compiled(IslandId asked, const std::string& key, const Know
 }
 
 std::set<ExecutableId> CompileService::InUse() {
-  std::set<ExecutableId> out = cluster_->ExecutablesInUse();
+  std::set<ExecutableId> out = cluster_->executables().InUse();
   std::erase_if(held_, [](const auto& entry) { return entry.second.expired(); });
   for (const auto& [id, hold] : held_) out.insert(id);
   return out;
@@ -245,7 +248,7 @@ void CompileService::Trim() {
   for (const auto& [age, it] : unused) {
     if (bytes_ <= cache_bytes_) return;
     for (const auto& [devices, id] : it->second->placed) {
-      cluster_->ForgetExecutable(id);
+      cluster_->executables().Forget(id);
       entry_of_.erase(id);
     }
     bytes_ -= it->second->bytes;
@@ -253,37 +256,45 @@ void CompileService::Trim() {
   }
 }
 
-void CompileService::UnloadUnused(IslandId island) {
+std::vector<CompileService::Unused> CompileService::UnusedOn(IslandId island) {
   const std::set<ExecutableId> in_use = InUse();
-  struct Unused {
-    uint64_t last_use;
-    Entry* entry;
-    std::vector<DeviceId> devices;
-  };
   std::vector<Unused> unused;
   for (const auto& [key, entry] : entries_) {
     for (const auto& [devices, id] : entry->placed) {
-      const ExecutableSpec* const spec = cluster_->FindExecutable(id);
+      const ExecutableSpec* const spec = cluster_->executables().Find(id);
       if (spec != nullptr && spec->island == island && !in_use.contains(id))
         unused.push_back({entry->last_use, entry.get(), devices});
     }
   }
-  std::ranges::sort(unused, {}, &Unused::last_use);
-  unused.resize((unused.size() + 1) / 2);
+  return unused;
+}
+
+void CompileService::Unload(const std::vector<Unused>& unused) {
   for (const Unused& one : unused) {
     const auto placed = one.entry->placed.find(one.devices);
-    cluster_->ForgetExecutable(placed->second);
+    cluster_->executables().Forget(placed->second);
     entry_of_.erase(placed->second);
     one.entry->placed.erase(placed);
   }
-  for (const IslandStatus& status : cluster_->Islands()) {
+}
+
+void CompileService::UnloadUnused(IslandId island) {
+  std::vector<Unused> unused = UnusedOn(island);
+  std::ranges::sort(unused, {}, &Unused::last_use);
+  unused.resize((unused.size() + 1) / 2);
+  Unload(unused);
+  for (const IslandStatus& status : cluster_->fleet().Islands()) {
     if (status.id == island && !unused.empty())
       spdlog::info("{}: unloaded {} programs that no session holds", status.name, unused.size());
   }
 }
 
+void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
+
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
+  // It may have been forgotten meanwhile.
+  if (const auto there = PlatformOf(waiter.island); !there.ok()) return waiter.done(there.status());
   if (entry.metadata->names_devices()) {
     const std::vector<int32_t> ordinals = Ordinals(waiter.devices);
     if (!std::ranges::equal(ordinals, options.devices())) {
@@ -302,7 +313,7 @@ void CompileService::Answer(Entry& entry, const KnownProgram& program,
 
 std::vector<int32_t> CompileService::Ordinals(const std::vector<DeviceId>& devices) const {
   std::map<DeviceId, int32_t> ordinals;
-  for (const DeviceUsage& device : cluster_->Usage())
+  for (const DeviceUsage& device : cluster_->fleet().Usage())
     ordinals[device.device] = device.local_ordinal;
   std::vector<int32_t> out;
   for (const DeviceId device : devices) out.push_back(ordinals.at(device));
@@ -316,7 +327,7 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
     return InvalidArgument("a program compiled for {} devices cannot run on {}",
                            entry.metadata->num_devices(), count);
   ExecutableId& id = entry.placed[devices];
-  if (id && cluster_->HasExecutable(id)) return id;
+  if (id && cluster_->executables().Has(id)) return id;
   ExecutableSpec spec;
   spec.name = entry.metadata->name();
   spec.island = island;
@@ -332,7 +343,7 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
   spec.checksum = entry.checksum;
   if (!id) id = ExecutableId(next_id_++);
   spec.id = id;
-  cluster_->DefineExecutable(std::move(spec));
+  cluster_->executables().Define(std::move(spec));
   entry_of_[id] = entry.shared_from_this();
   return id;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A worker's second link to its controller, on which nothing is sent but its first message: the
 // kernels of both hosts tell by it when one of them is silent (docs/design/0057-liveness.md).
-#ifndef FAIRWAY_WORKER_PULSE_H_
-#define FAIRWAY_WORKER_PULSE_H_
+#ifndef FAIRWAY_WORKER_PROCESS_PULSE_H_
+#define FAIRWAY_WORKER_PROCESS_PULSE_H_
 
 #include <functional>
 #include <memory>
@@ -38,4 +38,4 @@ class Pulse {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_WORKER_PULSE_H_
+#endif  // FAIRWAY_WORKER_PROCESS_PULSE_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiling on behalf of sessions: caches by content, asks a worker otherwise, and
 // makes the result known to the core.
-#ifndef FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
-#define FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+#ifndef FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
+#define FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
 
 #include <functional>
 #include <map>
@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/virtual_device.h"
 #include "fairway/v1/executable.pb.h"
 
 namespace fairway {
@@ -92,6 +93,8 @@ class CompileService {
   // Unloads, of the code on `island` that no session has a handle for, the half that was asked for
   // longest ago. It stays in the cache, and is loaded again when it is asked for.
   void UnloadUnused(IslandId island);
+  // The island is gone: forgets where its code was placed, but for what a session has a handle for.
+  void ForgetIsland(IslandId island);
 
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
@@ -124,6 +127,14 @@ class CompileService {
   std::optional<IslandId> AskNext(Entry& entry, IslandId asked) const;
   void Trim();
   std::set<ExecutableId> InUse();
+  // Code on the island that no session has a handle for, and where it was placed.
+  struct Unused {
+    uint64_t last_use;
+    Entry* entry;
+    std::vector<DeviceId> devices;
+  };
+  std::vector<Unused> UnusedOn(IslandId island);
+  void Unload(const std::vector<Unused>& unused);
 
   Cluster* const cluster_;
   CompileBackend* const backend_;
@@ -141,4 +152,4 @@ class CompileService {
 
 }  // namespace fairway
 
-#endif  // FAIRWAY_CONTROLLER_COMPILE_SERVICE_H_
+#endif  // FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/controller_link.h"
+#include "worker/process/controller_link.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/pulse.h"
+#include "worker/process/pulse.h"
 
 #include <utility>
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/compile_service.h"
+#include "controller/compile/compile_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/executables.h"
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/sessions.h"
 #include "controller/ifrt/test_cluster.h"
 
 namespace fairway {
@@ -26,8 +29,8 @@ KnownProgram Known(std::string program) {
 class CompileServiceTest : public testing::Test {
  protected:
   CompileServiceTest() {
-    session_ = cluster_.cluster().OpenSession("t").value();
-    devices_ = cluster_.cluster().Devices(session_);
+    session_ = cluster_.cluster().sessions().Open("t").value();
+    devices_ = cluster_.cluster().sessions().Devices(session_);
   }
   void Compile(const std::string& program, int first, int count, bool portable = false) {
     v1::CompileOptions options = Options(count);
@@ -52,7 +55,7 @@ TEST_F(CompileServiceTest, RequestsInFlightAreJoinedAndLaterOnesCached) {
   Compile("p", 0, 2);
   ASSERT_EQ(results_.size(), 3u);
   for (const auto& result : results_) EXPECT_EQ(result.value().id, results_[0].value().id);
-  EXPECT_TRUE(cluster_.cluster().HasExecutable(results_[0]->id));
+  EXPECT_TRUE(cluster_.cluster().executables().Has(results_[0]->id));
   EXPECT_EQ(cluster_.compiler().compilations(), 1u);
   EXPECT_EQ(cluster_.compiler().cache_hits(), 2u);
 }
@@ -65,18 +68,18 @@ TEST_F(CompileServiceTest, OneCompilationServesEveryPlacement) {
   EXPECT_EQ(cluster_.open_compilations(), 0u);
   ASSERT_EQ(results_.size(), 2u);
   EXPECT_NE(results_[0]->id, results_[1].value().id);
-  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {2, 3}).ok());
-  EXPECT_FALSE(cluster_.cluster().BindExecutable(session_, 0, results_[1]->id, {0, 1}).ok());
+  EXPECT_TRUE(cluster_.cluster().executables().Bind(session_, 0, results_[1]->id, {2, 3}).ok());
+  EXPECT_FALSE(cluster_.cluster().executables().Bind(session_, 0, results_[1]->id, {0, 1}).ok());
 }
 
 // A version tells of the plugin and the processor (pjrt::Client::platform_version).
 TEST_F(CompileServiceTest, AnIslandOfAnotherVersionHasItsOwnCode) {
   Cluster& cluster = cluster_.cluster();
-  ExecutorSpec other = cluster.Executors()[1].spec;
-  cluster.ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
+  ExecutorSpec other = cluster.fleet().Executors()[1].spec;
+  cluster.fleet().ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
   other.incarnation = Incarnation(8);
   other.platform_version += "; CPU 2";
-  ASSERT_TRUE(cluster.ExecutorUp(other).ok());
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(other).ok());
   Compile("p", 0, 1, /*portable=*/true);
   cluster_.AnswerCompile(TestCode(1, 1, 1));
   Compile("p", 2, 1, /*portable=*/true);
@@ -116,7 +119,8 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
   ASSERT_EQ(results_.size(), 5u);
   EXPECT_EQ(results_[2].value().id, results_[1]->id);
   EXPECT_EQ(results_[3].value().id, results_[0]->id);
-  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[4].value().id, {3, 2}).ok());
+  EXPECT_TRUE(
+      cluster_.cluster().executables().Bind(session_, 0, results_[4].value().id, {3, 2}).ok());
 }
 
 TEST_F(CompileServiceTest, OtherProgramsAndOptionsAreCompiledAnew) {
@@ -149,7 +153,7 @@ TEST_F(CompileServiceTest, WhatAWorkerDidNotEndIsAskedAgainHereAndThenElsewhere)
   ASSERT_EQ(results_.size(), 1u);
   EXPECT_TRUE(results_[0].ok()) << results_[0].status();
   // It is for devices of the island that it was meant for.
-  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, results_[0]->id, {0}).ok());
+  EXPECT_TRUE(cluster_.cluster().executables().Bind(session_, 0, results_[0]->id, {0}).ok());
 }
 
 TEST_F(CompileServiceTest, WhatMakesWorkersGoAwayIsNotAskedForEver) {
@@ -165,11 +169,11 @@ TEST_F(CompileServiceTest, WhatMakesWorkersGoAwayIsNotAskedForEver) {
 
 TEST_F(CompileServiceTest, AnotherIslandIsAskedOnlyWhenItIsOfTheSamePlatform) {
   Cluster& cluster = cluster_.cluster();
-  ExecutorSpec other = cluster.Executors()[1].spec;
-  cluster.ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
+  ExecutorSpec other = cluster.fleet().Executors()[1].spec;
+  cluster.fleet().ExecutorLost(cluster_.b, absl::UnavailableError("its host is replaced"));
   other.incarnation = Incarnation(8);
   other.platform_version += "; CPU 2";
-  ASSERT_TRUE(cluster.ExecutorUp(other).ok());
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(other).ok());
   Compile("p", 0, 1);
   cluster_.AnswerCompile(absl::UnavailableError("gone"));
   cluster_.AnswerCompile(absl::UnavailableError("nobody is there"));
@@ -229,25 +233,25 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
     return out;
   };
   const ExecutableId a = compile("a");
-  const uint64_t held = cluster.BindExecutable(session_, 0, a, {0}).value();
+  const uint64_t held = cluster.executables().Bind(session_, 0, a, {0}).value();
   const ExecutableId b = compile("b");
   const ExecutableId c = compile("c");
   EXPECT_EQ(compile("b"), b);
-  EXPECT_TRUE(cluster.HasExecutable(c));
+  EXPECT_TRUE(cluster.executables().Has(c));
   EXPECT_LE(service.bytes(), 3500);
   const ExecutableId d = compile("d");
-  EXPECT_TRUE(cluster.HasExecutable(a)) << "a session has it";
-  EXPECT_TRUE(cluster.HasExecutable(b)) << "asked for after c";
-  EXPECT_FALSE(cluster.HasExecutable(c));
-  EXPECT_TRUE(cluster.HasExecutable(d));
+  EXPECT_TRUE(cluster.executables().Has(a)) << "a session has it";
+  EXPECT_TRUE(cluster.executables().Has(b)) << "asked for after c";
+  EXPECT_FALSE(cluster.executables().Has(c));
+  EXPECT_TRUE(cluster.executables().Has(d));
   EXPECT_LE(service.bytes(), 3500);
   EXPECT_EQ(service.compilations(), 4u);
   EXPECT_NE(compile("c"), c) << "compiled anew";
   EXPECT_EQ(service.compilations(), 5u);
 
-  EXPECT_TRUE(cluster.ReleaseExecutable(session_, held).ok());
+  EXPECT_TRUE(cluster.executables().Release(session_, held).ok());
   compile("e");
-  EXPECT_FALSE(cluster.HasExecutable(a));
+  EXPECT_FALSE(cluster.executables().Has(a));
 }
 
 TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUncompiled) {
@@ -259,10 +263,10 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUnc
   Compile("a", 2, 1);  // on the other island
   std::vector<ExecutableId> ids;
   for (const auto& result : results_) ids.push_back(result.value().id);
-  ASSERT_TRUE(cluster.BindExecutable(session_, 0, ids[1], {0}).ok());
+  ASSERT_TRUE(cluster.executables().Bind(session_, 0, ids[1], {0}).ok());
   const auto there = [&] {
     std::string out;
-    for (const ExecutableId id : ids) out += cluster.HasExecutable(id) ? '1' : '0';
+    for (const ExecutableId id : ids) out += cluster.executables().Has(id) ? '1' : '0';
     return out;
   };
   EXPECT_EQ(there(), "11111");
@@ -277,10 +281,10 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUnc
   EXPECT_EQ(cluster_.compiler().compilations(), 4u);
   const ExecutableId held = results_.back().value().id;
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
-  EXPECT_TRUE(cluster.HasExecutable(held)) << "its caller is still to bind it";
+  EXPECT_TRUE(cluster.executables().Has(held)) << "its caller is still to bind it";
   results_.clear();
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
-  EXPECT_FALSE(cluster.HasExecutable(held));
+  EXPECT_FALSE(cluster.executables().Has(held));
 }
 
 TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
@@ -294,12 +298,12 @@ TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
 
 // As a run of what is compiled already waits for it.
 TEST_F(CompileServiceTest, AnIslandIsCompiledForWhileItsExecutorIsAway) {
-  cluster_.cluster().ExecutorLost(cluster_.a, absl::DataLossError("killed by signal 9"));
+  cluster_.cluster().fleet().ExecutorLost(cluster_.a, absl::DataLossError("killed by signal 9"));
   Compile("p", 0, 1, /*portable=*/true);
   ASSERT_EQ(cluster_.open_compilations(), 1u);
   cluster_.AnswerCompile(TestCode(1, 1, 1));
   const ExecutableId id = results_.at(0).value().id;
-  EXPECT_TRUE(cluster_.cluster().BindExecutable(session_, 0, id, {0}).ok());
+  EXPECT_TRUE(cluster_.cluster().executables().Bind(session_, 0, id, {0}).ok());
   EXPECT_TRUE(
       cluster_.compiler().Place(id, devices_[1].island_id, {devices_[1].device}).status().ok());
   EXPECT_EQ(cluster_.compiler().Place(id, IslandId(99), {devices_[1].device}).status().code(),

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Islands that never come back are forgotten, with their executors and devices. Ids of islands and
+// executors are not used again; numbers of devices are, once nothing knows the island any more.
+#include <algorithm>
+
+#include "controller/cluster/fleet.h"
+#include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
+
+namespace fairway {
+
+bool Cluster::State::Needed(const Island& island) const {
+  if (island.sessions > 0 || island.telling > 0) return true;
+  // Of sessions that have ended: what was launched runs to its end.
+  for (const auto& [session, has] : holdings) {
+    const auto stake = has.stakes.find(island.id);
+    if (stake == has.stakes.end()) continue;
+    if (stake->second.groups != nullptr || stake->second.nodes > 0) return true;
+  }
+  return std::ranges::any_of(executables,
+                             [&](const auto& entry) { return entry.second.island == island.id; });
+}
+
+bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
+  const Operation operation(*state_);
+  State& s = *state_;
+  const auto it = s.islands.find(id);
+  if (it == s.islands.end()) return true;
+  Island& island = it->second;
+  if (std::ranges::any_of(island.executors,
+                          [&](ExecutorId executor) { return s.executors.at(executor).up; }))
+    return false;
+  if (!island.forgotten) {
+    island.forgotten = true;
+    island.gone = Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
+    s.losses.BeginLoss(island, nullptr, island.gone);
+    s.Settle();
+  }
+  if (s.Needed(island)) return false;
+  for (const ExecutorId executor_id : island.executors) {
+    const Executor& executor = s.executors.at(executor_id);
+    const uint32_t first = executor.first_device.value;
+    const auto count = static_cast<uint32_t>(executor.spec.num_devices);
+    for (uint32_t device = first; device < first + count; ++device) {
+      s.device_owner[device] = nullptr;
+      s.admission.ForgetDevice(DeviceId(device));
+    }
+    s.free_devices.emplace(count, first);
+    s.with_frees.erase(executor_id);
+    s.executors.erase(executor_id);
+  }
+  s.admission.Forget(id);
+  s.to_pump.erase(id);
+  s.islands.erase(it);
+  return true;
+}
+
+absl::Status Cluster::State::CheckIslands() const {
+  std::map<IslandId, size_t> known;
+  const auto count = [&](const Session& session) {
+    int32_t slice = -1;
+    for (const VirtualDevice& device : session.devices) {
+      if (std::exchange(slice, device.slice_index) != device.slice_index) ++known[device.island_id];
+    }
+  };
+  for (const auto& [id, session] : sessions) count(session);
+  for (const auto& [id, list] : work) {
+    if (list.closing != nullptr) count(list.closing->session);
+  }
+  for (const auto& [id, island] : islands) {
+    if (island.sessions != known[id])
+      return Error(absl::StatusCode::kInternal, "island {} counts {} sessions, but has {}", id,
+                   island.sessions, known[id]);
+  }
+  if (known.size() <= islands.size()) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "sessions know {} islands of {}", known.size(),
+               islands.size());
+}
+
+}  // namespace fairway

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules that hold between any two events of the core, checked owner by owner.
+#include <map>
+
+#include "base/planted.h"
+#include "controller/cluster/inspection.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+absl::Status Cluster::State::CheckRecords() const {
+  size_t total = 0;
+  std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
+  for (const auto& [id, node] : nodes) of_nodes[node->session] += node->record_bytes;
+  for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
+  for (const auto& [id, list] : work) {
+    for (const auto& program : list.retiring) of_programs[id] += program->bytes;
+    for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
+  }
+  for (const auto& [id, group] : groups)
+    of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
+  const auto check = [&](const Session& session) {
+    size_t bytes = 0, programs = of_programs[session.id];
+    for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(array);
+    for (const auto& [handle, program] : session.programs) programs += program->bytes;
+    for (const auto& [key, reserved] : session.binding) programs += reserved;
+    total += session.arrays.bytes() + session.node_records.bytes() +
+             session.program_records.bytes() + session.stored.bytes();
+    if (bytes == session.arrays.bytes() && programs == session.program_records.bytes())
+      return absl::OkStatus();
+    return Error(absl::StatusCode::kInternal,
+                 "session {} counts {} bytes of arrays and {} of programs, but has {} and {}",
+                 session.id, session.arrays.bytes(), session.program_records.bytes(), bytes,
+                 programs);
+  };
+  for (const auto& [id, session] : sessions) {
+    FAIRWAY_RETURN_IF_ERROR(check(session));
+    if (session.node_records.bytes() != of_nodes[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
+                   id, session.node_records.bytes(), of_nodes[id]);
+    if (session.stored.bytes() != of_stored[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} stored bytes, but has {}", id,
+                   session.stored.bytes(), of_stored[id]);
+  }
+  for (const auto& [id, list] : work) {
+    if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
+  }
+  if (total == record_bytes) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "{} bytes of records are counted, but there are {}",
+               record_bytes, total);
+}
+
+// What is counted in the first checks is compared in the later ones.
+struct Cluster::Inspection::Invariants {
+  const State& s;
+  std::map<GroupId, int> handle_refs;
+  std::map<GroupId, int> readers, queued_readers;
+  std::map<DeviceId, int64_t> used, leaving;  // bytes
+  std::map<NodeId, int> untold;               // settled inputs that a node does not know of
+  std::map<const Stake*, std::map<DeviceId, Stake::Held>> held;
+
+  absl::Status CheckMoves();
+  // Who refers to which group.
+  absl::Status CountViews();
+  absl::Status CheckStored();
+  absl::Status CheckWaiters();
+  absl::Status CheckNodes();
+  absl::Status CheckGroups();
+  absl::Status CheckStakes();
+  absl::Status CheckMemory();
+};
+
+absl::Status Cluster::Inspection::CheckInvariants() const {
+  const State& s = *state_;
+  if (s.reentered) return absl::InternalError("an answer re-entered the core");
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
+  FAIRWAY_RETURN_IF_ERROR(s.CheckIslands());
+  FAIRWAY_RETURN_IF_ERROR(s.programs.CheckSequences());
+  Invariants check{s, {}, {}, {}, {}, {}, {}, {}};
+  FAIRWAY_RETURN_IF_ERROR(check.CheckMoves());
+  FAIRWAY_RETURN_IF_ERROR(check.CountViews());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckStored());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckWaiters());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckNodes());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckGroups());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckStakes());
+  return check.CheckMemory();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckMoves() {
+  for (const auto& [move, count] : s.transitions) {
+    if (!CanMove(move.first, move.second))
+      return Error(absl::StatusCode::kInternal, "a node went from {} to {}",
+                   kStateNames[static_cast<int>(move.first)],
+                   kStateNames[static_cast<int>(move.second)]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CountViews() {
+  const auto count = [&](const Array& array) {
+    for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
+  };
+  const auto count_program = [&](const BoundProgram& program) {
+    for (const auto& [value, array] : program.constants) count(array);
+  };
+  const auto count_session = [&](const Session& session) {
+    for (const auto& [handle, array] : session.arrays) count(array);
+    for (const auto& [handle, program] : session.programs) count_program(*program);
+  };
+  for (const auto& [id, session] : s.sessions) count_session(session);
+  for (const auto& [id, list] : s.work) {
+    if (list.closing != nullptr) count_session(list.closing->session);
+    for (const auto& program : list.retiring) count_program(*program);
+    for (const auto& bind : list.binds) count_program(*bind->program);
+    const ProgramRun* run = list.closing != nullptr ? list.closing->run.get() : list.run.get();
+    const LongRequest* request =
+        list.closing != nullptr ? list.closing->request.get() : list.request.get();
+    if (request != nullptr) {
+      for (const GroupId group : request->held) ++handle_refs[group];
+    }
+    for (size_t v = 0; run != nullptr && v < run->values.size(); ++v) count(run->values[v]);
+    if (run != nullptr && run->making != nullptr) {
+      for (const GroupId group : run->making->held) ++handle_refs[group];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckStored() {
+  for (const auto& [id, group] : s.groups) {
+    if (group->stored == nullptr) continue;
+    if (const auto placed = s.groups.find(group->stored->placed); placed != s.groups.end()) {
+      ++handle_refs[placed->first];
+      if (placed->second->deleted != group->deleted)
+        return Error(absl::StatusCode::kInternal, "group {} is not deleted as its placed {} is", id,
+                     placed->first);
+    }
+    if (group->charged || group->declared || group->reserved)
+      return Error(absl::StatusCode::kInternal, "group {} is stored and on its devices", id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
+  // Inputs that are settled and whose readers do not know yet count as open.
+  for (const auto& [id, group] : s.groups) {
+    for (size_t w = group->num_told; group->settled() && w < group->waiters.size(); ++w)
+      ++untold[group->waiters[w]];
+    if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
+        !s.work.contains(group->session))
+      return Error(absl::StatusCode::kInternal, "nobody tells those that wait for group {}", id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckNodes() {
+  for (const auto& [id, node] : s.nodes) {
+    int unsettled = untold[id];
+    const bool has_memory =
+        node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
+    for (const GroupId group : node->reads) {
+      ++readers[group];
+      if (!has_memory && node->kind != NodeKind::kFetch) ++queued_readers[group];
+      const auto it = s.groups.find(group);
+      if (it == s.groups.end())
+        return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
+                     group);
+      unsettled += it->second->settled() ? 0 : 1;
+    }
+    if (unsettled != node->unsettled_inputs)
+      return Error(absl::StatusCode::kInternal, "node {} counts {} open inputs, but has {}", id,
+                   node->unsettled_inputs, unsettled);
+    for (const Reservation& r : node->reservations) {
+      if (!has_memory) break;
+      used[r.device] += r.total();
+      leaving[r.device] += r.temp;
+    }
+    for (const GroupId group : node->outputs) {
+      const auto it = s.groups.find(group);
+      if (it == s.groups.end() || it->second->producer != id)
+        return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}",
+                     id, group);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckGroups() {
+  for (const auto& [id, group] : s.groups) {
+    if (group->handle_refs != handle_refs[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id,
+                   group->handle_refs, handle_refs[id]);
+    if (group->readers != readers[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} readers, but has {}", id,
+                   group->readers, readers[id]);
+    if (group->settled() == static_cast<bool>(group->producer))
+      return Error(absl::StatusCode::kInternal, "group {} is {} with producer {}", id,
+                   group->settled() ? "settled" : "pending", group->producer);
+    if (group->handle_refs == 0 && group->readers == 0 && !group->producer &&
+        group->waiters.empty() && group->watchers.empty())
+      return Error(absl::StatusCode::kInternal, "group {} is known to nobody", id);
+    if (group->charged) {
+      for (const Place& place : group->places) used[place.device] += Rounded(place.bytes);
+    }
+    for (size_t i = 0; group->charged && i < group->places.size(); ++i) {
+      Stake::Held& sum = held[group->stake][group->places[i].device];
+      sum.bytes += Rounded(group->places[i].bytes);
+      ++sum.shards;
+    }
+    if (group->queued_readers != queued_readers[id])
+      return Error(absl::StatusCode::kInternal, "group {} counts {} queued readers, but has {}", id,
+                   group->queued_readers, queued_readers[id]);
+    if ((group->charged || group->reserved) && group->queued_readers == 0 &&
+        (group->handle_refs == 0 || group->all_deleted())) {
+      for (const Place& place : group->places) leaving[place.device] += Rounded(place.bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckStakes() {
+  size_t listed = 0, owned = 0, losses = 0;
+  for (const auto& [id, has] : s.holdings) {
+    owned += has.nodes.size();
+    for (const auto& [island, stake] : has.stakes) {
+      for (const Group* group = stake.groups; group != nullptr; group = group->next) ++listed;
+      for (size_t i = 0; i < stake.held.size(); ++i) {
+        const DeviceId device(static_cast<uint32_t>(stake.first_device + i));
+        const Stake::Held& sum = held[&stake][device];
+        if (sum.bytes != stake.held[i].bytes || sum.shards != stake.held[i].shards)
+          return Error(absl::StatusCode::kInternal,
+                       "session {} is said to hold {} bytes on device {}, but holds {}", id,
+                       stake.held[i].bytes, device, sum.bytes);
+      }
+    }
+  }
+  for (const auto& [id, list] : s.work) losses += list.losses.size();
+  if (listed != s.groups.size() || owned != s.nodes.size() || losses != s.losses.open_losses)
+    return Error(absl::StatusCode::kInternal,
+                 "{} groups, {} nodes and {} losses are counted, but there are {}, {} and {}",
+                 listed, owned, s.losses.open_losses, s.groups.size(), s.nodes.size(), losses);
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckMemory() {
+  for (const auto& [id, executor] : s.executors) {
+    for (int i = 0; i < executor.spec.num_devices; ++i) {
+      const DeviceId device(executor.first_device.value + i);
+      if (s.admission.used(device) != used[device])
+        return Error(absl::StatusCode::kInternal, "device {} counts {} bytes, but {} are held",
+                     device, s.admission.used(device), used[device]);
+      if (s.admission.will_release(device) != leaving[device])
+        return Error(absl::StatusCode::kInternal,
+                     "device {} counts on {} bytes, but {} will be given back", device,
+                     s.admission.will_release(device), leaving[device]);
+      const int64_t limit = s.admission.limit(device);
+      if (limit != 0 && used[device] > limit)
+        return Error(absl::StatusCode::kInternal, "device {} holds {} bytes, over its {}", device,
+                     used[device], limit);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

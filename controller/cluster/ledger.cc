@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/ledger.h"
+
+#include <algorithm>
+
+#include "controller/cluster/session.h"
+
+namespace fairway {
+
+size_t Ledger::Room() const { return record_memory - std::min(record_memory, record_bytes); }
+
+absl::Status Ledger::CheckRoom(const Session& session, size_t more) const {
+  const size_t room = Room();
+  const size_t has = session.arrays.bytes() + session.program_records.bytes();
+  if (has + 2 * more * ArrayTable::kSmallest <= room) return absl::OkStatus();
+  const std::string programs =
+      session.program_records.bytes() == 0
+          ? ""
+          : fmt::format(" and {} programs, which hold {} MiB more", session.programs.size(),
+                        session.program_records.bytes() >> 20);
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "this session has {} arrays, whose records hold {} MiB of the controller's memory,{} and {} "
+      "of the {} MiB for records of all sessions (--record-memory) are left; one session's may "
+      "hold as much as is left to others: give up arrays that are no longer needed",
+      session.arrays.size(), session.arrays.bytes() >> 20, programs, room >> 20,
+      record_memory >> 20);
+}
+
+absl::Status Ledger::CheckProgramRoom(const Session& session, const std::string& name,
+                                      size_t bytes) const {
+  const size_t room = Room();
+  const size_t arrays = session.arrays.bytes(), programs = session.program_records.bytes();
+  if (bytes <= room / 2 && arrays + programs + 2 * bytes <= room) return absl::OkStatus();
+  constexpr double kMiB = 1 << 20;
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      "program {}: it takes {:.1f} MiB of the controller's memory; the records of this session's "
+      "arrays hold {:.1f} MiB, its programs and those that it is binding {:.1f} MiB, and {:.1f} of "
+      "the {:.1f} MiB for records of all sessions (--record-memory) are left; one session's may "
+      "hold as much as is left to others: release programs and arrays that are no longer needed, "
+      "bind one program after the other, or smaller ones",
+      name, bytes / kMiB, arrays / kMiB, programs / kMiB, room / kMiB, record_memory / kMiB);
+}
+
+}  // namespace fairway

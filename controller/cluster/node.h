@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes of the graph of futures: launches, receives and fetches. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_NODE_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_NODE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/cluster/actions.h"
+#include "controller/cluster/array_table.h"
+#include "controller/cluster/code_layout.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/group.h"
+#include "controller/cluster/work.h"
+#include "graph/plan.h"
+
+namespace fairway {
+
+enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
+
+//   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
+//   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
+//   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
+//   on, and is launched if its bytes went with its commands. kPrepared -> kQueued when an executor
+//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone ->
+//   kDone on failure.
+enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
+inline constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched", "done"};
+bool CanMove(NodeState from, NodeState to);
+
+// What a pull says when the peer went away, or is a later incarnation than the one that was asked.
+inline bool PeerGone(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kAborted;
+}
+
+struct Participant {
+  ExecutorId executor;
+  uint64_t seq = 0;
+  bool done = false;
+  absl::Status status;
+};
+
+struct Node {
+  NodeId id;
+  SessionId session;
+  NodeKind kind = NodeKind::kLaunch;
+  NodeState state = NodeState::kWaiting;
+  IslandId island;
+  std::string name;            // for messages
+  std::vector<GroupId> reads;  // each once
+  std::vector<GroupId> outputs;
+  std::vector<Reservation> reservations;
+  std::vector<Participant> participants;
+  int unsettled_inputs = 0;
+  int unlaunched_inputs =
+      0;  // of `reads`, those that have failed, or are neither ready nor launched
+  int open_participants = 0;
+  bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
+  bool after_inputs = false;  // queued when its inputs have ended, not before
+  bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
+  uint64_t attempt = 0;    // how often it was taken back
+  uint64_t submitted = 0;  // numbers what enters the queues for memory
+  absl::Status failure;    // of an executor that was lost in the middle
+  // A receive, or a launch over several executors, that failed because the peer went away, or
+  // before its inputs were known to have ended: if the cause is the loss of an executor or the
+  // failure of an input, that is told first.
+  absl::Status deferred;
+  int64_t deferred_since = -1;
+  uint64_t watch = 0;       // of the call that made it
+  size_t record_bytes = 0;  // what the record itself holds, about: of launches and reshards
+
+  // kLaunch
+  const ExecutableSpec* executable = nullptr;
+  CodeLayout* layout = nullptr;               // of it
+  std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
+  std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
+  int open_installs = 0;
+  LaunchId launch_id;
+  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others went well
+  std::vector<GroupId> taken;                      // donated to it by the launch
+
+  // kReceive
+  std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
+  std::vector<Piece> pieces;      // empty, or one per source; Piece::out is a shard of outputs[0]
+  std::vector<BytesRef> blobs;    // uploads: by blob number
+  std::vector<int32_t> blob_of_shard;
+  int open_blobs = 0;
+  bool is_upload = false;  // one that reads a group puts that, which is stored, on its devices
+  bool stores = false;     // its output is stored: no executor takes part
+  bool remade = false;     // its shards are made of pieces, or have no bytes
+  // The shard of outputs[0] that sources[i] is for.
+  size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
+  NodeId upload;  // uploads: the first node of the same put
+
+  // kFetch
+  ShardRef fetched;
+  uint64_t token = 0;
+  bool pulling = false;
+};
+
+// Nodes that were made for a request, each with the group that it is to make. They are in no
+// table before all of the request has been checked.
+struct Making {
+  struct Made {
+    std::unique_ptr<Node> node;
+    std::unique_ptr<Group> group;
+  };
+  std::vector<Made> nodes;
+  size_t pieces = 0;
+};
+
+// A launch that was made, and what it makes.
+struct LaunchedNode {
+  NodeId node;
+  std::vector<Array> outputs;  // their views are held
+};
+
+// The types of what a launch makes, by output.
+struct OutputTypes {
+  const ArraySpec* types = nullptr;
+  // Of a sequence: its outputs, and of each value its type. nullptr: `types` are by output.
+  const int32_t* values = nullptr;
+  const int32_t* type_of = nullptr;
+  const ArraySpec& operator[](size_t output) const {
+    return types[values == nullptr ? output : type_of[values[output]]];
+  }
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_NODE_H_

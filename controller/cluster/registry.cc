@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/cluster/registry.h"
+
+#include <algorithm>
+
+namespace fairway {
+
+bool Registry::IslandUp(const Island& island) const {
+  const auto wanted = executors.at(island.executors[0]).spec.island_workers;
+  return island.executors.size() == static_cast<size_t>(wanted) &&
+         std::all_of(island.executors.begin(), island.executors.end(),
+                     [&](ExecutorId id) { return executors.at(id).up; });
+}
+
+DeviceId Registry::NewDevices(uint32_t count) {
+  if (const auto free = free_devices.find(count); free != free_devices.end())
+    return DeviceId(free_devices.extract(free).mapped());
+  const DeviceId first(next_device);
+  next_device += count;
+  device_owner.resize(next_device);
+  return first;
+}
+
+absl::Status Registry::CheckRegistry() const {
+  size_t listed = 0;
+  for (const auto& [id, island] : islands) {
+    listed += island.executors.size();
+    for (const ExecutorId executor : island.executors) {
+      const auto it = executors.find(executor);
+      if (it == executors.end() || it->second.island != id)
+        return Error(absl::StatusCode::kInternal, "island {} lists executor {}, which is not its",
+                     id, executor);
+    }
+  }
+  if (listed != executors.size())
+    return Error(absl::StatusCode::kInternal,
+                 "{} executors of islands are listed, but there are {}", listed, executors.size());
+  size_t devices = 1;  // the first number is nobody's
+  for (const auto& [count, first] : free_devices) devices += count;
+  for (const auto& [id, executor] : executors) {
+    devices += executor.spec.num_devices;
+    for (int i = 0; i < executor.spec.num_devices; ++i) {
+      if (device_owner[executor.first_device.value + i] != &executor)
+        return Error(absl::StatusCode::kInternal, "device {} is not executor {}'s",
+                     executor.first_device.value + i, id);
+    }
+  }
+  if (devices == next_device && devices == device_owner.size()) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "{} devices are known or free, of {}", devices,
+               next_device);
+}
+
+}  // namespace fairway

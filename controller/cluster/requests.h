@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of many arrays on their way through the turns. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_REQUESTS_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_REQUESTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "controller/cluster/cluster.h"
+#include "controller/cluster/session.h"
+#include "controller/cluster/work.h"
+
+namespace fairway {
+
+// Begins requests that name many arrays (many.h), goes on with them in later turns and answers
+// them.
+//
+// Invariant: a session has one at most, in its worklist, and takes no operation until it is over.
+class Cluster::Requests {
+ public:
+  explicit Requests(State& state) : s(state) {}
+
+  // many.h, and the files that make them.
+  class ManyRequest;
+  class ResultHandles;
+  class MakeRequest;
+  class CopyRequest;
+  class RemakeRequest;
+  class RemapRequest;
+  class DeleteRequest;
+  class DestructRequest;
+  class ReleaseRequest;
+  class WatchRequest;
+  class ErrorsRequest;
+
+  // Does the first slice of it; the session is busy until the rest is done.
+  void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
+             Cluster::Each each = nullptr);
+  // The same of a request that makes nothing; nothing when there is no such session.
+  void BeginEnding(SessionId session, std::unique_ptr<LongRequest> request, Cluster::Ended ended,
+                   Cluster::Each each);
+  // Does all of it.
+  absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
+  // See Arrays::Watch.
+  std::unique_ptr<LongRequest> NewWatch(Session& session, uint64_t token,
+                                        std::vector<uint64_t> handles);
+  // Has the request that is over answered, when the operation is over.
+  void AnswerRequest(SessionId session, LongRequest& request);
+  // The same of one that was refused before it began.
+  void AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal);
+  // Some more of the session's request.
+  void GoOnRequest(SessionId session, Worklist& list);
+  // Does all that is left of what the session is busy with, in this turn.
+  void FinishBusy(SessionId session);
+
+ private:
+  State& s;  // of which this is a part
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_REQUESTS_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the core keeps of a session. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_SESSION_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/shared_vector.h"
+#include "base/status.h"
+#include "controller/cluster/array_table.h"
+#include "controller/cluster/program_records.h"
+#include "controller/cluster/virtual_device.h"
+#include "controller/cluster/work.h"
+
+namespace fairway {
+
+struct Binding {
+  ExecutableId executable;
+  std::vector<int32_t> devices;  // virtual
+  std::vector<ArraySpec> outputs;
+};
+
+struct PendingWatch {
+  uint64_t token = 0;
+  size_t open = 0;
+  size_t failed_at = SIZE_MAX;
+  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
+  absl::Status failure;
+};
+
+struct Session {
+  // `records`: what all sessions' records hold together.
+  explicit Session(size_t* records)
+      : arrays(records), node_records(records), program_records(records), stored(records) {}
+
+  SessionId id;
+  std::string tenant;
+  SharedVector<VirtualDevice> devices;
+  ArrayTable arrays;
+  std::unordered_map<uint64_t, Binding> executables;
+  std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
+  uint64_t next_handle = kFirstServerHandle;
+  std::unordered_map<uint64_t, PendingWatch> watches;
+  RecordCount node_records;  // of unfinished nodes
+  // Of programs, their sequences until they are forgotten, and of what is being bound.
+  RecordCount program_records;
+  std::unordered_map<uint64_t, size_t> binding;  // bytes, by key
+  RecordCount stored;                            // bytes of Group::stored
+  struct InlinedEntry {
+    ShardRef shard;
+    int64_t bytes = 0;
+  };
+  std::deque<InlinedEntry> inlined;  // oldest first; some of groups that are gone
+  int64_t inlined_bytes = 0;         // of `inlined`
+};
+
+// What is left of a session that has ended; no handle leads there any more.
+struct Closing {
+  explicit Closing(Session ended) : session(std::move(ended)) {}
+
+  Session session;
+  std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<LongRequest> request;
+  NodeId below{UINT64_MAX};  // its nodes that may go on are those from here on
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_SESSION_H_

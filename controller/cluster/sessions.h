@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sessions of the core: who may ask for arrays and computations, and on which devices.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_SESSIONS_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_SESSIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/shared_vector.h"
+#include "controller/cluster/cluster.h"
+#include "controller/cluster/virtual_device.h"
+
+namespace fairway {
+
+// A session is one client connection, the owner of all that its client makes (rule T1). Front doors
+// open one for each client and close it when the client is gone. A session's devices are fixed when
+// it is opened.
+//
+// Loop-confined. Nothing blocks. A session that has ended, or never was: NOT_FOUND where there is a
+// status, else an empty answer.
+class Cluster::Sessions {
+ public:
+  // UNAVAILABLE: no island with a compiler-capable runtime has registered.
+  absl::StatusOr<SessionId> Open(const std::string& tenant);
+  // Frees all it owned. Launched work runs to its end.
+  void Close(SessionId session);
+  // Fixed for the session's life.
+  const std::vector<VirtualDevice>& Devices(SessionId session) const;
+  // The same for other threads.
+  SharedVector<VirtualDevice> SharedDevices(SessionId session) const;
+
+  // The island of these virtual devices. INVALID_ARGUMENT: unknown ids, none, or several islands:
+  // the text names them and says what to do.
+  absl::StatusOr<IslandId> IslandOf(SessionId session, const std::vector<int32_t>& devices) const;
+
+  // Whose node it is; nothing when there is no such node.
+  std::optional<SessionId> SessionOf(NodeId node) const;
+
+  // Whether an operation of the session is not over yet. The next one first waits until it is, in
+  // one turn, however long: front doors take the session's next request when it is not busy.
+  bool Busy(SessionId session) const;
+
+  // Queued and running work of a session, for the caps of rule B3.
+  struct Backlog {
+    size_t nodes = 0;
+    size_t record_bytes = 0;  // of what is unfinished
+    size_t record_room = 0;   // bytes that records of all sessions may take beside those there are
+    // The oldest one not launched waits for memory, or for bytes of the client's, rather than for
+    // device time.
+    bool waits_for_memory = false;
+    bool waits_for_bytes = false;
+  };
+  Backlog BacklogOf(SessionId session) const;
+  size_t RecordRoom() const;  // as Backlog::record_room
+
+ private:
+  friend class Cluster;
+  explicit Sessions(State* state) : state_(state) {}
+
+  State* const state_;  // the cluster's: outlives this
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_SESSIONS_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// How SessionStream works. Include stream.h.
+#ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_IMPL_H_
+#define FAIRWAY_CONTROLLER_SESSIONS_STREAM_IMPL_H_
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "controller/sessions/stream.h"
+
+namespace fairway {
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Start() {
+  self_ = Self();
+  context_.loop->Post("session open", [self = self_] {
+    const absl::Status opened = self->OpenSession();
+    if (!opened.ok()) return self->End(opened);
+    const std::lock_guard lock(self->mu_);
+    self->paused_ = false;
+    self->MaybeRead();
+  });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Refuse(absl::Status status) {
+  self_ = Self();
+  End(std::move(status));
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Fail(absl::Status status) {
+  context_.loop->Post("session fail",
+                      [self = Self(), status = std::move(status)] { self->FailSession(status); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::MaybeRead() {
+  if (read_at_work_ || paused_ || ending_ || inbox_.size() >= kInboxItems ||
+      inbox_bytes_ >= kInboxBytes || unsent_ >= kUnsentBytes)
+    return;
+  read_at_work_ = true;
+  reading_ = std::make_unique<In>();
+  StartReading(reading_.get());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::ReadDone(bool ok) {
+  // gRPC tells bytes that do not parse and the end of the client's side alike.
+  absl::StatusOr<Decoded> decoded =
+      ok ? Decode(std::move(reading_))
+         : Error(absl::StatusCode::kCancelled,
+                 "the session has ended: the client closed its stream, or sent what is no {}",
+                 context_.message);
+  std::unique_lock lock(mu_);
+  read_at_work_ = false;
+  if (!decoded.ok()) {
+    lock.unlock();
+    PostClose();
+    return End(decoded.status());
+  }
+  inbox_bytes_ += decoded->bytes;
+  inbox_.push_back(std::move(decoded->item));
+  PostDrain();
+  MaybeRead();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Drain() {
+  std::vector<Item> batch;
+  {
+    const std::lock_guard lock(mu_);
+    drain_posted_ = false;
+    flush_coming_ = true;
+    // What the session holds and what gathers here are bounded apart.
+    if (going_ == Going::kOn) {
+      batch.swap(inbox_);
+      inbox_bytes_ = 0;
+    }
+  }
+  const Going going = HandleAll(std::move(batch));
+  Flush(false);
+  if (going == Going::kEnded) return;
+  const std::lock_guard lock(mu_);
+  going_ = going;
+  paused_ = going == Going::kLater;
+  MaybeRead();
+  if (going == Going::kLater && !std::exchange(drain_posted_, true))
+    context_.loop->PostAfter(kPausePoll, "session paused", [self = Self()] { self->Drain(); });
+  if (going == Going::kSoon || !inbox_.empty()) PostDrain();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::PostDrain() {
+  if (!std::exchange(drain_posted_, true))
+    context_.loop->Post("session requests", [self = Self()] { self->Drain(); });
+}
+
+template <typename In, typename Item, typename Out>
+template <typename Queue>
+void SessionStream<In, Item, Out>::Send(Queue queue) {
+  const std::lock_guard lock(mu_);
+  if (ending_) return;
+  unsent_ += queue();
+  if (writing_.message != nullptr || std::exchange(flush_coming_, true)) return;
+  context_.loop->Post("session answers", [self = Self()] { self->Flush(false); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Flush(bool again) {
+  const std::lock_guard lock(mu_);
+  flush_coming_ = again;
+  MaybeWrite();
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::MaybeWrite() {
+  if (writing_.message != nullptr || finished_) return;
+  writing_ = Next();
+  if (writing_.message != nullptr) StartWriting(writing_.message.get());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::WriteDone(bool ok) {
+  const std::lock_guard lock(mu_);
+  unsent_ -= writing_.bytes;
+  writing_ = {};
+  if (!ok || ending_) {
+    DropUnsent();
+    unsent_ = 0;
+  }
+  MaybeRead();
+  MaybeWrite();
+  if (writing_.message == nullptr && ending_ && !std::exchange(finished_, true))
+    FinishStream(end_status_);
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::End(absl::Status status) {
+  const std::lock_guard lock(mu_);
+  if (ending_) return;
+  ending_ = true;
+  end_status_ = std::move(status);
+  MaybeWrite();
+  if (writing_.message != nullptr) {  // WriteDone goes on, when the client reads; it may never
+    DropUnsent();
+    unsent_ = writing_.bytes;
+    return;
+  }
+  finished_ = true;
+  FinishStream(end_status_);
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::Cancelled() {
+  PostClose();
+  End(absl::CancelledError());
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::PostClose() {
+  context_.loop->Post("session close", [self = Self()] { self->CloseSession(); });
+}
+
+template <typename In, typename Item, typename Out>
+void SessionStream<In, Item, Out>::TransportDone() {
+  PostClose();
+  context_.on_end();
+  self_.reset();
+}
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_SESSIONS_STREAM_IMPL_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The turns of the executor's core: what one call does is bounded, whatever it is told of.
+#include "worker/executor/executor_core_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr uint64_t kMany = 100'000;
+// A turn, and what cannot be interrupted of these tests.
+constexpr uint64_t kMost = ExecutorCore::kTurnUnits + 20;
+
+class ExecutorTurnsTest : public ExecutorCoreTest {
+ protected:
+  // Nodes 2 to kMany + 1 copy shard 0 of group 1, which node 1 receives.
+  void CopyMany() {
+    Receive(1, 1, 1, {Peer()});
+    for (uint64_t n = 2; n < kMany + 2; ++n) Receive(n, n, n, {Local(1)});
+    RunTurns();
+    actions.Take();
+  }
+};
+
+TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreToldInTurns) {
+  CopyMany();
+  Have(kMany + 5, kMany + 5);
+  Send(7, 0, kMany + 5);
+  core.ReceiveDone(NodeId(1), 0, absl::OkStatus());
+  const size_t first = actions.Take().size();
+  EXPECT_LT(first, ExecutorCore::kTurnUnits);
+  core.OnPull(9, TransferId(7), 0);  // others are served meanwhile
+  EXPECT_THAT(actions.Take(), ElementsAre("serve p9 100005:0"));
+  EXPECT_GT(RunTurns(), 100);
+  EXPECT_EQ(first + actions.Take().size(), kMany);
+  EXPECT_LE(core.work().most(), kMost);
+}
+
+TEST_F(ExecutorTurnsTest, ManyThatWaitForAFailedShardFailInTurns) {
+  CopyMany();
+  core.ReceiveDone(NodeId(1), 0, absl::UnavailableError("gone"));
+  EXPECT_GT(RunTurns(), 50);
+  const Report report = core.TakeReport();
+  EXPECT_EQ(report.finished_through, kMany + 1);
+  EXPECT_EQ(report.failures.size(), kMany + 1);
+  EXPECT_LE(core.work().most(), kMost);
+}
+
+// Each of them looked for itself among all.
+TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreCancelledOneByOne) {
+  CopyMany();
+  const uint64_t before = core.work().units();
+  for (uint64_t n = 2; n < kMany + 2; ++n) Cancel(n);
+  RunTurns();
+  EXPECT_LT(core.work().units() - before, 8 * kMany);
+  core.ReceiveDone(NodeId(1), 0, absl::OkStatus());
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Not(Contains("receive n2[0]")));
+  EXPECT_EQ(core.num_nodes(), 0u);
+}
+
+TEST_F(ExecutorTurnsTest, ManyCommandsAtOnceTakeTurnsAndKeepTheirOrder) {
+  std::vector<uint64_t> groups;
+  for (uint64_t n = 1; n <= kMany; ++n) {
+    Prepare(n, n, {}, {n});
+    Launch(n, n);
+    groups.push_back(n);
+  }
+  EXPECT_LE(core.work().most(), kMost);
+  EXPECT_LT(actions.lines.size(), ExecutorCore::kTurnUnits);
+  // What the controller has launched is launched, also when nothing more comes of it.
+  EXPECT_EQ(core.num_launched(), kMany);
+  EXPECT_EQ(core.highest_launch_id(), kMany);
+  RunTurns();
+  Lines lines = actions.Take();
+  ASSERT_EQ(lines.size(), kMany);
+  EXPECT_EQ(lines[70'000], "launch n70001 id 70001");
+  Free(groups);
+  RunTurns();
+  lines = actions.Take();
+  ASSERT_EQ(lines.size(), kMany);
+  EXPECT_EQ(lines[70'000], "drop 70001:0");
+  EXPECT_LE(core.work().most(), kMost);
+  for (uint64_t n = 1; n <= kMany; ++n) core.LaunchDone(NodeId(n), absl::OkStatus(), {});
+  RunTurns();
+  EXPECT_EQ(core.num_launched(), 0u);
+}
+
+TEST_F(ExecutorTurnsTest, AReceiveOfManyShardsBeginsInTurns) {
+  std::vector<ShardSource> sources(4000, Peer());
+  Receive(1, 1, 1, sources);
+  EXPECT_LT(actions.lines.size(), ExecutorCore::kTurnUnits);
+  RunTurns();
+  EXPECT_EQ(actions.Take().size(), sources.size());
+  EXPECT_LE(core.work().most(), 2 * ExecutorCore::kTurnUnits);
+}
+
+// A command finds what those before it have left, not what is left of them.
+TEST_F(ExecutorTurnsTest, ACommandWaitsForWhatFollowsFromThoseBeforeIt) {
+  CopyMany();
+  for (uint64_t n = 2; n < kMany + 2; ++n) Send(n, 0, n);
+  RunTurns();
+  for (uint64_t n = 2; n < kMany + 2; ++n) core.OnPull(n, TransferId(n), 0);
+  RunTurns();
+  Cancel(1);  // each copy is told, and those that pull it
+  for (uint64_t n = 2; n < kMany + 2; ++n) core.OnCommand(EndSend{TransferId(n)});
+  RunTurns();
+  const Lines lines = actions.Take();
+  EXPECT_THAT(lines, Contains("refuse p50000: UNKNOWN: poison"));
+  EXPECT_THAT(lines, Not(Contains("refuse p50000: CANCELLED: the transfer was ended")));
+  EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
+}
+
+// Behind a step that has failed millions of instructions may come that start nothing.
+TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
+  constexpr int64_t kRounds = 50'000;
+  Instruction repeat, run, set, output;
+  repeat.op = Instruction::Op::kRepeat;
+  repeat.count = kRounds;
+  repeat.lengths = {2};
+  run.executable = ExecutableId(1);
+  run.inputs = {0};
+  run.outputs = {1};
+  run.types = {0};
+  set.op = Instruction::Op::kSet;
+  set.inputs = {1};
+  set.outputs = {0};
+  output.op = Instruction::Op::kOutput;
+  output.inputs = {0};
+  output.outputs = {0};
+  auto sequence = std::make_shared<Sequence>();
+  sequence->registers = 2;
+  sequence->outputs = 1;
+  sequence->types = {{DType::kF32, Shape{{4}}, ""}};
+  sequence->instructions = {repeat, run, set, output};
+  core.OnCommand(InstallSequence{ExecutableId(9), sequence});
+  for (uint64_t n = 1; n <= 2; ++n) {
+    Prepare(n, n, {n + 10}, {n + 20}, 9);
+    fairway::Launch launch;
+    launch.node = NodeId(n);
+    launch.launch_id = LaunchId(n * kRounds);
+    launch.failed = {{0, absl::UnknownError("boom")}};
+    core.OnCommand(launch);
+  }
+  // One by one they would have ended far apart.
+  uint64_t ended_first = 0, turns = 0;
+  for (; core.num_nodes() > 0; ++turns) {
+    ASSERT_TRUE(std::exchange(actions.turn_wanted, false));
+    core.Turn();
+    if (core.num_nodes() == 1 && ended_first == 0) ended_first = turns;
+    if (turns != 20) continue;
+    // What comes meanwhile has its turn.
+    for (uint64_t n = 100; n < 200; ++n) Prepare(n, n, {}, {n});
+    for (uint64_t n = 100; n < 200; ++n) Launch(n, 4 * kRounds + n);
+    actions.Take();
+    for (int i = 0; i < 8; ++i) core.Turn();
+    EXPECT_THAT(actions.lines, Contains("launch n199 id 200199"));
+    for (uint64_t n = 100; n < 200; ++n) core.LaunchDone(NodeId(n), absl::OkStatus(), {});
+    EXPECT_EQ(core.num_nodes(), 2u);
+  }
+  EXPECT_GT(turns, 200u);
+  EXPECT_GE(ended_first + 5, turns);
+  EXPECT_LE(core.work().most(), kMost + 200);
+}
+
+// A report that does not fit into a frame ended the link, and with it the island's data.
+TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
+  constexpr uint64_t kLaunches = 5'000;
+  const absl::Status error = absl::UnknownError(std::string(kMaxErrorText, 'x'));
+  for (uint64_t n = 1; n <= kLaunches; ++n) Prepare(n, n, {}, {n});
+  for (uint64_t n = 1; n <= kLaunches; ++n) Launch(n, n);
+  RunTurns();
+  for (uint64_t n = 1; n <= kLaunches; ++n) core.LaunchDone(NodeId(n), error, {});
+  RunTurns();
+  uint64_t through = 0, failures = 0, reports = 0;
+  for (; std::exchange(actions.wanted, false); ++reports) {
+    const Report report = core.TakeReport();
+    size_t bytes = 0;
+    for (const Report::Failure& failure : report.failures) {
+      bytes += failure.status.message().size();
+      // What is told of an end comes with it.
+      EXPECT_GT(failure.seq, through);
+      EXPECT_LE(failure.seq, report.finished_through);
+    }
+    EXPECT_LE(bytes, ExecutorCore::kReportBytes + kMaxErrorText);
+    failures += report.failures.size();
+    through = report.finished_through;
+  }
+  EXPECT_EQ(through, kLaunches);
+  EXPECT_EQ(failures, kLaunches);
+  EXPECT_EQ(reports, 3u);
+}
+
+TEST_F(ExecutorTurnsTest, ResetForgetsWhatWaits) {
+  for (uint64_t n = 1; n <= kMany; ++n) Prepare(n, n, {}, {n});
+  Launch(1, 1);
+  EXPECT_EQ(core.num_launched(), 1u);
+  core.Reset();
+  actions.Take();
+  core.Turn();  // it was asked for before
+  EXPECT_THAT(actions.Take(), IsEmpty());
+  EXPECT_EQ(core.num_launched() + core.num_nodes() + core.num_shards(), 0u);
+  actions.turn_wanted = false;
+  Prepare(1, 1, {}, {1});
+  Launch(1, 2);
+  EXPECT_THAT(actions.Take(), ElementsAre("launch n1 id 2"));
+}
+
+}  // namespace
+}  // namespace fairway

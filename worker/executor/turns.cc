@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The turns of an executor's core (docs/design/0058-bounded-turns.md). First comes what follows
+// from what has happened, then the launches whose inputs and turn have come, then the next command:
+// it finds everything as if those before it had been done at once. What is told of meanwhile finds
+// it as if the command had come later. Only sequences go on beside the commands.
+#include <utility>
+
+#include "base/planted.h"
+#include "worker/executor/executor_core.h"
+
+namespace fairway {
+
+void ExecutorCore::OnCommand(Command command) {
+  if (const auto* launch = std::get_if<Launch>(&command)) {
+    ++inbox_launches_;
+    highest_launch_id_ = std::max(highest_launch_id_, launch->launch_id.value);
+  }
+  inbox_.push_back(std::move(command));
+  DoWork();
+}
+
+void ExecutorCore::Turn() {
+  turn_wanted_ = false;
+  work_.BeginTurn();
+  DoWork();
+}
+
+size_t ExecutorCore::num_launched() const { return launches_.size() + inbox_launches_; }
+
+void ExecutorCore::DoWork() {
+  const auto over = [&] {
+    return work_.TurnIsOver() && !(Planted(Bug::kEndlessTurn) && advance_.empty());
+  };
+  while (!over() && DoNext()) {
+  }
+  work_.EndCall();
+  if (!work_.TurnIsOver() || std::exchange(turn_wanted_, true)) return;
+  if (!Planted(Bug::kForgetExecutorTurn)) actions_->WantTurn();
+}
+
+bool ExecutorCore::DoNext() {
+  if (FollowNext()) return true;
+  if (!advance_.empty() && !commands_next_) {
+    const NodeId id = advance_.front();
+    advance_.pop_front();
+    if (Advance(id) && !gangs_.empty() && gangs_.front() == id) gangs_.pop_front();
+    return true;
+  }
+  if (StartNext() || HandleNext()) return true;
+  return std::exchange(commands_next_, false) && !advance_.empty();
+}
+
+bool ExecutorCore::FollowNext() {
+  if (!freed_.empty()) {
+    const GroupId group = freed_.front();
+    freed_.pop_front();
+    work_.Charge(1);
+    DropGroup(group);
+  } else if (!settled_.empty()) {
+    TellNext(settled_.front());
+  } else if (!receives_.empty()) {
+    auto& [id, position] = receives_.front();
+    const auto it = nodes_.find(id);
+    const auto* command =
+        it == nodes_.end() ? nullptr : std::get_if<PrepareReceive>(&it->second.command);
+    if (command == nullptr || position == command->sources.size()) {
+      receives_.pop_front();
+    } else {
+      ReceiveOrWait(id, position++);
+    }
+  } else if (!asked_.empty()) {
+    const AskedShard asked = asked_.front();
+    asked_.pop_front();
+    Ask(asked);
+  } else if (!ended_.empty()) {
+    const auto it = nodes_.find(ended_.front());
+    ended_.pop_front();
+    if (it != nodes_.end() && it->second.end.has_value())
+      EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void ExecutorCore::TellNext(SettledShard& settled) {
+  if (settled.waiters.empty()) return settled_.pop_front();
+  const Waiter waiter = settled.waiters.begin()->second;
+  settled.waiters.erase(settled.waiters.begin());
+  const ShardRef ref = settled.ref;
+  const absl::Status status = settled.status;
+  work_.Charge(1);
+  const auto node = nodes_.find(waiter.node);
+  if (waiter.pull != 0 && !status.ok()) {
+    actions_->RefusePull(waiter.pull, status);
+  } else if (waiter.pull != 0) {
+    ServeOrWait({waiter.pull, waiter.transfer, waiter.index});
+  } else if (waiter.output.group) {
+    ShareOutput(ref, waiter.output);
+  } else if (node != nodes_.end() && node->second.launch.has_value()) {
+    LaunchInputEnded(waiter.node);
+  } else if (status.ok()) {
+    ReceiveOrWait(waiter.node, waiter.position);
+  } else {
+    ReceiveEnded(waiter.node, waiter.position, status);
+  }
+}
+
+bool ExecutorCore::StartNext() {
+  std::deque<NodeId>* from = nullptr;
+  if (!gangs_.empty()) {
+    const auto head = nodes_.find(gangs_.front());
+    const bool stays = head != nodes_.end() &&
+                       (head->second.run != nullptr || SequenceOf(head->second) != nullptr);
+    if (stays && head->second.missing == 0 && !head->second.started) {
+      Start(head->first, head->second);
+      return true;
+    }
+    if (head == nodes_.end() || (!stays && IsItsTurn(head->second) && Follows(head->second)))
+      from = &gangs_;
+  }
+  if (from == nullptr && !singles_.empty()) from = &singles_;
+  if (from == nullptr) return false;
+  const NodeId id = from->front();
+  from->pop_front();
+  if (const auto it = nodes_.find(id); it != nodes_.end()) Start(id, it->second);
+  return true;
+}
+
+bool ExecutorCore::HandleNext() {
+  if (inbox_.empty()) return false;
+  Command command = std::move(inbox_.front());
+  inbox_.pop_front();
+  if (std::holds_alternative<Launch>(command)) --inbox_launches_;
+  work_.Charge(1);
+  std::visit([this](auto&& c) { On(std::move(c)); }, std::move(command));
+  if (work_.units() >= commands_until_) commands_next_ = false;
+  return true;
+}
+
+void ExecutorCore::QueueSequence(NodeId id) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || it->second.run == nullptr) return;
+  if (!std::exchange(it->second.run->queued, true)) advance_.push_back(id);
+}
+
+}  // namespace fairway

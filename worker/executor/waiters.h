@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who waits for shards of an executor: pulls to serve, local copies to start, launches, outputs of
+// sequences. Pure.
+#ifndef FAIRWAY_WORKER_EXECUTOR_WAITERS_H_
+#define FAIRWAY_WORKER_EXECUTOR_WAITERS_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "graph/plan.h"
+
+namespace fairway {
+
+struct Waiter {
+  uint64_t pull = 0;         // 0: a local copy or a launch
+  TransferId transfer = {};  // of the pull
+  int32_t index = 0;         // in the transfer
+  NodeId node = {};
+  size_t position = 0;
+  ShardRef output = {};  // of a sequence, which is to be this shard; then all else is 0
+};
+
+// Pull `pull` is for shard `index` of `transfer`.
+struct AskedShard {
+  uint64_t pull = 0;
+  TransferId transfer;
+  int32_t index = 0;
+};
+
+// Not thread-safe.
+class Waiters {
+ public:
+  using Place = std::pair<ShardRef, uint64_t>;
+  using Line = std::map<uint64_t, Waiter>;  // in the order in which they came
+
+  Place Add(ShardRef ref, const Waiter& waiter) {
+    lines_[ref].emplace(++last_, waiter);
+    return {ref, last_};
+  }
+  // Nothing: it does not wait any more.
+  std::pair<bool, Waiter> Remove(const Place& place) {
+    const auto line = lines_.find(place.first);
+    if (line == lines_.end()) return {false, {}};
+    auto waiter = line->second.extract(place.second);
+    if (line->second.empty()) lines_.erase(line);
+    if (waiter.empty()) return {false, {}};
+    return {true, waiter.mapped()};
+  }
+  const Line& Of(ShardRef ref) const {
+    static const Line kNobody;
+    const auto line = lines_.find(ref);
+    return line == lines_.end() ? kNobody : line->second;
+  }
+  Line Take(ShardRef ref) {
+    auto line = lines_.extract(ref);
+    return line.empty() ? Line() : std::move(line.mapped());
+  }
+  const std::map<ShardRef, Line>& all() const { return lines_; }
+  void Clear() { lines_.clear(); }
+
+ private:
+  uint64_t last_ = 0;
+  std::map<ShardRef, Line> lines_;
+};
+
+// A transfer of which shards may be asked for.
+struct Sending {
+  std::map<int32_t, PrepareSend::Item> items;
+  std::vector<Waiters::Place> waits;  // where pulls of it wait, or have waited
+};
+
+// A shard is there, or has failed.
+struct SettledShard {
+  ShardRef ref;
+  absl::Status status;
+  Waiters::Line waiters;  // that have not been told
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_WORKER_EXECUTOR_WAITERS_H_
