@@ -134,10 +134,12 @@ int RunUntilLossAndBack(Session& session, int slice) {
                                            std::chrono::microseconds(100)),
                                      devices)
                             .Get();
-  // Lost also when the executor dies between two chains.
-  const auto count = static_cast<int64_t>(devices.size());
+  // Lost also when the executor dies between two chains: too large to stay with the controller.
+  constexpr int64_t kAnchor = int64_t{128} << 10;
+  const int64_t length = kAnchor * static_cast<int64_t>(devices.size());
   const Array anchor =
-      session.Put(Floats(static_cast<size_t>(count)), {count}, Sharding::Tiled(devices, {count}));
+      session.Put(Floats(static_cast<size_t>(length)), {length},
+                  Sharding::Tiled(devices, {static_cast<int64_t>(devices.size())}));
   std::string lost;
   for (bool first = true; lost.empty(); first = false) {
     lost = Chain(session, compiled.value(), devices, 20);

@@ -219,11 +219,12 @@ TEST_F(WorkerLifecycle, NothingOutlivesAKilledSupervisor) {
   WorkerProcess worker(Flags(controller_.address(), name_));
   SeenExecutor* executor = controller_.WaitForExecutor(name_);
   ASSERT_NE(executor, nullptr);
-  EXPECT_GE(ProcessesWith("--name=" + name_).size(), 3u);  // supervisor, executor, compiler
+  // Supervisor, executor, compiler.
+  ASSERT_TRUE(controller_.Until([&] { return ProcessesWith("--name=" + name_).size() >= 3; }));
   worker.Signal(SIGKILL);
   ASSERT_TRUE(controller_.Until([&] { return worker.Ended().has_value(); }));
   ExpectAllGone();
-  EXPECT_TRUE(executor->closed);
+  EXPECT_TRUE(controller_.Until([&] { return executor->closed; }));
 }
 
 TEST_F(WorkerLifecycle, EverythingEndsWithTheParentOfTheSupervisor) {
