@@ -85,7 +85,7 @@ enum class Bug {
   kMoveBox,              // codec: where a box begins is not sent
   kReportOne,            // codec: of nodes that ended out of order the first is reported
   kFailAllOutputs,       // codec: of which output a failure is is not sent
-  kAbandonOne,           // codec: of the launches to be abandoned the first is sent
+  kAbandonBegun,         // executor: a launch that waits for its turn is not abandoned
   kStoreFirst,           // uploads: what is made of a stored one has the bytes of its first shard
   kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
   kKeepStoredBytes,      // uploads: bytes that are given up still count
@@ -169,7 +169,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kMoveBox, std::string_view("move_box")},
     std::pair{Bug::kReportOne, std::string_view("report_one")},
     std::pair{Bug::kFailAllOutputs, std::string_view("fail_all_outputs")},
-    std::pair{Bug::kAbandonOne, std::string_view("abandon_one")},
+    std::pair{Bug::kAbandonBegun, std::string_view("abandon_begun")},
     std::pair{Bug::kStoreFirst, std::string_view("store_first")},
     std::pair{Bug::kKeepPlaced, std::string_view("keep_placed")},
     std::pair{Bug::kKeepStoredBytes, std::string_view("keep_stored_bytes")},

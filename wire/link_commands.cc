@@ -156,7 +156,7 @@ struct Encoder {
   }
   void operator()(const AbandonLaunch& in) {
     out->mutable_abandon()->set_first(in.first.value);
-    out->mutable_abandon()->set_last(Planted(Bug::kAbandonOne) ? in.first.value : in.last.value);
+    out->mutable_abandon()->set_last(in.last.value);
     *out->mutable_abandon()->mutable_cause() = ToProto(in.cause);
   }
   void operator()(const FreeGroups& in) {

@@ -290,7 +290,7 @@ void ExecutorCore::On(AbandonLaunch command) {
   for (auto it = launches_.lower_bound({command.first, NodeId()});
        it != launches_.end() && it->first <= command.last; ++it) {
     const Node& node = nodes_.at(it->second);
-    if (!node.started) held.push_back(it->second);
+    if (!node.started && !Planted(Bug::kAbandonBegun)) held.push_back(it->second);
     if (node.run != nullptr) node.run->abandoned = command.cause;
   }
   for (const NodeId id : held) Finish(id, command.cause);
