@@ -264,7 +264,7 @@ void Cluster::ProgramRuns::RunStep(Session& session, const ProgramPlan::RunSeque
   if (run.failed.ok()) run.failed = sendable;
   LaunchedNode launched =
       s.MakeLaunch(session, spec, arguments, donatable,
-                 {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
+                   {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
   for (const Array& array : failed) s.DropView(array);
   for (size_t o = 0; o < step.outputs.size(); ++o)
     run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);

@@ -364,7 +364,7 @@ void IfrtSession::Remake(Call call, Proto& taken, Remaking how, HandlesOf field)
         return ArraySpecFromProto(request->array_specs(static_cast<int>(i)));
       }};
   (cluster_->arrays().*how)(session_, std::move(in), std::move(targets), *semantics, std::move(out),
-                   std::move(made), std::move(hold));
+                            std::move(made), std::move(hold));
 }
 
 void IfrtSession::Reshard(Call call, xla::ifrt::proxy::ReshardArraysRequest& request) {
