@@ -115,12 +115,12 @@ class ExecutorCore {
     absl::Status failure;                      // of the lowest position that failed
     size_t failed_at = 0;
     // Per shard of a receive.
-    struct Arriving {
+    struct OutShard {
       size_t open = 0;  // pieces that have not ended
       absl::Status failure;
     };
-    std::vector<Arriving> arriving;
-    std::vector<Waiters::Place> waits;  // of a receive: where it waits, or has waited
+    std::vector<OutShard> out_shards;
+    std::vector<Waiters::Entry> waits;  // of a receive: where it waits, or has waited
   };
 
   void On(InstallExecutable command);
@@ -148,7 +148,7 @@ class ExecutorCore {
   // Those that wait for its outputs and follow.
   void StartFollowers(const PrepareLaunch& started);
   void LaunchInputEnded(NodeId id);
-  void EndLaunch(NodeId id, Node& node, Node::End end);
+  void LaunchEnded(NodeId id, Node& node, Node::End end);
   // The first failed input of a launch, in argument order; OK: none.
   absl::Status FailedInput(const PrepareLaunch& node) const;
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
@@ -183,11 +183,11 @@ class ExecutorCore {
   void DoWork();
   // Each does the next thing of its kind, if there is one.
   bool DoNext();
-  bool FollowNext();
+  bool FollowUpNext();
   bool StartNext();
   bool HandleNext();
   void QueueSequence(NodeId id);  // it may go on
-  void TellNext(SettledShard& settled);
+  void WakeNextWaiter(SettledShard& settled);
   void DropGroup(GroupId group);
 
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
@@ -197,8 +197,8 @@ class ExecutorCore {
   void Ask(const AskedShard& asked);
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
-  void Finish(NodeId id, const absl::Status& status);
-  void FinishSeq(uint64_t seq, const absl::Status& status);
+  void Conclude(NodeId id, const absl::Status& status);
+  void ReportEnd(uint64_t seq, const absl::Status& status);
   void AddInlined(Report::Inlined inlined);
   void AddFailure(Report::Failure failure);
 

@@ -39,7 +39,7 @@ ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }
 
 void ExecutorProcess::Start() {
   for (int i = 0; runtime_->info().memory_waits && i < runtime_->info().num_devices; ++i) {
-    placing_.push_back(std::make_unique<BlockingPool>("fairway-put" + std::to_string(i), 1));
+    buffer_makers_.push_back(std::make_unique<BlockingPool>("fairway-put" + std::to_string(i), 1));
   }
   runtime_->WhenLost([this](absl::Status why) {
     loop_.Post("devices lost", [this, why = std::move(why)] { Exit(kExitDevicesLost, Text(why)); });
@@ -76,13 +76,13 @@ absl::Status ExecutorProcess::Register() {
   const Incarnation incarnation = RandomIncarnation();
   client_calls_ = MakeClientCalls();
   launches_.set_host_calls(client_calls_);
-  std::vector<BlockingPool*> placing;
-  for (const auto& pool : placing_) placing.push_back(pool.get());
-  FAIRWAY_ASSIGN_OR_RETURN(session_,
-                           ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
-                                                  config_.island_workers, client_calls_, placing},
-                                                 incarnation, config_.data_bind, AdvertisedHost(),
-                                                 [this](Report report) { SendReport(report); }));
+  std::vector<BlockingPool*> buffer_makers;
+  for (const auto& pool : buffer_makers_) buffer_makers.push_back(pool.get());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
+                                       config_.island_workers, client_calls_, buffer_makers},
+                                      incarnation, config_.data_bind, AdvertisedHost(),
+                                      [this](Report report) { SendReport(report); }));
   const RuntimeInfo& info = runtime_->info();
   if (config_.life_fd >= 0) {
     v1::ExecutorStarted started;

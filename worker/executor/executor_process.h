@@ -83,7 +83,8 @@ class ExecutorProcess {
   const ExecutorConfig config_;
   Runtime* const runtime_;
   BlockingPool blocking_;
-  std::vector<std::unique_ptr<BlockingPool>> placing_;  // ExecutorSession::Context::placing
+  std::vector<std::unique_ptr<BlockingPool>>
+      buffer_makers_;  // ExecutorSession::Context::buffer_makers
   LaunchQueues launches_;
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;

@@ -202,7 +202,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   if (queued.gang) ++gangs_launched_;
   auto end =
       Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
-        OnLaunchEnd(std::move(launched), std::move(status));
+        LaunchEnded(std::move(launched), std::move(status));
       });
   if (!problem.ok()) {
     queued.job.outputs->status = problem;
@@ -246,7 +246,7 @@ void ExecutorSession::Dispatch() {
   singles_ = std::move(waiting);
 }
 
-void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
+void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
   --in_flight_;
   if (ended_) return;
   const auto& made = launched.made->buffers;
@@ -268,18 +268,18 @@ void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
   }
   if (!status.ok()) {
     if (launched.gang) exchanges_->End(launched.gang.value, status);
-    return EndLaunch(launched.node, status, {});
+    return TellLaunchDone(launched.node, status, {});
   }
   if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
     std::vector<Report::Inlined> inlined;
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] != nullptr) inlined.push_back({launched.inline_shards[i], bytes[i]});
     }
-    return EndLaunch(launched.node, absl::OkStatus(), std::move(inlined));
+    return TellLaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
   }
   ReadShards(launched.inline_shards,
              [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-               EndLaunch(node, absl::OkStatus(), std::move(inlined));
+               TellLaunchDone(node, absl::OkStatus(), std::move(inlined));
              });
 }
 

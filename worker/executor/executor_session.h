@@ -42,7 +42,7 @@ class ExecutorSession final : public ExecutorActions {
     int island_workers = 1;                               // executors that own the island
     std::shared_ptr<ClientCalls> client_calls = nullptr;  // of programs with callbacks
     // By device: who makes its buffers, where that may wait for memory (RuntimeInfo::memory_waits).
-    std::vector<BlockingPool*> placing = {};
+    std::vector<BlockingPool*> buffer_makers = {};
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
@@ -119,7 +119,7 @@ class ExecutorSession final : public ExecutorActions {
     std::vector<NodeId> after;  // whose outputs it takes
   };
   // Where a received shard goes.
-  struct Arrival {
+  struct Receiving {
     NodeId node;
     size_t position = 0;
     ShardRef ref;
@@ -170,28 +170,30 @@ class ExecutorSession final : public ExecutorActions {
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
-  void EndLaunch(NodeId node, const absl::Status& status, std::vector<Report::Inlined> inlined);
+  void TellLaunchDone(NodeId node, const absl::Status& status,
+                      std::vector<Report::Inlined> inlined);
   // Sends what is to be reported, when report_pace_ says so.
   void MaybeReport();
   // Hands over what waits at the front of the queues and can go.
   void Dispatch();
-  void OnLaunchEnd(Launched launched, absl::Status status);
+  void LaunchEnded(Launched launched, absl::Status status);
   // The bytes of those that can be read; `done` runs in the loop, in this call if all have come by
   // then.
   void ReadShards(const std::vector<ShardRef>& shards,
                   absl::AnyInvocable<void(std::vector<Report::Inlined>)> done);
-  Arrival ArrivalOf(const PrepareReceive& node, size_t position) const;
+  Receiving ReceivingOf(const PrepareReceive& node, size_t position) const;
   void StartPiece(const PrepareReceive& node, size_t position);
   // Copies box `from` of what came into its place.
-  void PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly, const Box& from,
+  void CopyPiece(Receiving receiving, const std::shared_ptr<Assembly>& assembly, const Box& from,
                  const Box& to, absl::StatusOr<HostView> view);
-  void PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly, absl::Status status);
+  void PieceEnded(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
+                  absl::Status status);
   // Makes a device buffer of received bytes.
-  void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
-  BlockingPool& PlacingPool(int device) const;
-  void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
-  void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
-               const absl::Status& status);
+  void MakeBuffer(Receiving receiving, std::shared_ptr<Blob> bytes);
+  BlockingPool& MakerPool(int device) const;
+  void BufferMade(Receiving receiving, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
+  void TellReceiveDone(const Receiving& receiving, const std::shared_ptr<DeviceBuffer>& buffer,
+                       const absl::Status& status);
 
   const Context context_;
   const Incarnation incarnation_;
@@ -223,7 +225,7 @@ class ExecutorSession final : public ExecutorActions {
   std::map<uint64_t, WaitingPull> pulls_;
   bool report_posted_ = false;
   bool report_timer_ = false;
-  bool ending_launch_ = false;  // within EndLaunch
+  bool telling_launch_done_ = false;  // within TellLaunchDone
   ReportPace report_pace_{context_.island_workers};
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;

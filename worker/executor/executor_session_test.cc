@@ -57,10 +57,11 @@ class ExecutorSessionTest : public testing::Test {
   explicit ExecutorSessionTest(ArrivalRule gang_inputs = ArrivalRule::kReady)
       : runtime_(4, true, gang_inputs) {}
   void SetUp() override { Open({}); }
-  void Open(std::vector<BlockingPool*> placing) {
+  void Open(std::vector<BlockingPool*> buffer_makers) {
     auto session = ExecutorSession::Open(
-        {&loop_, &runtime_, &blocking_, &launches_, 1, nullptr, std::move(placing)}, Incarnation(5),
-        "127.0.0.1:0", "127.0.0.1", [this](Report report) { Take(std::move(report)); });
+        {&loop_, &runtime_, &blocking_, &launches_, 1, nullptr, std::move(buffer_makers)},
+        Incarnation(5), "127.0.0.1:0", "127.0.0.1",
+        [this](Report report) { Take(std::move(report)); });
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
   }

@@ -13,7 +13,7 @@ struct Pending {
   absl::Status status;
   absl::AnyInvocable<void(absl::Status)> done;
 
-  void Arrive() {
+  void PartEnded() {
     if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) std::move(done)(std::move(status));
   }
 };
@@ -59,7 +59,7 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
   pending->done = std::move(job.done);
   auto result = runtime.Launch(request, [pending](absl::Status status) {
     pending->status = std::move(status);
-    pending->Arrive();
+    pending->PartEnded();
   });
   if (!result.ok()) {  // then the callback does not come
     job.done = std::move(pending->done);
@@ -75,10 +75,10 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
     const auto buffer = job.outputs->buffers.at(job.reads[i].device).at(job.reads[i].output);
     runtime.Read(*buffer, [pending, outputs = job.outputs, i](absl::StatusOr<HostView> view) {
       if (view.ok()) outputs->bytes[i] = Blob::Copy(view->bytes);
-      pending->Arrive();
+      pending->PartEnded();
     });
   }
-  pending->Arrive();
+  pending->PartEnded();
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ void ExecutorCore::On(EndSend command) {
   const auto send = sends_.find(command.transfer);
   if (send == sends_.end()) return;
   work_.ChargeShards(send->second.waits.size());
-  for (const Waiters::Place& place : send->second.waits) {
-    const auto [waited, waiter] = waiters_.Remove(place);
+  for (const Waiters::Entry& entry : send->second.waits) {
+    const auto [waited, waiter] = waiters_.Remove(entry);
     if (waited) actions_->RefusePull(waiter.pull, absl::CancelledError("the transfer was ended"));
   }
   sends_.erase(send);

@@ -293,7 +293,7 @@ void ExecutorCore::On(AbandonLaunch command) {
     if (!node.started) held.push_back(it->second);
     if (node.run != nullptr) node.run->abandoned = command.cause;
   }
-  for (const NodeId id : held) Finish(id, command.cause);
+  for (const NodeId id : held) Conclude(id, command.cause);
   actions_->Abandon(command);
 }
 
@@ -334,7 +334,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
   const uint64_t seq = prepared.seq;
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  FinishSeq(seq, absl::OkStatus());
+  ReportEnd(seq, absl::OkStatus());
 }
 
 }  // namespace fairway

@@ -39,7 +39,7 @@ void ExecutorCore::DoWork() {
 }
 
 bool ExecutorCore::DoNext() {
-  if (FollowNext()) return true;
+  if (FollowUpNext()) return true;
   if (!advance_.empty() && !commands_next_) {
     const NodeId id = advance_.front();
     advance_.pop_front();
@@ -50,14 +50,14 @@ bool ExecutorCore::DoNext() {
   return std::exchange(commands_next_, false) && !advance_.empty();
 }
 
-bool ExecutorCore::FollowNext() {
+bool ExecutorCore::FollowUpNext() {
   if (!freed_.empty()) {
     const GroupId group = freed_.front();
     freed_.pop_front();
     work_.Charge(1);
     DropGroup(group);
   } else if (!settled_.empty()) {
-    TellNext(settled_.front());
+    WakeNextWaiter(settled_.front());
   } else if (!receives_.empty()) {
     auto& [id, position] = receives_.front();
     const auto it = nodes_.find(id);
@@ -76,14 +76,14 @@ bool ExecutorCore::FollowNext() {
     const auto it = nodes_.find(ended_.front());
     ended_.pop_front();
     if (it != nodes_.end() && it->second.end.has_value())
-      EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+      LaunchEnded(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
   } else {
     return false;
   }
   return true;
 }
 
-void ExecutorCore::TellNext(SettledShard& settled) {
+void ExecutorCore::WakeNextWaiter(SettledShard& settled) {
   if (settled.waiters.empty()) return settled_.pop_front();
   const Waiter waiter = settled.waiters.begin()->second;
   settled.waiters.erase(settled.waiters.begin());

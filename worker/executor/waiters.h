@@ -32,18 +32,18 @@ struct AskedShard {
 // Not thread-safe.
 class Waiters {
  public:
-  using Place = std::pair<ShardRef, uint64_t>;
+  using Entry = std::pair<ShardRef, uint64_t>;
   using Line = std::map<uint64_t, Waiter>;  // in the order in which they came
 
-  Place Add(ShardRef ref, const Waiter& waiter) {
+  Entry Add(ShardRef ref, const Waiter& waiter) {
     lines_[ref].emplace(++last_, waiter);
     return {ref, last_};
   }
   // Nothing: it does not wait any more.
-  std::pair<bool, Waiter> Remove(const Place& place) {
-    const auto line = lines_.find(place.first);
+  std::pair<bool, Waiter> Remove(const Entry& entry) {
+    const auto line = lines_.find(entry.first);
     if (line == lines_.end()) return {false, {}};
-    auto waiter = line->second.extract(place.second);
+    auto waiter = line->second.extract(entry.second);
     if (line->second.empty()) lines_.erase(line);
     if (waiter.empty()) return {false, {}};
     return {true, waiter.mapped()};
@@ -68,7 +68,7 @@ class Waiters {
 // A transfer of which shards may be asked for.
 struct Sending {
   std::map<int32_t, PrepareSend::Item> items;
-  std::vector<Waiters::Place> waits;  // where pulls of it wait, or have waited
+  std::vector<Waiters::Entry> waits;  // where pulls of it wait, or have waited
 };
 
 // A shard is there, or has failed.
