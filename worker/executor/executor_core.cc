@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kStartUnits = 8;
 
-// The position in out.shards of what a source is for.
+// The index in out.shards that the source at `position` fills.
 size_t ShardOf(const PrepareReceive& command, size_t position) {
   return command.pieces.empty() ? position : static_cast<size_t>(command.pieces[position].out);
 }
@@ -168,7 +168,7 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (producer == nodes_.end()) return false;
   const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
   if (receive == nullptr) return producer->second.launch.has_value();
-  // It came with its bytes, for one of its devices or for each.
+  // The bytes came with the command, for one device or for each.
   return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
     return s.kind == ShardSource::Kind::kInline ||
            (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
@@ -247,7 +247,8 @@ void ExecutorCore::LaunchEnded(NodeId id, Node& node, Node::End end) {
     if (absl::Status failed = FailedInput(*prepared); !failed.ok()) end.status = std::move(failed);
   }
   for (Report::Inlined& shard : end.inlined) {
-    // What the client gave up meanwhile need not travel, nor what was made of a failed input.
+    // Bytes that the client gave up in the meantime need not travel, nor bytes made of a failed
+    // input.
     if (end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
   Conclude(id, end.status);

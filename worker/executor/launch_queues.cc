@@ -6,8 +6,8 @@
 namespace fairway {
 namespace {
 
-// Outputs come from the call, the end of the execution and the bytes of its outputs from callbacks,
-// in any order; the last one reports.
+// Waits for three things in any order: the outputs from the call, the end of the execution, and the
+// bytes of outputs that are read. The last one calls `done`.
 struct Pending {
   std::atomic<int> open{2};
   absl::Status status;
@@ -18,7 +18,7 @@ struct Pending {
   }
 };
 
-// The first input, in argument order, that no launch made; OK: all are there.
+// Returns the error of the first input, in argument order, whose launch failed; OK: all are there.
 absl::Status TakeInputs(const LaunchJob& job,
                         std::vector<std::vector<std::shared_ptr<DeviceBuffer>>>& out) {
   for (const auto& row : job.inputs) {
@@ -103,7 +103,7 @@ void LaunchQueues::LaunchSingle(LaunchJob job) {
 }
 
 void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
-  // When nothing is under way, all inputs are computed and the runtime has a place free.
+  // If nothing is under way, all inputs are computed and the runtime has a free slot.
   const bool here =
       job.executable->brief() && queue.under_way->load(std::memory_order_acquire) == 0;
   queue.under_way->fetch_add(1, std::memory_order_relaxed);

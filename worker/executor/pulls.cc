@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor serves to others: pulls wait until their transfer is known and the shard is
-// there.
+// ExecutorCore: serves shards to others. A pull waits until its transfer is known and the shard is
+// ready.
 #include <utility>
 
 #include "base/planted.h"

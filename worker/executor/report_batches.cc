@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutorSession: what is told to the controller, and when.
+// ExecutorSession: what it reports to the controller, and when.
 #include <utility>
 
 #include "worker/executor/executor_session.h"
@@ -7,7 +7,7 @@
 namespace fairway {
 void ExecutorSession::Drain() {
   draining_ = true;
-  // The others may never have been told of the launches that wait for them.
+  // The other executors may never have got the launches that wait for them.
   exchanges_->Close(absl::UnavailableError("the executor lost its controller"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session receives and serves.
+// ExecutorSession: receives shards and serves them.
 #include <algorithm>
 #include <optional>
 
@@ -11,8 +11,8 @@
 namespace fairway {
 namespace {
 
-// Smaller blocks are handed to the runtime in the loop, where that waits for nothing; larger ones
-// by a pool.
+// The loop makes buffers of smaller blocks, unless that may wait for memory; a pool makes larger
+// ones.
 constexpr int64_t kCopyInLoop = 256 << 10;
 
 template <typename Answerer, typename Served>
@@ -41,7 +41,7 @@ ExecutorSession::Receiving ExecutorSession::ReceivingOf(const PrepareReceive& no
 
 void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
   const ShardSource& source = node.sources[position];
-  // What comes in one piece needs not be put together.
+  // Bytes that come in one piece need no Assembly.
   const bool alone = source.kind == ShardSource::Kind::kInline ||
                      (source.kind == ShardSource::Kind::kPeer && !node.pieces.empty() &&
                       node.pieces[position].to.whole());
@@ -159,7 +159,7 @@ void ExecutorSession::CopyPiece(Receiving receiving, const std::shared_ptr<Assem
   auto copied = Poster("piece copied", [this, receiving, assembly] {
     PieceEnded(receiving, assembly, absl::OkStatus());
   });
-  // The boxes of one shard do not overlap: several may be copied at once.
+  // The boxes of one shard do not overlap, so several may be copied at once.
   context_.blocking->Run(
       [from, to, assembly, view = *std::move(view), copied = std::move(copied)]() mutable {
         CopyBox(from, view.bytes.data(), to, assembly->bytes->data());
@@ -249,7 +249,7 @@ void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
     return PostHere("serve failed", [this, pull] { core_.ServeDone(pull); });
   }
   const bool fetch = waiting.mapped().from == controller_;
-  // Answers from the thread that has the bytes; the loop only hears of it.
+  // The thread that has the bytes answers the pull; the loop only notes it.
   auto served = Poster("served", [this, pull, fetch](bool ok) {
     if (fetch && ok) ++fetches_served_;
     core_.ServeDone(pull);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turns of an executor's core (docs/design/0058-bounded-turns.md). First comes what follows
-// from what has happened, then the launches whose inputs and turn have come, then the next command:
-// it finds everything as if those before it had been done at once. What is told of meanwhile finds
-// it as if the command had come later. Only sequences go on beside the commands.
+// The turns of an executor's core (docs/design/0058-bounded-turns.md). The order of work is:
+// consequences of events, then launches whose inputs and turn have come, then the next command. So
+// a command finds everything as if all earlier commands were done at once. An event that comes
+// before the command is done finds everything as if the command came later. Only sequences go on
+// between commands.
 #include <utility>
 
 #include "base/planted.h"
