@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fairway-worker: the supervisor of one executor on this host. --role says which of its processes
-// this is; users start the supervisor only. Exit codes: worker/process/exit_codes.h.
+// fairway-worker: the supervisor of one executor on this host. --role says which of the worker's
+// processes this is; users start only the supervisor. Exit codes: worker/process/exit_codes.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -101,7 +101,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("role", &flags.role,
               "Which process this is: supervisor, executor or compiler. Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
-  // FAIRWAY_CONTROLLER is where clients connect, another port.
+  // Not FAIRWAY_CONTROLLER: that is the port of clients.
   config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
   config.Flag("name", &flags.name,
               "Name of this worker, unique in the cluster; default: <host>-<island>");
@@ -207,8 +207,9 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
   return out;
 }
 
-// Our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts its
-// threads before main: a compile process must have but one, and a device uses one.
+// Returns our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts
+// its threads before main, so their number is set here: a compile process must have one thread, and
+// a device uses one.
 std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
   constexpr std::string_view kXlaFlags = "XLA_FLAGS=", kBlasThreads = "OPENBLAS_NUM_THREADS=";
   std::vector<std::string> out;
@@ -231,7 +232,7 @@ CompileLimits LimitsOf(const Flags& flags) {
           flags.compile_memory_limit};
 }
 
-// Whether compile processes are told what to compile for, instead of asking a client of their own.
+// Returns whether compile processes are told their target instead of asking a client of their own.
 bool CompilesForTarget(const Flags& flags) {
   return flags.runtime == "pjrt" && flags.plugin_kind == "cuda";
 }
@@ -291,8 +292,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const P
   return MakePjrtRuntime(pjrt);
 }
 
-// Ends this process when it is not destroyed within `limit`: a plugin may wait for ever for a
-// driver that is stuck, and nothing ends such a call.
+// Ends this process if this object is not destroyed within `limit`: a plugin may wait for ever for
+// a stuck driver, and nothing else ends such a call.
 class StartLimit {
  public:
   StartLimit(std::chrono::milliseconds limit, std::string what)
@@ -319,7 +320,7 @@ class StartLimit {
   std::thread thread_;  // uses the others
 };
 
-// "libcuda.so.1", or what --preload names in its place.
+// Returns "libcuda.so.1", or the file that --preload names in its place.
 std::string DriverLibrary(const Flags& flags) {
   constexpr std::string_view kName = "libcuda.so.1";
   for (const std::string& library : flags.preload) {
@@ -328,8 +329,8 @@ std::string DriverLibrary(const Flags& flags) {
   return std::string(kName);
 }
 
-// Takes this worker's share of its GPUs and tells the plugin of them. The shares are held as long
-// as the result lives.
+// Takes this worker's share of its GPUs and configures the plugin for them. The result holds the
+// shares while it lives.
 absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
   std::vector<std::string> names;
   for (int i = 0; i < flags.devices && flags.gpus.empty(); ++i) names.push_back(std::to_string(i));
@@ -352,7 +353,8 @@ struct OpenRuntime {
   std::unique_ptr<Runtime> runtime;
 };
 
-// Within --start-limit. Otherwise the exit code; the log says why.
+// Opens the runtime within --start-limit. On failure it returns the exit code; the log has the
+// reason.
 std::variant<OpenRuntime, int> Open(const Flags& flags, PjrtConfig pjrt) {
   const StartLimit start_limit(
       flags.start_limit, fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
@@ -398,7 +400,7 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   RunExecutor(config, std::get<OpenRuntime>(open).runtime.get());
 }
 
-// --write-target-config.
+// Does --write-target-config.
 int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
@@ -434,7 +436,7 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
        .assembler = CompilesForTarget(flags) ? AssemblerOf(flags.plugin) : std::string()});
 }
 
-// What is wrong with --gpus and --gpu-fraction; empty: nothing.
+// Returns the error in --gpus or --gpu-fraction; empty: there is none.
 std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
   if (!CompilesForTarget(flags)) {
     return flags.gpus.empty() && flags.gpu_fraction == 0

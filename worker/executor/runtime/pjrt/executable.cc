@@ -58,7 +58,8 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   std::shared_ptr<Executable> loaded(new Executable());
   loaded->name_ = parsed.metadata().name();
-  // Nothing waits within a thread that others need for what a client takes its time for.
+  // A program that calls clients is neither separable nor brief: a client may take long, and must
+  // not hold up a thread that others need.
   loaded->calls_back_ = parsed.calls_back();
   loaded->separable_ = parsed.separable() && !loaded->calls_back_;
   loaded->brief_ = parsed.brief() && !loaded->calls_back_;
@@ -105,7 +106,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
     return InvalidArgument("loading {}: {}", loaded->name_, Text(program.status()));
   }
   loaded->program_ = *std::move(program);
-  // The plugin writes as many outputs as it has into arrays of our size.
+  // The plugin writes all its outputs into arrays of our size, so the numbers must agree.
   FAIRWAY_ASSIGN_OR_RETURN(const auto compiled,
                            Compiled::Of(client.api(), loaded->program_->raw(), nullptr));
   FAIRWAY_ASSIGN_OR_RETURN(auto outputs, compiled->Outputs());
