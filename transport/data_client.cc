@@ -97,13 +97,13 @@ bool ClientStream::Takes(const FrameHeader& header) {
 }
 
 std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
-  // Decided once per frame: a pull that begins in the middle of one has nothing to do with it.
+  // Decided once per frame: a pull that begins in the middle of a frame has nothing to do with it.
   if (done == 0) takes_ = Takes(header);
   if (takes_) {
     Blob& blob = *pulls_.at(header.id).blob;
     return {blob.data() + header.offset + done, header.length - done};
   }
-  // Errors are kept whole; a chunk that nobody wants may be longer, and overwrites itself.
+  // Errors are kept whole. A chunk that nobody wants may be longer; it overwrites itself.
   scratch_.resize(kMaxControlBytes);
   return std::span(scratch_).subspan(done % kMaxControlBytes);
 }

@@ -51,12 +51,12 @@ bool ServerStream::NextFrame(OutFrame& frame) {
 
 std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done) {
   if (done < request_.size()) return std::span(request_).subspan(done);
-  return request_;  // too long: overwritten, and refused in OnFrame
+  return request_;  // too long: overwritten here, and refused in OnFrame
 }
 
 void ServerStream::OnFrame(const FrameHeader& header) {
   if (header.type != kPull)
-    return;  // a later version's; the puller gets no answer it would not understand
+    return;  // from a later version: the puller gets no answer that it would not understand
   auto request = header.length > request_.size()
                      ? InvalidArgument("a pull request of {} bytes", header.length)
                      : DecodeRequest({request_.data(), header.length});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and reports of link_codec.h.
+// link_codec.h: commands and reports.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -232,7 +232,7 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   return out;
 }
 
-// What a sequence's numbers mean together is checked where it is to be run.
+// The executor that will run a sequence checks that its numbers fit together.
 absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
   if (in.executable() == 0) return InvalidArgument("a sequence without an id");
   auto out = std::make_shared<Sequence>();
