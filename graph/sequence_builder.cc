@@ -245,8 +245,8 @@ absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) 
   walk -= LoopWork(*sequence_);
   if (walk < 0)
     return InvalidArgument(
-        "program {}: too much lies in loops within loops to tell what memory they take: each level "
-        "doubles it; nest less deeply, or run the program several times",
+        "program {}: too much lies in loops within loops to compute their memory: each level "
+        "doubles the work; nest less deeply, or run the program several times",
         program_.name);
   run_.executables.assign(executables_.begin(), executables_.end());
   run_.max_steps = MaxSteps(*sequence_);

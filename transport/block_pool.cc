@@ -34,7 +34,7 @@ BlockPool::~BlockPool() {
 absl::StatusOr<std::shared_ptr<Blob>> BlockPool::TakeFile(size_t size) {
   const auto failed = [&](int error) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 "the memory for bytes on their way is full, and a file of {} bytes cannot be made "
+                 "the memory for bytes in transit is full, and a file of {} bytes cannot be made "
                  "in {}: {}",
                  size, spool_.directory, std::strerror(error));
   };

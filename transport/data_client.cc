@@ -82,8 +82,8 @@ bool ClientStream::Takes(const FrameHeader& header) {
   const auto expected = static_cast<uint64_t>(pull.request.bytes);
   if (header.offset != pull.received || header.length > expected - pull.received) {
     End(header.id, Error(absl::StatusCode::kDataLoss,
-                         "{} sent {} bytes from {} of a shard of which {} of {} came", endpoint_,
-                         header.length, header.offset, pull.received, expected));
+                         "{} sent {} bytes of a shard from byte {} on; expected byte {} of {}",
+                         endpoint_, header.length, header.offset, pull.received, expected));
     return false;
   }
   if (pull.blob != nullptr) return true;
@@ -132,8 +132,8 @@ void ClientStream::OnChunk(const FrameHeader& header, PendingPull& pull) {
 }
 
 void ClientStream::OnCorrupt(const FrameHeader& header) {
-  End(header.id, Error(absl::StatusCode::kDataLoss,
-                       "bytes from {} have another checksum than they were sent with", endpoint_));
+  End(header.id,
+      Error(absl::StatusCode::kDataLoss, "bytes from {} do not match their checksum", endpoint_));
 }
 
 void ClientStream::End(uint64_t id, absl::Status status) {

@@ -64,7 +64,7 @@ void ServerStream::OnFrame(const FrameHeader& header) {
   if (!request.ok()) return Answer(header.id, request.status());
   if (request->incarnation != incarnation_) {
     return Answer(header.id,
-                  Error(absl::StatusCode::kAborted, "incarnation {} was asked, {} is here",
+                  Error(absl::StatusCode::kAborted, "the request is for incarnation {}, this is {}",
                         request->incarnation, incarnation_));
   }
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);

@@ -145,7 +145,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
         // Probably out of descriptors: other connections must close first.
         if (!std::exchange(self->resting_, true)) {
           spdlog::error(
-              "port {} cannot accept a connection: {}; it tries on. If others do not close, raise "
+              "port {} cannot accept a connection: {}; it keeps trying. If others do not close, "
+              "raise "
               "this process's limit of open files (ulimit -n)",
               self->port_, error.message());
         }

@@ -393,7 +393,7 @@ absl::StatusOr<TileAssignment> TilesFromOpSharding(const OpSharding& sharding, i
     case OpSharding::OTHER:
       return FromTiled(sharding, num_devices);
     default:
-      return InvalidArgument("sharding type {} is none of a single array",
+      return InvalidArgument("sharding type {} does not describe a single array",
                              static_cast<int>(sharding.type()));
   }
 }
@@ -405,7 +405,7 @@ absl::StatusOr<OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int 
       out.set_type(OpSharding::REPLICATED);
       return out;
     case TileAssignment::Kind::kPerDevice:
-      return InvalidArgument("contents are per device: tiles do not tell them");
+      return InvalidArgument("contents are per device: tiles cannot describe them");
     case TileAssignment::Kind::kTiled:
       break;
   }

@@ -82,7 +82,8 @@ absl::StatusOr<std::vector<std::string>> AskDriver(const std::string& library) {
     int device = 0;
     Uuid uuid{};
     if (driver.get(&device, index) != 0 || driver.uuid(&uuid, device) != 0)
-      return Error(absl::StatusCode::kUnavailable, "the driver does not tell GPU {}'s UUID", index);
+      return Error(absl::StatusCode::kUnavailable, "the driver does not give the UUID of GPU {}",
+                   index);
     out.push_back(ToText(uuid));
   }
   return out;

@@ -84,8 +84,9 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
   Status status = in_time ? welcomed.Get() : Status(StatusCode::kUnavailable, "no answer in time");
   connection->Close();
   if (status.code() == StatusCode::kUnimplemented)
-    return Status(status.code(),
-                  fmt::format("what answers at {} does not know fairway.v1.Client", address));
+    return Status(
+        status.code(),
+        fmt::format("the server at {} does not know the service fairway.v1.Client", address));
   return Status(status.code(), fmt::format("connecting to {}: {}", address, status.message()));
 }
 

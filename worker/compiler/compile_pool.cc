@@ -303,7 +303,7 @@ class CompilePool::Loop {
       }
       process.ready = true;
       if (!response.status_message().empty() && !std::exchange(told_, true)) {
-        spdlog::warn("compile processes run without: {}; the system refuses it",
+        spdlog::warn("the system refuses to confine compile processes in these ways: {}",
                      response.status_message());
       }
       return true;
@@ -319,9 +319,10 @@ class CompilePool::Loop {
   // The process has sent bytes that are not an answer; nothing more is read from it.
   void Babbles(Process& process) {
     if (process.job.has_value()) {
-      Finish(process, Error(absl::StatusCode::kInternal,
-                            "the process that compiled {} sent what is no answer and was ended",
-                            process.job->title));
+      Finish(process,
+             Error(absl::StatusCode::kInternal,
+                   "the process that compiled {} sent bytes that are not an answer, and was ended",
+                   process.job->title));
     }
     Died(process);
   }
@@ -352,7 +353,8 @@ class CompilePool::Loop {
   void NoProcess(const absl::Status& why) {
     hold_ = true;
     if (!AnyAlive()) return FailQueue(why);
-    spdlog::warn("{} programs wait for fewer compile processes: {}", queue_.size(), Text(why));
+    spdlog::warn("no further compile process could be started, and {} programs wait: {}",
+                 queue_.size(), Text(why));
   }
 
   void FailQueue(const absl::Status& why) {

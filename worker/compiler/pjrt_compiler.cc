@@ -158,11 +158,12 @@ class PjrtCompiler final : public Compiler {
     const int64_t needed = memory.argument() + memory.output() - memory.alias() + memory.temp();
     if (target_->is_cpu() || target_->device_memory() == 0 || needed <= target_->device_memory())
       return absl::OkStatus();
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "{} needs {} bytes of a device ({} for arguments, {} for results, {} for what is "
-                 "between), and {} has {}: cut its arrays over more devices, or compute in parts",
-                 metadata.name(), needed, memory.argument(), memory.output() - memory.alias(),
-                 memory.temp(), target_->device_kind(), target_->device_memory());
+    return Error(
+        absl::StatusCode::kResourceExhausted,
+        "{} needs {} bytes of a device ({} for arguments, {} for results, {} for values "
+        "in between), and {} has {}: cut its arrays over more devices, or compute in parts",
+        metadata.name(), needed, memory.argument(), memory.output() - memory.alias(), memory.temp(),
+        target_->device_kind(), target_->device_memory());
   }
 
   absl::Status Describe(const pjrt::Compiled& program, const v1::CompileOptions& options,

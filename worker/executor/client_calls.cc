@@ -95,8 +95,8 @@ absl::Status ClientCalls::Reserve(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > kMaxWaitingBytes - bytes_)
     return Error(absl::StatusCode::kResourceExhausted,
-                 "callbacks under way on this executor have {} bytes of arguments and results, {} "
-                 "more are too many: at most {}",
+                 "callbacks under way on this executor have {} bytes of arguments and results; {} "
+                 "more would pass the limit of {}",
                  bytes_, bytes, kMaxWaitingBytes);
   bytes_ += bytes;
   return absl::OkStatus();

@@ -79,12 +79,13 @@ void ExecutorCore::On(Launch command) {
   if (it == nodes_.end()) return;  // it failed here before, and that was reported
   const auto* prepared = std::get_if<PrepareLaunch>(&it->second.command);
   if (prepared == nullptr || it->second.launch.has_value()) {
-    Conclude(command.node, Contradiction(command.node, "it was launched twice, or is no launch"));
+    Conclude(command.node,
+             Contradiction(command.node, "it was launched twice, or it is not a launch"));
     return;
   }
   if (!command.failed.empty() && SequenceOf(it->second) == nullptr) {
     Conclude(command.node,
-             Contradiction(command.node, "it is no sequence, but an argument failed"));
+             Contradiction(command.node, "an argument failed, but it is not a sequence"));
     return;
   }
   highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);

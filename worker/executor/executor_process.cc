@@ -145,7 +145,7 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
       if (message.fence().asked()) return Exit(kExitAsked, message.fence().reason());
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return link_.End("the controller sent a message that no executor gets");
+      return link_.End("the controller sent a message that is not for executors");
   }
 }
 

@@ -113,7 +113,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
     // Native code with a flipped byte loads without complaint.
     if (code == nullptr || Sha256Hex(*code) != checksum) {
       return loaded(absl::StatusOr<std::shared_ptr<LoadedExecutable>>(
-          absl::DataLossError("compiled code was damaged on its way: its checksum differs")));
+          absl::DataLossError("compiled code was damaged in transit: its checksum differs")));
     }
     loaded(exchange == nullptr ? runtime->Load(*code, devices)
                                : runtime->LoadShare(*code, devices, std::move(exchange)));

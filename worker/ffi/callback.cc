@@ -81,7 +81,7 @@ void CallingLaunch::Run(const Call& call) {
       return FillWithZeros(call);
     }
   }
-  absl::Status status = absl::UnimplementedError("this runtime calls no functions of clients");
+  absl::Status status = absl::UnimplementedError("this runtime cannot call functions of clients");
   try {
     if (calls_ != nullptr) status = calls_->Run(launch_id_, call);
   } catch (const std::exception& error) {  // no memory for the call
@@ -155,7 +155,7 @@ void Callback::Run(const Call& call) {
   const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
   if (launch != nullptr) return launch->Run(call);
   FillWithZeros(call);
-  spdlog::error("a callback came of launch {}, which is not known to make any", call.run);
+  spdlog::error("launch {} made a callback, but it is not known to make any", call.run);
 }
 
 }  // namespace fairway::ffi

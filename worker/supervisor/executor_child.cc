@@ -124,8 +124,8 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
           if (self->understood && !self->TakeFrames()) {
             self->understood = false;
             spdlog::error(
-                "the executor (pid {}) says what is no message; what it says of itself "
-                "is ignored from now on",
+                "the executor (pid {}) sent bytes that are not a message; its further messages "
+                "are ignored",
                 self->end.pid);
           }
           self->ReadLife();

@@ -197,7 +197,7 @@ void Supervisor::OnMessage(v1::FromController message) {
     case v1::FromController::kFence:
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return link_.End("the controller sent a message that no supervisor gets");
+      return link_.End("the controller sent a message that is not for supervisors");
   }
 }
 

@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const PjrtConfig& config)
   if (client_exists.exchange(true)) {
     return Error(
         absl::StatusCode::kFailedPrecondition,
-        "this process has a PJRT client; two in one process crash when their launch ids meet");
+        "this process has a PJRT client; two of them crash when their launch ids are equal");
   }
   client->holds_slot_ = true;
   FAIRWAY_RETURN_IF_ERROR(Annotate(client->Open(config), "creating the PJRT client"));

@@ -166,8 +166,8 @@ absl::Status CheckOptionsKnown(const PjrtConfig& config, int api_minor) {
     const auto it = table->find(name);
     if (it == table->end() || it->second.since <= api_minor) continue;
     return Error(absl::StatusCode::kOutOfRange,
-                 "the plugin is too old for option {}: it speaks PJRT API 0.{}, the first that has "
-                 "the option 0.{} (it has: {})",
+                 "the plugin is too old for option {}: it speaks PJRT API 0.{}, and the option "
+                 "needs 0.{} (the plugin has: {})",
                  name, api_minor, it->second.since, Names(*table, api_minor));
   }
   return absl::OkStatus();

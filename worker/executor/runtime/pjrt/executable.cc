@@ -99,7 +99,7 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
     if (mappings.most > 0 && mappings.used > mappings.most / 10 * 9) {
       return Error(absl::StatusCode::kResourceExhausted,
                    "loading {}: the code that is loaded takes {} of the {} memory mappings that "
-                   "the kernel gives the executor. Let go of compiled functions "
+                   "the kernel gives the executor. Free compiled functions "
                    "(jax.clear_caches), or raise vm.max_map_count there. The plugin said: {}",
                    loaded->name_, mappings.used, mappings.most, Text(program.status()));
     }

@@ -48,7 +48,7 @@ const FfiExtension* FindExtension(const PJRT_Api* api) {
 absl::Status RegisterCustomCalls(const Plugin& plugin, const PjrtConfig& config) {
   if (config.kind != "cpu") {
     return Error(absl::StatusCode::kUnimplemented,
-                 "custom calls are for CPU plugins, this is of kind {}", config.kind);
+                 "custom calls need a CPU plugin, this one is of kind {}", config.kind);
   }
   const FfiExtension* extension = FindExtension(plugin.api);
   if (extension == nullptr) {
