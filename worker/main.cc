@@ -91,8 +91,8 @@ void AddCompileFlags(Config& config, Flags& flags) {
   config.Flag("compile-warm", &flags.compile_warm,
               "Compile processes kept ready for the next program");
   config.Flag("compile-programs", &flags.compile_programs,
-              "Programs after which a compile process is replaced; it is at once after one that "
-              "failed. 1: no two programs ever share a process");
+              "Programs after which a compile process is replaced. A failed program replaces it at "
+              "once. 1: no two programs ever share a process");
 }
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
@@ -111,38 +111,39 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("devices", &flags.devices, "Devices to expose");
   config.BytesFlag(
       "device-memory", &flags.device_memory,
-      "Memory per device, e.g. 2GiB; 0: all of the host's for each device on CPUs, else no "
+      "Memory per device, e.g. 2GiB; 0: on CPUs all of the host's for each device, else no "
       "limit");
   config.Flag(
       "runtime", &flags.runtime,
-      "What drives the devices: pjrt (a plugin), host (native kernels in this host's memory), "
+      "The runtime of the devices: pjrt (a plugin), host (native kernels in this host's memory), "
       "sim (native programs take their declared time and compute nothing), or fake (for tests; it "
       "has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
   config.Flag("plugin-option", &flags.plugin_options,
-              "NAME=VALUE: an option that the plugin's client is created with (kind cuda: "
-              "preallocate, allocator, ...); may be given several times");
+              "NAME=VALUE: an option for creating the plugin's client (kind cuda: preallocate, "
+              "allocator, ...); may be given several times");
   config.Flag("gpus", &flags.gpus,
               "Kind cuda: the GPUs that this worker has, by index or UUID with commas between. "
               "Default: the first --devices of the host");
   config.Flag(
       "gpu-fraction", &flags.gpu_fraction,
       "Kind cuda: the share of its GPUs' memory that this worker takes, above 0 and at most "
-      "0.9; needed where workers share a GPU. 0: what the plugin takes, and no other worker "
-      "has these GPUs");
+      "0.9; needed if workers share a GPU. 0: as much as the plugin takes; then no other worker "
+      "may have these GPUs");
   config.Flag("preload", &flags.preload,
               "Library to open before the plugin, by its path; may be given several times");
-  config.Flag("target-config", &flags.target_config,
-              "File with the text of XLA's GpuTargetConfigProto: what programs are compiled for, "
-              "kind cuda only. Default: what the executor's GPU says");
+  config.Flag(
+      "target-config", &flags.target_config,
+      "Kind cuda: file with the text of XLA's GpuTargetConfigProto, the target of compiling. "
+      "Default: the target that the executor's GPU gives");
   config.Flag("write-target-config", &flags.write_target_config,
-              "Kind cuda: writes what programs for this host's GPU are compiled for to that file, "
-              "as --target-config takes it, and ends");
+              "Kind cuda: writes the target of this host's GPU to this file, for --target-config, "
+              "and ends");
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
-              "write whatever is on the GPU: for clients who trust each other");
+              "write all memory of the GPU: only for clients who trust each other");
   config.Flag("data-bind", &flags.data_bind,
               "host:port of the data port; port 0: any free one. The default is reachable from "
               "this host only");
@@ -406,7 +407,7 @@ int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
   if (const int* code = std::get_if<int>(&open)) return *code;
   const RuntimeInfo& info = std::get<OpenRuntime>(open).runtime->info();
   if (info.target_config.empty()) {
-    spdlog::error("the plugin {} does not say what it compiles for", flags.plugin);
+    spdlog::error("the plugin {} does not give its target of compiling", flags.plugin);
     return kExitNoPlugin;
   }
   std::ofstream file(flags.write_target_config);
@@ -416,7 +417,7 @@ int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
     spdlog::error("--write-target-config: cannot write {}", flags.write_target_config);
     return kExitBadFlags;
   }
-  spdlog::info("{} has what is compiled for {}", flags.write_target_config, info.platform_version);
+  spdlog::info("{} has the target config of {}", flags.write_target_config, info.platform_version);
   spdlog::default_logger()->flush();
   ::_exit(kExitOk);  // threads of the plugin may be busy
 }
@@ -446,7 +447,7 @@ std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
   for (const auto& [option, flag] :
        {std::pair("visible_devices", "--gpus"), std::pair("memory_fraction", "--gpu-fraction")}) {
     if (pjrt.create_options.contains(option))
-      return fmt::format("--plugin-option: {} is what {} says; give that instead", option, flag);
+      return fmt::format("--plugin-option: {} is set by {}; give that instead", option, flag);
   }
   if (flags.gpu_fraction != 0 && !(flags.gpu_fraction > 0 && flags.gpu_fraction <= kMostOfGpu)) {
     return fmt::format("--gpu-fraction is {}, not above 0 and at most {}", flags.gpu_fraction,
