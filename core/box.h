@@ -10,6 +10,7 @@
 
 namespace fairway {
 
+// A box, and the array that it lies in.
 struct Box {
   int64_t element_bytes = 0;
   std::vector<int64_t> dims;     // of the array

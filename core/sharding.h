@@ -21,6 +21,8 @@ struct IndexDomain {
   friend bool operator==(const IndexDomain&, const IndexDomain&) = default;
 };
 
+// A sharding: the cut of an array into shards, and one virtual device per shard. Immutable; copies
+// share their lists.
 class Sharding {
  public:
   enum class Kind : uint8_t {

@@ -24,6 +24,7 @@ struct Unit {
   std::vector<int32_t> outputs;  // values
 };
 
+// Lowers one program. Used once.
 class Lowering {
  public:
   Lowering(const Program& program, const ProgramTypes& types, const ProgramBinding& binding)

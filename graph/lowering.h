@@ -25,12 +25,15 @@ struct BoundCode {
   int64_t temp_bytes = 0;               // per device
 };
 
+// What binding gives a program: a place for each slice, and compiled code for each computation
+// there.
 struct ProgramBinding {
   // For each slice. Slices on the same devices in the same order have the same place.
   std::vector<int32_t> places;
   std::map<std::pair<int32_t, int32_t>, BoundCode> code;  // by computation and place
 };
 
+// A plan: a program, lowered onto the places of one binding.
 struct ProgramPlan {
   struct RunSequence {
     int32_t slice = 0;  // one of the slices at its place

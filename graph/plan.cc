@@ -12,10 +12,12 @@ using Op = Instruction::Op;
 constexpr int32_t kWell = -1;     // an argument
 constexpr int32_t kUnknown = -2;  // a step may fail by itself, or a branch or long loop decides
 
+// The facts known at one point of a sequence.
 struct Known {
   std::vector<int32_t> registers, outputs;
 };
 
+// Traces failed arguments through a sequence, within a budget of work.
 class Tracer {
  public:
   explicit Tracer(const Sequence& sequence) : sequence_(sequence) {}

@@ -205,11 +205,12 @@ struct PrepareSend {
   std::vector<Item> items;
 };
 
+// Ends a transfer's serving: pulls that wait are refused, and so are later ones.
 struct EndSend {
   TransferId transfer;
 };
 
-// Takes back a node that was prepared and will not be launched. Its outputs are never made.
+// Cancels a node that was prepared and will not be launched: its outputs are never made.
 struct CancelNode {
   NodeId node;
   absl::Status cause;
@@ -223,6 +224,7 @@ struct AbandonLaunch {
   absl::Status cause;
 };
 
+// Frees the shard buffers of these groups that lie on the executor.
 struct FreeGroups {
   std::vector<GroupId> groups;
 };

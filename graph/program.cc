@@ -26,6 +26,7 @@ bool IsIndexType(DType dtype) {
   }
 }
 
+// Checks one program and computes its types. Used once.
 class Checker {
  public:
   explicit Checker(const Program& program) : program_(program), types_(program.graphs.size()) {}

@@ -57,6 +57,7 @@ struct ArgumentNode {
   SliceSpec type;
   bool donated = false;  // main graph: the program takes its buffers over
 };
+// A constant, which is put on its devices when the program is bound.
 struct ConstantNode {
   SliceSpec type;
   std::shared_ptr<const std::string> bytes;  // of the whole array, dense, major to minor
@@ -67,6 +68,7 @@ struct ComputeNode {
   int32_t slice = 0;
   std::vector<ValueRef> inputs;
 };
+// Moves its input to another slice, or cuts it in another way.
 struct TransferNode {
   ValueRef input;
   SliceSpec type;  // dtype and shape as the input's
@@ -86,6 +88,7 @@ struct BranchNode {
   std::vector<ValueRef> inputs;
 };
 
+// A node of a program, with its place in the user's code.
 struct ProgramNode {
   std::string name;
   std::string source;  // "train.py:31", for messages

@@ -31,6 +31,8 @@ class ValueRegisters {
   uint32_t sequence_ = 0;
 };
 
+// Builds one sequence: inputs first, then nodes, then outputs, then Finish. Used once; not
+// thread-safe.
 class SequenceBuilder {
  public:
   // The references must outlive the builder. `registers` serves no other builder in the meantime.

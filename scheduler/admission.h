@@ -25,6 +25,7 @@
 
 namespace fairway {
 
+// The memory that a node needs on one device.
 struct MemoryNeed {
   DeviceId device;
   int64_t bytes = 0;

@@ -17,6 +17,7 @@
 
 namespace fairway {
 
+// The budget of launches in flight on one island.
 struct SequencerOptions {
   // Launches on more than one device that are launched and not finished. Executors start few of
   // them at once.
@@ -26,6 +27,7 @@ struct SequencerOptions {
       1;  // above the highest that any executor of the island has seen (rule L1)
 };
 
+// The decision to launch `node` with this id (the first of its ids).
 struct Grant {
   NodeId node;
   LaunchId launch_id;

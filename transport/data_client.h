@@ -19,6 +19,7 @@
 
 namespace fairway::data {
 
+// A pull that was sent and is not answered completely. Invariant: received <= request.bytes.
 struct PendingPull {
   WireRequest request;
   DataPlane::PullDone done;  // called on the I/O thread

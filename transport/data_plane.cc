@@ -186,6 +186,7 @@ void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullReques
       });
 }
 
+// The data plane over TCP: the loop's side. IoSide has the connections.
 class TcpDataPlane final : public DataPlane {
  public:
   TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io,

@@ -29,6 +29,7 @@ struct DataView {
   std::shared_ptr<const void> owner;
 };
 
+// Names the bytes that are asked for.
 struct PullRequest {
   TransferId transfer;
   int32_t index = 0;

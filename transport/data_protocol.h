@@ -24,6 +24,7 @@ inline constexpr uint16_t kLast = 1;
 inline constexpr size_t kChunkBytes = 1 << 20;
 inline constexpr size_t kMaxControlBytes = 64 << 10;  // kPull and kError
 
+// The payload of kPull.
 struct WireRequest {
   PullRequest request;
   Incarnation incarnation;  // of the process that is asked

@@ -11,6 +11,7 @@ struct Joint {
   InProcessLink* ends[2] = {nullptr, nullptr};
 };
 
+// One end of a pair.
 class InProcessLink final : public Link {
  public:
   InProcessLink(EventLoop& loop, std::shared_ptr<Joint> joint, int side, std::string peer)

@@ -103,6 +103,7 @@ class LinkStream final : public FrameStream {
   std::string payload_;
 };
 
+// A link over a socket.
 class SocketLink final : public Link {
  public:
   SocketLink(EventLoop& loop, StreamSocket socket)
@@ -172,6 +173,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   bool resting_ = false;  // the log says that connections cannot be accepted
 };
 
+// A listening TCP port.
 class TcpServer final : public LinkServer {
  public:
   explicit TcpServer(std::shared_ptr<Acceptor> acceptor) : acceptor_(std::move(acceptor)) {}

@@ -63,6 +63,7 @@ class Link {
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
                 absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done);
 
+// A listening port. Loop-confined.
 class LinkServer {
  public:
   virtual ~LinkServer() = default;  // stops accepting; accepted links live on

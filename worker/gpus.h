@@ -20,6 +20,7 @@ namespace fairway {
 // memory outside it.
 inline constexpr double kMostOfGpu = 0.9;
 
+// A GPU of this host.
 struct Gpu {
   int64_t index = 0;  // CUDA's number, which the plugin's visible_devices uses
   std::string name;   // its UUID; "0" if no driver gives one

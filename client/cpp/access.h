@@ -20,6 +20,7 @@
 
 namespace fairway::client {
 
+// The state of an Array, shared by its copies. The last copy releases the handle.
 struct ArrayState {
   ~ArrayState() {
     if (handle != 0) connection->ReleaseArray(handle);
@@ -30,6 +31,7 @@ struct ArrayState {
   Status error;
 };
 
+// The state of an Executable, shared by its copies. The last copy releases the handle.
 struct ExecutableState {
   ~ExecutableState() {
     if (handle != 0) connection->ReleaseExecutable(handle);
@@ -44,6 +46,7 @@ struct ExecutableState {
   std::map<std::string, double> cost;
 };
 
+// Makes the public handles, and opens them for this folder.
 class Access {
  public:
   static Array Make(std::shared_ptr<ArrayState> state) { return Array(std::move(state)); }

@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kReapAgain{20};
 
+// One program to compile.
 struct Job {
   std::string program;
   std::string title;

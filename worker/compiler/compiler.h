@@ -11,6 +11,7 @@
 
 namespace fairway {
 
+// The answer to one Compile.
 struct CompileResult {
   std::string code;  // for Runtime::Load
   // SHA-256 of `code`, hex: the plugin loads code with a flipped byte without complaint

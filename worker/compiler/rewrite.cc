@@ -46,6 +46,7 @@ Axes Union(const Axes& a, const Axes& b) {
   return out;
 }
 
+// The known facts about a function of the program.
 struct Function {
   std::string name;
   std::vector<Axes> arguments, results;

@@ -22,6 +22,7 @@
 
 namespace fairway {
 
+// The configuration of an executor process, from its flags.
 struct ExecutorConfig {
   std::string controller;  // host:port of the link port
   std::string worker;

@@ -29,6 +29,7 @@ struct LaunchOutputs {
   std::vector<std::shared_ptr<Blob>> bytes;
 };
 
+// One launch, from LaunchGang or LaunchSingle to `done`.
 struct LaunchJob {
   // A buffer whose bytes are there, or an output of an earlier job of the same queue.
   struct Input {

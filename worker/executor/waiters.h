@@ -13,6 +13,7 @@
 
 namespace fairway {
 
+// Something that waits for a shard. Exactly one of `pull`, `node` and `output` says what it is.
 struct Waiter {
   uint64_t pull = 0;         // 0: a local copy, a launch or an output
   TransferId transfer = {};  // of the pull

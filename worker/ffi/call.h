@@ -16,6 +16,7 @@
 
 namespace fairway::ffi {
 
+// An operand or a result.
 struct Value {
   DType dtype = DType::kInvalid;
   std::span<const int64_t> dims;

@@ -11,6 +11,7 @@
 
 namespace fairway::ffi {
 
+// A custom call of the table.
 struct CustomCall {
   std::string_view name;
   // Checks that the program makes the call correctly: looks at shapes, element types and

@@ -22,6 +22,7 @@
 
 namespace fairway {
 
+// The configuration of a supervisor, from the worker's flags.
 struct SupervisorConfig {
   std::string controller;  // host:port of the link port
   std::string worker;

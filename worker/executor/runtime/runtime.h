@@ -26,6 +26,7 @@ namespace ffi {
 class HostCalls;  // worker/ffi/host_calls.h
 }
 
+// Facts about a runtime; fixed while it lives.
 struct RuntimeInfo {
   std::string name;                       // "pjrt", "host", "sim" or "fake"
   std::string platform_name;              // "cpu", "cuda": decides JAX's lowering rules
@@ -69,6 +70,7 @@ class LoadedExecutable {
   virtual bool brief() const { return false; }
 };
 
+// One launch; see Runtime::Launch.
 struct LaunchRequest {
   LoadedExecutable* executable = nullptr;  // must outlive the call, not the execution
   // Local ordinals, in the order of the executable's device assignment.

@@ -18,6 +18,7 @@ namespace fairway::client {
 
 struct ExecutableState;
 
+// Options of one call.
 struct CallOptions {
   // arguments to leave alone, although the program would take them over
   std::vector<int> non_donatable;

@@ -37,6 +37,7 @@ struct Slice {
   std::vector<int> devices;               // their ids
 };
 
+// A device that the session may use.
 struct Device {
   int id = 0;  // its index in Session::devices()
   int slice = 0;
@@ -49,6 +50,7 @@ struct ConnectOptions {
   std::chrono::milliseconds timeout{10000};
 };
 
+// Options of the compiler. The defaults fit programs that JAX exports.
 struct CompileOptions {
   // Their product is the number of devices. Both 0: as many partitions as devices.
   int64_t num_replicas = 0;
@@ -60,6 +62,7 @@ struct CompileOptions {
       compiler_options;
 };
 
+// Options of Bind.
 struct BindOptions {
   // True: a run prepares each sequence and transfer only when its inputs are computed, which costs
   // a round trip to the controller each; a program whose next step depends on data must work like

@@ -93,6 +93,7 @@ struct Sharding {
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
+// The type of a whole array: element type, global shape and sharding.
 struct ArraySpec {
   DType dtype = DType::kInvalid;
   Shape shape;

@@ -45,6 +45,8 @@ class RawBuffer {
 // order of hosts and of all transfers.
 using DimensionOrder = std::vector<int64_t>;
 
+// The pjrt runtime's buffer: the plugin's bytes, and the outcome of the work that makes them.
+// Thread-safe.
 class Buffer final : public DeviceBuffer {
  public:
   struct Spec : BufferSpec {

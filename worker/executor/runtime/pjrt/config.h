@@ -18,6 +18,7 @@ namespace fairway {
 
 using PjrtOption = std::variant<std::string, int64_t, std::vector<int64_t>, float, bool>;
 
+// Which plugin to open, and how.
 struct PjrtConfig {
   std::string plugin_path;   // the .so: an absolute path, or a name for the dynamic loader
   std::string kind = "cpu";  // "cpu" or "cuda": decides which options exist

@@ -15,6 +15,7 @@ struct PJRT_TopologyDescription;
 
 namespace fairway::pjrt {
 
+// A target without a client. Thread-safe.
 class Topology final : public Target, public std::enable_shared_from_this<Topology> {
  public:
   // Makes a topology of `config.num_devices` GPUs of one host, each as in `target`. Loads the
