@@ -4,8 +4,7 @@
 // - Small floats (8 bits and less) as types of MLIR itself, at the border of a shard_map: the
 //   plugin's MLIR has no number for them in bytecode ("unknown attribute code: 24"), but reads
 //   their names.
-// - vhlo.composite_v2 (StableHLO 1.16, JAX 0.11), which JAX makes of erf, acosh, top_k and the
-// like.
+// - vhlo.composite_v2 (StableHLO 1.16, JAX 0.11), which JAX makes of erf, acosh, top_k and others.
 //   It is composite_v1 with optional regions, and these have none.
 #ifndef FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
 #define FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
