@@ -35,8 +35,8 @@ struct Spool {
   }
 };
 
-// Owned by a data plane. A block comes back when its last reference is dropped, on any thread, even
-// after the plane is gone. Thread-safe.
+// Held by data planes and by doors that copy large arrays. A block comes back when its last
+// reference is dropped, on any thread, even after the holder is gone. Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   static constexpr size_t kSmallest = 1 << 20;  // smaller blocks are not kept
