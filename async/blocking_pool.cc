@@ -51,7 +51,7 @@ size_t BlockingPool::pending() const {
 
 void BlockingPool::Work() {
   std::unique_lock lock(mutex_);
-  // Gives an owner that may run its next place in turn. Each place is one closure.
+  // Queues an owner that may run its next turns. Each turn is one closure.
   const auto queue = [this](uint64_t id, Owner& owner) {
     owner.in_turn = MayRun(id, owner);
     if (!owner.in_turn) return;

@@ -16,22 +16,22 @@
 
 namespace fairway {
 
-// Runs closures on `threads` threads. Those of one owner begin in the order in which they came (one
-// thread: strictly one after another). Owners take turns, and with several threads one owner never
-// has them all: another one's closure waits for one closure at most, however many an owner has
-// queued. Holds no state of its users; closures post their results back.
+// Runs closures on `threads` threads. Closures of one owner begin in the order of Run; with one
+// thread they run strictly one after another. Owners take turns. With several threads one owner
+// never has all of them: the closure of another owner waits for one closure at most, however many
+// an owner has queued. It holds no state of its users; closures post their results back.
 class BlockingPool {
  public:
-  // `name`: of the threads, up to 15 characters.
+  // `name`: of the threads, at most 15 characters.
   BlockingPool(std::string name, int threads);
-  // Runs what is queued, then joins.
+  // Runs the queued closures, then joins the threads.
   ~BlockingPool();
   BlockingPool(const BlockingPool&) = delete;
   BlockingPool& operator=(const BlockingPool&) = delete;
 
-  // Thread-safe. `owner`: whose it is; kNobody: it may use all threads.
+  // Thread-safe. `owner`: whose closure it is; kNobody: it may use all threads.
   void Run(absl::AnyInvocable<void()> work, uint64_t owner = kNobody);
-  // Thread-safe: closures queued and running.
+  // Thread-safe. Counts closures that are queued or running.
   size_t pending() const;
 
   static constexpr uint64_t kNobody = 0;
@@ -46,10 +46,11 @@ class BlockingPool {
   void Work();
   bool MayRun(uint64_t id, const Owner& owner) const;  // with mutex_ held
 
-  const int most_of_one_;  // threads that one owner may have
+  const int most_of_one_;  // threads that one owner may use
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  // Guarded by mutex_. An owner is here while it has closures, and in `turns_` while one may begin.
+  // Guarded by mutex_. An owner is in it while it has closures, and in `turns_` while one of them
+  // may begin.
   std::map<uint64_t, Owner> owners_;
   std::deque<uint64_t> turns_;
   size_t pending_ = 0;

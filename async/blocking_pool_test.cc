@@ -22,9 +22,9 @@ TEST(BlockingPool, OneThreadKeepsTheOrder) {
 }
 
 TEST(BlockingPool, TwoThreadsRunSideBySide) {
-  std::promise<void> first, second, done;  // outlive the pool's threads
+  std::promise<void> first, second, done;  // they outlive the pool's threads
   BlockingPool pool("pair", 2);
-  // Each waits for the other: with one thread this would never end.
+  // Each closure waits for the other: with one thread this would never end.
   pool.Run([&] {
     first.set_value();
     second.get_future().wait();

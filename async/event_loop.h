@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one event loop of a process: owns all its control state (docs/architecture.md, "Threads and
-// processes").
+// The one event loop of a process. It owns all control state of the process (docs/architecture.md,
+// "Threads and processes").
 #ifndef FAIRWAY_ASYNC_EVENT_LOOP_H_
 #define FAIRWAY_ASYNC_EVENT_LOOP_H_
 
@@ -18,7 +18,8 @@ class io_context;
 
 namespace fairway {
 
-// Runs handlers one at a time on the thread that calls Run. A handler over 20 ms is logged by name.
+// Owned by main. Runs handlers one at a time on the thread that calls Run. Logs the name of a
+// handler that takes over 20 ms.
 class EventLoop {
  public:
   using Handler = absl::AnyInvocable<void()>;
@@ -28,16 +29,17 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Thread-safe. Runs `handler` in the loop, after all that was posted before. `name` must outlive
-  // the loop (a literal); it appears in the log if the handler is slow.
+  // Thread-safe. Runs `handler` in the loop, after all handlers that were posted before. `name`
+  // must outlive the loop (a literal); it appears in the log if the handler is slow.
   void Post(std::string_view name, Handler handler);
-  // Thread-safe. The same, not before `delay` has passed. Cannot be cancelled: check your state in
-  // the handler.
+  // Thread-safe. The same, but not before `delay` has passed. It cannot be cancelled: check your
+  // state in the handler.
   void PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler);
 
   // Runs handlers until Stop; call it from one thread.
   void Run();
-  // Thread-safe. Run returns after the current handler; what is queued is destroyed with the loop.
+  // Thread-safe. Run returns after the current handler. Queued handlers are destroyed with the
+  // loop.
   void Stop();
   bool InLoop() const;
 

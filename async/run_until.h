@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: turns an event loop on the calling thread until something holds.
+// For tests: runs an event loop on the calling thread until a condition holds.
 #ifndef FAIRWAY_ASYNC_RUN_UNTIL_H_
 #define FAIRWAY_ASYNC_RUN_UNTIL_H_
 
@@ -11,7 +11,7 @@
 
 namespace fairway {
 
-// Runs `loop` until `holds` (looked at every millisecond, in the loop) is true; false when `cap`
+// Runs `loop` until `holds` returns true; it is called every millisecond, in the loop. False: `cap`
 // passed first.
 inline bool RunUntil(EventLoop& loop, std::function<bool()> holds,
                      std::chrono::milliseconds cap = std::chrono::seconds(60)) {

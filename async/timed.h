@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the handlers that hold an event loop up.
+// Names the handlers that hold up an event loop.
 #ifndef FAIRWAY_ASYNC_TIMED_H_
 #define FAIRWAY_ASYNC_TIMED_H_
 
@@ -8,20 +8,20 @@
 
 namespace fairway {
 
-// A handler that took longer is logged.
+// A handler that takes longer is logged.
 inline constexpr std::chrono::milliseconds kSlowHandler{20};
-// The processor time of a shorter one is not looked at.
+// The processor time of a shorter handler is not measured.
 inline constexpr std::chrono::milliseconds kBriefHandler{2};
 
-// The handler of this thread that used the most processor time; none used more than kBriefHandler:
-// zero. Up to a millisecond of what ran before it may be counted with it: reading a thread's
+// The handler of this thread that used the most processor time; zero: none used more than
+// kBriefHandler. The time may include up to a millisecond of earlier handlers: reading a thread's
 // processor time costs a system call, so it is read at most once each millisecond.
 struct LongestHandler {
   std::string_view name;
   std::chrono::nanoseconds processor{0};
 };
 
-// Of the calling thread, since its start.
+// Returns that of the calling thread, since its start.
 LongestHandler LongestHandlerHere();
 
 namespace timed_internal {
@@ -29,7 +29,7 @@ void Begins(std::chrono::steady_clock::time_point now);
 void Ended(std::string_view name, std::chrono::steady_clock::duration took);
 }  // namespace timed_internal
 
-// Calls `f`. Logs `name` when it took longer than kSlowHandler. Calls on one thread do not nest.
+// Calls `f`. Logs `name` if it took longer than kSlowHandler. Calls on one thread do not nest.
 template <typename F>
 void RunTimed(std::string_view name, F&& f) {
   const auto start = std::chrono::steady_clock::now();

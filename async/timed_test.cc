@@ -22,7 +22,7 @@ int64_t ProcessorMs() {
 }
 
 TEST(RunTimedTest, TheLongestHandlerIsTheOneThatUsedTheMostProcessorTime) {
-  std::thread([] {  // whose handlers are these only
+  std::thread([] {  // only these handlers run on it
     EXPECT_EQ(LongestHandlerHere().processor.count(), 0);
     RunTimed("sleeps", WaitInVain);
     EXPECT_LT(LongestHandlerHere().processor, milliseconds(40));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How jemalloc, which the daemons are linked with, is to behave; MALLOC_CONF in the environment is
-// heard after it. Linked into each executable as a source, because jemalloc looks the symbol up.
+// Configures jemalloc, which the daemons are linked with; MALLOC_CONF in the environment overrides
+// it. Linked into each executable as a source, because jemalloc looks the symbol up.
 //
-// - Few arenas: what one thread freed, another takes. A step's objects are made by one thread and
-//   destroyed by another, and a program's temporaries are allocated anew at every run.
+// - Few arenas, so that one thread reuses the memory that another one freed. One thread makes the
+//   objects of a step and another destroys them, and every run allocates a program's temporaries
+//   anew.
 // - Blocks of any size are kept for ten seconds: pages fresh from the kernel cost more than copying
-//   into them. What is not used by then goes back, also when the process is idle. Not in the
-//   controller, whose memory is bounded while any number of bytes passes through it: there, blocks
-//   of 8 MiB and more go back at once.
+//   into them. Blocks that are unused for that long go back, also if the process is idle. Not in
+//   the controller, whose memory is bounded while any number of bytes passes through it: there,
+//   blocks of 8 MiB and more go back at once.
 #ifdef FAIRWAY_RETURNS_LARGE_BLOCKS
 #define FAIRWAY_LARGE_BLOCKS "oversize_threshold:8388608"
 #else

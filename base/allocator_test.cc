@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kTemporary = size_t{16} << 20;
 
-// The page faults of a thread of its own that uses and frees a temporary.
+// The page faults of a new thread that uses and frees a temporary.
 int64_t FaultsOfATemporary() {
   int64_t faults = 0;
   std::thread([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Immutable or being-filled host bytes, 64-byte aligned, so that the PJRT CPU client can alias them
-// without a copy (a smaller alignment silently copies: 150 ms and more for 64 MiB).
+// Host bytes, immutable or being filled. They are 64-byte aligned, so that the PJRT CPU client can
+// alias them; with a smaller alignment it silently copies (64 MiB: 150 ms or more).
 #ifndef FAIRWAY_BASE_BLOB_H_
 #define FAIRWAY_BASE_BLOB_H_
 
@@ -15,12 +15,12 @@
 
 namespace fairway {
 
-// A block of host memory. Filled by its maker, then shared as std::shared_ptr<const Blob>.
+// A block of host memory. Its maker fills it, then shares it as std::shared_ptr<const Blob>.
 class Blob {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // An uninitialised block of `size` bytes (0 is fine). nullptr when there is no memory.
+  // Makes an uninitialised block of `size` bytes (0 is fine). nullptr: there is no memory.
   static std::shared_ptr<Blob> Make(size_t size) {
     const size_t rounded = (size + kAlignment) / kAlignment * kAlignment;
     void* data = std::aligned_alloc(kAlignment, rounded);
@@ -33,8 +33,8 @@ class Blob {
     return blob;
   }
 
-  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives it back,
-  // on the thread that drops the last reference.
+  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives the
+  // memory back, on the thread that drops the last reference.
   static std::shared_ptr<Blob> Adopt(char* data, size_t size, std::function<void()> release) {
     auto blob = std::shared_ptr<Blob>(new Blob(data, size));
     blob->release_ = std::move(release);

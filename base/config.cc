@@ -15,7 +15,7 @@
 namespace fairway {
 namespace {
 
-// Stands for the empty value of "--name=": CLI11 would take the next word instead.
+// Represents the empty value of "--name=", for which CLI11 would take the next word.
 constexpr std::string_view kEmptyValue("\x01", 1);
 
 // Levenshtein distance.
@@ -42,7 +42,7 @@ std::string VariableName(std::string_view flag) {
   return out;
 }
 
-// The number at the front of `text` and what follows it.
+// Returns the number at the front of `text`, and the text after it.
 std::optional<std::pair<double, std::string_view>> SplitNumber(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -139,7 +139,7 @@ struct Config::State {
     for (const auto& entry : entries) {
       if (entry->name == name) return *entry;
     }
-    std::abort();  // a mistake of the program
+    std::abort();  // a bug of the program
   }
 
   Entry& Add(std::string_view name, std::string_view help_text, std::string_view type,
@@ -164,7 +164,7 @@ struct Config::State {
     return *entries.back();
   }
 
-  // One line about a flag nobody declared.
+  // Returns one line about an undeclared flag.
   std::string UnknownFlag(const std::string& argument) const {
     const std::string flag = argument.substr(0, argument.find('='));
     const std::string bare = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
@@ -277,7 +277,7 @@ void Config::Flag(std::string_view name, double* value, std::string_view help) {
 }
 
 void Config::Flag(std::string_view name, bool* value, std::string_view help) {
-  // "" as the type: a bare --name does not take the next word as its value.
+  // The type is "", so a bare --name does not take the next word as its value.
   state_->Add(
       name, help, "", [value](const std::string& text) { return ParseBool(text, value); },
       [value] { return *value ? std::string("true") : std::string("false"); });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of one program: flags before environment before defaults.
+// The settings of one program: flags, then environment, then defaults.
 //
 //   int port = 29000;
 //   Config config("fairway-controller", "Drives the islands.");
 //   config.Flag("port", &port, "where clients connect");
 //   if (auto code = config.Parse(argc, argv)) return *code;
 //
-// --port=1 wins over FAIRWAY_PORT=1, which wins over the value that the variable had. --help,
+// --port=1 overrides FAIRWAY_PORT=1, which overrides the value that the variable had. --help,
 // --version and --print-config (each value and where it came from) are built in.
 #ifndef FAIRWAY_BASE_CONFIG_H_
 #define FAIRWAY_BASE_CONFIG_H_
@@ -24,12 +24,12 @@
 
 namespace fairway {
 
-// Exit code of a program that was called with flags it does not understand.
+// Exit code of a program that got flags it does not understand.
 inline constexpr int kExitUsage = 2;
 
 // "500ms", "10s", "2m", "1.5" (seconds). INVALID_ARGUMENT: anything else, negative, or over a year.
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
-// "10s", "1500ms": what ParseDuration reads.
+// "10s", "1500ms": text that ParseDuration reads.
 std::string FormatDuration(std::chrono::milliseconds duration);
 // "65536", "64KiB", "64MiB", "2GiB" (and K, M, G for the same). INVALID_ARGUMENT: anything else, or
 // negative.
@@ -40,14 +40,14 @@ class Config {
  public:
   enum class Source : uint8_t { kDefault, kEnvironment, kFlag };
 
-  // `program` as the user typed it, e.g. "fairway up": it begins every message.
+  // `program` as the user typed it, for example "fairway up": it begins every message.
   Config(std::string program, std::string description);
   ~Config();
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
 
-  // Declares --name, with the default that *value has now; *value outlives Parse. `name` is lower
-  // case with dashes; the environment variable is FAIRWAY_NAME with underscores.
+  // Declares --name. The default is the present value of *value, which must outlive Parse. `name`
+  // is lower case with dashes; the environment variable is FAIRWAY_NAME with underscores.
   void Flag(std::string_view name, std::string* value, std::string_view help);
   void Flag(std::string_view name, int* value, std::string_view help);
   void Flag(std::string_view name, int64_t* value, std::string_view help);
@@ -56,22 +56,22 @@ class Config {
   void Flag(std::string_view name, bool* value, std::string_view help);
   // Units as in ParseDuration.
   void Flag(std::string_view name, std::chrono::milliseconds* value, std::string_view help);
-  // May be given several times; the environment variable holds a comma-separated list.
+  // The flag may be given several times; the environment variable holds a comma-separated list.
   void Flag(std::string_view name, std::vector<std::string>* value, std::string_view help);
   // Units as in ParseBytes.
   void BytesFlag(std::string_view name, int64_t* value, std::string_view help);
-  // A short form, e.g. "o" for -o. The flag must be declared.
+  // Adds a short form, for example "o" for -o. The flag must be declared.
   void ShortName(std::string_view name, char letter);
-  // Another environment variable than FAIRWAY_NAME. The flag must be declared.
+  // Replaces the environment variable FAIRWAY_NAME by another one. The flag must be declared.
   void Variable(std::string_view name, std::string_view variable);
-  // A word without a dash, optional; in the order declared.
+  // Declares an optional word without a dash; words come in the order of declaration.
   void Positional(std::string_view name, std::string* value, std::string_view help);
 
-  // Reads everything. Nothing: go on. A number: exit with it; the text was printed (0 after --help,
-  // --version and --print-config; kExitUsage after an error, of one line).
+  // Reads all settings. nullopt: go on. A number: exit with it. The text is printed then: 0 after
+  // --help, --version and --print-config; kExitUsage after an error, which takes one line.
   std::optional<int> Parse(int argc, const char* const* argv);
 
-  // The same without the process's environment and streams.
+  // The same, without the process's environment and streams.
   struct Outcome {
     std::optional<int> exit_code;
     std::string output;  // for standard output

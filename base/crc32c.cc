@@ -35,14 +35,14 @@ constexpr Table kTable = MakeTable();
 
 #if defined(__x86_64__)
 
-// The instruction has a latency of three cycles but can start every cycle: three blocks are summed
-// side by side and joined by "append kBlock zero bytes", a linear map kept as a table per byte of
-// the sum.
+// The instruction has a latency of three cycles but can start every cycle. So three blocks are
+// summed side by side and joined by "append kBlock zero bytes", a linear map that is kept as a
+// table per byte of the sum.
 constexpr size_t kBlock = 1024;
 using Shift = std::array<std::array<uint32_t, 256>, 4>;
 
 Shift MakeShift() {
-  // Column i: what bit i becomes after kBlock zero bytes.
+  // Column i: the value that bit i has after kBlock zero bytes.
   std::array<uint32_t, 32> column{};
   for (int i = 0; i < 32; ++i) {
     uint32_t crc = uint32_t{1} << i;

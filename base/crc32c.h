@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C (Castagnoli): by the SSE4.2 instruction where the CPU has it, else by tables.
+// CRC-32C (Castagnoli): uses the SSE4.2 instruction if the CPU has it, else tables.
 #ifndef FAIRWAY_BASE_CRC32C_H_
 #define FAIRWAY_BASE_CRC32C_H_
 
@@ -8,12 +8,13 @@
 
 namespace fairway {
 
-// Checksum of the bytes that gave `crc` followed by `bytes`; begin with 0. Thread-safe.
+// Returns the checksum of earlier bytes, which gave `crc`, followed by `bytes`; begin with 0.
+// Thread-safe.
 uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
 
 inline uint32_t Crc32c(std::string_view bytes) { return ExtendCrc32c(0, bytes); }
 
-// The table form, for tests and other CPUs.
+// The form with tables, for tests and other CPUs.
 uint32_t ExtendCrc32cPortable(uint32_t crc, std::string_view bytes);
 
 }  // namespace fairway

@@ -17,12 +17,12 @@
 namespace fairway {
 namespace {
 
-// The least that `file` says of the control group at `path` and of those around it, at most `most`.
-// A container may see its own group as the root, and the path given is then not there.
+// Returns the lowest limit in `file` of the control group at `path` and the groups around it, at
+// most `most`. A container may see its own group as the root; then the given path does not exist.
 int64_t LeastLimit(const std::string& root, std::string path, const char* file, int64_t most) {
   while (true) {
     std::ifstream in(root + path + '/' + file);
-    int64_t limit = 0;  // "max" is none
+    int64_t limit = 0;  // "max" means no limit
     if (in >> limit && limit > 0) most = std::min(most, limit);
     if (path.empty()) return most;
     const size_t parent = path.rfind('/');
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> ControllerAddress(const std::string& text) {
   }
   std::string address(rest);
   const bool bracketed = address.starts_with('[');
-  // A port begins at the colon behind "]".
+  // A port begins at the colon after "]".
   if (address.find(':', bracketed ? address.find(']') : 0) == std::string::npos)
     address += ":29000";
   const auto parts = SplitHostPort(address);
@@ -84,13 +84,13 @@ void RaiseOpenFilesLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // refused: it stays as it was
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the limit stays as it was
 }
 
 int64_t HostMemory(const std::string& groups, const std::string& root) {
   int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   std::ifstream in(groups);
-  // "NUMBER:CONTROLLERS:PATH"; of version 2 there is one, "0::PATH". cgroups(7).
+  // "NUMBER:CONTROLLERS:PATH"; version 2 has one line, "0::PATH". cgroups(7).
   for (std::string line; std::getline(in, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process tells others about itself, where it is, and what it may take of its host.
+// The host of a process: its name, its addresses, and the memory and files that the process may
+// use.
 #ifndef FAIRWAY_BASE_HOST_H_
 #define FAIRWAY_BASE_HOST_H_
 
@@ -12,37 +13,37 @@
 
 namespace fairway {
 
-// The name of this host, as in `hostname`.
+// The name of this host, like `hostname`.
 std::string HostName();
 
-// "host:port", or "[v6]:port" of an IPv6 address.
+// "host:port", or "[v6]:port" for an IPv6 address.
 std::string HostPort(const std::string& host, int port);
-// The reverse. INVALID_ARGUMENT names what is wrong.
+// The reverse. INVALID_ARGUMENT names the error.
 absl::StatusOr<std::pair<std::string, int>> SplitHostPort(const std::string& host_port);
 
-// The HostPort of a controller whose address a user gave as "host:port", "host" (port 29000), or
-// "[v6]:port", each with or without "grpc://": what the Python package takes. INVALID_ARGUMENT: it
-// is none of these.
+// Returns the HostPort of a controller whose address a user gave as "host:port", "host" (port
+// 29000) or "[v6]:port", each with or without "grpc://", as in the Python package.
+// INVALID_ARGUMENT: none of these.
 absl::StatusOr<std::string> ControllerAddress(const std::string& text);
 
-// Raises this process's limit of open files to its hard limit: each connection takes a descriptor,
-// and the usual 1024 is for programs that call select(). Children inherit it.
+// Raises this process's limit of open files to its hard limit, because each connection takes a
+// descriptor; the usual 1024 is for programs that call select(). Children inherit it.
 void RaiseOpenFilesLimit();
 
-// Bytes of memory that this process and those beside it may use: the host's, or less where a
-// control group that it is in says so, as a container's limit does.
+// Returns the bytes of memory that this process and others beside it may use: the host's, or less
+// if a control group around it has a lower limit, as containers have.
 int64_t HostMemory(const std::string& groups = "/proc/self/cgroup",
                    const std::string& root = "/sys/fs/cgroup");
 
-// The memory mappings of this process, and how many the kernel gives one (vm.max_map_count). 60,000
-// of them take 15 to 20 ms to count.
+// The memory mappings of this process, and the kernel's limit for a process (vm.max_map_count).
+// Counting 60,000 mappings takes 15 to 20 ms.
 struct MemoryMappings {
   int64_t used = 0;
   int64_t most = 0;  // 0: not known
 };
 MemoryMappings CountMemoryMappings();
 
-// Random, from the operating system, and never 0.
+// Random, from the operating system; never 0.
 Incarnation RandomIncarnation();
 
 }  // namespace fairway

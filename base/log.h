@@ -12,19 +12,19 @@
 
 namespace fairway {
 
-// Who speaks; empty fields are left out of the line.
+// The sender of the log lines; empty fields are left out.
 struct LogIdentity {
   std::string component;  // controller, supervisor, executor, compiler, cli
   std::string island;
   std::string worker;
 };
 
-// What --log-level and FAIRWAY_LOG_LEVEL may be: trace, debug, info, warn or error.
-// INVALID_ARGUMENT: anything else, of which spdlog would make "off".
+// Checks the value of --log-level and FAIRWAY_LOG_LEVEL: trace, debug, info, warn or error.
+// INVALID_ARGUMENT: anything else (spdlog would turn it into "off").
 absl::Status CheckLogLevel(std::string_view level);
 
-// Sets the process's logger up: to standard error. `level` passes CheckLogLevel.
-// Call once, before threads start.
+// Sets the process's logger up; it writes to standard error. `level` has passed CheckLogLevel. Call
+// it once, before threads start.
 void InitLogging(const LogIdentity& identity, std::string_view level);
 
 // The JSON form of one log line, for tests and for readers of piped logs.

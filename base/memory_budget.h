@@ -14,10 +14,10 @@ namespace fairway {
 class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t limit) : limit_(limit) {}
-  // A share takes from `whole` as long as it has no more than it leaves to others: one owner alone
-  // gets half of it, n owners that all want more get 1/(n+1) each, and one that comes later finds
-  // as much. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
-  // 1998.)
+  // A share of `whole`. It gives bytes as long as it has no more than it leaves to others: one
+  // owner alone gets half, n owners that all want more get 1/(n+1) each, and one that comes later
+  // finds as much. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking
+  // 6(2), 1998.)
   explicit MemoryBudget(std::shared_ptr<MemoryBudget> whole)
       : limit_(whole->limit_), whole_(std::move(whole)) {}
 
@@ -29,12 +29,12 @@ class MemoryBudget {
     used_ -= bytes;
     return false;
   }
-  // Reserves them in any case; afterwards it may be over.
+  // Reserves the bytes in any case; afterwards over() may be true.
   void Take(int64_t bytes) {
     used_ += bytes;
     if (whole_ != nullptr) whole_->Take(bytes);
   }
-  // Whether more is reserved than Reserve would have given.
+  // Returns whether more is reserved than Reserve would have given.
   bool over() const { return used_ > limit_ - (whole_ == nullptr ? 0 : whole_->used()); }
   void Release(int64_t bytes) {
     used_ -= bytes;
@@ -44,7 +44,7 @@ class MemoryBudget {
 
  private:
   const int64_t limit_;
-  const std::shared_ptr<MemoryBudget> whole_;  // null: this is the whole
+  const std::shared_ptr<MemoryBudget> whole_;  // nullptr: this is the whole
   std::atomic<int64_t> used_ = 0;
 };
 

@@ -16,22 +16,22 @@ enum class Bug {
   kLaunchOutOfOrder,       // sequencer: grants the newest launchable gang the smaller id late
   kLaunchTwice,            // sequencer: grants one gang twice
   kLaunchIdReused,         // sequencer: two gangs get the same id
-  kLaunchBeforeInputs,     // dispatch: a gang counts as arrived when one input still misses
+  kLaunchBeforeInputs,     // dispatch: a gang counts as arrived while one input is missing
   kLaunchWithPoison,       // dispatch: a failed input counts as arrived
-  kLaunchOnSomeExecutors,  // dispatch: one executor of the gang is forgotten
+  kLaunchOnSomeExecutors,  // dispatch: leaves out one executor of the gang
   kTooManyGangs,           // launches and starts gangs beyond the limits
   kDropRelease,            // group: a reader's end is not counted
   kDoubleRelease,          // group: a reader's end is counted twice
   kFreeUnderReader,        // group: freed although a node still reads it
   kFreeUnderTransfer,      // group: freed although a transfer still reads it
   kDonateWithReader,       // dispatch: donation granted beside another reader
-  kSkipFence,              // reports of an old incarnation are taken
-  kLoseCompletion,         // a finished node is forgotten
-  kAdmitBeyondMemory,      // admission: does not look at the limit
-  kLeakReservation,        // admission: temporary memory is not given back
+  kSkipFence,              // accepts reports of an old incarnation
+  kLoseCompletion,         // forgets a finished node
+  kAdmitBeyondMemory,      // admission: ignores the limit
+  kLeakReservation,        // admission: does not give temporary memory back
   kAdmitOutOfOrder,        // admission: a small node overtakes a large one that waits
   kForgetSessionArrays,    // closing a session leaves its arrays
-  kLoseWatch,              // a watcher of a failed group is not told
+  kLoseWatch,              // does not tell a watcher of a failed group
   kWrongCause,             // poison takes the latest failed input's error
   kIgnoreLoss,             // losing an executor leaves its groups ready
   kCrossSession,           // a handle of another session is accepted
@@ -39,61 +39,66 @@ enum class Bug {
   kReportEarly,            // executor: a launch is reported when it starts
   kWatermarkSkips,         // executor: the watermark passes an unfinished node
   kForgetEndedSend,        // executor: a pull that comes after its transfer's end waits for ever
-  kMixAttempts,       // executor: a receive that was taken back ends the one that was prepared anew
-  kFreeAtLoss,        // group: losing an executor frees what a launched gang still reads on another
-  kLeaveTakenBack,    // memory: a receive that is taken back leaves what it had received
-  kWaitForEver,       // memory: what can never fit beside the rest is not failed
-  kGiveUpEarly,       // memory: what would fit once running work has ended is failed
-  kFollowAnyone,      // executor: a launch goes behind what no stream orders it behind
-  kLeaveRequest,      // closing a session leaves what a request of several turns has made so far
-  kLoseAnswer,        // a request of several turns is not answered
-  kServeTooSoon,      // losses: an executor is served again before all have heard of its loss
-  kForgetBusy,        // slices: a session with work left has no other slice
-  kEndlessSlice,      // slices: a session has all its work done in one
-  kForgetTurn,        // turns: what a turn leaves is not asked another one for
-  kForgetWaiters,     // slices: of those that wait for a group only the first slice is told
-  kLoadedForAnother,  // told: code that an earlier attempt waited for counts for the present one
-  kIgnoreInputsEnded,     // dispatch: launched before it has heard how its inputs ended
-  kAnswerReenters,        // answers come in the middle of the operation that makes them
-  kAnswerEnded,           // answers to a session that an answer has ended
-  kLossForgetsGroups,     // losses: only the first slice of groups hears of it
-  kLossForgetsNodes,      // losses: only the first slice of nodes hears of it
-  kLossTakesNothingBack,  // losses: what is to be done again is not
+  // executor: an end of a receive that was taken back ends the one prepared anew
+  kMixAttempts,
+  // group: losing an executor frees bytes that a launched gang still reads on another one
+  kFreeAtLoss,
+  kLeaveTakenBack,     // memory: a receive that is taken back leaves the bytes that it had received
+  kWaitForEver,        // memory: does not fail a node that can never fit beside the rest
+  kGiveUpEarly,        // memory: fails a node that would fit once running work has ended
+  kFollowAnyone,       // executor: starts a launch after one that no stream orders it after
+  kLeaveRequest,       // closing a session leaves what a request of several turns has made so far
+  kLoseAnswer,         // a request of several turns is not answered
+  kServeTooSoon,       // losses: serves an executor again before all have heard of its loss
+  kForgetBusy,         // slices: a session with work left gets no other slice
+  kEndlessSlice,       // slices: does all the work of a session in one slice
+  kForgetTurn,         // turns: does not ask for another turn for the work that is left
+  kForgetWaiters,      // slices: tells only the first slice of those that wait for a group
+  kLoadedForAnother,   // told: code that an earlier attempt waited for counts for the present one
+  kIgnoreInputsEnded,  // dispatch: launches before it has heard how its inputs ended
+  kAnswerReenters,     // answers come in the middle of the operation that makes them
+  kAnswerEnded,        // answers to a session that an answer has ended
+  kLossForgetsGroups,  // losses: tells only the first slice of groups
+  kLossForgetsNodes,   // losses: tells only the first slice of nodes
+  kLossTakesNothingBack,  // losses: does not take back the nodes that must run again
   kLossHeardByNobody,     // losses: the island does not learn that all have heard
-  kKeepShared,         // losses: code that was loaded with the lost one is used with its successor
-  kForgetArrayBytes,   // records: an array that is given up stays counted
-  kForgetTotal,        // records: what a session gives up stays counted of all
-  kForgetNodeBytes,    // records: a node that has ended stays counted
-  kCloseLeavesRun,     // closing: the values of a program that is being made are left
-  kCloseLeavesNodes,   // closing: what waits goes on waiting
-  kNeverOverdue,       // ticks: a receive that failed while its peer lives is not told of
-  kSkipItem,           // requests of many: the item at which a slice ends is left out
-  kWatchFirst,         // requests of many: of several watched arrays the first one is waited for
-  kDestructKeepsView,  // requests of many: what is given up stays referred to
+  // losses: uses code that was loaded with the lost executor with its successor
+  kKeepShared,
+  kForgetArrayBytes,   // records: counts an array that was given up
+  kForgetTotal,        // records: does not take bytes that a session gives up from the total
+  kForgetNodeBytes,    // records: counts a node that has ended
+  kCloseLeavesRun,     // closing: leaves the values of a program that is being made
+  kCloseLeavesNodes,   // closing: waiting nodes go on waiting
+  kNeverOverdue,       // ticks: does not report a receive that failed while its peer lives
+  kSkipItem,           // requests of many: skips the item at which a slice ends
+  kWatchFirst,         // requests of many: waits only for the first of several watched arrays
+  kDestructKeepsView,  // requests of many: keeps a view that was given up
   kOneHandleForTwo,    // requests of many: two results get one handle
-  kHoldForEver,        // requests of many: what the request held of its results is not let go
-  kForgetDonation,     // requests of many: what was given away is not taken
-  kMadeOfAnother,      // reshard: a shard made of one made before takes the source's
-  kTakeOverTwice,      // programs: a step takes over what came for another argument, too
-  kNoAbandon,          // dispatch: peers of a member that failed alone are not told
-  kIdsOfTheBlock,      // executor: a branch takes the launch ids of the block that ran
-  kLeaveOutSilently,   // executor: a step is left out, and the others are not told
-  kKeepFailed,         // memory: what a launch failed to make stays reserved
-  kDropKept,           // codec: arguments that are not to be donated are not sent
-  kDropFailedArguments,  // codec: failed arguments of a sequence are not sent
-  kSwapInputs,           // codec: inputs are read by argument and not by device
-  kMoveBox,              // codec: where a box begins is not sent
-  kReportOne,            // codec: of nodes that ended out of order the first is reported
-  kFailAllOutputs,       // codec: of which output a failure is is not sent
-  kAbandonBegun,         // executor: a launch that waits for its turn is not abandoned
-  kStoreFirst,           // uploads: what is made of a stored one has the bytes of its first shard
-  kKeepPlaced,           // uploads: what was put on devices of a stored one outlives it
-  kKeepStoredBytes,      // uploads: bytes that are given up still count
-  kDeleteStoredOnly,     // uploads: what was put on devices is not deleted with the stored one
-  kLeaveSequence,        // programs: one that is given up keeps the last of its sequences
-  kForgetExecutorTurn,   // executor: what a turn leaves is not asked another one for
-  kForgetSequence,       // executor: a sequence with instructions left has no other slice
-  kEndlessTurn,          // executor: all is done in one turn
+  kHoldForEver,        // requests of many: does not let go of the results that the request held
+  kForgetDonation,     // requests of many: does not take arrays that were given away
+  kMadeOfAnother,      // reshard: a shard made of a new one takes the source's bytes
+  // programs: a step takes over a transferred value that another argument has, too
+  kTakeOverTwice,
+  kNoAbandon,         // dispatch: does not tell the peers of a member that failed alone
+  kIdsOfTheBlock,     // executor: a branch takes the launch ids of the block that ran
+  kLeaveOutSilently,  // executor: leaves a step out and does not tell the others
+  kKeepFailed,        // memory: keeps the memory of outputs that a launch failed to make reserved
+  kDropKept,          // codec: does not send arguments that must not be donated
+  kDropFailedArguments,  // codec: does not send failed arguments of a sequence
+  kSwapInputs,           // codec: reads inputs by argument, not by device
+  kMoveBox,              // codec: does not send where a box begins
+  kReportOne,            // codec: reports only the first of nodes that ended out of order
+  kFailAllOutputs,       // codec: does not send which output a failure belongs to
+  kAbandonBegun,         // executor: does not abandon a launch that waits for its turn
+  // uploads: an array made of a stored upload has the bytes of its first shard
+  kStoreFirst,
+  kKeepPlaced,          // uploads: bytes that were put on devices for a stored upload outlive it
+  kKeepStoredBytes,     // uploads: counts bytes that were given up
+  kDeleteStoredOnly,    // uploads: does not delete the bytes on devices with the stored upload
+  kLeaveSequence,       // programs: a program that is given up keeps the last of its sequences
+  kForgetExecutorTurn,  // executor: does not ask for another turn for the work that is left
+  kForgetSequence,      // executor: a sequence with instructions left gets no other slice
+  kEndlessTurn,         // executor: does all the work in one turn
 };
 
 inline constexpr std::array kAllBugs = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vector whose copies share their elements until one of them is changed: for what is worked out
-// once and then held by many.
+// A vector whose copies share their elements until one of them is changed: for lists that are
+// computed once and then held by many.
 #ifndef FAIRWAY_BASE_SHARED_VECTOR_H_
 #define FAIRWAY_BASE_SHARED_VECTOR_H_
 
@@ -11,8 +11,8 @@
 
 namespace fairway {
 
-// One object is as thread-safe as a vector is; different objects may be used by different threads,
-// also when they share.
+// Each object is as thread-safe as a std::vector. Several threads may use different objects, also
+// if these share elements.
 template <typename T>
 class SharedVector {
  public:

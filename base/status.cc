@@ -6,12 +6,12 @@
 namespace fairway {
 namespace {
 
-// What a cut text keeps of its end: a traceback says there what was wrong.
-constexpr size_t kEnd = 1024;  // a quarter of what is kept, at most
+// How much of its end a cut text keeps: at the end of a traceback stands the error.
+constexpr size_t kEnd = 1024;  // a quarter of the kept text, at most
 
 bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Its two ends, not cut within a character (UTF-8).
+// Returns both ends of the text; never cuts within a character (UTF-8).
 std::string Cut(std::string_view text, size_t most) {
   const size_t end = std::min(kEnd, most / 4);
   size_t head = most - end;
@@ -30,7 +30,7 @@ absl::Status Bounded(absl::Status status, size_t most) {
     payloads += url.size() + value.size();
   });
   const std::string_view text(status.message().data(), status.message().size());
-  // Once cut it is a little longer: it is not cut again.
+  // A cut text is a little longer than `most`; it is not cut again.
   const bool fits = text.size() <= most + 64;
   if (fits && payloads <= most) return status;
   absl::Status out(status.code(), fits ? std::string(text) : Cut(text, most));

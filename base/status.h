@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors are values: absl::Status with text built by fmt. Debian's absl::string_view is not
-// std::string_view, so these helpers are the one place that converts.
+// Errors are values: absl::Status with text built by fmt. Only these helpers convert between
+// Debian's absl::string_view and std::string_view, which are different types.
 #ifndef FAIRWAY_BASE_STATUS_H_
 #define FAIRWAY_BASE_STATUS_H_
 
@@ -25,7 +25,7 @@ absl::Status InvalidArgument(fmt::format_string<Args...> text, Args&&... args) {
   return Error(absl::StatusCode::kInvalidArgument, text, std::forward<Args>(args)...);
 }
 
-// `status` with "where: " before its text; code and payloads are kept. OK stays OK.
+// Returns `status` with "where: " before its text; keeps code and payloads. OK stays OK.
 inline absl::Status Annotate(absl::Status status, std::string_view where) {
   if (status.ok()) return status;
   absl::Status out(status.code(), fmt::format("{}: {}", where, std::string(status.message())));
@@ -35,16 +35,17 @@ inline absl::Status Annotate(absl::Status status, std::string_view where) {
 }
 
 inline constexpr size_t kMaxErrorText = 4096;
-inline constexpr size_t kTextBytes = 16 << 20;  // of the errors of one message, about
+// approximate; of the errors of one message together
+inline constexpr size_t kTextBytes = 16 << 20;
 
-// An error as others may be told of it: texts and payloads of clients, programs and workers travel
-// in commands and lie in arrays. A text of more than kMaxErrorText bytes is cut in its middle,
-// which it then says; payloads of more bytes are dropped.
+// Returns an error in the form in which others get it. Texts and payloads come from clients,
+// programs and workers, travel in commands and lie in arrays. So a text of more than kMaxErrorText
+// bytes is cut in its middle, and says so; larger payloads are dropped.
 absl::Status Bounded(absl::Status status, size_t most = kMaxErrorText);
-// How much of its text each of so many errors of one message may have; 64 bytes at least.
+// Returns how many bytes of text each of `errors` errors in one message may have; at least 64.
 size_t TextShare(size_t errors);
 
-// The message as std::string (absl's own view type does not mix with fmt here).
+// Returns the message as std::string (absl's own view type does not mix with fmt here).
 inline std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 // "DATA_LOSS: text" for logs.

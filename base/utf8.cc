@@ -4,7 +4,7 @@
 namespace fairway {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
+// Returns the length of the well-formed UTF-8 sequence at the start of `text`; 0: there is none.
 size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for protobuf's string fields: one that is no UTF-8 makes the receiver drop the whole
-// message.
+// Text for protobuf's string fields: if one is not UTF-8, the receiver drops the whole message.
 #ifndef FAIRWAY_BASE_UTF8_H_
 #define FAIRWAY_BASE_UTF8_H_
 
@@ -9,7 +8,7 @@
 
 namespace fairway {
 
-// `text` with '?' for every byte that belongs to no well-formed UTF-8 sequence.
+// Returns `text` with '?' for every byte that belongs to no well-formed UTF-8 sequence.
 std::string ValidUtf8(std::string_view text);
 
 }  // namespace fairway

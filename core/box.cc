@@ -16,7 +16,7 @@ int64_t Product(int64_t bytes, const std::vector<int64_t>& extents) {
   return bytes;
 }
 
-// Bytes from one index of a dimension to the next.
+// Returns the bytes from one index of a dimension to the next.
 std::vector<int64_t> Strides(const Box& box) {
   std::vector<int64_t> strides(box.dims.size());
   int64_t stride = box.element_bytes;
@@ -68,7 +68,7 @@ void CopyBox(const Box& from, const char* source, const Box& to, char* target) {
     source += from.origin[d] * from_strides[d];
     target += to.origin[d] * to_strides[d];
   }
-  // The inner dimensions that are dense on both sides are one run.
+  // The inner dimensions that are dense on both sides form one run.
   size_t outer = rank;
   int64_t run = from.element_bytes;
   while (outer > 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cluster is made of, as values: devices, islands, executors.
+// The parts of a cluster, as values: devices, islands, executors.
 #ifndef FAIRWAY_CORE_DEVICE_H_
 #define FAIRWAY_CORE_DEVICE_H_
 
@@ -15,10 +15,10 @@ namespace fairway {
 enum class ArrivalRule : uint8_t {
   kReady,     // all inputs computed: a late or failed shard would stall or abort the process (PJRT
               // CPU)
-  kExternal,  // inputs from outside the island have arrived; the device's stream orders the rest
+  kExternal,  // inputs from outside the island have arrived; the device's stream orders the others
 };
 
-// What an executor says of itself when it registers.
+// The description of an executor that it sends when it registers.
 struct ExecutorSpec {
   std::string worker;       // the worker's name, unique in the cluster; keeps its ids over restarts
   std::string island;       // the island's name
@@ -28,7 +28,8 @@ struct ExecutorSpec {
   std::string platform_version;
   std::string device_kind;
   std::vector<std::string> memory_kinds;  // the first is the default
-  // Executors that own the island together; all of them say the same. It is up when all are.
+  // Executors that own the island together; all of them give the same number. The island is up when
+  // all are up.
   int island_workers = 1;
   int num_devices = 0;
   int64_t device_memory = 0;  // bytes per device; 0: no limit

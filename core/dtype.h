@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types, and the one table of them: name, size, and their numbers in other protocols. The
-// enumerators' own are those of xla.ifrt.DTypeProto.Kind, so they cross the wire as they are.
+// enumerators have the numbers of xla.ifrt.DTypeProto.Kind, so they cross the wire unchanged.
 #ifndef FAIRWAY_CORE_DTYPE_H_
 #define FAIRWAY_CORE_DTYPE_H_
 
@@ -47,27 +47,27 @@ enum class DType : int32_t {
   kString = 99,
 };
 
-// "f32", "bf16", "pred", ...; "invalid" for numbers that are no element type.
+// "f32", "bf16", "pred", ...; "invalid" for a number that is not an element type.
 std::string_view Name(DType dtype);
 
-// The element type of that number, or nothing when we do not know it.
+// Returns the element type of that number; nullopt: the number is not known.
 std::optional<DType> DTypeFromNumber(int32_t number);
 
-// The same by xla.PrimitiveType (HLO protos, OpSharding) and by PJRT_Buffer_Type (plugins).
+// The same for xla.PrimitiveType (HLO protos, OpSharding) and for PJRT_Buffer_Type (plugins).
 std::optional<DType> DTypeFromPrimitiveType(int32_t number);
 std::optional<DType> DTypeFromPjrtType(int32_t number);
 
-// xla.PrimitiveType; 0 (invalid) where XLA has no such type.
+// Returns the xla.PrimitiveType; 0 (invalid): XLA has no such type.
 int32_t PrimitiveTypeOf(DType dtype);
-// PJRT_Buffer_Type of a buffer with bytes. Nothing: PJRT has no such type, or it has no bytes.
+// Returns the PJRT_Buffer_Type; nullopt: PJRT has no such type, or the type has no bytes.
 std::optional<int32_t> PjrtTypeOf(DType dtype);
 
-// Bits of one element as hosts hold it, and as it crosses the wire: sub-byte types take a whole
-// byte each. 0 for types without bytes (token, opaque, string).
+// Bits of one element in host memory and on the wire; sub-byte types take a whole byte. 0 for types
+// without bytes (token, opaque, string).
 int BitsInMemory(DType dtype);
 
-// Bits of one element of a sub-byte type, of which XLA puts several into a byte of device memory;
-// 0 for all other types.
+// Bits of one element of a sub-byte type in device memory, where XLA puts several into a byte; 0
+// for all other types.
 int PackedBits(DType dtype);
 
 // Bytes of one element, BitsInMemory / 8.

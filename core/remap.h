@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the shards of some arrays make up others. A pure value.
-// Follows IFRT's RemapPlan (xla/python/ifrt/remap_plan.h).
+// How the shards of some arrays make up other arrays. A pure value. Follows IFRT's RemapPlan
+// (xla/python/ifrt/remap_plan.h).
 #ifndef FAIRWAY_CORE_REMAP_H_
 #define FAIRWAY_CORE_REMAP_H_
 
@@ -20,7 +20,7 @@ struct RemapPlan {
   };
   std::vector<ArraySpec> inputs;
   std::vector<ArraySpec> outputs;
-  // [output][shard]: what it is; no shard of an input is listed twice.
+  // [output][shard]: the shard that it is. No shard of an input is listed twice.
   std::vector<std::vector<From>> shards;
 };
 

@@ -34,7 +34,7 @@ absl::StatusOr<Resharding> Resharding::Plan(DType dtype, const Shape& shape, con
   for (int32_t i = 0; i < to.num_shards(); ++i) {
     absl::StatusOr<IndexDomain> domain = to.Domain(shape, i);
     if (!domain.ok()) return Annotate(domain.status(), "the sharding asked for");
-    // Where a part begins tells parts apart, but for empty ones, which have their own extents.
+    // The origin identifies a part; empty parts are identified by their own extents.
     auto at = static_cast<int32_t>(plan.domains_.size());
     if (domain->shape.num_elements() > 0) at = known.emplace(domain->origin, at).first->second;
     if (at == static_cast<int32_t>(plan.domains_.size()))
@@ -53,7 +53,7 @@ absl::Status Resharding::Index(const Shape& shape) {
     covered += tile.domain.shape.num_elements();
     for (size_t d = 0; d < rank; ++d) starts_[d].push_back(tile.domain.origin[d]);
   }
-  // Tiles of one grid do not overlap: they are all of it if there is enough of them.
+  // Tiles of one grid do not overlap, so they are the whole array if there are enough of them.
   if (covered != shape.num_elements())
     return InvalidArgument("the array's shards have {} of its {} elements", covered,
                            shape.num_elements());
@@ -70,7 +70,7 @@ std::pair<int32_t, bool> Resharding::Nearest(Tile& tile, const Place& place) {
   const std::vector<Holder>& holders = tile.holders;
   const auto here = std::lower_bound(holders.begin(), holders.end(), Holder{place, 0});
   if (here != holders.end() && here->place == place) return {here->shard, true};
-  // Those of one executor lie together.
+  // Holders of one executor are adjacent.
   const auto beside =
       std::lower_bound(holders.begin(), holders.end(), Holder{{place.executor, DeviceId()}, 0});
   if (beside != holders.end() && beside->place.executor == place.executor)
@@ -83,7 +83,7 @@ std::vector<ShardPiece> Resharding::Pieces(Target& target) {
   const size_t rank = want.origin.size();
   std::vector<ShardPiece> pieces;
   if (want.shape.num_elements() == 0) return pieces;
-  // The tiles that it overlaps: in each dimension a run of them.
+  // The tiles that it overlaps form a run in each dimension.
   std::vector<int64_t> begin(rank), end(rank);
   for (size_t d = 0; d < rank; ++d) {
     const std::vector<int64_t>& starts = starts_[d];

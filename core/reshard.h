@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From which boxes of an array's shards the shards of another cut of it are made. Pure.
+// Computes from which boxes of an array's shards the shards of another cut are made. Pure.
 #ifndef FAIRWAY_CORE_RESHARD_H_
 #define FAIRWAY_CORE_RESHARD_H_
 
@@ -14,17 +14,19 @@
 
 namespace fairway {
 
-// `from` of shard `source` of the one is `to` of a shard of the other; same extents, not empty.
+// Box `from` of shard `source` becomes box `to` of a shard of the other cut. Both have the same
+// extents and are not empty.
 struct ShardPiece {
   int32_t source = 0;
-  // `source` is a shard to make: another one on the same executor with the same part of the array.
+  // true: `source` is a new shard, made on the same executor, with the same part of the array.
   bool made = false;
   Box from;
   Box to;
 };
 
-// Each byte goes to an executor once, however many of its devices want it: of the shards there with
-// the same part of the array the first is made of what comes from elsewhere, the others of that.
+// The plan of one resharding. Each byte goes to an executor once, however many of its devices want
+// it: of the new shards there with the same part of the array, the first is made of bytes from
+// elsewhere, and the others are copies of it.
 class Resharding {
  public:
   struct Place {
@@ -33,18 +35,18 @@ class Resharding {
     friend auto operator<=>(const Place&, const Place&) = default;
   };
 
-  // `sources`, `targets`: where the shards lie and are to lie. Takes as long as there are shards.
-  // INVALID_ARGUMENT: the element type has no bytes, or a sharding does not tell where its shards
-  // lie (contents per device, opaque, concrete), or its rank is not that of the array, or the
-  // shards of the array are not all of it.
+  // `sources`, `targets`: the places of the old and of the new shards. Takes time in proportion to
+  // the number of shards. INVALID_ARGUMENT: the element type has no bytes; a sharding does not give
+  // the positions of its shards (contents per device, opaque, concrete); its rank is not that of
+  // the array; or the shards do not cover the array.
   static absl::StatusOr<Resharding> Plan(DType dtype, const Shape& shape, const Sharding& from,
                                          const Sharding& to, const std::vector<Place>& sources,
                                          const std::vector<Place>& targets);
 
-  // The pieces of shard `out`, which together fill it; none when it is empty. Of several shards
-  // with the same part of the array the nearest is taken: on its device, else on its executor, else
-  // of those elsewhere another one each time, so that not all are read from one. To be asked once
-  // for each shard, in ascending order. Takes as long as there are pieces.
+  // Returns the pieces of new shard `out`, which together fill it; none if it is empty. If several
+  // shards have the same part of the array, it takes the nearest: one on its device, else one on
+  // its executor, else one of the others in turn, so that not all are read from one. Call it once
+  // for each shard, in ascending order. Takes time in proportion to the number of pieces.
   std::vector<ShardPiece> PiecesOf(int32_t out);
 
  private:
@@ -56,26 +58,27 @@ class Resharding {
   struct Tile {
     IndexDomain domain;
     std::vector<Holder> holders;  // ascending
-    std::vector<int32_t> shards;  // of them, ascending
+    std::vector<int32_t> shards;  // shards of the holders, ascending
     size_t turn = 0;
   };
   struct Target {
     Place place;
     int32_t domain = 0;      // in domains_
-    int32_t first = 0;       // the first shard on its executor with that part
-    bool from_else = false;  // of that one: some of it comes from another executor
+    int32_t first = 0;       // the first new shard on its executor with that part
+    bool from_else = false;  // some of that first shard comes from another executor
   };
-  // The tile's shard to read for `place`, and whether it lies on that executor.
+  // Returns the tile's shard that `place` should read, and whether it lies on that executor.
   static std::pair<int32_t, bool> Nearest(Tile& tile, const Place& place);
   absl::Status Index(const Shape& shape);
   std::vector<ShardPiece> Pieces(Target& target);
 
   int64_t element_bytes_ = 0;
   std::vector<Tile> tiles_;  // of the source, none empty, row-major
-  // Per dimension where the tiles begin, ascending, and how many there are in all behind it.
+  // For each dimension: where the tiles begin, ascending, and the number of tiles in all later
+  // dimensions.
   std::vector<std::vector<int64_t>> starts_;
   std::vector<int64_t> strides_;
-  std::vector<IndexDomain> domains_;  // parts of the array that are asked for
+  std::vector<IndexDomain> domains_;  // the different parts of the array among the new shards
   std::vector<Target> targets_;
 };
 

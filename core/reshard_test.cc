@@ -21,7 +21,7 @@ std::vector<int32_t> Devices(int64_t count) {
   return out;
 }
 
-// Any cut of that rank over up to 12 devices, uneven ones and replicas included.
+// Returns any cut of that rank over up to 12 devices, including uneven ones and replicas.
 Sharding RandomSharding(std::mt19937& random, int rank) {
   std::vector<int64_t> tiles;
   int64_t count = 1;
@@ -54,7 +54,7 @@ std::vector<Resharding::Place> Apart(size_t count, uint32_t first) {
   return out;
 }
 
-// The part of `array` in a domain, by counting: element by element.
+// Returns the part of `array` in a domain, element by element.
 std::string Cut(const std::string& array, int64_t element, const Shape& shape,
                 const IndexDomain& domain) {
   std::string out;
@@ -91,8 +91,10 @@ TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsAndGoToAnExecutorOnce) {
     auto plan = Resharding::Plan(dtype, shape, from, to, sources, targets);
     ASSERT_TRUE(plan.ok()) << plan.status();
     std::vector<std::string> made;
-    std::map<ExecutorId, int64_t> came;                                    // from other executors
-    std::map<ExecutorId, std::map<std::vector<int64_t>, int64_t>> wanted;  // at most, by part
+    // bytes that came from other executors
+    std::map<ExecutorId, int64_t> came;
+    // the most that may come, by part
+    std::map<ExecutorId, std::map<std::vector<int64_t>, int64_t>> wanted;
     for (int out = 0; out < to.num_shards(); ++out) {
       const IndexDomain domain = to.Domain(shape, out).value();
       const std::string want = Cut(array, element, shape, domain);
@@ -113,7 +115,7 @@ TEST(ReshardingTest, PiecesOfRandomCutsFillTheShardsAndGoToAnExecutorOnce) {
                        : Cut(array, element, shape, from.Domain(shape, piece.source).value());
         ASSERT_EQ(piece.from.array_bytes(), static_cast<int64_t>(source.size()));
         ASSERT_EQ(piece.to.array_bytes(), static_cast<int64_t>(want.size()));
-        // By way of the piece alone, as it travels.
+        // Goes through the piece alone, as it travels.
         std::string alone(piece.from.bytes(), '!');
         CopyBox(piece.from, source.data(), piece.from.Alone(), alone.data());
         CopyBox(piece.from.Alone(), alone.data(), piece.to, got.data());
@@ -165,12 +167,12 @@ TEST(ReshardingTest, DevicesOfOneExecutorCopyWhatCameThereOnceAndReadWhatIsThere
   };
   auto plan = Resharding::Plan(DType::kF32, Shape{{4}}, cut, whole, sources, targets);
   EXPECT_THAT(read(*plan), ::testing::ElementsAre("0 1 ", "made 0 ", "made 0 "));
-  // All of it is there: nobody waits for another.
+  // All shards are there: none waits for another.
   plan = Resharding::Plan(DType::kF32, Shape{{4}}, cut, whole, {targets[0], targets[1]}, targets);
   EXPECT_THAT(read(*plan), ::testing::ElementsAre("0 1 ", "0 1 ", "0 1 "));
 }
 
-// Seconds are not looked at: what compares each of n with each of n has 4 billion boxes to make.
+// Measures no seconds: comparing each of n shards with each other one would make 4 billion boxes.
 TEST(ReshardingTest, AsManyShardsAsThereMayBeAreCutInNoTimeWhenTheirPiecesAreFew) {
   constexpr int64_t kShards = 1 << 16;
   const std::vector<int32_t> devices = Devices(kShards);

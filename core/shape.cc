@@ -20,7 +20,8 @@ std::string ToString(DType dtype, const Shape& shape) {
 absl::StatusOr<int64_t> ByteSize(DType dtype, const Shape& shape) {
   constexpr int64_t kLargest = int64_t{1} << 62;
   const int64_t element = BytesPerElement(dtype);
-  int64_t bytes = std::max<int64_t>(1, element);  // what has no bytes is bounded as if it had one
+  // types without bytes are bounded as if an element had one
+  int64_t bytes = std::max<int64_t>(1, element);
   for (const int64_t dim : shape.dims) {
     if (dim < 0) return InvalidArgument("{}: extent {} is negative", ToString(dtype, shape), dim);
     if (dim > kLargest || __builtin_mul_overflow(bytes, dim, &bytes) || bytes > kLargest)

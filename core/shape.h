@@ -24,7 +24,8 @@ struct Shape {
 // "f32[128,512]"
 std::string ToString(DType dtype, const Shape& shape);
 
-// Bytes of a dense array. INVALID_ARGUMENT: a negative extent, an extent or a size beyond 2^62.
+// Returns the bytes of a dense array. INVALID_ARGUMENT: a negative extent, or an extent or a size
+// above 2^62.
 absl::StatusOr<int64_t> ByteSize(DType dtype, const Shape& shape);
 
 }  // namespace fairway

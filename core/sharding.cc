@@ -102,7 +102,7 @@ absl::StatusOr<Shape> Sharding::ShardShape(const Shape& global, int i) const {
       return shard_shapes_[i];
     case Kind::kOpaque:
       if (num_shards() == 1) return global;
-      return InvalidArgument("an opaque sharding does not tell its shard shapes");
+      return InvalidArgument("an opaque sharding does not give its shard shapes");
     case Kind::kSingleDevice:
     case Kind::kTiled: {
       FAIRWAY_ASSIGN_OR_RETURN(IndexDomain domain, Domain(global, i));

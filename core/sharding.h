@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an array is cut into shards and on which virtual devices they lie. A pure value.
-// Follows IFRT's Sharding types and XLA's HloSharding tile assignment (xla_data.proto, OpSharding).
+// How an array is cut into shards, and on which virtual devices they lie. A pure value. Follows
+// IFRT's Sharding types and XLA's HloSharding tile assignment (xla_data.proto, OpSharding).
 #ifndef FAIRWAY_CORE_SHARDING_H_
 #define FAIRWAY_CORE_SHARDING_H_
 
@@ -14,13 +14,15 @@
 
 namespace fairway {
 
-// A box inside an array: where it begins and its extents.
+// A box inside an array: its origin and its extents.
 struct IndexDomain {
   std::vector<int64_t> origin;
   Shape shape;
   friend bool operator==(const IndexDomain&, const IndexDomain&) = default;
 };
 
+// A sharding: the cut of an array into shards, and one virtual device per shard. Immutable; copies
+// share their lists.
 class Sharding {
  public:
   enum class Kind : uint8_t {
@@ -44,9 +46,9 @@ class Sharding {
                                         std::vector<int64_t> tile_of, std::string memory_kind = {});
   static Sharding ConcreteEven(std::vector<int32_t> devices, Shape shard_shape, bool replicated,
                                std::string memory_kind = {});
-  // ConcreteEven, of shards whose contents are no pieces of the array but parts of a sum, say
-  // (unreduced or manual axes). contents[i]: positions with equal numbers hold the same. Two of
-  // them are one cut only if these are equal too.
+  // ConcreteEven with shards whose contents are not pieces of the array, but for example parts of a
+  // sum (unreduced or manual axes). contents[i]: positions with equal numbers hold the same. Two
+  // such shardings are the same cut only if their contents are equal too.
   static Sharding PerDevice(std::vector<int32_t> devices, Shape shard_shape,
                             std::vector<int64_t> contents, std::string memory_kind = {});
   static absl::StatusOr<Sharding> Concrete(std::vector<int32_t> devices,
@@ -60,24 +62,25 @@ class Sharding {
   // Empty: the device's default memory.
   const std::string& memory_kind() const { return memory_kind_; }
   int num_shards() const { return static_cast<int>(devices_.size()); }
-  // Whether every shard is the whole array.
+  // Returns whether every shard is the whole array.
   bool fully_replicated() const;
   const std::vector<int64_t>& tiles() const { return tiles_; }
   const std::vector<int64_t>& tile_of() const { return tile_of_; }
-  // Whether it was made by PerDevice.
+  // Returns whether PerDevice made it.
   bool per_device() const { return kind_ == Kind::kConcreteEven && !tile_of_.empty(); }
 
-  // Shape of shard `i` of an array of shape `global`; the last tiles of an uneven cut are smaller,
-  // or empty. INVALID_ARGUMENT: ranks differ, or the kind does not tell (opaque).
+  // Returns the shape of shard `i` of an array of shape `global`; the last tiles of an uneven cut
+  // are smaller, or empty. INVALID_ARGUMENT: ranks differ, or the kind gives no shapes (opaque).
   absl::StatusOr<Shape> ShardShape(const Shape& global, int i) const;
-  // Where shard `i` lies. INVALID_ARGUMENT as above, also for concrete kinds.
+  // Returns the part of the array that shard `i` is. INVALID_ARGUMENT as above, and for concrete
+  // kinds.
   absl::StatusOr<IndexDomain> Domain(const Shape& global, int i) const;
 
-  // The same cut over other devices. INVALID_ARGUMENT: their number differs.
+  // Returns the same cut over other devices. INVALID_ARGUMENT: their number differs.
   absl::StatusOr<Sharding> WithDevices(std::vector<int32_t> devices, std::string memory_kind) const;
-  // The same over the devices of `other`, which both share from then on.
+  // Returns the same cut over the devices of `other`; the two share the list from then on.
   absl::StatusOr<Sharding> OnDevicesOf(const Sharding& other, std::string memory_kind) const;
-  // The sharding of shard `i` taken alone.
+  // Returns the sharding of shard `i` alone.
   Sharding OfShard(int i) const { return SingleDevice(devices_[i], memory_kind_); }
 
   friend bool operator==(const Sharding&, const Sharding&) = default;

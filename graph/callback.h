@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program that runs calls a function of the client that launched it, as executors and the
-// controller say it to each other (docs/design/0046-callbacks.md). Plain values.
+// A call that a running program makes of a function of the client that launched it, as executors
+// and the controller pass it to each other (docs/design/0046-callbacks.md). Plain values.
 #ifndef FAIRWAY_GRAPH_CALLBACK_H_
 #define FAIRWAY_GRAPH_CALLBACK_H_
 
@@ -17,25 +17,26 @@
 
 namespace fairway {
 
-// Dense, major to minor.
+// An array, dense, major to minor.
 struct CallbackArray {
   DType dtype = DType::kInvalid;
   Shape shape;
-  std::shared_ptr<const Blob> bytes;  // nullptr: wanted, or to be pulled
+  // nullptr: a result that is wanted, or bytes that must be pulled
+  std::shared_ptr<const Blob> bytes;
 };
 
 struct CallbackCall {
-  uint64_t call = 0;  // of the executor's registration
-  LaunchId launch;    // that makes it
+  uint64_t call = 0;  // unique within the executor's registration
+  LaunchId launch;    // the launch that makes it
   uint64_t function = 0;
   int32_t device = 0;  // the executor's ordinal
-  // Those without bytes are pulled from the executor's data port: transfer CallbackTransfer(call),
-  // with the number of the argument as index.
+  // Arguments without bytes are pulled from the executor's data port: transfer
+  // CallbackTransfer(call), with the number of the argument as index.
   std::vector<CallbackArray> arguments;
-  std::vector<CallbackArray> results;  // wanted
+  std::vector<CallbackArray> results;  // the results that are wanted
 };
 
-// Who made it: the launch's session, its program, and the device as that session sees it.
+// The caller: the launch's session, its program, and the device as that session sees it.
 struct CallbackCaller {
   SessionId session;
   std::string program;
@@ -45,27 +46,26 @@ struct CallbackCaller {
 struct CallbackAnswer {
   uint64_t call = 0;
   absl::Status status;
-  std::vector<std::shared_ptr<const Blob>> results;  // when it is OK
-  // Set: the results are not here, but are pulled from the controller's data port, each by its
-  // number.
+  std::vector<std::shared_ptr<const Blob>> results;  // if `status` is OK
+  // Set: the results must be pulled from the controller's data port, each by its number.
   TransferId transfer;
 };
 
-// Arguments of up to this size together cross the executor's link, and so do results. Larger ones
-// are pulled.
+// If the arguments together have at most this size, they cross the executor's link; larger ones are
+// pulled. The same holds for the results.
 inline constexpr int64_t kInlineCallbackBytes = 64 << 10;
-// Of arguments and results of one call, each.
+// The bound of the arguments of one call, and of its results.
 inline constexpr int64_t kMaxCallbackBytes = int64_t{256} << 20;
 inline constexpr int kMaxCallbackArrays = 4096;
 
-// Transfers that no plan knows.
+// Ids of transfers that no plan has begin here.
 inline constexpr uint64_t kCallbackTransfers = uint64_t{1} << 63;
 inline TransferId CallbackTransfer(uint64_t number) {
   return TransferId(kCallbackTransfers | number);
 }
 inline bool IsCallback(TransferId transfer) { return (transfer.value & kCallbackTransfers) != 0; }
 
-// Of all arrays together; nothing: there is no such size.
+// Returns the bytes of all arrays together; INVALID_ARGUMENT: there is no such size.
 inline absl::StatusOr<int64_t> CallbackBytes(const std::vector<CallbackArray>& arrays) {
   int64_t total = 0;
   for (const CallbackArray& array : arrays) {

@@ -14,16 +14,17 @@
 namespace fairway {
 namespace {
 
-// What is to be done at one place (or, a transfer, between two).
+// The work at one place, or one transfer between two places.
 struct Unit {
-  size_t graph = 0, node = 0;  // of the program; for a transfer that the program does not name: of
-                               // the node that wants it
+  // in the program; for a transfer that the program does not name, the node that wants it
+  size_t graph = 0, node = 0;
   int32_t place = 0;
   bool transfer = false;
   std::vector<int32_t> inputs;   // values
   std::vector<int32_t> outputs;  // values
 };
 
+// Lowers one program. Used once.
 class Lowering {
  public:
   Lowering(const Program& program, const ProgramTypes& types, const ProgramBinding& binding)
@@ -55,23 +56,24 @@ class Lowering {
  private:
   static constexpr int64_t kMaxSteps = int64_t{1} << 30;
   static constexpr int64_t kMaxLoopWork = int64_t{1} << 25;  // about a second
-  static constexpr size_t kMaxTransferSets = 1 << 21;        // 200 MB, seconds
+  static constexpr size_t kMaxTransferSets = 1 << 21;        // 200 MB, some seconds
   static constexpr size_t kMaxInlined = 2 * kMaxNodes + 16 * kMaxUnrolled;
 
-  // The type must stay where it is.
+  // `type` must stay where it is in memory.
   int32_t NewValue(const SliceSpec& type) {
     types_of_.push_back(&type);
     return static_cast<int32_t>(types_of_.size()) - 1;
   }
   int32_t PlaceOf(int32_t slice) const { return binding_.places[slice]; }
 
-  // Whether the value can be taken as it is where such a one is expected.
+  // Returns whether the value can be used unchanged where `want` is expected.
   bool Fits(int32_t value, int32_t slice, const ArraySpec& want) const {
     const SliceSpec& has = *types_of_[value];
     return PlaceOf(has.slice) == PlaceOf(slice) && SameCut(has.array, want);
   }
 
-  // The value as `want`, which stays where it is: itself, or transferred.
+  // Returns a value of type `want`: the value itself, or a transfer of it. `want` must stay where
+  // it is in memory.
   int32_t As(int32_t value, int32_t slice, const ArraySpec& want, size_t graph, size_t node) {
     if (Fits(value, slice, want)) return value;
     for (const int32_t other : moved_[value]) {
@@ -88,7 +90,7 @@ class Lowering {
     return As(value, want.slice, want.array, graph, node);
   }
 
-  // Whether all of a graph, bodies included, happens at one place, and where.
+  // Returns the one place of a graph with its bodies; nullopt: it has several.
   std::optional<int32_t> OnlyPlace(size_t graph) {
     const auto known = only_place_.find(graph);
     if (known != only_place_.end()) return known->second;
@@ -124,7 +126,7 @@ class Lowering {
     return place;
   }
 
-  // Whether inputs and results of the body lie as its arguments do.
+  // Returns whether inputs and results of the body lie in the same way as its arguments.
   bool GoesRound(size_t graph, size_t node, int32_t body) const {
     const Graph& inner = program_.graphs[body];
     const ProgramNode& outer = program_.graphs[graph].nodes[node];
@@ -189,7 +191,7 @@ class Lowering {
     return results;
   }
 
-  // The same constant of an unrolled body is there once.
+  // A constant of an unrolled body exists once for all rounds.
   int32_t Constant(size_t graph, size_t node, const ConstantNode& constant) {
     const auto [known, fresh] = constants_.try_emplace({graph, node}, 0);
     if (fresh) {
@@ -230,7 +232,7 @@ class Lowering {
       place = inner;
     }
     if (place.has_value()) {
-      // The body's arguments say how the inputs must lie.
+      // The body's arguments determine how the inputs must lie.
       const Graph& inner = program_.graphs[BodiesOf(node)[0]];
       size_t i = branch == nullptr ? 0 : 1;
       int32_t slice = -1;
@@ -248,7 +250,7 @@ class Lowering {
     for (int64_t i = 0; i < loop.count; ++i) {
       FAIRWAY_ASSIGN_OR_RETURN(inputs, Inline(loop.body, inputs));
     }
-    // Also without a round, the outputs are as the body's arguments.
+    // Even without a round, the outputs lie in the same way as the body's arguments.
     std::vector<int32_t> out;
     for (size_t i = 0; i < inputs.size(); ++i)
       out.push_back(As(inputs[i], types_[graph][n][i], graph, n));
@@ -269,7 +271,7 @@ class Lowering {
     return true;
   }
 
-  // A branch's index, on each device of the slice.
+  // Makes a branch's index a scalar on each device of the slice.
   int32_t AsScalar(int32_t value, int32_t slice, int32_t place, size_t graph, size_t n) {
     if (slice < 0) {
       for (size_t s = 0; s < binding_.places.size() && slice < 0; ++s) {
@@ -286,12 +288,12 @@ class Lowering {
     return As(value, slice, scalar->second, graph, n);
   }
 
-  // ---- Sequences: units of one place that wait for the same transfers.
+  // ---- Sequences: a sequence has the units of one place that wait for the same transfers.
 
   absl::Status Group() {
     TransferSets sets;
     std::vector<int32_t> late_of(types_of_.size(), TransferSets::kNone);  // by value
-    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;                // place and set
+    std::map<std::pair<int32_t, int32_t>, int32_t> by_key;                // by place and set
     part_of_.assign(types_of_.size(), kNone);
     for (size_t u = 0; u < units_.size(); ++u) {
       const Unit& unit = units_[u];
@@ -327,7 +329,7 @@ class Lowering {
     return static_cast<int32_t>(parts_.size()) - 1;
   }
 
-  // Parts after those whose values they take, otherwise as the program has them.
+  // Orders the parts: each after those whose values it takes, otherwise in program order.
   void Order() {
     std::vector<std::vector<int32_t>> next(parts_.size());
     std::vector<int> open(parts_.size(), 0);
@@ -390,7 +392,7 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  // Who takes a value: a part, the caller, or several of them.
+  // Finds who takes each value: a part, the caller, or several.
   void FindTakers() {
     taker_.assign(types_of_.size(), kNone);
     const auto takes = [&](int32_t value, int32_t who) {
@@ -408,7 +410,7 @@ class Lowering {
     }
   }
 
-  // Numbers the values that are seen between steps, and names their types.
+  // Numbers the values that are visible between steps, and names their types.
   void KeepWhatStepsTake() {
     std::vector<int32_t> number(types_of_.size(), kNone);
     std::unordered_map<const SliceSpec*, int32_t> types;
@@ -450,7 +452,7 @@ class Lowering {
   const Program& program_;
   const ProgramTypes& types_;
   const ProgramBinding& binding_;
-  // Instead of a part.
+  // No part.
   static constexpr int32_t kNone = -1;
   static constexpr int32_t kCaller = -2;
   static constexpr int32_t kSeveral = -3;
@@ -458,18 +460,18 @@ class Lowering {
   ProgramPlan plan_;
   std::vector<const SliceSpec*> types_of_;  // by value
   std::vector<Unit> units_;
-  std::map<int32_t, std::vector<int32_t>> moved_;  // values that are this one elsewhere
+  std::map<int32_t, std::vector<int32_t>> moved_;  // the copies of a value that lie elsewhere
   std::map<std::pair<int32_t, const ArraySpec*>, SliceSpec> moved_types_;  // by slice and type
   std::map<std::pair<int32_t, DType>, ArraySpec> scalars_;                 // by slice
   std::map<std::pair<size_t, size_t>, int32_t> constants_;
   std::map<size_t, std::optional<int32_t>> only_place_;  // by graph
   size_t inlined_ = 0;                                   // nodes
-  size_t unrolled_values_ = 0;  // inputs and outputs of units that are not of the first graph
-  std::vector<std::vector<size_t>> parts_;  // units of each: one transfer, or one sequence
-  std::vector<int32_t> part_of_;            // by value; kNone: it is the caller's
+  size_t unrolled_values_ = 0;                           // inputs and outputs of units of bodies
+  std::vector<std::vector<size_t>> parts_;  // the units of each part: one transfer, or one sequence
+  std::vector<int32_t> part_of_;            // by value; kNone: an argument of the program
   std::vector<int32_t> taker_;              // by value
   std::vector<int32_t> order_;
-  int64_t walk_ = kMaxLoopWork;  // left
+  int64_t walk_ = kMaxLoopWork;  // LoopWork that remains
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering: what becomes one sequence, and that plans compute what programs say. Values are texts
-// here: a computation "f" of "x" and "y" makes "f(x,y)"; a text that begins with "!" is an error.
+// Lowering: which nodes become one sequence, and that plans compute the values of their programs.
+// A value is a text: computation "f" of "x" and "y" makes "f(x,y)"; an error begins with "!".
 #include "graph/lowering.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ struct Maker {
   Program program;
   ProgramBinding binding;
   std::map<ExecutableId, std::string> names;
-  // Failed outputs of sequences: of which FailedBy knew it, and others.
+  // The failed outputs of sequences that FailedBy knew, and all of them.
   mutable int foreseen = 0, seen = 0;
 };
 
@@ -89,7 +89,8 @@ std::string Poison(const Texts& inputs) {
   return first == inputs.end() ? "" : *first;
 }
 
-// With failed inputs a computation does not run. Those named e... fail by themselves with some.
+// With failed inputs a computation does not run. Computations named e... fail by themselves on some
+// inputs.
 std::string Call(const std::string& name, const Texts& inputs, size_t output) {
   if (std::string poison = Poison(inputs); !poison.empty()) return poison;
   const size_t hash = std::hash<std::string>()(fmt::format("{}", fmt::join(inputs, ",")));
@@ -100,7 +101,7 @@ std::string Call(const std::string& name, const Texts& inputs, size_t output) {
   return fmt::format("#{:x}", std::hash<std::string>()(text));
 }
 
-// Runs a sequence as executors do; a scalar's text chooses a branch by its length.
+// Runs a sequence like an executor; the length of a scalar's text chooses a branch.
 class Machine {
  public:
   Machine(const Maker& maker, const Sequence& sequence, const Texts& inputs)
@@ -191,7 +192,7 @@ Texts RunPlan(const Maker& maker, const ProgramPlan& plan, const Texts& argument
   return out;
 }
 
-// What the program says, node by node.
+// Computes the program node by node.
 Texts RunProgram(const Maker& maker, size_t graph, const Texts& arguments) {
   const Graph& in = maker.program.graphs[graph];
   std::vector<Texts> made;
@@ -293,7 +294,7 @@ TEST(Lowering, AChainIsAsLargeAsItsBody) {
   const auto& run = std::get<ProgramPlan::RunSequence>(plan.steps[0]);
   EXPECT_THAT(run.donated, ElementsAre(0));
   EXPECT_LE(run.sequence->instructions.size(), 6u);
-  // Each step may take over what the one before made.
+  // Each step may take over the result of the step before.
   EXPECT_EQ(run.sequence->instructions[2].donates, std::vector<int32_t>{0});
   EXPECT_EQ(run.sequence->instructions[2].clears, run.sequence->instructions[2].inputs);
 }
@@ -314,7 +315,7 @@ TEST(Lowering, MemoryIsThatOfTheWindow) {
   EXPECT_EQ(std::get<ProgramPlan::RunSequence>(one.Lowered().steps[0]).temp_bytes, 64);
 }
 
-// What lies before a loop is no reason to look at fewer of its rounds.
+// Instructions before a loop do not make it look at fewer rounds.
 TEST(Lowering, MemoryOfALoopBehindALongProgram) {
   Maker m;
   const int f = m.Computation("f", 1), wide = m.Computation("wide", 1, 4);
@@ -341,7 +342,7 @@ TEST(Lowering, OnlyWhatNobodyElseReadsIsDonated) {
       for (const int32_t i : run->donated) donated.push_back(run->inputs[i]);
     }
   }
-  // The second argument, and what was moved to slice b.
+  // The second argument, and the value that was moved to slice b.
   EXPECT_THAT(donated, ElementsAre(given.node, ::testing::Gt(2)));
 }
 
@@ -361,7 +362,7 @@ TEST(Lowering, LoopsOverSlicesAreUnrolled) {
   EXPECT_THAT(Text(long_one.status()), HasSubstr("have more than 100000 steps"));
 }
 
-// Loops that compute nothing are as long as others for who goes through them.
+// A loop that computes nothing takes as long to walk through as others.
 TEST(Lowering, LoopsThatOnlySwapAreBoundedToo) {
   for (const int second : {0, 1}) {  // on one slice; over two
     Maker m;
@@ -388,7 +389,7 @@ TEST(Lowering, ALoopThatLeavesAllAsItIsIsNotThere) {
   EXPECT_THAT(RunPlan(m, plan, {"x"}), ElementsAre("f(x)"));
 }
 
-// Few steps, each of many results: the values count, not the steps alone.
+// Few steps with many results each: the values count, not only the steps.
 TEST(Lowering, LoopsThatMakeManyValuesAreBoundedToo) {
   for (const int64_t rounds : {64, 2000}) {
     Maker m;
@@ -409,7 +410,7 @@ TEST(Lowering, LoopsThatMakeManyValuesAreBoundedToo) {
   }
 }
 
-// Bodies that are shared double a program with each level.
+// Shared bodies double a program with each level.
 TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
   for (const int levels : {16, 17}) {
     Maker m;
@@ -425,7 +426,7 @@ TEST(Lowering, WhatIsSmallAsWrittenMayNotBeLargeWrittenOut) {
   }
 }
 
-// What memory a loop takes is found by going through it, twice at least: with each level as well.
+// Finding the memory of a loop takes at least two walks through it, at each level of nesting.
 TEST(Lowering, LoopsWithinLoopsAreWalkedOnlySoFar) {
   for (const int steps : {10, 2000}) {
     Maker m;
@@ -444,7 +445,7 @@ TEST(Lowering, LoopsWithinLoopsAreWalkedOnlySoFar) {
   }
 }
 
-// acc = g(acc, transfer(f(x))): each round waits for one transfer more than the one before.
+// acc = g(acc, transfer(f(x))): each round waits for one more transfer than the round before.
 TEST(Lowering, ALongLoopMayGatherTransfers) {
   Maker m;
   const int f = m.Computation("f", 1), g = m.Computation("g", 2);
@@ -470,7 +471,7 @@ TEST(Lowering, ABranchOverSlicesIsRefused) {
   EXPECT_THAT(Text(plan.status()), HasSubstr("node 2: its bodies lie on several slices"));
 }
 
-// Random programs: what the plan computes is what the program says.
+// Random programs: a plan computes the values of its program.
 class Random {
  public:
   // `failing`: some of its computations fail with some inputs.
@@ -489,7 +490,7 @@ class Random {
  private:
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
   static ArraySpec Scalar() { return {DType::kS32, Shape{}, Sharding::Replicated(Positions(2))}; }
-  // Fills the graph; `slice`: of all its nodes, or -1. Returns its results.
+  // Fills the graph; `slice`: the slice of all its nodes, or -1. Returns its results.
   std::vector<ValueRef> Body(int graph, int depth, int slice, int given = 0) {
     std::vector<ValueRef> values;
     const auto any = [&] { return slice >= 0 ? slice : Below(3); };
@@ -571,8 +572,8 @@ TEST(Lowering, PlansOfRandomProgramsComputeWhatTheySay) {
   }
 }
 
-// With failed arguments, and computations that fail: each result has the error that the program
-// says, or is well.
+// With failed arguments, and computations that fail: each result is good or has the error that the
+// program gives it.
 TEST(Lowering, PlansOfRandomProgramsFailWhereTheySay) {
   int foreseen = 0, seen = 0;
   for (uint32_t seed = 0; seed < 1000; ++seed) {

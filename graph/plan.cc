@@ -8,19 +8,21 @@ namespace {
 
 using Op = Instruction::Op;
 
-// What is known of a register or output: an argument whose error it has, or one of these.
+// The fact known of a register or output: the argument whose error it has, or one of these.
 constexpr int32_t kWell = -1;     // an argument
-constexpr int32_t kUnknown = -2;  // a step may fail by itself; a branch, or a long loop, decides
+constexpr int32_t kUnknown = -2;  // a step may fail by itself, or a branch or long loop decides
 
+// The facts known at one point of a sequence.
 struct Known {
   std::vector<int32_t> registers, outputs;
 };
 
+// Traces failed arguments through a sequence, within a budget of work.
 class Tracer {
  public:
   explicit Tracer(const Sequence& sequence) : sequence_(sequence) {}
 
-  // Goes through these instructions and what lies in their blocks. False: it is too much work, and
+  // Traces these instructions and the contents of their blocks. False: that is too much work, and
   // nothing is known.
   bool Trace(size_t begin, size_t end, Known& known) {
     for (size_t i = begin; i < end;) {
@@ -46,7 +48,7 @@ class Tracer {
 
  private:
   bool TraceLoop(size_t begin, size_t end, int64_t count, Known& known) {
-    constexpr int64_t kRounds = 16;  // nearly all are as they stay after one or two
+    constexpr int64_t kRounds = 16;  // nearly all facts are final after one or two rounds
     const std::vector<int32_t*> made = Made(begin, end, known);
     std::vector<int32_t> before(made.size());
     for (int64_t round = 0; round < std::min(count, kRounds); ++round) {
@@ -59,7 +61,7 @@ class Tracer {
     return true;
   }
 
-  // Where it stands what is known of all that these instructions may make.
+  // Returns where the facts stand of everything that these instructions may write.
   std::vector<int32_t*> Made(size_t begin, size_t end, Known& known) {
     std::vector<int32_t*> made;
     for (size_t i = begin; i < end; ++i) {
@@ -78,8 +80,8 @@ class Tracer {
   bool Spend(size_t work) { return (left_ -= static_cast<int64_t>(work)) >= 0; }
 
   const Sequence& sequence_;
-  // Instructions and registers to look at: the controller's loop waits for it, and loops in loops
-  // take 16 times as many for each. Some 20 for each of 100,000 instructions.
+  // Instructions and registers that may be looked at: the controller's loop waits for this, and
+  // each level of nested loops costs 16 times as much. Some 20 for each of 100,000 instructions.
   int64_t left_ = 2'000'000;
 };
 

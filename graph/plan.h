@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a plan that an executor gets, and what it reports. Plain values: the wire layer
-// turns them into protobuf, the simulation passes them as they are.
+// The commands that an executor gets, and its reports. Plain values: the wire layer turns them into
+// protobuf, the simulation passes them as they are.
 //
 // Commands to one executor arrive in the order in which they were sent. PREPARE comes before the
-// inputs exist; LAUNCH once a gang's inputs have arrived (docs/architecture.md, "The way of the
-// data").
+// inputs exist; LAUNCH comes once a gang's inputs have arrived (docs/architecture.md, "The way of
+// the data"). (The plan of a whole program is ProgramPlan, lowering.h.)
 #ifndef FAIRWAY_GRAPH_PLAN_H_
 #define FAIRWAY_GRAPH_PLAN_H_
 
@@ -32,7 +32,7 @@ struct ShardRef {
   friend auto operator<=>(const ShardRef&, const ShardRef&) = default;
 };
 
-// A shard that an executor is to make or receive.
+// A shard that an executor makes or receives.
 struct LocalShard {
   int32_t shard = 0;   // its index in the group
   int32_t device = 0;  // local ordinal
@@ -47,58 +47,59 @@ struct GroupPart {
   std::vector<LocalShard> shards;
 };
 
-// Load this code; answered by Report::installed. Comes before the first PREPARE that names it.
+// Loads this code; Report::installed answers. Comes before the first PREPARE that names the code.
 struct InstallExecutable {
   ExecutableId executable;
-  std::shared_ptr<const std::string> code;  // what Runtime::Load takes
+  std::shared_ptr<const std::string> code;  // for Runtime::Load
   std::string checksum;                     // SHA-256, hex
   std::vector<int32_t> devices;             // local ordinals to load it for; empty: as compiled
-  // The executors that run it together, in the same order for each of them; empty: this one alone.
+  // The executors that run the code together, in the same order for each of them; empty: only this
+  // one.
   struct Member {
     std::string endpoint;  // of its data port
     Incarnation incarnation;
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;
-  int32_t member = 0;  // which of them this one is
+  int32_t member = 0;  // the index of this executor in `members`
 };
 
-// Also forgets a sequence of that id.
+// Drops code, or a sequence of that id.
 struct DropExecutable {
   ExecutableId executable;
 };
 
-// One step of a sequence. What it works on lies in numbered registers; a register holds the shards
-// of one value on the devices of the sequence.
+// One step of a sequence. It reads and writes numbered registers. A register holds the shards of
+// one value on the devices of the sequence.
 struct Instruction {
   enum class Op : uint8_t {
     kRun,     // outputs = executable(inputs)
     kSet,     // outputs[0] = inputs[0]; no bytes move
     kOutput,  // output number outputs[0] of the sequence = inputs[0]
     kRepeat,  // the next lengths[0] instructions, `count` times
-    // One of lengths.size() blocks that follow, by the scalar in inputs[0] (below 0: the first; too
-    // high: the last; of type PRED: 0 or 1). `outputs`, of `types`: what the blocks leave; when the
-    // scalar failed, these have failed with it.
+    // Runs one of the lengths.size() blocks that follow, chosen by the scalar in inputs[0] (below
+    // 0: the first; too high: the last; of type PRED: 0 or 1). `outputs`, of `types`: the registers
+    // that the blocks write. If the scalar failed, these fail with it.
     kBranch,
-    kClear,  // nothing but `clears`
+    kClear,  // does nothing; has only `clears`
   };
   Op op = Op::kRun;
   ExecutableId executable;
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
   std::vector<int32_t> types;    // of the outputs, in Sequence::types
-  std::vector<int32_t> clears;   // registers that nobody reads after this
-  std::vector<int32_t> donates;  // kRun: arguments that the code takes over, if it alone has them
+  std::vector<int32_t> clears;   // registers that nothing reads after this
+  std::vector<int32_t> donates;  // kRun: arguments that the code takes over if only it has them
   int64_t count = 0;
   std::vector<int32_t> lengths;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
 // A part of a program that the executors of one island run by themselves, in this order
-// (docs/design/0040-programs.md). Prepared and launched like compiled code: registers 0 to n-1 hold
-// the arguments. Its steps take launch ids from that of its launch on, those that are left out as
-// well; a branch takes as many as its longest block. So a step has the same id on all executors,
-// whatever fails on one of them.
+// (docs/design/0040-programs.md). It is prepared and launched like compiled code; registers 0 to
+// n-1 hold the arguments. Its steps take launch ids from that of its launch on. Steps that are left
+// out take theirs too, and a branch takes as many as its longest block. So a step has the same id
+// on all executors, whatever fails on one of them.
 struct Sequence {
   // A value that a step makes.
   struct Type {
@@ -115,20 +116,19 @@ struct Sequence {
   friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
-// Of each output the argument whose error it has for certain when those arguments have failed
-// (`failed`, one for each argument), or -1: it may be well, or have the error of a step. A step
-// with several failed inputs has the error of the first.
+// Returns for each output the argument whose error it certainly has if the arguments in `failed`
+// (one entry for each argument) have failed; -1: the output may be good, or have the error of a
+// step. A step with several failed inputs has the error of the first.
 std::vector<int32_t> FailedBy(const Sequence& sequence, const std::vector<bool>& failed);
 
 // Steps of a sequence that are at work at the same time, at most.
 inline constexpr int kSequenceWindow = 8;
 
-// Gangs at work on an executor at the same time, at most, of those whose devices wait for each
-// other (PJRT CPU serialises more, and its pool has few threads).
+// Gangs at work on an executor at the same time, at most, if their devices wait for each other
+// (PJRT CPU serialises more, and its pool has few threads).
 inline constexpr int kGangsAtWork = 2;
 
-// Know this sequence; answered by Report::installed. The code that its steps run is installed by
-// itself.
+// Installs this sequence; Report::installed answers. The code of its steps is installed separately.
 struct InstallSequence {
   ExecutableId executable;
   std::shared_ptr<const Sequence> sequence;
@@ -144,18 +144,18 @@ struct PrepareLaunch {
   std::vector<GroupPart> outputs;             // one per result; shards in the order of `devices`
 };
 
-// Run it. Gangs of an island are launched in the order of their ids on all its executors.
+// Launches the node. All executors of an island launch its gangs in the order of their ids.
 struct Launch {
   NodeId node;
   LaunchId launch_id;
   bool gang = false;  // more than one device, over all executors
-  // Inputs may still be computed by launches that this executor was told of before: it waits for
-  // them, and does not run when one fails. Otherwise all inputs are here and ready.
+  // True: inputs may still be computed by earlier launches on this executor. The executor waits for
+  // them, and does not run the node if one fails. False: all inputs are here and ready.
   bool ahead = false;
   std::vector<int32_t>
-      non_donatable;  // arguments that the code would take over but must leave alone
-  std::vector<ShardRef> inline_shards;  // outputs whose bytes are to come with the completion
-  // Of a sequence: arguments that have failed; of these nothing needs to be here.
+      non_donatable;  // arguments that the code aliases to outputs but must not take over
+  std::vector<ShardRef> inline_shards;  // outputs whose bytes come with the report
+  // Of a sequence: arguments that have failed. Their shards need not be here.
   struct FailedArgument {
     int32_t argument = 0;
     absl::Status status;
@@ -163,16 +163,16 @@ struct Launch {
   std::vector<FailedArgument> failed;
 };
 
-// Where a shard to receive comes from.
+// The source of a shard to receive.
 struct ShardSource {
   enum class Kind : uint8_t { kLocal, kPeer, kController, kInline };
   Kind kind = Kind::kLocal;
   ShardRef shard;           // kLocal: a shard of this executor
   std::string endpoint;     // kPeer: data port of the executor that has it
-  Incarnation incarnation;  // kPeer: of that executor; an answer of another one is refused
+  Incarnation incarnation;  // kPeer: incarnation of that executor; another one refuses
   int32_t index = 0;        // kPeer, kController: number of the shard within the transfer
   std::shared_ptr<const Blob>
-      bytes;  // kInline: small uploads travel with the command; to be copied before use
+      bytes;  // kInline: a small upload, which comes with the command; copy it before use
 };
 
 // Box `from` of a source becomes box `to` of a shard to receive.
@@ -182,9 +182,9 @@ struct Piece {
   Box to;           // same extents; the boxes of one shard fill it
 };
 
-// Receive the shards of `out`: one whole source each, or, with `pieces`, made of boxes of several.
-// Bytes are copied as they are; the element types of a piece's two sides may differ. Starts by
-// itself; the source answers when it is ready.
+// Receives the shards of `out`: each from one whole source or, with `pieces`, from boxes of
+// several. Bytes are copied unchanged; the element types of the two sides of a piece may differ. It
+// starts by itself; the source answers when it is ready.
 struct PrepareReceive {
   NodeId node;
   uint64_t seq = 0;
@@ -194,34 +194,37 @@ struct PrepareReceive {
   std::vector<Piece> pieces;         // empty, or one per source
 };
 
-// Serve these shards to whoever asks for (transfer, index), when they are ready, until EndSend.
+// Serves these shards to whoever asks for (transfer, index), when they are ready, until EndSend.
 struct PrepareSend {
   struct Item {
     int32_t index = 0;
     ShardRef shard;
-    std::optional<Box> box = std::nullopt;  // only this part of it, dense
+    std::optional<Box> box = std::nullopt;  // set: only this part of it, dense
   };
   TransferId transfer;
   std::vector<Item> items;
 };
 
+// Ends a transfer's serving: pulls that wait are refused, and so are later ones.
 struct EndSend {
   TransferId transfer;
 };
 
-// Forget a node that was prepared and will not be launched. Its outputs never come to be.
+// Cancels a node that was prepared and will not be launched: its outputs are never made.
 struct CancelNode {
   NodeId node;
   absl::Status cause;
 };
 
-// Another executor failed in these launches or was lost: what waits for it here ends with `cause`.
+// Another executor failed in these launches, or was lost: whatever they wait for here fails with
+// `cause`.
 struct AbandonLaunch {
   LaunchId first;
   LaunchId last;
   absl::Status cause;
 };
 
+// Frees the shard buffers of these groups that lie on the executor.
 struct FreeGroups {
   std::vector<GroupId> groups;
 };
@@ -235,8 +238,8 @@ struct Report {
   struct Failure {
     uint64_t seq = 0;
     absl::Status status;
-    int32_t output = -1;    // of a sequence: only this one failed; else all of the node's
-    int32_t argument = -1;  // of an output: the failed argument whose error it has, if so
+    int32_t output = -1;    // of a sequence: only this output failed; else all outputs of the node
+    int32_t argument = -1;  // of an output: the failed argument whose error it has; -1: none
   };
   struct Inlined {
     ShardRef shard;
@@ -246,9 +249,9 @@ struct Report {
     ExecutableId executable;
     absl::Status status;
   };
-  uint64_t finished_through = 0;   // every seq up to this one has ended, well or badly
-  std::vector<uint64_t> finished;  // others that have ended, ascending
-  std::vector<Failure> failures;   // of those newly ended, each once
+  uint64_t finished_through = 0;   // every seq up to this one has ended, with or without an error
+  std::vector<uint64_t> finished;  // other seqs that have ended, ascending
+  std::vector<Failure> failures;   // of the seqs that ended since the last report, each once
   std::vector<Inlined> inlined;
   std::vector<Installed> installed;
 };

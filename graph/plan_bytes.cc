@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs take of the memory of the one who lowers and holds them.
+// The memory of programs: for lowering them, and for holding them.
 #include <algorithm>
 
 #include "graph/lowering.h"
@@ -32,7 +32,7 @@ size_t LoweringBytes(const Program& program) {
       values += all(other.values, most.values);
     }
   };
-  // What loops are unrolled to is bounded all together.
+  // The total size of unrolled loops is bounded.
   constexpr Size kWritten{2 * kMaxNodes, 16 * kMaxNodes};
   constexpr Size kUnrolled{kMaxUnrolled, kMaxUnrolledValues};
   std::vector<Size> sizes(program.graphs.size());

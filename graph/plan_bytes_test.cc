@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs of a few nodes and many values take.
+// The memory of programs of a few nodes and many values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 namespace fairway {
 namespace {
 
-// A loop, unrolled for its constant, of a computation of `wide` results of which one goes round;
-// all of the last round, or none, are results of the program.
+// An unrolled loop (it has a constant) over a computation with `wide` results, one of which is the
+// next input. All values of the last round, or none, are results of the program.
 struct Wide {
   explicit Wide(int64_t rounds, int wide) {
     const ArraySpec type{DType::kF32, Shape{{8}}, Sharding::Replicated({0})};
@@ -33,7 +33,7 @@ struct Wide {
     binding.code[{0, 0}] = {ExecutableId(1), {}, {}, 0};
     binding.code[{0, 0}].outputs.assign(wide, {DType::kF32, Shape{{8}}, ""});
   }
-  // Instead of the loop: so many nodes, whose outputs are all results.
+  // Writes `nodes` nodes instead of the loop; all their outputs are results.
   void WriteOut(int nodes) {
     Graph& graph = program.graphs[0];
     graph.nodes.pop_back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a sequence's outputs when arguments have failed.
+// FailedBy: the errors of a sequence's outputs if arguments have failed.
 #include "graph/plan.h"
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-// Work is counted by the bytes that it takes. Not inlined: g++ would take them for mismatched
+// Counts allocated bytes as a measure of work. Not inlined, because g++ would report mismatched
 // pairs.
 static size_t allocated = 0;
 [[gnu::noinline]] void* operator new(size_t size) {
@@ -41,8 +41,8 @@ Instruction Repeat(int64_t count, int32_t length) {
 }
 
 TEST(FailedByTest, ABranchAndAStepDecide) {
-  // Arguments 0 to 2. Outputs: 0 = f(arg 1, arg 0); 1 = what the branch on argument 2 leaves, which
-  // is argument 0 or argument 1; 2 = argument 1.
+  // Arguments 0 to 2. Outputs: 0 = f(arg 1, arg 0); 1 = the result of the branch on argument 2,
+  // which is argument 0 or argument 1; 2 = argument 1.
   Sequence sequence{"test", 5, 3, {}, {}};
   Instruction branch = Make(Op::kBranch, {2}, {4});
   branch.lengths = {1, 1};
@@ -56,8 +56,8 @@ TEST(FailedByTest, ABranchAndAStepDecide) {
   EXPECT_THAT(FailedBy(sequence, {true, false, true}), ElementsAre(0, 2, -1));
 }
 
-// A loop that hands two values on in turn: after any number of rounds it is known which failed, or
-// said that it is not.
+// A loop that swaps two values: after any number of rounds the answer is right, or says "not
+// known".
 TEST(FailedByTest, LoopsAreFollowedAsFarAsItIsCheap) {
   Sequence sequence{"test", 3, 1, {}, {}};
   sequence.instructions = {Repeat(0, 3), Make(Op::kSet, {0}, {2}), Make(Op::kSet, {1}, {0}),
@@ -72,7 +72,8 @@ TEST(FailedByTest, LoopsAreFollowedAsFarAsItIsCheap) {
   EXPECT_EQ(after(1'000'000'001), -1);
 }
 
-// What they do not touch is not looked at: 28,000 rounds with a million registers beside them.
+// Loops do not look at registers that they do not touch: 28,000 rounds with a million other
+// registers.
 TEST(FailedByTest, ManyShortLoopsOfALongProgramAreCheap) {
   Sequence sequence{"test", 1 << 20, 2, {}, {}};
   for (int32_t n = 1; n < 14'000; ++n) {
@@ -83,10 +84,10 @@ TEST(FailedByTest, ManyShortLoopsOfALongProgramAreCheap) {
   sequence.instructions.push_back(Make(Op::kOutput, {14'000}, {1}));
   const size_t before = allocated;
   EXPECT_THAT(FailedBy(sequence, {true}), ElementsAre(0, -1));
-  EXPECT_LT(allocated - before, size_t{16} << 20);  // copies of them all would be 100 GiB
+  EXPECT_LT(allocated - before, size_t{16} << 20);  // copies of all registers would be 100 GiB
 }
 
-// Of a long block or of a step with many inputs a few rounds are work enough.
+// A few rounds of a long block, or of a step with many inputs, are the whole budget.
 TEST(FailedByTest, LongBlocksAndWideStepsCountAsWhatTheyAre) {
   constexpr int32_t kMany = 150'000, kArguments = 20;
   std::vector<Instruction> block(kMany + 1, Make(Op::kSet, {0}, {kArguments + 1}));
@@ -97,7 +98,7 @@ TEST(FailedByTest, LongBlocksAndWideStepsCountAsWhatTheyAre) {
   for (const std::vector<Instruction>& much : {block, step}) {
     Sequence sequence{"test", kArguments + 2, 1, {}, {Repeat(0, 0)}};
     auto& all = sequence.instructions;
-    // Each round is another than the one before: every argument but the last becomes the next.
+    // Every round differs from the one before: every argument but the last becomes the next.
     for (int32_t n = 0; n < kArguments - 1; ++n) all.push_back(Make(Op::kSet, {n + 1}, {n}));
     all.insert(all.end(), much.begin(), much.end());
     all[0].lengths = {static_cast<int32_t>(all.size()) - 1};

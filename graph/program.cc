@@ -26,6 +26,7 @@ bool IsIndexType(DType dtype) {
   }
 }
 
+// Checks one program and computes its types. Used once.
 class Checker {
  public:
   explicit Checker(const Program& program) : program_(program), types_(program.graphs.size()) {}
@@ -45,7 +46,7 @@ class Checker {
       return InvalidArgument("program {} has {} nodes, at most {} are allowed; use loops",
                              program_.name, nodes, kMaxNodes);
     FAIRWAY_RETURN_IF_ERROR(CheckNesting());
-    // Bodies are later graphs: so their types are known first, and none contains itself.
+    // Bodies are later graphs, so this order knows their types first, and no graph contains itself.
     for (size_t g = program_.graphs.size(); g-- > 0;) {
       const Graph& graph = program_.graphs[g];
       for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -112,7 +113,7 @@ class Checker {
     return out;
   }
 
-  // The types of a node's outputs, which count.
+  // Counts the types of a node's outputs and returns them.
   Types Keep(SharedVector<SliceSpec> types) {
     for (const SliceSpec& type : types) positions_ += type.array.sharding.num_shards();
     if (positions_ > kMaxPositions)
@@ -151,7 +152,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Whether a value may be given where `want` is expected; only where and how it lies may differ.
+  // Checks that a value may be given where `want` is expected: only its place and cut may differ.
   absl::Status CheckGiven(size_t input, const SliceSpec& given, const ArraySpec& want) const {
     if (given.array.dtype == want.dtype && given.array.shape == want.shape) return absl::OkStatus();
     return InvalidArgument("input {} is {}, expected {}", input,
@@ -195,7 +196,7 @@ class Checker {
     for (size_t i = 0; i < given.size(); ++i) {
       FAIRWAY_RETURN_IF_ERROR(CheckGiven(i, *given[i], computation.parameters[i]));
     }
-    // Once for each slice that a computation runs on, however many nodes run it.
+    // Made once for each slice that a computation runs on, however many nodes run it.
     const auto [known, fresh] = results_.try_emplace({op.computation, op.slice});
     if (fresh) {
       FAIRWAY_RETURN_IF_ERROR(CheckFits(computation, op.slice));
@@ -213,7 +214,7 @@ class Checker {
     return Keep(op.type);
   }
 
-  // The results of a body that is given these inputs.
+  // Returns the results of a body with these inputs.
   absl::StatusOr<std::vector<const SliceSpec*>> Body(size_t graph, int32_t body,
                                                      const std::vector<ValueRef>& inputs) const {
     if (body <= static_cast<int64_t>(graph) || static_cast<size_t>(body) >= program_.graphs.size())
@@ -273,7 +274,7 @@ class Checker {
     }
     return Keep(Shared(chosen_[op.bodies[0]], out));
   }
-  // `known`, which is filled when the first node needs it.
+  // Returns `known`, which the first node that needs it fills.
   static const SharedVector<SliceSpec>& Shared(SharedVector<SliceSpec>& known,
                                                const std::vector<const SliceSpec*>& types) {
     if (!known.empty()) return known;
@@ -282,21 +283,21 @@ class Checker {
     return known = std::move(copies);
   }
 
-  // Inputs of a node, and the results of the code that it runs.
+  // Counts the inputs of a node, and the results of the code that it runs.
   size_t Named(const ProgramNode& node) const {
     const auto* compute = std::get_if<ComputeNode>(&node.op);
     if (compute == nullptr) return InputsOf(node).size();
     const auto computation = static_cast<size_t>(compute->computation);
-    if (computation >= program_.computations.size()) return 0;  // refused with its node
+    if (computation >= program_.computations.size()) return 0;  // the check of its node refuses it
     return compute->inputs.size() + program_.computations[computation].results.size();
   }
 
-  // A body may be that of several nodes: with each level of nesting a program can double.
+  // Several nodes may have the same body, so each level of nesting can double a program.
   absl::Status CheckNesting() const {
     struct Size {
-      size_t nodes = 0;  // with those of its bodies, as often as they are named
+      size_t nodes = 0;  // including those of its bodies, as often as they are named
       size_t depth = 0;
-      size_t named = 0;  // values that these take, make or result in
+      size_t named = 0;  // the values that these nodes take and make, and the results
     };
     std::vector<Size> sizes(program_.graphs.size());
     for (size_t g = program_.graphs.size(); g-- > 0;) {
@@ -306,7 +307,7 @@ class Checker {
         size.named += Named(node);
         for (const int32_t body : BodiesOf(node)) {
           if (body <= static_cast<int64_t>(g) || static_cast<size_t>(body) >= sizes.size())
-            continue;  // refused with its node
+            continue;  // the check of its node refuses it
           size.nodes = std::min(size.nodes + sizes[body].nodes, 2 * kMaxNodes);
           size.depth = std::max(size.depth, sizes[body].depth + 1);
           size.named = std::min(size.named + sizes[body].named, 2 * kMaxNamed);
@@ -332,9 +333,9 @@ class Checker {
   const Program& program_;
   ProgramTypes types_;
   int64_t constant_bytes_ = 0;
-  int64_t positions_ = 0;  // of the types kept
-  // What nodes share: by computation and slice; by the body that a loop repeats; by the first body
-  // of a branch.
+  int64_t positions_ = 0;  // of the types that are kept
+  // Types that nodes share: by computation and slice; by the body that a loop repeats; by the first
+  // body of a branch.
   std::map<std::pair<int32_t, int32_t>, SharedVector<SliceSpec>> results_;
   std::map<int32_t, SharedVector<SliceSpec>> carried_, chosen_;
 };

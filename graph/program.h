@@ -2,8 +2,8 @@
 // Programs: placement-free dataflow graphs, one node per sharded computation or transfer, never one
 // per shard (Pathways, MLSys 2022, section 4.2; docs/design/0040-programs.md). Pure values.
 //
-// A program is written over slices, which are given devices when it is bound. What it says does not
-// grow with the number of shards.
+// A program is written over slices; binding it gives them devices. Its size does not grow with the
+// number of shards.
 #ifndef FAIRWAY_GRAPH_PROGRAM_H_
 #define FAIRWAY_GRAPH_PROGRAM_H_
 
@@ -27,8 +27,8 @@ struct ValueRef {
   friend auto operator<=>(const ValueRef&, const ValueRef&) = default;
 };
 
-// The type of a value: where it lies, and its dtype, global shape and sharding. The sharding's
-// devices are positions in the slice, 0 to n-1, all of them in order.
+// The type of a value: its slice, dtype, global shape and sharding. The sharding's devices are
+// positions in the slice: 0 to n-1, all of them in order.
 struct SliceSpec {
   int32_t slice = 0;
   ArraySpec array;
@@ -40,58 +40,62 @@ struct ProgramSlice {
   int32_t devices = 0;
 };
 
-// Code that nodes run, given once however many do. Its types are those that the program relies on;
-// they are compared with what the compiler says.
+// Code that nodes run, stored once for all nodes. The program relies on its types; binding compares
+// them with those of the compiler.
 struct Computation {
   enum class Format : uint8_t { kStableHlo, kNative };
   std::string name;
   Format format = Format::kStableHlo;
   std::shared_ptr<const std::string> code;  // portable artifact, or v1.NativeProgram
-  bool shardy = false;                      // StableHLO: its shardings are those of Shardy
+  bool shardy = false;                      // StableHLO: its shardings are Shardy's
   std::vector<ArraySpec> parameters;        // over positions 0 to n-1, the same n for all
   std::vector<ArraySpec> results;
 };
 
-// An argument of the program, or of a body: a value of the caller.
+// An argument of the program or of a body: the caller passes its value.
 struct ArgumentNode {
   SliceSpec type;
   bool donated = false;  // main graph: the program takes its buffers over
 };
+// A constant, which is put on its devices when the program is bound.
 struct ConstantNode {
   SliceSpec type;
   std::shared_ptr<const std::string> bytes;  // of the whole array, dense, major to minor
 };
-// Inputs that lie elsewhere or are cut in another way are resharded.
+// Runs a computation. Inputs that lie elsewhere or are cut in another way are resharded.
 struct ComputeNode {
   int32_t computation = 0;
   int32_t slice = 0;
   std::vector<ValueRef> inputs;
 };
+// Moves its input to another slice, or cuts it in another way.
 struct TransferNode {
   ValueRef input;
   SliceSpec type;  // dtype and shape as the input's
 };
-// values = inputs; `count` times: values = body(values); the outputs are the last values.
+// Starts with values = inputs; `count` times: values = body(values). The outputs are the last
+// values.
 struct LoopNode {
   int32_t body = 0;  // a graph, later in the program than this one
   int64_t count = 0;
   std::vector<ValueRef> inputs;
 };
-// One of the bodies, by a scalar of an integer type or PRED: below 0 the first, too high the last.
-// All bodies take the inputs and have results of the same types.
+// Runs one of the bodies, chosen by a scalar of an integer type or PRED: below 0 the first, too
+// high the last. All bodies take the inputs, and have results of the same types.
 struct BranchNode {
   ValueRef index;
   std::vector<int32_t> bodies;
   std::vector<ValueRef> inputs;
 };
 
+// A node of a program, with its place in the user's code.
 struct ProgramNode {
   std::string name;
   std::string source;  // "train.py:31", for messages
   std::variant<ArgumentNode, ConstantNode, ComputeNode, TransferNode, LoopNode, BranchNode> op;
 };
 
-// Nodes come after those whose outputs they take. The arguments are the ArgumentNodes in order.
+// A node comes after those whose outputs it takes. The arguments are the ArgumentNodes in order.
 struct Graph {
   std::vector<ProgramNode> nodes;
   std::vector<ValueRef> results;
@@ -101,33 +105,35 @@ struct Program {
   std::string name;
   std::vector<ProgramSlice> slices;
   std::vector<Computation> computations;
-  std::vector<Graph> graphs;  // the first is the program, the others bodies
+  std::vector<Graph> graphs;  // the first is the program, the others are bodies
 };
 
-// Of every value: types[graph][node][output]. Nodes that run the same computation on the same slice
-// share one list, as do those with the same body: a node of a few bytes may have many outputs.
+// The type of every value: types[graph][node][output]. Nodes that run the same computation on the
+// same slice share one list, and so do nodes with the same body: a node of a few bytes may have
+// many outputs.
 using ProgramTypes = std::vector<std::vector<SharedVector<SliceSpec>>>;
 
-// The graphs that a node has as bodies.
+// Returns the graphs that are the node's bodies.
 std::vector<int32_t> BodiesOf(const ProgramNode& node);
-// The inputs of a node, in order; a branch's index first.
+// Returns the inputs of a node, in order; a branch's index is first.
 std::vector<ValueRef> InputsOf(const ProgramNode& node);
 
-// Checks all of it and gives the types of all values. INVALID_ARGUMENT names the graph, node and
-// source line: an input that is no output of an earlier node (so: no cycles), types that do not
-// fit, shardings that are not over the slice, wrong numbers of inputs, bodies that are not later
-// graphs, too large (kMaxNodes nodes, bodies counted as often as they are named, in kMaxNesting
-// levels; kMaxConstantBytes of constants; values with kMaxPositions positions in all).
+// Checks the whole program and returns the types of all values. INVALID_ARGUMENT names the graph,
+// node and source line of the error: an input that is not an output of an earlier node (so there
+// are no cycles), types that do not fit, shardings that are not over the slice, wrong numbers of
+// inputs, bodies that are not later graphs, or too large (kMaxNodes nodes, bodies counted as often
+// as they are named, in kMaxNesting levels; kMaxConstantBytes of constants; values with
+// kMaxPositions positions in all).
 absl::StatusOr<ProgramTypes> CheckProgram(const Program& program);
 
 inline constexpr size_t kMaxNodes = 1 << 20;
-inline constexpr size_t kMaxNesting = 16;  // loops and branches within each other
+inline constexpr size_t kMaxNesting = 16;  // nested loops and branches
 inline constexpr int64_t kMaxConstantBytes = 64 << 20;
-// Of the types of all values together: each names the positions of its slice.
+// Bounds the positions that the types of all values name together; each names those of its slice.
 inline constexpr int64_t kMaxPositions = 1 << 24;
 
-// Whether two shardings over as many devices put the same elements at the same positions, in the
-// same kind of memory. Shapes and types are not looked at.
+// Returns whether two shardings over the same number of devices put the same elements at the same
+// positions, in the same kind of memory. Ignores shapes and types.
 bool SameCut(const ArraySpec& a, const ArraySpec& b);
 
 // "node 3 \"backward\" (train.py:31)"

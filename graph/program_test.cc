@@ -64,7 +64,7 @@ TEST_F(ProgramTest, ItDoesNotGrowWithTheShards) {
   EXPECT_EQ(program.graphs[0].nodes.size(), 3u);
 }
 
-// A node of 8 bytes makes a value that names 65,536 positions.
+// A node of 8 bytes makes a value with 65,536 positions.
 TEST_F(ProgramTest, WhatItsValuesNameHasABound) {
   constexpr int kDevices = 1 << 16;
   program.slices = {{"a", kDevices}};
@@ -90,7 +90,7 @@ TEST_F(ProgramTest, AndSoHaveTheResultsOfBranches) {
   ExpectRefused("node 1 \"branch\" (train.py:7): with its outputs the program's values name more");
 }
 
-// A body is written out as often as it is named, with all that it takes and makes.
+// A body counts as often as it is named, with all values that it takes and makes.
 TEST_F(ProgramTest, WideBodiesCountAsWhatTheyAre) {
   const ArraySpec scalar{DType::kS32, Shape{}, Sharding::Replicated(Positions(2))};
   Add(0, "i", ArgumentNode{{0, scalar}});

@@ -11,19 +11,19 @@ namespace {
 
 using Op = Instruction::Op;
 
-constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
+constexpr int64_t kAllocationUnit = 64;  // the unit of device memory accounting, in bytes
 
 int64_t Bytes(const Sequence::Type& type) {
   const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
-// Rounds of a loop that are gone through: two at least, as the second finds what the first has
-// left; until it was much work, enough for the window to be full of them.
+// Rounds of a loop that are walked: two at least, because the second meets the state that the first
+// has left. Unless that is too much work, enough rounds to fill the window.
 constexpr int64_t kLeastRounds = 2, kMostRounds = kSequenceWindow + 2;
 constexpr int64_t kMuchWork = 100'000;
 
-// What it takes to look at an instruction once.
+// The work of looking at an instruction once.
 int64_t WorkOf(const Instruction& in) {
   return static_cast<int64_t>(1 + in.outputs.size() + in.clears.size());
 }
@@ -37,11 +37,11 @@ int64_t Plus(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &out) ? std::numeric_limits<int64_t>::max() : out;
 }
 
-// Goes through a sequence as executors do, loops often enough for the window to be full of them,
-// and all blocks of a branch.
+// Walks through a sequence in the order of executors: loops often enough to fill the window, and
+// all blocks of a branch.
 class MemoryWalk {
  public:
-  // `exported`: the values, in the order in which they are made, that are outputs too.
+  // `exported`: the values that are also outputs, in the order in which they are made.
   MemoryWalk(const Sequence& sequence, std::set<size_t> exported)
       : sequence_(sequence), exported_(std::move(exported)), registers_(sequence.registers) {
     Walk(0, sequence.instructions.size());
@@ -50,7 +50,7 @@ class MemoryWalk {
   const std::set<size_t>& outputs() const { return outputs_; }
 
  private:
-  // By value: 0 for arguments and what is not there.
+  // By value; 0 for arguments and missing values.
   static constexpr size_t kNone = 0;
 
   void Walk(size_t begin, size_t end) {
@@ -79,7 +79,7 @@ class MemoryWalk {
         case Op::kRepeat:
           ++loops_;
           for (int64_t round = 0; round < std::min(in.count, kMostRounds); ++round) {
-            if (round >= kLeastRounds && work_ > kMuchWork) break;  // loops within loops
+            if (round >= kLeastRounds && work_ > kMuchWork) break;  // nested loops
             Walk(i + 1, i + 1 + blocks);
           }
           --loops_;
@@ -113,7 +113,7 @@ class MemoryWalk {
     ++holders_[value];
     Assign(in.outputs[output], value);
   }
-  // The register's share of `value` has been counted.
+  // Records that the register holds `value`, whose bytes have been counted.
   void Assign(int32_t reg, size_t value) {
     Clear({reg});
     registers_[reg] = value;
@@ -130,18 +130,18 @@ class MemoryWalk {
   std::vector<size_t> registers_;
   std::vector<int64_t> bytes_ = {0};
   std::vector<int> holders_ = {0};
-  std::deque<std::pair<int64_t, int64_t>> ended_;  // when, and bytes
+  std::deque<std::pair<int64_t, int64_t>> ended_;  // (when it ended, bytes)
   std::set<size_t> outputs_;
   size_t made_ = 0;
   int64_t step_ = 0;
-  int loops_ = 0;     // around
-  int64_t work_ = 0;  // in loops
+  int loops_ = 0;     // loops around this point
+  int64_t work_ = 0;  // work in loops so far
   int64_t live_ = 0;
   int64_t peak_ = 0;
 };
 
-// With as many rounds of each loop, at most. `times`: how often the loops around go through these
-// instructions; 0: there is none.
+// Computes the work with at most that many rounds of each loop. `times`: how often the outer loops
+// go through these instructions; 0: there is no outer loop.
 int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t most_rounds,
                    int64_t times) {
   int64_t work = 0;
@@ -159,7 +159,8 @@ int64_t LoopWorkOf(const Sequence& sequence, size_t begin, size_t end, int64_t m
   return work;
 }
 
-// Of the instructions that count: steps only, or all. `branches`: where to note those of branches.
+// Counts instructions: only steps, or all. `branches`: if not nullptr, receives the numbers of the
+// branches.
 int64_t CountOf(const Sequence& sequence, size_t begin, size_t end, bool all,
                 std::map<size_t, int64_t>* branches = nullptr) {
   int64_t steps = 0;
@@ -244,12 +245,12 @@ absl::StatusOr<ProgramPlan::RunSequence> SequenceBuilder::Finish(int64_t& walk) 
   walk -= LoopWork(*sequence_);
   if (walk < 0)
     return InvalidArgument(
-        "program {}: too much lies in loops within loops to tell what memory they take: each level "
-        "doubles it; nest less deeply, or run the program several times",
+        "program {}: too much lies in loops within loops to compute their memory: each level "
+        "doubles the work; nest less deeply, or run the program several times",
         program_.name);
   run_.executables.assign(executables_.begin(), executables_.end());
   run_.max_steps = MaxSteps(*sequence_);
-  // One step whose devices do not wait for each other may be at work beside those that do.
+  // One step whose devices do not wait for each other may be at work beside those whose devices do.
   constexpr int64_t kAtWork = kGangsAtWork + 1;
   run_.temp_bytes = PeakBytes(*sequence_) + Times(max_temp_, std::min(run_.max_steps, kAtWork));
   run_.sequence = sequence_;
@@ -322,8 +323,8 @@ std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loo
   const auto is_carried = [&](int32_t reg) {
     return std::binary_search(carried.begin(), carried.end(), reg);
   };
-  // Results that are arguments of the body are put aside first: another argument may take its
-  // place.
+  // Moves results that are arguments of the body aside first, because another argument may take
+  // their place.
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] == carried[i] || !is_carried(results[i])) continue;
     const int32_t aside = MakeIn(body);
@@ -335,7 +336,7 @@ std::vector<int32_t> SequenceBuilder::EmitLoop(Block& block, const LoopNode& loo
     body.given.push_back(carried[i]);
     Set(body, carried[i], results[i]);
   }
-  if (body.items.empty()) return carried;  // every round leaves all as it is
+  if (body.items.empty()) return carried;  // every round leaves all registers unchanged
   AddClears(body);
   block.items.push_back(std::move(item));
   return carried;
@@ -395,7 +396,7 @@ std::vector<int32_t> SequenceBuilder::EmitBody(Block& block, size_t graph,
 }
 
 void SequenceBuilder::AddClears(Block& block) {
-  // Read, or made for nothing, further behind.
+  // Read, or made without a reader, later on.
   seen_.resize(sequence_->registers);
   const uint32_t mark = ++num_clears_;
   const auto sees = [&](int32_t reg) { return std::exchange(seen_[reg], mark) != mark; };
@@ -411,7 +412,7 @@ void SequenceBuilder::AddClears(Block& block) {
     for (const int32_t reg : in.outputs) {
       if (writes && has(block.made, reg) && sees(reg)) clear.clears.push_back(reg);
     }
-    // What a loop carries is there behind it; what a branch is given is not.
+    // The values that a loop carries exist after it; the inputs of a branch do not.
     for (const int32_t reg : item->uses) {
       if (sees(reg) && in.op == Op::kRepeat) clear.clears.push_back(reg);
     }
@@ -423,7 +424,7 @@ void SequenceBuilder::AddClears(Block& block) {
     if (!clear.clears.empty()) backwards.push_back({std::move(clear), {}, {}});
     backwards.push_back(std::move(*item));
   }
-  // What it was given and never read.
+  // The inputs that were never read.
   Instruction unread;
   unread.op = Op::kClear;
   for (const int32_t reg : block.given) {

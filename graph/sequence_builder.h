@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a sequence of nodes of a program that run at one place, in the order given.
+// Makes a sequence of program nodes that run at one place, in the given order.
 #ifndef FAIRWAY_GRAPH_SEQUENCE_BUILDER_H_
 #define FAIRWAY_GRAPH_SEQUENCE_BUILDER_H_
 
@@ -12,8 +12,8 @@
 
 namespace fairway {
 
-// In which register the sequence that is being made has a value. One for all sequences of a plan:
-// a plan may have millions of values.
+// The register of each value in the sequence under construction. One object serves all sequences of
+// a plan, because a plan may have millions of values.
 class ValueRegisters {
  public:
   explicit ValueRegisters(size_t values) : slots_(values) {}
@@ -31,26 +31,29 @@ class ValueRegisters {
   uint32_t sequence_ = 0;
 };
 
+// Builds one sequence: inputs first, then nodes, then outputs, then Finish. Used once; not
+// thread-safe.
 class SequenceBuilder {
  public:
-  // The references must outlive it. `registers`: of no other one meanwhile.
+  // The references must outlive the builder. `registers` serves no other builder in the meantime.
   SequenceBuilder(const Program& program, const ProgramTypes& types, const ProgramBinding& binding,
                   int32_t place, ValueRegisters& registers);
 
-  // Values of the plan that are taken, before the first AddNode; each once.
+  // Adds a value of the plan that the sequence takes; each once, before the first AddNode.
   void AddInput(int32_t value);
-  // A ComputeNode, or a LoopNode or BranchNode whose bodies are of this place alone.
+  // Adds a ComputeNode, or a LoopNode or BranchNode all of whose bodies are at this place.
   void AddNode(size_t graph, size_t node, const std::vector<int32_t>& inputs,
                const std::vector<int32_t>& outputs);
-  // A value that was made is an output.
+  // Makes a value of the sequence an output.
   void AddOutput(int32_t value);
-  // All but `slice` and `donated`. `walk`: what the loops of these and other sequences may still
-  // take in LoopWork; this one's is taken from it. INVALID_ARGUMENT: it is not enough.
+  // Returns the sequence, with all fields but `slice` and `donated`. `walk`: the LoopWork that
+  // remains for this and further sequences; this sequence's is taken from it. INVALID_ARGUMENT: too
+  // little remains.
   absl::StatusOr<ProgramPlan::RunSequence> Finish(int64_t& walk);
 
  private:
   struct Block;
-  // An instruction with what lies in its blocks.
+  // An instruction with the contents of its blocks.
   struct Item {
     Instruction instruction;
     std::vector<Block> blocks;
@@ -58,8 +61,8 @@ class SequenceBuilder {
   };
   struct Block {
     std::vector<Item> items;
-    // Registers to be cleared behind their last reader: those that come to be in this block, and
-    // those that it is given and may clear.
+    // Registers to clear after their last reader: those made in this block, and those given to it
+    // that it may clear.
     std::vector<int32_t> made, given;  // ascending
   };
 
@@ -67,7 +70,7 @@ class SequenceBuilder {
   int32_t MakeIn(Block& block);
   void Set(Block& block, int32_t to, int32_t from);
   int32_t TypeNumber(const Sequence::Type& type);
-  // Adds the node's instructions; returns the registers of its outputs.
+  // Adds the node's instructions. Returns the registers of its outputs.
   std::vector<int32_t> Emit(Block& block, size_t graph, size_t node,
                             const std::vector<int32_t>& inputs);
   std::vector<int32_t> EmitRun(Block& block, const ComputeNode& compute,
@@ -76,7 +79,7 @@ class SequenceBuilder {
                                 const std::vector<int32_t>& inputs);
   std::vector<int32_t> EmitBranch(Block& block, const BranchNode& branch,
                                   const std::vector<int32_t>& inputs);
-  // The nodes of a body; returns the registers of its results.
+  // Adds the nodes of a body. Returns the registers of its results.
   std::vector<int32_t> EmitBody(Block& block, size_t graph, const std::vector<int32_t>& arguments);
   void AddClears(Block& block);
   void Flatten(Block& block);
@@ -88,26 +91,29 @@ class SequenceBuilder {
   std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
   ProgramPlan::RunSequence run_;
   Block main_;
-  std::map<ExecutableId, std::vector<int32_t>> types_of_;  // of its outputs, in Sequence::types
+  // types of its outputs, in Sequence::types
+  std::map<ExecutableId, std::vector<int32_t>> types_of_;
   ValueRegisters& register_of_;
-  std::vector<uint32_t> seen_;  // by register: which AddClears has seen it
+  std::vector<uint32_t> seen_;  // by register: the call of AddClears that has seen it last
   uint32_t num_clears_ = 0;
   std::set<ExecutableId> executables_;
   int64_t max_temp_ = 0;
 };
 
-// Bytes on each device that the values inside a sequence take at most, arguments and outputs
-// excepted; steps that have ended count until kSequenceWindow others have begun.
+// Returns the bytes on each device that the values inside a sequence take at most, without
+// arguments and outputs. A step that has ended counts until kSequenceWindow others have begun.
 int64_t PeakBytes(const Sequence& sequence);
-// How many instructions in loops, and registers that they write or clear, PeakBytes looks at, at
-// most: each loop for two rounds at least, so what lies in n of them 2^n times.
+// Returns how many instructions in loops, and registers that they write or clear, PeakBytes looks
+// at, at most. It walks each loop for at least two rounds, so the contents of n nested loops 2^n
+// times.
 int64_t LoopWork(const Sequence& sequence);
-// How many launch ids it takes: one for each step, and for a branch as many as its longest block
-// takes, whichever block runs.
+// Returns how many launch ids the sequence takes: one for each step, and for a branch as many as
+// its longest block, whichever block runs.
 int64_t MaxSteps(const Sequence& sequence);
-// Of each branch, by where it stands in the instructions: the launch ids that it takes each time.
+// Returns for each branch, by its index among the instructions, the launch ids that it takes each
+// time.
 std::map<size_t, int64_t> BranchSteps(const Sequence& sequence);
-// How many instructions an executor goes through at most, its steps among them.
+// Returns how many instructions an executor goes through at most, including steps.
 int64_t MaxInstructions(const Sequence& sequence);
 
 }  // namespace fairway

@@ -17,7 +17,7 @@ inline std::vector<int32_t> Positions(int devices) {
   return out;
 }
 
-// f32[size], the whole of it on each device.
+// f32[size], whole on each device.
 inline ArraySpec Whole(int64_t size, int devices) {
   return {DType::kF32, Shape{{size}}, Sharding::Replicated(Positions(devices))};
 }

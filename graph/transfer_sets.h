@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of numbered transfers, many of them and each nearly the same as another: what the steps of a
-// program wait for. A plain value.
+// Sets of numbered transfers. There are many, and most are nearly equal: each is the set of
+// transfers that a step of a program waits for. A plain value.
 #ifndef FAIRWAY_GRAPH_TRANSFER_SETS_H_
 #define FAIRWAY_GRAPH_TRANSFER_SETS_H_
 
@@ -12,10 +12,10 @@
 
 namespace fairway {
 
-// Equal sets have the same number. They are trees over the bits of their members (C. Okasaki and
-// A. Gill, Fast Mergeable Integer Maps, 1998), each tree there once: so a set that is another with
-// one member more takes a few nodes, where the members of all sets of a long loop would be the
-// square of its rounds.
+// Equal sets have the same number. A set is a tree over the bits of its members (C. Okasaki and A.
+// Gill, Fast Mergeable Integer Maps, 1998), and each tree exists once. So a set with one member
+// more than another takes only a few new nodes; listing the members of all sets of a long loop
+// would take the square of its rounds.
 class TransferSets {
  public:
   static constexpr int32_t kNone = 0;  // the empty set
@@ -23,12 +23,12 @@ class TransferSets {
   // `transfer` >= 0.
   int32_t One(int32_t transfer);
   int32_t Union(int32_t a, int32_t b);
-  // What it holds: nodes, and unions that it remembers; each takes some 100 bytes.
+  // Returns the size: nodes, and remembered unions; each takes some 100 bytes.
   size_t size() const { return sets_.size() + unions_.size(); }
 
  private:
-  // The members are alike in all bits but those of `below`, a mask of the lowest; the highest of
-  // these is 0 for those in `zero`. 0: one member, `first`.
+  // The members agree in all bits except those of `below`, a mask of the lowest bits. The highest
+  // of these is 0 for the members in `zero`. `below` 0: one member, `first`.
   struct Set {
     uint32_t first = 0;
     uint32_t below = 0;

@@ -37,7 +37,7 @@ TEST(TransferSets, EqualSetsHaveTheSameNumber) {
   }
 }
 
-// Written out, each of these has 450 million members.
+// Listed, each of these sets has 450 million members.
 TEST(TransferSets, WhatIsGatheredInALoopTakesLittle) {
   constexpr int32_t kRounds = 30'000;
   TransferSets sets;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory as the controller accounts for it (rule B2), and the lines in which nodes wait for
-// it.
+// Accounts for device memory in the controller (rule B2), and keeps the lines in which nodes wait
+// for it.
 //
-// A node reserves all it needs on its island at once. It waits in one line for each device that it
-// needs, behind the older nodes of its own session, and never behind those of another session that
-// cannot run. A session's first waiting node is protected while what is under way will make room
-// for it: others take only what leaves that room. So a large node is not starved by many small
-// ones, and one whose room is held by arrays that clients keep holds up nobody (docs/design/0056).
+// A node reserves all its memory on its island at once. It waits in one line for each device that
+// it needs: after the older nodes of its own session, and never after nodes of another session that
+// cannot run. The first waiting node of a session is protected if work under way will make room for
+// it: other nodes take only memory that leaves that room. So many small nodes do not starve a large
+// one, and a node whose room is held by arrays that clients keep holds up nobody
+// (docs/design/0056).
 //
-// Because all older nodes of its session hold their memory and depend only on nodes before them,
-// the oldest node that waits sees them end.
+// The oldest waiting node of a session sees all older ones end: they hold their memory, and depend
+// only on nodes before them.
 #ifndef FAIRWAY_SCHEDULER_ADMISSION_H_
 #define FAIRWAY_SCHEDULER_ADMISSION_H_
 
@@ -24,42 +25,45 @@
 
 namespace fairway {
 
+// The memory that a node needs on one device.
 struct MemoryNeed {
   DeviceId device;
   int64_t bytes = 0;
 };
 
-// Not thread-safe. Bytes per device; limit 0: as much as kNoLimit. A device belongs to one island.
+// Owned by the controller's core. Not thread-safe. Memory is in bytes per device; limit 0 means
+// kNoLimit. A device belongs to one island.
 class Admission {
  public:
   void SetDevice(DeviceId device, int64_t limit);
 
-  // Puts `node` into its lines, each at its place in its session's submission order. At most one
+  // Puts `node` into its lines, at its place in the submission order of its session. At most one
   // need per device.
   void Enqueue(NodeId node, SessionId session, IslandId island, std::vector<MemoryNeed> needs);
-  // Takes it out of its lines. Returns whether it was waiting.
+  // Takes the node out of its lines. Returns whether it was waiting.
   bool Remove(NodeId node, IslandId island);
 
-  // The island's devices are gone, with nothing waiting for them and nothing in use.
+  // Forgets the island's devices, which are gone. Nothing waits for them, and none of their memory
+  // is in use.
   void Forget(IslandId island);
   void ForgetDevice(DeviceId device);
 
   // Gives `bytes` back.
   void Release(DeviceId device, int64_t bytes);
-  // Of what is in use, so many bytes more (or less) will be given back when work that has its
-  // memory has ended, whatever clients do.
+  // Adds to (or takes from) the bytes in use that will be given back when the work that has them
+  // ends, whatever clients do.
   void WillRelease(DeviceId device, int64_t bytes);
 
   static constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-  // The nodes of the island that fit now, in order of age; their needs are reserved. Looks at those
-  // that are new, and at the first ones of each session on devices on which something was given
-  // back; sessions take turns. Looks at no more than `most`; see HasCandidates.
+  // Returns the nodes of the island that fit now, in order of age; their needs are reserved. Looks
+  // at new nodes, and at the first node of each session on devices where memory was given back;
+  // sessions take turns. Looks at no more than `most` nodes; see HasCandidates.
   std::vector<NodeId> Admit(IslandId island, size_t most = SIZE_MAX);
-  // The session has the next turn: room was made for what it waits for there.
+  // Gives the session the next turn there, because room was made for its first node.
   void ServeNext(IslandId island, SessionId session);
 
-  // Whether Admit has more to look at.
+  // Returns whether Admit has more nodes to look at.
   bool HasCandidates(IslandId island) const;
 
   struct Shortage {
@@ -69,22 +73,22 @@ class Admission {
     int64_t need = 0;
     int64_t used = 0;
     int64_t limit = 0;
-    int64_t lacks = 0;      // on all its devices
-    bool hopeless = false;  // more than a device has altogether
+    int64_t lacks = 0;      // summed over all its devices
+    bool hopeless = false;  // it needs more than a device has
   };
-  // The first waiting node of the session, if it does not fit.
+  // Returns the first waiting node of the session, if it does not fit.
   std::optional<Shortage> First(IslandId island, SessionId session) const;
-  // Those of all sessions, in order of age.
+  // Returns those of all sessions, in order of age.
   std::vector<Shortage> Firsts(IslandId island) const;
-  // Those that have become so since the last call.
+  // Returns those that became first since the last call.
   std::vector<Shortage> NewFirsts(IslandId island);
 
-  // Those that wait, in order of age; at most the first `most`.
+  // Returns the waiting nodes, in order of age; at most the first `most`.
   std::vector<NodeId> Queue(IslandId island, size_t most = SIZE_MAX) const;
   size_t waiting(IslandId island) const;
   int64_t used(DeviceId device) const;
   int64_t limit(DeviceId device) const;
-  // What is not in use of its limit.
+  // Returns the limit less the bytes in use.
   int64_t room(DeviceId device) const;
   int64_t will_release(DeviceId device) const;
 
@@ -93,7 +97,7 @@ class Admission {
     int64_t used = 0;
     int64_t limit = 0;
     int64_t will_release = 0;
-    IslandId island;  // of the nodes that wait for it
+    IslandId island;  // the island of the nodes that wait for it
   };
   struct Waiting {
     SessionId session;
@@ -102,17 +106,18 @@ class Admission {
   };
   struct Island {
     std::map<NodeId, Waiting> waiting;
-    // Those that may fit: new ones, and ones that lead lines where something changed. Of sessions
-    // that have none there is no entry.
+    // Nodes that may fit: new ones, and first nodes of lines where something changed. No set is
+    // empty.
     std::map<SessionId, std::set<NodeId>> candidates;
-    SessionId served;  // the last one that had its turn
-    // No line is empty. A session's first node is the first of all its lines.
+    SessionId served;  // the session that had the last turn
+    // No line is empty. The first node of a session is first in all its lines.
     std::map<std::pair<DeviceId, SessionId>, std::set<NodeId>> lines;
-    std::map<SessionId, std::set<NodeId>> by_session;  // those in lines
-    std::set<DeviceId> touched;                        // something was given back there
-    std::map<SessionId, NodeId> told;                  // by NewFirsts
+    std::map<SessionId, std::set<NodeId>> by_session;  // the nodes in lines
+    std::set<DeviceId> touched;                        // devices on which memory was given back
+    // the first nodes that NewFirsts has returned
+    std::map<SessionId, NodeId> told;
   };
-  // What others leave on a device for an older node.
+  // The room that others must leave on a device for an older node.
   struct Kept {
     NodeId node;
     int64_t bytes = 0;
@@ -121,18 +126,18 @@ class Admission {
 
   std::optional<Shortage> ShortageOf(NodeId node, const Waiting& waiting) const;
   bool Fits(NodeId node, const Waiting& waiting, const KeptOn& kept) const;
-  // Whether nothing of its own session is before it in any of its lines.
+  // Returns whether no node of its own session is before it in any of its lines.
   static bool Leads(const Island& island, NodeId node, const Waiting& waiting);
   static void JoinLines(Island& island, NodeId node, Waiting& waiting);
-  // The nodes that lead lines that it has left become candidates.
+  // Makes the nodes that now lead its former lines candidates.
   static void LeaveLines(Island& island, NodeId node, const Waiting& waiting);
   static void DropCandidate(Island& island, SessionId session, NodeId node);
-  // The next candidate, which is none any more; sessions take turns.
+  // Takes the next candidate out; sessions take turns.
   static NodeId NextCandidate(Island& island);
-  // Keeps room for the session's first node if what is under way will make room for it.
+  // Keeps room for the session's first node if work under way will make room for it.
   void Protect(const Island& island, SessionId session, KeptOn& kept) const;
 
-  // By number, which is dense; a device that nobody has set has no limit.
+  // By number; numbers are dense. A device that SetDevice has not set has no limit.
   Device& At(DeviceId device);
   Device Of(DeviceId device) const;
   void Touch(DeviceId device);

@@ -49,9 +49,9 @@ TEST(AdmissionTest, ALineIsForADevice) {
   a.SetDevice(kB, 100);
   a.Enqueue(NodeId(1), kOne, kIsland, {{kA, 60}});
   a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 60}});
-  a.Enqueue(NodeId(3), kOne, kIsland, {{kB, 60}});          // needs nothing of A
-  a.Enqueue(NodeId(4), kOne, kIsland, {{kA, 1}, {kB, 1}});  // is behind 2 on A
-  a.Enqueue(NodeId(5), kOne, kIsland, {{kB, 1}});           // is behind 4 on B
+  a.Enqueue(NodeId(3), kOne, kIsland, {{kB, 60}});          // needs no memory of A
+  a.Enqueue(NodeId(4), kOne, kIsland, {{kA, 1}, {kB, 1}});  // comes after 2 on A
+  a.Enqueue(NodeId(5), kOne, kIsland, {{kB, 1}});           // comes after 4 on B
   EXPECT_EQ(a.Admit(kIsland), (Nodes{NodeId(1), NodeId(3)}));
   EXPECT_EQ(a.waiting(kIsland), 3u);
   a.Release(kA, 60);
@@ -77,7 +77,7 @@ TEST(AdmissionTest, RoomIsKeptForANodeThatWillFitWhenWhatIsUnderWayHasEnded) {
   a.WillRelease(kA, 60);
   a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 90}});
   a.Enqueue(NodeId(3), kTwo, kIsland, {{kA, 11}});  // would leave less than 90
-  a.Enqueue(NodeId(4), kTwo, kIsland, {{kA, 10}});  // is behind it
+  a.Enqueue(NodeId(4), kTwo, kIsland, {{kA, 10}});  // comes after it
   EXPECT_EQ(a.Admit(kIsland), Nodes{});
   EXPECT_TRUE(a.Remove(NodeId(3), kIsland));
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(4)});
@@ -96,7 +96,7 @@ TEST(AdmissionTest, RoomIsKeptOnAllDevicesOfAGang) {
   a.Enqueue(NodeId(2), kOne, kIsland, {{kA, 80}, {kB, 80}});
   a.Enqueue(NodeId(3), kTwo, kIsland, {{kB, 21}});
   EXPECT_EQ(a.Admit(kIsland), Nodes{});
-  a.WillRelease(kA, -100);  // a client keeps it after all
+  a.WillRelease(kA, -100);  // a client keeps the array after all
   a.Release(kB, 0);
   EXPECT_EQ(a.Admit(kIsland), Nodes{NodeId(3)});
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of launches on one island (rule G1).
+// Decides the order of launches on one island (rule G1).
 //
-// Every executor of an island must launch the same gangs in the same order, or two collectives wait
-// for each other for ever. A gang gets its launch id here, when its inputs have arrived and the
-// budget allows it: never at submission, so that a gang whose input is late blocks nobody. Source:
-// Pathways (MLSys 2022), section 4.4.
+// Every executor of an island must launch the same gangs in the same order; otherwise two
+// collectives wait for each other for ever. A gang gets its launch id here, when its inputs have
+// arrived and the budget allows it. It never gets it at submission, so that a gang whose input is
+// late blocks nobody. Source: Pathways (MLSys 2022), section 4.4.
 #ifndef FAIRWAY_SCHEDULER_SEQUENCER_H_
 #define FAIRWAY_SCHEDULER_SEQUENCER_H_
 
@@ -17,46 +17,50 @@
 
 namespace fairway {
 
+// The budget of launches in flight on one island.
 struct SequencerOptions {
-  // Launched and unfinished launches of more than one device; executors start few of them at once.
+  // Launches on more than one device that are launched and not finished. Executors start few of
+  // them at once.
   int max_gangs_in_flight = 2;
   int max_singles_per_device = 16;  // the same for launches of one device
   uint64_t first_launch_id =
       1;  // above the highest that any executor of the island has seen (rule L1)
 };
 
+// The decision to launch `node` with this id (the first of its ids).
 struct Grant {
   NodeId node;
   LaunchId launch_id;
 };
 
-// A pure state machine: prepared -> arrived -> granted -> (finished, forgotten). Not thread-safe.
+// Owned by its island. A pure state machine: prepared -> arrived -> granted -> (finished,
+// forgotten). Not thread-safe.
 class Sequencer {
  public:
   explicit Sequencer(SequencerOptions options)
       : options_(options), next_id_(options.first_launch_id) {}
 
-  // `node` was prepared on its executors; it runs on these devices. Its launch takes `ids` launch
-  // ids, of which it is told the first.
+  // `node` was prepared on its executors and runs on these devices. Its launch takes `ids` launch
+  // ids; the grant has the first.
   void Prepared(NodeId node, const std::vector<DeviceId>& devices, uint64_t ids = 1);
-  // All its inputs are there, on every executor, free of error; or will be by launches before it
-  // that its only executor has been told of.
+  // All inputs are there, on every executor, free of error; or launches before it will make them,
+  // and its only executor has got those launches.
   void InputsArrived(NodeId node);
-  // One of those has failed. It must not be launched, until they have arrived after all.
+  // One of the arrived inputs has failed. The node is not launched unless InputsArrived comes
+  // again.
   void InputsMissing(NodeId node);
-  // It has ended on all its devices.
+  // The node has ended on all its devices.
   void Finished(NodeId node);
-  // It will not be launched. Ignored when unknown.
+  // The node will not be launched. Ignored if it is unknown.
   void Forget(NodeId node);
   // Ids from now on start at `first` or above.
   void RaiseLaunchIds(uint64_t first);
 
-  // The launches that may go now, lowest node first (program order), in the order in which they
-  // must be sent.
-  // At most `most`; as many: there may be more.
+  // Returns the launches that may go now, lowest node first (program order). Send them in this
+  // order. At most `most`; if there are that many, there may be more.
   std::vector<Grant> Step(size_t most = SIZE_MAX);
 
-  // Granted and not finished.
+  // The nodes that are granted and not finished.
   std::vector<NodeId> Running() const;
 
   size_t prepared() const { return waiting_.size(); }
@@ -65,8 +69,9 @@ class Sequencer {
   int gangs_in_flight() const { return gangs_in_flight_; }
 
  private:
-  // What launches share a budget: those of more than one device, those of the same device, those of
-  // none. They wait apart, so that a step looks at the first of each and not at all that wait.
+  // The launches that share a budget: those on more than one device, those on one device (one
+  // budget each), those on none. Each budget has its own line, so that a step looks only at the
+  // first of each.
   struct Budget {
     enum class Kind : uint8_t { kNone, kSingle, kGang };
     Kind kind = Kind::kNone;
@@ -86,10 +91,11 @@ class Sequencer {
     Budget budget;
     uint64_t ids = 1;
   };
-  std::map<NodeId, Waiting> waiting_;              // prepared, not launched
-  std::map<Budget, std::set<NodeId>> launchable_;  // of those, the arrived ones; no set is empty
+  std::map<NodeId, Waiting> waiting_;  // prepared, not launched
+  // those of waiting_ that have arrived; no set is empty
+  std::map<Budget, std::set<NodeId>> launchable_;
   std::map<NodeId, Budget> running_;
-  std::map<DeviceId, int> singles_;  // running launches of one device
+  std::map<DeviceId, int> singles_;  // running launches on one device, by device; no count is 0
 };
 
 }  // namespace fairway

@@ -67,7 +67,7 @@ TEST(SequencerTest, ALaunchWhoseInputFailedWaitsUntilItHasArrivedAfterAll) {
   EXPECT_EQ(Step(s), (Grants{{1, 1}}));
 }
 
-// Takes minutes where a step looks at all that wait.
+// If a step looked at all waiting nodes, this would take minutes.
 TEST(SequencerTest, ThoseThatWaitForTheirTurnCostAStepNothing) {
   constexpr uint64_t kMany = 100000;
   Sequencer s({.max_singles_per_device = 1});

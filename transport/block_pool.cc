@@ -34,14 +34,14 @@ BlockPool::~BlockPool() {
 absl::StatusOr<std::shared_ptr<Blob>> BlockPool::TakeFile(size_t size) {
   const auto failed = [&](int error) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 "the memory for bytes on their way is full, and a file of {} bytes cannot be made "
+                 "the memory for bytes in transit is full, and a file of {} bytes cannot be made "
                  "in {}: {}",
                  size, spool_.directory, std::strerror(error));
   };
   const int file = open(spool_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) return failed(errno);
   void* map = MAP_FAILED;
-  // Reserved now: a page that finds no disk when it is first touched ends the process.
+  // Reserves the disk now: if a page finds no room when it is first touched, the process ends.
   int error = posix_fallocate(file, 0, static_cast<off_t>(size));
   if (error == 0) {
     map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

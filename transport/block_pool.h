@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large blocks to receive into, kept for the next transfer of the same size: the first touch of
-// fresh pages costs more than receiving the bytes.
+// Large blocks to receive into. They are kept for the next transfer of the same size, because the
+// first touch of fresh pages costs more than receiving the bytes.
 #ifndef FAIRWAY_TRANSPORT_BLOCK_POOL_H_
 #define FAIRWAY_TRANSPORT_BLOCK_POOL_H_
 
@@ -19,40 +19,40 @@
 
 namespace fairway {
 
-// Where blocks come from when the budget is spent: unlinked files in `directory`, whose pages the
+// The source of blocks when the budget is spent: unlinked files in `directory`, whose pages the
 // kernel may write out and drop.
 struct Spool {
   std::shared_ptr<MemoryBudget> budget;
   std::string directory;
   std::shared_ptr<std::atomic<int64_t>> in_files =
-      nullptr;  // bytes of its owner there; null: not counted
+      nullptr;  // counts the owner's bytes there; nullptr: not counted
 
-  // One owner's share: of the budget (MemoryBudget), and of the disk, where it may have as many
-  // bytes as are left to others.
+  // Returns one owner's share: of the budget (MemoryBudget), and of the disk, where it may have as
+  // many bytes as it leaves to others.
   Spool Share() const {
     return {std::make_shared<MemoryBudget>(budget), directory,
             std::make_shared<std::atomic<int64_t>>(0)};
   }
 };
 
-// Thread-safe. Blocks come back when their last reference goes, on whatever thread that is, also
-// after the pool's maker is gone.
+// Held by data planes and by doors that copy large arrays. A block comes back when its last
+// reference is dropped, on any thread, even after the holder is gone. Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   static constexpr size_t kSmallest = 1 << 20;  // smaller blocks are not kept
 
-  // Keeps at most `limit` bytes of blocks that nobody uses; the oldest go first.
+  // Keeps at most `limit` bytes of unused blocks; drops the oldest first.
   static std::shared_ptr<BlockPool> Make(size_t limit);
-  // Blocks in use of kSmallest bytes and more beyond the spool's budget are files.
+  // The same. Blocks of kSmallest bytes and more that go beyond the spool's budget are files.
   static std::shared_ptr<BlockPool> Make(size_t limit, Spool spool);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A block of exactly `size` bytes, with any contents. RESOURCE_EXHAUSTED: there is no memory (or,
-  // with a spool, no room in its directory).
+  // Returns a block of exactly `size` bytes, with any contents. RESOURCE_EXHAUSTED: there is no
+  // memory (or, with a spool, no room in its directory).
   absl::StatusOr<std::shared_ptr<Blob>> Take(size_t size);
-  // Bytes kept.
+  // The bytes of unused blocks that are kept.
   size_t kept() const;
 
  private:
@@ -65,7 +65,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   void GiveBack(Block block);
 
   const size_t limit_;
-  const Spool spool_;  // no budget: memory only
+  const Spool spool_;  // without a budget: memory only
   mutable std::mutex mutex_;
   std::deque<Block> free_;  // oldest first
   size_t kept_ = 0;

@@ -61,7 +61,7 @@ TEST(BlockPool, KeepsNoMoreThanItsLimitAndNothingSmall) {
   a = nullptr;
   b = nullptr;
   EXPECT_EQ(pool->kept(), 3 * kMiB);
-  c = nullptr;  // the oldest goes
+  c = nullptr;  // the pool drops the oldest block
   EXPECT_EQ(pool->kept(), 2 * kMiB);
   d = nullptr;
   EXPECT_EQ(pool->kept(), 2 * kMiB);

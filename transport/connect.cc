@@ -21,7 +21,7 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// One attempt to connect; keeps itself alive by its handlers.
+// One attempt to connect. Its handlers keep it alive.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)>;
@@ -127,10 +127,10 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& io, const std::str
 StreamSocket Neutral(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  // A host that is gone without a word ends its connections in about a minute: who waits for bytes
-  // of it would wait for ever. Idle ones are probed. While something sent is not acknowledged there
-  // are no probes but TCP_USER_TIMEOUT, which also says when probes give up. It runs as well while
-  // a live peer does not read, so it is no shorter.
+  // Ends the connections of a silent host in about a minute, because whoever waits for its bytes
+  // would wait for ever. The kernel probes idle connections. While sent bytes are not acknowledged
+  // there are no probes; then TCP_USER_TIMEOUT counts, which also limits the probes. It also runs
+  // while a live peer does not read, so it is no shorter.
   socket.set_option(boost::asio::socket_base::keep_alive(true), ignored);
   const auto set = [&](int option, int value) {
     (void)setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);

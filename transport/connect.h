@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses and connecting, shared by links and the data plane. Included only by .cc files: it
-// brings Asio.
+// Addresses and connecting, for links and the data plane. Only .cc files include it, because it
+// includes Asio.
 #ifndef FAIRWAY_TRANSPORT_CONNECT_H_
 #define FAIRWAY_TRANSPORT_CONNECT_H_
 
@@ -24,12 +24,12 @@ void ConnectSocket(boost::asio::io_context& io, const std::string& host_port,
                    std::chrono::milliseconds timeout,
                    absl::AnyInvocable<void(absl::StatusOr<StreamSocket>)> done);
 
-// A listening socket (port 0: any free one). ALREADY_EXISTS names the port when it is taken;
-// INVALID_ARGUMENT, NOT_FOUND: the address.
+// Opens a listening socket (port 0: any free one). ALREADY_EXISTS names the port that is taken;
+// INVALID_ARGUMENT and NOT_FOUND are about the address.
 absl::StatusOr<boost::asio::ip::tcp::acceptor> Listen(boost::asio::io_context& io,
                                                       const std::string& host_port);
 
-// No delay for small frames, and a family-neutral socket.
+// Turns off delays of small frames, and returns a socket of any family.
 StreamSocket Neutral(boost::asio::ip::tcp::socket socket);
 
 // "127.0.0.1:4711", or "unix".

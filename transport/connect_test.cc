@@ -37,7 +37,7 @@ TEST(Connect, BothEndsFindOutThatTheOtherHostIsGone) {
     ASSERT_TRUE(end.has_value());
     EXPECT_EQ(Option(*end, SOL_SOCKET, SO_KEEPALIVE), 1);
     EXPECT_EQ(Option(*end, IPPROTO_TCP, TCP_KEEPIDLE), 10);
-    // Nothing is probed while bytes wait for their acknowledgement.
+    // The kernel does not probe while bytes wait for their acknowledgement.
     EXPECT_EQ(Option(*end, IPPROTO_TCP, TCP_USER_TIMEOUT), 60'000);
   }
 }

@@ -82,8 +82,8 @@ bool ClientStream::Takes(const FrameHeader& header) {
   const auto expected = static_cast<uint64_t>(pull.request.bytes);
   if (header.offset != pull.received || header.length > expected - pull.received) {
     End(header.id, Error(absl::StatusCode::kDataLoss,
-                         "{} sent {} bytes from {} of a shard of which {} of {} came", endpoint_,
-                         header.length, header.offset, pull.received, expected));
+                         "{} sent {} bytes of a shard from byte {} on; expected byte {} of {}",
+                         endpoint_, header.length, header.offset, pull.received, expected));
     return false;
   }
   if (pull.blob != nullptr) return true;
@@ -97,13 +97,13 @@ bool ClientStream::Takes(const FrameHeader& header) {
 }
 
 std::span<char> ClientStream::Destination(const FrameHeader& header, size_t done) {
-  // Decided once per frame: a pull that begins in the middle of one has nothing to do with it.
+  // Decided once per frame: a pull that begins in the middle of a frame has nothing to do with it.
   if (done == 0) takes_ = Takes(header);
   if (takes_) {
     Blob& blob = *pulls_.at(header.id).blob;
     return {blob.data() + header.offset + done, header.length - done};
   }
-  // Errors are kept whole; a chunk that nobody wants may be longer, and overwrites itself.
+  // Errors are kept whole. A chunk that nobody wants may be longer; it overwrites itself.
   scratch_.resize(kMaxControlBytes);
   return std::span(scratch_).subspan(done % kMaxControlBytes);
 }
@@ -132,8 +132,8 @@ void ClientStream::OnChunk(const FrameHeader& header, PendingPull& pull) {
 }
 
 void ClientStream::OnCorrupt(const FrameHeader& header) {
-  End(header.id, Error(absl::StatusCode::kDataLoss,
-                       "bytes from {} have another checksum than they were sent with", endpoint_));
+  End(header.id,
+      Error(absl::StatusCode::kDataLoss, "bytes from {} do not match their checksum", endpoint_));
 }
 
 void ClientStream::End(uint64_t id, absl::Status status) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulling side of the data plane: one connection to one endpoint. On the plane's I/O thread.
+// The pulling side of the data plane: one connection to one endpoint. Runs on the plane's I/O
+// thread.
 #ifndef FAIRWAY_TRANSPORT_DATA_CLIENT_H_
 #define FAIRWAY_TRANSPORT_DATA_CLIENT_H_
 
@@ -18,6 +19,7 @@
 
 namespace fairway::data {
 
+// A pull that was sent and is not answered completely. Invariant: received <= request.bytes.
 struct PendingPull {
   WireRequest request;
   DataPlane::PullDone done;  // called on the I/O thread
@@ -25,10 +27,11 @@ struct PendingPull {
   uint64_t received = 0;
 };
 
-// Fails all its pulls when it ends; the plane makes a new one when it is asked again.
+// Owned by the plane. When it ends, all its pulls fail; the plane makes a new stream for the next
+// pull.
 class ClientStream final : public FrameStream {
  public:
-  // `pulled` counts the bytes of complete shards; blocks to receive into come from `blocks`.
+  // `pulled` counts the bytes of complete shards. `blocks` gives the blocks to receive into.
   // `on_end` is called once, when the stream has ended and its pulls have failed.
   ClientStream(StreamSocket socket, std::string endpoint,
                std::shared_ptr<std::atomic<uint64_t>> pulled, std::shared_ptr<BlockPool> blocks,
@@ -52,10 +55,11 @@ class ClientStream final : public FrameStream {
   void OnStreamClosed(absl::Status status) override;
 
  private:
-  // Whether a frame that begins is the next chunk of a pull; one that does not fit ends its pull.
+  // Returns whether a frame that begins is the next chunk of a pull. A chunk that does not fit ends
+  // its pull.
   bool Takes(const FrameHeader& header);
   void OnChunk(const FrameHeader& header, PendingPull& pull);
-  // Ends pull `id`; later chunks of it are dropped.
+  // Ends pull `id`; drops its later chunks.
   void End(uint64_t id, absl::Status status);
 
   const std::string endpoint_;
@@ -65,8 +69,8 @@ class ClientStream final : public FrameStream {
   uint64_t next_id_ = 1;
   std::map<uint64_t, PendingPull> pulls_;
   std::deque<std::pair<uint64_t, WireRequest>> unsent_;
-  bool takes_ = false;         // the frame under way
-  std::vector<char> scratch_;  // error texts, and bytes that nobody wants
+  bool takes_ = false;         // the result of Takes for the present frame
+  std::vector<char> scratch_;  // for error texts, and bytes that nobody wants
 };
 
 }  // namespace fairway::data

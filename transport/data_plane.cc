@@ -33,15 +33,15 @@ constexpr size_t kKeptBlocks = size_t{256} << 20;  // bytes
 
 using OnPull = std::function<void(PullRequest, DataPlane::Answer)>;
 
-// What the loop's side and its late handlers share. `closed` belongs to the loop.
+// State that the loop's side shares with its late handlers. `closed` belongs to the loop.
 struct LoopSide {
   EventLoop& loop;
   OnPull on_pull;
   bool closed = false;
-  OnPull on_round;  // belongs to the I/O thread
+  OnPull on_round;  // used only by the I/O thread
 };
 
-// All connections; everything but Post runs on the I/O thread.
+// All connections. Everything but Post runs on the I/O thread.
 class IoSide : public std::enable_shared_from_this<IoSide> {
  public:
   IoSide(std::shared_ptr<LoopSide> loop_side, Incarnation incarnation, Spool spool)
@@ -55,7 +55,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   void Run() { io_.run(); }
   void Stop() { io_.stop(); }
 
-  // Thread-safe; dropped when the thread has ended.
+  // Thread-safe. Runs `f` on the I/O thread; drops it if the thread has ended.
   template <typename F>
   void Post(F f) {
     boost::asio::post(io_, std::move(f));
@@ -66,7 +66,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
       if (error == boost::asio::error::operation_aborted) return;
       if (!error) Accepted(Neutral(std::move(socket)));
       if (!error || error == boost::asio::error::connection_aborted) return Accept();
-      // Out of descriptors, most likely: others must close first.
+      // Probably out of descriptors: other connections must close first.
       again_.expires_after(std::chrono::milliseconds(100));
       again_.async_wait([this](const error_code&) { Accept(); });
     });
@@ -93,10 +93,10 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   uint64_t ServedBytes() const { return served_->load(); }
 
  private:
-  // Kept while it is connected, or being connected to.
+  // Exists while it is connected or being connected.
   struct Peer {
-    std::shared_ptr<ClientStream> stream;  // nullptr: not yet
-    std::vector<PendingPull> waiting;      // for the stream
+    std::shared_ptr<ClientStream> stream;  // nullptr: not connected yet
+    std::vector<PendingPull> waiting;      // pulls that wait for the stream
   };
 
   std::shared_ptr<std::atomic<uint64_t>> Counter(const std::string& endpoint) {
@@ -134,7 +134,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
 
   void Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullRequest request);
 
-  // Declared first: destroyed last, after the sockets that use it.
+  // Declared first, so destroyed last: after the sockets that use it.
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       io_.get_executor()};
@@ -150,7 +150,7 @@ class IoSide : public std::enable_shared_from_this<IoSide> {
   std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> counters_;
 };
 
-// The right to answer one request; answers UNAVAILABLE when it is dropped. Thread-safe.
+// The right to answer one request. Answers UNAVAILABLE if it is dropped. Thread-safe.
 class AnswerOnce {
  public:
   AnswerOnce(std::weak_ptr<IoSide> io, std::weak_ptr<ServerStream> stream, uint64_t id)
@@ -186,6 +186,7 @@ void IoSide::Asked(std::shared_ptr<ServerStream> stream, uint64_t id, PullReques
       });
 }
 
+// The data plane over TCP: the loop's side. IoSide has the connections.
 class TcpDataPlane final : public DataPlane {
  public:
   TcpDataPlane(std::shared_ptr<LoopSide> loop_side, std::shared_ptr<IoSide> io,

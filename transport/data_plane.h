@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling bulk bytes (docs/architecture.md, "Links"): the receiver asks the source's data port for
-// (transfer, index); the source answers when it has the bytes, or with the error. Executors and the
-// controller each run one.
+// Pulls bulk bytes (docs/architecture.md, "Links"): the receiver asks the source's data port for
+// (transfer, index); the source answers when it has the bytes, or with an error. Each executor and
+// the controller run one.
 #ifndef FAIRWAY_TRANSPORT_DATA_PLANE_H_
 #define FAIRWAY_TRANSPORT_DATA_PLANE_H_
 
@@ -23,26 +23,27 @@
 
 namespace fairway {
 
-// Bytes to send, alive as long as `owner`.
+// Bytes to send; they live as long as `owner`.
 struct DataView {
   std::string_view bytes;
   std::shared_ptr<const void> owner;
 };
 
+// Names the bytes that are asked for.
 struct PullRequest {
   TransferId transfer;
   int32_t index = 0;
-  Incarnation from{};  // of the puller; filled in by its plane
+  Incarnation from{};  // the puller; its plane fills it in
   // Not 0: bytes that the launches of one gang exchange. Their handlers run on the I/O threads of
   // both sides, because a gang waits for them.
   uint32_t round = 0;
 };
 
-// Bytes move on the plane's own I/O thread, which owns no state of others; handlers run in the
-// loop.
+// Owned by a session of an executor, or by the controller. Bytes move on the plane's own I/O
+// thread, which owns no state of others; handlers run in the loop.
 class DataPlane {
  public:
-  using Answer = absl::AnyInvocable<void(absl::StatusOr<DataView>)>;  // thread-safe, once
+  using Answer = absl::AnyInvocable<void(absl::StatusOr<DataView>)>;  // thread-safe; called once
   using PullDone = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)>;
 
   virtual ~DataPlane() = default;
@@ -50,24 +51,23 @@ class DataPlane {
   // "host:port" that peers can reach.
   virtual std::string endpoint() const = 0;
 
-  // Asks `endpoint` for `request`. `bytes` is what the answer must measure; the block is allocated
-  // here, after the caller has reserved the memory. `done` runs in the loop (that of a round: on
-  // the I/O thread), once, unless the plane ends before. Thread-safe. UNAVAILABLE: the peer cannot
-  // be reached or went away; ABORTED: it is another incarnation; DATA_LOSS: checksum or size
-  // differ; else the source's own error.
+  // Asks `endpoint` for `request`. The answer must have `bytes` bytes. The block is allocated here,
+  // after the caller has reserved the memory. `done` runs once, unless the plane ends before: in
+  // the loop (for a round: on the I/O thread). Thread-safe. UNAVAILABLE: the peer cannot be reached
+  // or went away; ABORTED: it has another incarnation; DATA_LOSS: checksum or size differ; else the
+  // source's own error.
   virtual void Pull(const std::string& endpoint, Incarnation incarnation, PullRequest request,
                     int64_t bytes, PullDone done) = 0;
 
-  // Bytes pulled from each endpoint so far, for metrics.
+  // The bytes pulled from each endpoint so far, for metrics.
   virtual std::vector<std::pair<std::string, uint64_t>> PulledBytes() const = 0;
   virtual uint64_t ServedBytes() const = 0;
 };
 
 // `on_pull` runs in the loop (for rounds `on_round`, on the I/O thread) for every request from
-// outside; it answers now or later through
-// `answer` (an Answer that is destroyed unused answers UNAVAILABLE). `advertise_host`: what
-// endpoint() says; an IPv6 address with or without brackets. `spool`: where pulled bytes go beyond
-// a budget of memory; empty: memory only.
+// outside. It answers now or later through `answer`; an Answer that is destroyed unused answers
+// UNAVAILABLE. `advertise_host`: the host in endpoint(); an IPv6 address with or without brackets.
+// `spool`: takes pulled bytes beyond a budget of memory; empty: memory only.
 absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpDataPlane(
     EventLoop& loop, const std::string& bind_host_port, const std::string& advertise_host,
     Incarnation incarnation,

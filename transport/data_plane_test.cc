@@ -134,7 +134,7 @@ TEST_F(Planes, AnswersOvertakeOneThatIsNotReady) {
   };
   for (int i = 0; i < 100; ++i) Pull(1, i, i == 0 ? 5 : 3);
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 99 && held.size() == 1; }));
-  // From another thread, as a device runtime would.
+  // From another thread, like a device runtime.
   std::thread([&] { held[0](View("later")); }).join();
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 100; }));
   EXPECT_EQ((*got_.at({1, 0}))->view(), "later");
@@ -145,7 +145,7 @@ TEST_F(Planes, PoisonKeepsItsCodeAndText) {
     answer(absl::DataLossError("host a, device 3: gone"));
   };
   EXPECT_EQ(PullStatus(4), absl::DataLossError("host a, device 3: gone"));
-  // The connection lives on.
+  // The connection survives.
   on_pull_ = [](PullRequest, Answer answer) { answer(View("fine")); };
   EXPECT_TRUE(PullStatus(4).ok());
 }
@@ -168,7 +168,7 @@ TEST_F(Planes, AShardForWhichThereIsNoBlockFailsAlone) {
   const absl::Status status = PullStatus(1 << 20);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Text(status), HasSubstr("/nowhere"));
-  // The connection lives on.
+  // The connection survives.
   on_pull_ = [](PullRequest, Answer answer) { answer(View("fine")); };
   EXPECT_TRUE(PullStatus(4).ok());
 }
@@ -210,7 +210,7 @@ TEST_F(Planes, APeerThatDiesFailsItsPullsAndANewOneIsReached) {
   ASSERT_TRUE(RunUntil(loop_, [&] { return got_.size() == 10; }));
   for (const auto& [key, blob] : got_)
     EXPECT_EQ(blob.status().code(), absl::StatusCode::kUnavailable);
-  held[0](View("nobody listens"));  // harmless
+  held[0](View("nobody listens"));  // nobody listens; it does no harm
   EXPECT_EQ(PullStatus(4).code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(got_.begin()->second.status()), HasSubstr(endpoint_));
 }
@@ -226,13 +226,13 @@ TEST_F(Planes, ConnectionsToSourcesThatAreGoneKeepNoMemory) {
     }
     source_ = nullptr;
   };
-  from_many(10);  // what is kept for the next ones
+  from_many(10);  // takes blocks that are kept for the next ones
   const size_t before = mallinfo2().uordblks;
-  from_many(100);  // 64 KiB each to receive into
+  from_many(100);  // takes 64 KiB each to receive into
   EXPECT_TRUE(RunUntil(
       loop_, [&] { return mallinfo2().uordblks < before + (2 << 20); }, std::chrono::seconds(20)))
       << mallinfo2().uordblks - before;
-  // What was pulled from them is told as before.
+  // The bytes pulled from them still count.
   uint64_t pulled = 0;
   for (const auto& [endpoint, bytes] : sink_->PulledBytes()) pulled += bytes;
   EXPECT_EQ(pulled, 110u * 4);
@@ -249,8 +249,8 @@ TEST_F(Planes, DestroyedWithPullsUnderWayCallsNobody) {
       loop_, [&] { return !got_.empty(); }, std::chrono::milliseconds(50)));
 }
 
-// A source that sends given bytes to whoever connects and asks; then `later` after a second
-// request, unless that is empty.
+// A source that sends given bytes to a puller that connects and asks; after a second request it
+// sends `later`, unless that is empty.
 class RawSource {
  public:
   explicit RawSource(std::string bytes, std::string later = {})
@@ -335,7 +335,7 @@ TEST_F(Planes, AnErrorThatIsTooLongEndsTheConnectionBeforeItsBytesCome) {
 }
 
 TEST_F(Planes, AChunkThatBeganBeforeItsPullIsNotWrittenAnywhere) {
-  // The half of a chunk of pull 2, far beyond its 8 bytes, before there is such a pull.
+  // Half of a chunk of pull 2, far longer than its 8 bytes, before pull 2 exists.
   const std::string early = Chunk(2, uint64_t{1} << 40, false, std::string(4096, 'x'));
   const std::string first = Chunk(1, 0, true, "12345678") + early.substr(0, 1024);
   RawSource source(first, early.substr(1024) + Chunk(2, 0, true, "abcdefgh"));

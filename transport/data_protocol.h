@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses a data connection: frames (frame.h) of these types. The puller numbers its requests;
-// answers to different requests may overtake and interleave, the chunks of one come in order.
+// The frames (frame.h) of a data connection. The puller numbers its requests. Answers to different
+// requests may overtake each other and interleave; the chunks of one answer come in order.
 #ifndef FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
 #define FAIRWAY_TRANSPORT_DATA_PROTOCOL_H_
 
@@ -24,6 +24,7 @@ inline constexpr uint16_t kLast = 1;
 inline constexpr size_t kChunkBytes = 1 << 20;
 inline constexpr size_t kMaxControlBytes = 64 << 10;  // kPull and kError
 
+// The payload of kPull.
 struct WireRequest {
   PullRequest request;
   Incarnation incarnation;  // of the process that is asked
@@ -34,7 +35,7 @@ std::string Encode(const WireRequest& request);
 absl::StatusOr<WireRequest> DecodeRequest(std::string_view payload);
 
 std::string EncodeStatus(const absl::Status& status);
-// An error in any case: INTERNAL when it cannot be read.
+// Always returns an error: INTERNAL if the payload cannot be read.
 absl::Status DecodeStatus(std::string_view payload);
 
 }  // namespace fairway::data

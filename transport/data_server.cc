@@ -51,12 +51,12 @@ bool ServerStream::NextFrame(OutFrame& frame) {
 
 std::span<char> ServerStream::Destination(const FrameHeader& header, size_t done) {
   if (done < request_.size()) return std::span(request_).subspan(done);
-  return request_;  // too long: overwritten, and refused in OnFrame
+  return request_;  // too long: overwritten here, and refused in OnFrame
 }
 
 void ServerStream::OnFrame(const FrameHeader& header) {
   if (header.type != kPull)
-    return;  // a later version's; the puller gets no answer it would not understand
+    return;  // from a later version: the puller gets no answer that it would not understand
   auto request = header.length > request_.size()
                      ? InvalidArgument("a pull request of {} bytes", header.length)
                      : DecodeRequest({request_.data(), header.length});
@@ -64,7 +64,7 @@ void ServerStream::OnFrame(const FrameHeader& header) {
   if (!request.ok()) return Answer(header.id, request.status());
   if (request->incarnation != incarnation_) {
     return Answer(header.id,
-                  Error(absl::StatusCode::kAborted, "incarnation {} was asked, {} is here",
+                  Error(absl::StatusCode::kAborted, "the request is for incarnation {}, this is {}",
                         request->incarnation, incarnation_));
   }
   on_pull_(std::static_pointer_cast<ServerStream>(shared_from_this()), header.id, request->request);

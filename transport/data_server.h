@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The serving side of the data plane: one accepted connection. On the plane's I/O thread.
+// The serving side of the data plane: one accepted connection. Runs on the plane's I/O thread.
 #ifndef FAIRWAY_TRANSPORT_DATA_SERVER_H_
 #define FAIRWAY_TRANSPORT_DATA_SERVER_H_
 
@@ -17,12 +17,13 @@
 
 namespace fairway::data {
 
-// Sends answers in chunks, taking turns between the answers that are ready, so that a large shard
-// does not hold small ones up. Keeps an answer's owner until its last byte is written.
+// Owned by the plane. Sends answers in chunks, and takes turns between the answers that are ready,
+// so that a large shard does not hold up small ones. Keeps an answer's owner until its last byte is
+// written.
 class ServerStream final : public FrameStream {
  public:
-  // `on_pull` is called on the I/O thread for requests of the right incarnation; it answers by
-  // Answer, later.
+  // `on_pull` is called on the I/O thread for requests to the right incarnation. It answers later,
+  // through Answer.
   ServerStream(StreamSocket socket, Incarnation incarnation,
                std::function<void(std::shared_ptr<ServerStream>, uint64_t id, PullRequest)> on_pull,
                std::function<void(ServerStream*)> on_end,
@@ -43,7 +44,7 @@ class ServerStream final : public FrameStream {
   void OnStreamClosed(absl::Status status) override;
 
  private:
-  static constexpr size_t kMaxOutgoing = 4096;  // answers; a puller that reads has fewer
+  static constexpr size_t kMaxOutgoing = 4096;  // answers; more than any puller that reads has
   struct Outgoing {
     uint64_t id = 0;
     absl::Status error;  // not OK: this is the answer
@@ -55,7 +56,8 @@ class ServerStream final : public FrameStream {
   const std::function<void(std::shared_ptr<ServerStream>, uint64_t, PullRequest)> on_pull_;
   const std::function<void(ServerStream*)> on_end_;
   const std::shared_ptr<std::atomic<uint64_t>> served_;
-  std::map<uint64_t, int64_t> expected_;  // bytes, of requests not yet answered
+  // by request: the expected bytes of those not yet answered
+  std::map<uint64_t, int64_t> expected_;
   std::deque<Outgoing> outgoing_;
   std::array<char, 4096> request_;  // longer requests are refused
 };

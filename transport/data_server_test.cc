@@ -16,7 +16,7 @@
 namespace fairway {
 namespace {
 
-// Does what can be done without waiting; false: nothing.
+// Runs the handlers that need not wait; false: there was none.
 bool Poll(boost::asio::io_context& io) {
   io.restart();
   return io.poll() > 0;
@@ -36,7 +36,7 @@ TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
       [&](data::ServerStream*) { ended = true; }, std::make_shared<std::atomic<uint64_t>>(0));
   stream->Start();
 
-  // Requests that are answered at once, by an error.
+  // Bytes of requests that are answered at once with an error.
   constexpr size_t kMost = 16 << 20;  // bytes
   std::string request(kFrameHeaderBytes, '\0');
   EncodeFrameHeader({.type = data::kPull, .id = 1, .crc = Crc32c("")}, request.data());
@@ -54,7 +54,7 @@ TEST(DataServer, APeerThatAsksAndDoesNotReadIsNotReadFrom) {
   }
   EXPECT_LT(sent, kMost);
 
-  // When it reads it is read from, and each request gets its answer.
+  // When it reads, the server reads as well, and each request gets its answer.
   size_t answers = 0;
   std::string received;
   for (bool goes_on = true; goes_on;) {

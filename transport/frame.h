@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a frame, for control links and for the data plane (see link.h for its layout).
+// The header of a frame of control links and the data plane (its layout is in link.h).
 #ifndef FAIRWAY_TRANSPORT_FRAME_H_
 #define FAIRWAY_TRANSPORT_FRAME_H_
 

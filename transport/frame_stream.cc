@@ -33,7 +33,8 @@ void FrameStream::WatchHost(std::chrono::milliseconds silence) {
   const auto set = [&](int option, int value) {
     (void)setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
   };
-  // Probed each second while idle; the last option bounds probes and what waits to be acknowledged.
+  // The kernel probes each second while the link is idle. The last option bounds the probes, and
+  // the time that sent bytes may stay unacknowledged.
   set(TCP_KEEPIDLE, 1);
   set(TCP_KEEPINTVL, 1);
   set(TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
@@ -160,7 +161,7 @@ void FrameStream::Write() {
   batch_.clear();
   buffers_.clear();
   size_t bytes = 0;
-  std::vector<size_t> cuts;  // end in small_ of what goes before batch_[i]
+  std::vector<size_t> cuts;  // where in small_ the bytes that go before batch_[i] end
   OutFrame frame;
   for (size_t frames = 0; frames < kBatchFrames && bytes < kBatchBytes && NextFrame(frame);
        ++frames) {
@@ -182,7 +183,7 @@ void FrameStream::Write() {
   ReadOn();
   if (bytes == 0) return AfterLastWrite();
   if (write_failed_)
-    return Kick();  // drops what is queued; the reading side tells when the peer is gone
+    return Kick();  // drops the queued frames; the reading side reports that the peer is gone
   size_t from = 0;
   for (size_t i = 0; i < batch_.size(); ++i) {
     const std::string_view payload =

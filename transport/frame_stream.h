@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over one connected stream socket: what control links and the data plane share. Included
-// only by .cc files and headers of this folder: it brings Asio.
+// Frames over one connected stream socket: the common part of control links and the data plane.
+// Only .cc files and headers of this folder include it, because it includes Asio.
 #ifndef FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 #define FAIRWAY_TRANSPORT_FRAME_STREAM_H_
 
@@ -21,13 +21,13 @@
 
 namespace fairway {
 
-// Lives on the thread of its io_context; kept alive by its own pending reads and writes. Derived
-// classes say what to send and where received bytes go, so that bulk data goes straight to its
-// destination.
+// Lives on the thread of its io_context. Its own pending reads and writes keep it alive. A derived
+// class gives the frames to send and the destination of received bytes, so that bulk data goes
+// straight there.
 class FrameStream : public std::enable_shared_from_this<FrameStream> {
  public:
-  // A frame to send: `own` or `view` (alive as long as `owner`) is the payload. length and crc are
-  // filled in here.
+  // A frame to send. Its payload is `own`, or `view`, which lives as long as `owner`. length and
+  // crc are filled in here.
   struct OutFrame {
     FrameHeader header;
     std::string own;
@@ -40,45 +40,44 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   FrameStream(const FrameStream&) = delete;
   FrameStream& operator=(const FrameStream&) = delete;
 
-  // Begins to read. No virtual function is called inside this call.
+  // Begins to read. Calls no virtual function before it returns.
   void Start();
-  // NextFrame has something. Writes in a later handler, so that the frames of one turn leave
-  // together.
+  // Says that NextFrame has a frame. Writes in a later handler, so that the frames of one turn
+  // leave together.
   void Kick();
-  // Sends what NextFrame still gives, then closes; the peer's frames are read and dropped
-  // meanwhile, because closing with unread bytes would reset the connection and lose what was just
-  // sent. OnStreamClosed(OK) comes.
+  // Sends the frames that NextFrame still gives, then closes; OnStreamClosed(OK) comes. Meanwhile
+  // it reads and drops the peer's frames, because closing with unread bytes would reset the
+  // connection and lose the last frames.
   void FinishAndClose();
-  // Closes; no virtual function is called any more.
+  // Closes; calls no virtual function any more.
   void CloseNow();
 
-  // As Link::WatchHost.
+  // Like Link::WatchHost.
   void WatchHost(std::chrono::milliseconds silence);
 
   const std::string& peer() const { return peer_; }
   bool closed() const { return closed_; }
-  // Bytes taken from NextFrame and not yet written.
+  // The bytes taken from NextFrame and not yet written.
   size_t batch_bytes() const { return batch_bytes_; }
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
  protected:
-  // The next frame to send; false: nothing now.
+  // Returns the next frame to send; false: there is none now.
   virtual bool NextFrame(OutFrame& frame) = 0;
-  // Where the payload's bytes from `done` on go: at least one byte; may be less than the rest.
-  // Asked once for each piece, so once per frame with 0; valid until the next virtual function is
-  // called.
+  // Returns where the payload's bytes from `done` on go: at least one byte, perhaps fewer than
+  // remain. Called for each piece, so once per frame with 0. Valid until the next virtual function
+  // is called.
   virtual std::span<char> Destination(const FrameHeader& header, size_t done) = 0;
-  // False: the peer is not read from until enough of what waits to be sent has left, so that one
-  // that asks without reading does not fill the memory. Asked before each read and after each
-  // write.
+  // False: stop reading from the peer until enough of the queued bytes have left. So a peer that
+  // asks without reading does not fill the memory. Called before each read and after each write.
   virtual bool MayRead() const { return true; }
-  // The longest payload of frames of this type; the stream ends at a longer one.
+  // The longest payload of frames of this type; a longer one ends the stream.
   virtual size_t MaxPayload(uint8_t type) const { return kMaxFrameBytes; }
-  // The payload is complete and its checksum right.
+  // The payload is complete and has the right checksum.
   virtual void OnFrame(const FrameHeader& header) = 0;
-  // The payload of this frame has another checksum; the stream closes after it.
+  // The payload of this frame has a wrong checksum; the stream closes after this call.
   virtual void OnCorrupt(const FrameHeader& header) {}
-  // Once, unless CloseNow was called.
+  // Called once, unless CloseNow was called.
   virtual void OnStreamClosed(absl::Status status) = 0;
 
  private:
@@ -98,7 +97,8 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   static constexpr size_t kBufferBytes = 64 << 10;
   static constexpr size_t kDirectBytes =
       16 << 10;  // a payload with more to come is read into its destination
-  static constexpr size_t kCopyBytes = 4 << 10;  // a payload up to this is copied behind its header
+  // a payload up to this size is copied after its header
+  static constexpr size_t kCopyBytes = 4 << 10;
   static constexpr size_t kBatchBytes = 1 << 20;
   static constexpr size_t kBatchFrames = 512;
 
@@ -110,7 +110,7 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   bool kicked_ = false;
   bool writing_ = false;
   bool write_failed_ = false;
-  bool paused_ = false;  // not reading, because MayRead said so
+  bool paused_ = false;  // MayRead returned false
 
   std::vector<char> in_;  // in_[in_begin_ .. in_end_) is unparsed
   size_t in_begin_ = 0;
@@ -118,12 +118,12 @@ class FrameStream : public std::enable_shared_from_this<FrameStream> {
   bool in_payload_ = false;
   FrameHeader header_;
   size_t done_ = 0;
-  std::span<char> into_;  // of the read under way, if it goes straight to its destination
+  std::span<char> into_;  // the destination of the read under way, if it goes straight there
   uint32_t crc_ = 0;
 
   size_t batch_bytes_ = 0;
   std::string small_;            // headers and small payloads of the batch being written
-  std::vector<OutFrame> batch_;  // owners of the others
+  std::vector<OutFrame> batch_;  // owners of the larger payloads
   std::vector<boost::asio::const_buffer> buffers_;
 };
 

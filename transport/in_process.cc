@@ -6,11 +6,12 @@ namespace {
 
 class InProcessLink;
 
-// Both ends; an end is nullptr once it is gone or closed.
+// Both ends; nullptr: that end is gone or closed.
 struct Joint {
   InProcessLink* ends[2] = {nullptr, nullptr};
 };
 
+// One end of a pair.
 class InProcessLink final : public Link {
  public:
   InProcessLink(EventLoop& loop, std::shared_ptr<Joint> joint, int side, std::string peer)
@@ -28,7 +29,7 @@ class InProcessLink final : public Link {
                  if (InProcessLink* self = joint->ends[side]) self->queued_ -= bytes;
                  InProcessLink* other = joint->ends[1 - side];
                  if (other == nullptr || other->on_frame == nullptr) return;
-                 auto f = other->on_frame;  // a copy: the callback may destroy the link
+                 auto f = other->on_frame;  // a copy, because the callback may destroy the link
                  f(std::move(frame));
                });
   }
@@ -37,7 +38,7 @@ class InProcessLink final : public Link {
     if (joint_->ends[side_] != this) return;
     loop_.Post("in-process close", [joint = joint_, side = side_] { End(*joint, side); });
     HangUp();
-    // Its own on_closed comes as well, unless it is destroyed first.
+    // The own on_closed comes as well, unless this end is destroyed first.
     joint_->ends[side_] = this;
   }
   std::string peer() const override { return peer_; }

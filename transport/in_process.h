@@ -11,8 +11,8 @@
 
 namespace fairway {
 
-// What one sends, the other receives in a later turn of the loop, in order. Destroying or closing
-// one closes the other with OK. `peers`: what peer() of the first and of the second says.
+// Each receives the frames of the other in a later turn of the loop, in order. If one is destroyed
+// or closed, the other closes with OK. `peers`: the peer() of the first and of the second.
 std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> MakeLinkPair(
     EventLoop& loop, std::pair<std::string, std::string> peers = {"second", "first"});
 

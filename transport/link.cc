@@ -18,7 +18,7 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// Runs a callback that may destroy or replace itself: it is moved out for the call.
+// Runs a callback that may destroy or replace itself: moves it out for the call.
 template <typename F, typename... Args>
 void CallMovedOut(const std::weak_ptr<void>& owner_alive, F& slot, Args&&... args) {
   F f = std::move(slot);
@@ -27,7 +27,7 @@ void CallMovedOut(const std::weak_ptr<void>& owner_alive, F& slot, Args&&... arg
   if (!owner_alive.expired() && !slot) slot = std::move(f);
 }
 
-// The stream of one link; outlives it while reads and writes are pending.
+// The stream of one link. It outlives the link while reads and writes are pending.
 class LinkStream final : public FrameStream {
  public:
   LinkStream(EventLoop& loop, StreamSocket socket) : FrameStream(std::move(socket)), loop_(loop) {}
@@ -68,7 +68,7 @@ class LinkStream final : public FrameStream {
   size_t MaxPayload(uint8_t) const override { return max_payload_; }
 
   std::span<char> Destination(const FrameHeader& header, size_t done) override {
-    // Grows as bytes arrive: a header alone must not cost its sender's claim in memory.
+    // Grows as bytes arrive: the length in a header alone must cost no memory.
     if (done >= payload_.size()) {
       payload_.resize(
           std::min<size_t>(header.length, std::max<size_t>(kFirstPiece, 2 * payload_.size())));
@@ -103,6 +103,7 @@ class LinkStream final : public FrameStream {
   std::string payload_;
 };
 
+// A link over a socket.
 class SocketLink final : public Link {
  public:
   SocketLink(EventLoop& loop, StreamSocket socket)
@@ -123,7 +124,7 @@ class SocketLink final : public Link {
   std::shared_ptr<LinkStream> stream_;
 };
 
-// Accepts until closed; kept alive by its pending accept.
+// Accepts until closed. Its pending accept keeps it alive.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   Acceptor(EventLoop& loop, tcp::acceptor acceptor,
@@ -142,10 +143,11 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
         });
       }
       if (error && error != boost::asio::error::connection_aborted) {
-        // Out of descriptors, most likely: others must close first.
+        // Probably out of descriptors: other connections must close first.
         if (!std::exchange(self->resting_, true)) {
           spdlog::error(
-              "port {} cannot accept a connection: {}; it tries on. If others do not close, raise "
+              "port {} cannot accept a connection: {}; it keeps trying. If others do not close, "
+              "raise "
               "this process's limit of open files (ulimit -n)",
               self->port_, error.message());
         }
@@ -168,9 +170,10 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   tcp::acceptor acceptor_;
   const std::function<void(std::unique_ptr<Link>)> on_accept_;
   int port_ = 0;
-  bool resting_ = false;  // it was logged that connections cannot be accepted
+  bool resting_ = false;  // the log says that connections cannot be accepted
 };
 
+// A listening TCP port.
 class TcpServer final : public LinkServer {
  public:
   explicit TcpServer(std::shared_ptr<Acceptor> acceptor) : acceptor_(std::move(acceptor)) {}
@@ -209,7 +212,7 @@ std::unique_ptr<Link> AdoptSocket(EventLoop& loop, int fd) {
   socklen_t size = sizeof family;
   ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
   StreamSocket socket(loop.io_context());
-  error_code ignored;  // a bad descriptor shows at the first read: on_closed comes
+  error_code ignored;  // a bad descriptor fails at the first read; then on_closed comes
   socket.assign(boost::asio::generic::stream_protocol(family, 0), fd, ignored);
   return std::make_unique<SocketLink>(loop, std::move(socket));
 }

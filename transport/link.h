@@ -30,46 +30,48 @@ struct Frame {
 
 inline constexpr std::chrono::milliseconds kHostSilence{3000};
 
-// One connection. Loop-confined: all calls and callbacks happen in the loop it was made with.
-// Frames arrive in the order in which they were sent, or the link closes.
+// One connection. Owned by its user, who may destroy it at any time. Loop-confined: all calls and
+// callbacks happen in the loop that made it. Frames arrive in the order in which they were sent, or
+// the link closes.
 class Link {
  public:
   virtual ~Link() = default;  // closes; no callback comes after it
   // Queues the frame; never blocks. Frames sent in one turn of the loop leave in one write.
   virtual void Send(Frame frame) = 0;
-  // Bytes queued and not yet written: for back-pressure.
+  // The bytes queued and not yet written: for back-pressure.
   virtual size_t queued_bytes() const = 0;
-  // Sends what is queued, then closes. `on_closed` comes.
+  // Sends the queued frames, then closes. `on_closed` comes.
   virtual void Close() = 0;
   virtual std::string peer() const = 0;  // "127.0.0.1:4711", for messages
-  // From now on the link closes with DEADLINE_EXCEEDED when the peer's host has acknowledged
-  // nothing for kHostSilence. The kernels of both hosts see to it: a process that is stopped or
-  // busy is not taken for a silent host, unless more is sent to it than its socket holds. So it is
-  // for links that carry next to nothing. Nothing happens on links within a host's own memory.
+  // From now on the link closes with DEADLINE_EXCEEDED if the peer's host has acknowledged nothing
+  // for kHostSilence. The kernels of both hosts watch this, so a stopped or busy process does not
+  // count as a silent host, unless its socket is full. Use it for links that carry next to nothing.
+  // It does nothing on links within a host's own memory.
   virtual void WatchHost() {}
-  // From now on a frame with more than `bytes` of payload closes the link, as one over
-  // kMaxFrameBytes does from the start. Nothing happens on links within a host's own memory.
+  // From now on a frame with more than `bytes` of payload closes the link; from the start one over
+  // kMaxFrameBytes does. It does nothing on links within a host's own memory.
   virtual void LimitFrames(size_t bytes) {}
 
-  // Set both before control returns to the loop. `on_closed` comes once: OK after an orderly end,
-  // else the cause (bad magic, version, checksum, a frame over the limit, a reset).
+  // Set both before control returns to the loop. `on_closed` comes once: with OK after an orderly
+  // end, else with the cause (bad magic, version, checksum, a frame over the limit, a reset).
   std::function<void(Frame)> on_frame;
   std::function<void(absl::Status)> on_closed;
 };
 
-// Connects in the background; `done` runs in the loop. UNAVAILABLE with the address when nobody
-// answers in `timeout`.
+// Connects in the background; `done` runs in the loop. UNAVAILABLE, with the address: no answer
+// within `timeout`.
 void ConnectTcp(EventLoop& loop, const std::string& host_port, std::chrono::milliseconds timeout,
                 absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Link>>)> done);
 
+// A listening port. Loop-confined.
 class LinkServer {
  public:
   virtual ~LinkServer() = default;  // stops accepting; accepted links live on
   virtual int port() const = 0;
 };
 
-// Listens at "host:port" (port 0: any free one). `on_accept` runs in the loop.
-// ALREADY_EXISTS names the port when it is taken.
+// Listens at "host:port" (port 0: any free one). `on_accept` runs in the loop. ALREADY_EXISTS names
+// the port that is taken.
 absl::StatusOr<std::unique_ptr<LinkServer>> ListenTcp(
     EventLoop& loop, const std::string& host_port,
     std::function<void(std::unique_ptr<Link>)> on_accept);

@@ -35,7 +35,7 @@ Frame Text(uint8_t type, std::string payload) {
   return frame;
 }
 
-// What one end of a link has seen.
+// The events at one end of a link.
 struct Seen {
   std::vector<Frame> frames;
   int closed = 0;
@@ -240,7 +240,7 @@ TEST(Listen, ToldOnceThatThereAreNoDescriptors) {
     EXPECT_EQ(
         ::connect(clients[episode - 1], reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_TRUE(RunUntil(loop, [&] { return lines() == episode; }));
-    // Behind its first attempt to accept again.
+    // Posted after its first attempt to accept again.
     bool later = false;
     loop.PostAfter(milliseconds(150), "later", [&] { later = true; });
     EXPECT_TRUE(RunUntil(loop, [&] { return later; }));
@@ -264,7 +264,7 @@ TEST(Listen, ATakenPortIsNamed) {
   EXPECT_THAT(fairway::Text(second.status()), HasSubstr(std::to_string((*first)->port())));
 }
 
-// Raw bytes into a link.
+// Writes raw bytes into a link; returns how the link closed.
 absl::Status AfterBytes(const std::string& bytes, bool end, size_t* frames = nullptr) {
   EventLoop loop;
   int fds[2];
@@ -297,7 +297,7 @@ TEST(BadBytes, CloseTheLinkWithTheCause) {
   std::string magic = good;
   magic[0] ^= 1;
   EXPECT_THAT(fairway::Text(AfterBytes(magic, false)), HasSubstr("magic"));
-  // What gRPC's server says first. A worker that was given the clients' port reads it.
+  // The first bytes of gRPC's server. A worker with the clients' port reads them.
   EXPECT_THAT(fairway::Text(AfterBytes(std::string("\0\0\x18\x04", 4) + good, false)),
               HasSubstr("--link-port"));
   std::string version = good;

@@ -12,7 +12,7 @@
 namespace fairway {
 namespace {
 
-// Every device once: a shard per device.
+// Checks that every device is named once: there is a shard per device.
 absl::Status CheckDevices(std::vector<int32_t> devices) {
   if (devices.empty()) return InvalidArgument("a sharding names no device");
   std::sort(devices.begin(), devices.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of fairway.v1.Client <-> core. What comes from outside is checked here; sizes are bounded
-// by the lengths of lists in the same message.
+// Converts values of fairway.v1.Client to core values and back. Checks everything from outside. The
+// lengths of lists in the same message bound all sizes.
 #ifndef FAIRWAY_WIRE_CLIENT_VALUES_H_
 #define FAIRWAY_WIRE_CLIENT_VALUES_H_
 
@@ -10,18 +10,18 @@
 
 namespace fairway {
 
-// INVALID_ARGUMENT: an unknown element type or one without bytes, a shape that no array has.
+// INVALID_ARGUMENT: an unknown element type or one without bytes, or an impossible shape.
 absl::StatusOr<ArraySpec> ArraySpecFromProto(const v1::ArraySpec& proto);
-// Only shardings that clients can name (one device, replicated, tiled); others become their
-// devices.
+// Writes only shardings that clients can name (one device, replicated, tiled); of others it writes
+// the devices.
 void ArraySpecToProto(const ArraySpec& spec, v1::ArraySpec* proto);
 
-// `rank`: of the arrays to cut. INVALID_ARGUMENT: no device or one named twice, tiles that do not
+// `rank`: of the arrays to cut. INVALID_ARGUMENT: no device, or one named twice; tiles that do not
 // fit the rank or the devices.
 absl::StatusOr<Sharding> ShardingFromProto(const v1::Sharding& proto, int rank);
 void ShardingToProto(const Sharding& sharding, v1::Sharding* proto);
 
-// UNKNOWN for code 0 and for numbers that are no code. Texts become valid UTF-8.
+// UNKNOWN for code 0 and for numbers that are not a code. Texts become valid UTF-8.
 absl::Status StatusFromError(const v1::Error& error);
 // `status` is not OK.
 void ErrorFromStatus(const absl::Status& status, v1::Error* error);

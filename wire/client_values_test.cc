@@ -7,7 +7,7 @@
 namespace fairway {
 namespace {
 
-// The spec of this text and back, or the error.
+// Converts the spec of this text to core and back; returns the text, or the error.
 std::string Through(const std::string& text) {
   v1::ArraySpec proto;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &proto)) << text;

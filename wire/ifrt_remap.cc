@@ -15,7 +15,7 @@ using Proto = xla::ifrt::RemapPlanProto;
 
 constexpr RemapPlan::From kNone{-1, -1};
 
-// A plan in the making: what is taken and what is still to come.
+// A plan under construction: the shards already taken, and those still to fill.
 class Builder {
  public:
   explicit Builder(RemapPlan plan) : plan_(std::move(plan)) {
@@ -40,7 +40,7 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // CheckPair has passed.
+  // Takes a shard. CheckPair has passed.
   absl::Status Take(int32_t in, int64_t in_shard, int32_t out, int64_t out_shard) {
     std::vector<bool>& used = used_[in];
     std::vector<RemapPlan::From>& to = plan_.shards[out];
@@ -70,7 +70,7 @@ class Builder {
     return std::move(plan_);
   }
 
-  // Takes the shard of `in` on this device for that of `out`. CheckPair has passed.
+  // Takes the shard of `in` on this device as that of `out`. CheckPair has passed.
   absl::Status TakeOn(int32_t device, int32_t in, int32_t out) {
     const Places& have = PlacesOf(plan_.inputs[in], input_places_[in]);
     const Places& want = PlacesOf(plan_.outputs[out], output_places_[out]);
@@ -85,7 +85,7 @@ class Builder {
  private:
   using Places = std::unordered_map<int32_t, int64_t>;  // device -> shard
 
-  // Filled when asked for first; no sharding is empty.
+  // Filled at first use; no sharding is empty.
   static const Places& PlacesOf(const ArraySpec& spec, Places& places) {
     if (places.empty()) {
       for (const int32_t device : spec.sharding.devices())
@@ -99,7 +99,7 @@ class Builder {
   std::vector<std::vector<bool>> used_;
 };
 
-// Every step takes a shard that was free, so the number of steps is bounded by the device lists.
+// Every step takes a free shard, so the device lists bound the number of steps.
 absl::Status AddMapping(const Proto::MappingProto& mapping, Builder& builder) {
   const int32_t in = mapping.in_array();
   const int32_t out = mapping.out_array();
@@ -117,7 +117,7 @@ absl::Status AddMapping(const Proto::MappingProto& mapping, Builder& builder) {
     int64_t to = mapping.to_start(i);
     while (from < mapping.from_end(i) && to < mapping.to_end(i)) {
       FAIRWAY_RETURN_IF_ERROR(builder.Take(in, from, out, to));
-      // An overflow is beyond the end.
+      // An overflow counts as beyond the end.
       if (__builtin_add_overflow(from, mapping.from_step(i), &from)) from = INT64_MAX;
       if (__builtin_add_overflow(to, mapping.to_step(i), &to)) to = INT64_MAX;
     }

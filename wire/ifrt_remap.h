@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IFRT's RemapPlanProto -> core RemapPlan.
+// Converts IFRT's RemapPlanProto to a core RemapPlan.
 #ifndef FAIRWAY_WIRE_IFRT_REMAP_H_
 #define FAIRWAY_WIRE_IFRT_REMAP_H_
 
@@ -9,12 +9,12 @@
 
 namespace fairway {
 
-// Reads both forms: intervals of shards (`mappings`, all clients of today), and lists of devices
-// (`input_devices_for_output`), whose shards lie on the same devices on both sides.
+// Reads both forms: intervals of shards (`mappings`, which all present clients use), and lists of
+// devices (`input_devices_for_output`), whose shards lie on the same devices on both sides.
 //
-// INVALID_ARGUMENT: no input, an index out of range, an interval that does not go up, two sides of
-// unequal length, a shard of an input used twice, one of an output given twice or not at all, or
-// another element type on one side than on the other.
+// INVALID_ARGUMENT: no input; an index out of range; an interval that does not ascend; two sides of
+// unequal length; a shard of an input used twice; a shard of an output given twice or not at all;
+// different element types on the two sides.
 absl::StatusOr<RemapPlan> RemapPlanFromProto(const xla::ifrt::RemapPlanProto& proto);
 
 }  // namespace fairway

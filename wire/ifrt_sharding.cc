@@ -15,7 +15,7 @@ namespace {
 
 using xla::OpSharding;
 
-// Product of positive extents, at most `limit`. INVALID_ARGUMENT otherwise.
+// Returns the product of positive extents, at most `limit`; else INVALID_ARGUMENT.
 template <typename Range>
 absl::StatusOr<int64_t> BoundedProduct(const Range& extents, int64_t limit, std::string_view what) {
   if (extents.size() > kMaxRank)
@@ -81,7 +81,8 @@ absl::Status CheckPermutation(const std::vector<int64_t>& positions, int num_dev
   return absl::OkStatus();
 }
 
-// `part_of`: what a position holds of its tile; positions with equal numbers hold the same.
+// `part_of`: a number for the contents of each position within its tile; equal numbers hold the
+// same.
 TileAssignment Assigned(std::vector<int64_t> tiles, std::vector<int64_t> tile_of,
                         const std::vector<int64_t>& part_of) {
   TileAssignment out;
@@ -103,10 +104,10 @@ TileAssignment Assigned(std::vector<int64_t> tiles, std::vector<int64_t> tile_of
   return out;
 }
 
-// A dimension of an assignment behind those of the data.
+// A dimension of an assignment after those of the data.
 struct Subgroup {
   int64_t size = 1;
-  bool own = false;  // along it are contents of their own, not copies
+  bool own = false;  // its positions hold different contents, not copies
 };
 
 // `order[i]`: device position at row-major place i of the assignment.
@@ -160,7 +161,7 @@ absl::StatusOr<TileAssignment> FromTiled(const OpSharding& s, int num_devices) {
   return FromOrder(std::move(tiles), order, subgroups);
 }
 
-// Where on one mesh axis (or a part of it) a device lies.
+// The position of a device on one mesh axis, or on a part of it.
 struct AxisPart {
   int64_t divisor = 1;  // of the axis coordinate
   int64_t size = 1;
@@ -179,14 +180,14 @@ absl::StatusOr<AxisPart> PartOf(const xla::AxisRefProto& ref, const xla::MeshPro
   return AxisPart{axis_size / (pre * size), size};
 }
 
-// A part of a mesh axis that cuts a dimension, or along which contents are of their own.
+// A part of a mesh axis that cuts a dimension, or along which contents differ.
 struct Cut {
   size_t axis = 0;
   AxisPart part;
 };
 
-// By dimension; behind those, all along which contents are of their own. Looked up once: a sharding
-// may be of as many devices as a message has room for.
+// Returns the cuts by dimension, then those along which contents differ. Computed once: a sharding
+// may have as many devices as fit into a message.
 absl::StatusOr<std::vector<std::vector<Cut>>> CutsOf(const xla::NamedShardingProto& s) {
   if (s.dim_shardings_size() > kMaxRank)
     return InvalidArgument("sharding of rank {}", s.dim_shardings_size());
@@ -219,7 +220,7 @@ std::string ReductionName(xla::NamedShardingProto::ReductionOpProto op) {
 }
 
 absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int num_devices) {
-  // What is unreduced is summed up here.
+  // The core sums unreduced values up.
   if (s.reduction_op() != xla::NamedShardingProto::SUM)
     return Error(absl::StatusCode::kUnimplemented,
                  "an unreduced sharding whose reduction is {} is not served, only SUM",
@@ -252,7 +253,7 @@ absl::StatusOr<TileAssignment> FromNamed(const xla::NamedShardingProto& s, int n
     }
     tiles.push_back(pieces);
   }
-  tiles.pop_back();  // that of no dimension
+  tiles.pop_back();  // the last one belongs to no dimension
   FAIRWAY_RETURN_IF_ERROR(BoundedProduct(tiles, num_devices, "named sharding").status());
   std::vector<int64_t> tile_of(num_devices), part_of(num_devices);
   std::vector<int64_t> coordinate(axes.size());
@@ -348,7 +349,7 @@ absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::ConcreteShardingProto& pr
   return Sharding::Concrete(std::move(devices), std::move(shapes), proto.memory_kind());
 }
 
-// The proto of a concrete class in its envelope.
+// Parses the proto of a concrete class out of its envelope.
 template <typename Proto>
 void Wrap(const char* type_name, const Sharding& sharding, Proto& proto,
           xla::ifrt::ShardingProto* out) {
@@ -392,7 +393,7 @@ absl::StatusOr<TileAssignment> TilesFromOpSharding(const OpSharding& sharding, i
     case OpSharding::OTHER:
       return FromTiled(sharding, num_devices);
     default:
-      return InvalidArgument("sharding type {} is none of a single array",
+      return InvalidArgument("sharding type {} does not describe a single array",
                              static_cast<int>(sharding.type()));
   }
 }
@@ -404,7 +405,7 @@ absl::StatusOr<OpSharding> OpShardingFromTiles(const TileAssignment& tiles, int 
       out.set_type(OpSharding::REPLICATED);
       return out;
     case TileAssignment::Kind::kPerDevice:
-      return InvalidArgument("contents are per device: tiles do not tell them");
+      return InvalidArgument("contents are per device: tiles cannot describe them");
     case TileAssignment::Kind::kTiled:
       break;
   }

@@ -51,7 +51,7 @@ TEST(OpShardingTest, SubgroupsAreNoDataDimensions) {
   EXPECT_EQ(TilesFromOpSharding(op, 8).value(), Tiled({2}, {0, 0, 0, 0, 1, 1, 1, 1}));
 }
 
-// As JAX writes them for a mesh of x=2 and y=2, and as shardings that name their axes.
+// Once as JAX writes them for a mesh of x=2 and y=2, once as shardings that name their axes.
 TEST(OpShardingTest, UnreducedAndManualAxesAreNoCopies) {
   const auto per_device = [](std::vector<int64_t> tiles, std::vector<int64_t> contents) {
     return TileAssignment{TileAssignment::Kind::kPerDevice, std::move(tiles), std::move(contents)};
@@ -85,7 +85,7 @@ TEST(OpShardingTest, UnreducedAndManualAxesAreNoCopies) {
     for (const std::string& text : texts)
       EXPECT_EQ(TilesFromOpSharding(Op(text), 4).value(), tiles) << text;
   }
-  // Over an axis of one device it is whole.
+  // Unreduced over an axis of one device means whole.
   EXPECT_EQ(
       TilesFromOpSharding(Op(other + "[1,4,1] last_tile_dims: [REPLICATED, UNREDUCED]"), 4).value(),
       TileAssignment{});
@@ -203,7 +203,7 @@ TEST(ShardingTest, EveryKindSurvivesTheWayThereAndBack) {
   }
 }
 
-// What executors are sent about an array is bounded by its devices.
+// The number of devices bounds the commands about an array.
 TEST(ShardingTest, DevicesAreNamedOnceAndAreNotTooMany) {
   const auto refused = [](const std::vector<int32_t>& devices) {
     xla::ifrt::ShardingProto proto;

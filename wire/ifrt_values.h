@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// IFRT's small values <-> ours: element types, shapes, statuses, strides, attributes, layouts.
-// Nothing from outside is trusted: ranks and extents are bounded before anything is allocated.
+// Converts IFRT's small values to ours and back: element types, shapes, statuses, strides,
+// attributes, layouts. Trusts nothing from outside: bounds ranks and extents before it allocates
+// anything.
 #ifndef FAIRWAY_WIRE_IFRT_VALUES_H_
 #define FAIRWAY_WIRE_IFRT_VALUES_H_
 
@@ -21,7 +22,7 @@
 
 namespace fairway {
 
-// UNIMPLEMENTED: one of IFRT's that is not ours, by its name. INVALID_ARGUMENT: an unknown number.
+// UNIMPLEMENTED: a type of IFRT's that we lack, with its name. INVALID_ARGUMENT: an unknown number.
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto);
 void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto);
 
@@ -29,10 +30,9 @@ void DTypeToProto(DType dtype, xla::ifrt::DTypeProto* proto);
 absl::StatusOr<Shape> ShapeFromProto(const xla::ifrt::ShapeProto& proto);
 void ShapeToProto(const Shape& shape, xla::ifrt::ShapeProto* proto);
 
-// The code numbers are the same on both sides; codes we do not know become UNKNOWN.
+// Both sides have the same code numbers; unknown codes become UNKNOWN.
 absl::Status StatusFromProto(const tensorflow::StatusProto& proto);
-// The text is made valid UTF-8: a protobuf string that is not makes the client drop the whole
-// message.
+// Makes the text valid UTF-8: if a protobuf string is not, the client drops the whole message.
 void StatusToProto(const absl::Status& status, tensorflow::StatusProto* proto);
 
 // "{1,0}": the dense major-to-minor layout, as PjRtLayout's text.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no message may go beyond, whoever sends it.
+// Limits of all messages, whoever sends them.
 #ifndef FAIRWAY_WIRE_LIMITS_H_
 #define FAIRWAY_WIRE_LIMITS_H_
 
@@ -9,7 +9,7 @@ namespace fairway {
 
 inline constexpr int kMaxRank = 64;             // dimensions of an array
 inline constexpr size_t kMaxOutputs = 1 << 20;  // of a launch
-// Of a command to an executor: it fits into a frame (transport/frame.h) with what goes around it.
+// The largest command to an executor: with its envelope it fits into a frame (transport/frame.h).
 inline constexpr size_t kMaxCommandBytes = (size_t{1} << 30) - (size_t{1} << 20);
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of clients' functions, of link_codec.h.
+// link_codec.h: calls of clients' functions.
 #include <utility>
 
 #include "wire/limits.h"

@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kControlFrame = 1;
 constexpr size_t kMaxName = 256;
 constexpr size_t kMaxText = 64 << 10;
-// What an island can count up from without an end.
+// An island can count up from here without reaching the end.
 constexpr uint64_t kMaxLaunchId = uint64_t{1} << 62;
 
 absl::Status CheckText(std::string_view what, const std::string& text, size_t limit) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of graph/plan.h and core/device.h as the messages of proto/fairway/v1/link.proto, and
-// back. What comes in is checked: sizes that must agree, numbers that must be within bounds,
-// enumerations. Bad input is INVALID_ARGUMENT that names the message, never a crash. No state; any
-// thread.
+// Converts the values of graph/plan.h and core/device.h to the messages of
+// proto/fairway/v1/link.proto, and back. Checks everything that comes in: sizes that must agree,
+// numbers that must be in range, enumerations. Bad input gives INVALID_ARGUMENT with the name of
+// the message, never a crash. No state; any thread.
 #ifndef FAIRWAY_WIRE_LINK_CODEC_H_
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 
@@ -17,21 +17,21 @@
 
 namespace fairway {
 
-// Version of link.proto. Peers of different versions refuse each other.
+// The version of link.proto. Peers of different versions refuse each other.
 inline constexpr uint32_t kLinkProtocol = 6;
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;
 
 v1::Status ToProto(const absl::Status& status);
-// OK stays OK; codes that we do not know become INTERNAL.
+// OK stays OK; unknown codes become INTERNAL.
 absl::Status StatusFromProto(const v1::Status& status);
 
 void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out);
 absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in);
 
 void ToProto(const Command& command, v1::Command* out);
-// Takes bulk bytes (code) out of `in`.
+// Moves bulk bytes (code) out of `in`.
 absl::StatusOr<Command> CommandFromProto(v1::Command& in);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);
@@ -40,10 +40,10 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& in);
 void ToProto(const CallbackCall& call, v1::LinkCallback* out);
 absl::StatusOr<CallbackCall> CallbackFromProto(const v1::LinkCallback& in);
 void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out);
-// Sizes are not looked at: who asked knows them.
+// Does not check sizes: the caller who asked knows them.
 absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in);
 
-// One control frame.
+// Packs a message into one control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);
 // INVALID_ARGUMENT: not a control frame, or not this message.
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message);

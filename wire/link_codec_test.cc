@@ -60,7 +60,7 @@ template <typename T>
 T RoundTrip(const T& command) {
   v1::Command proto;
   ToProto(Command(command), &proto);
-  // Through the bytes as well.
+  // Goes through the bytes as well.
   v1::Command parsed;
   EXPECT_TRUE(parsed.ParseFromString(proto.SerializeAsString()));
   auto back = CommandFromProto(parsed);
@@ -486,7 +486,7 @@ TEST(Callbacks, WhatContradictsItselfIsRefused) {
   }));
 }
 
-// Damaged messages end in a status, whatever they hold.
+// Damaged messages end in a status, whatever their bytes.
 TEST(BadCommands, DamagedBytesNeverCrash) {
   google::protobuf::SetLogHandler(nullptr);
   std::mt19937_64 random(11);

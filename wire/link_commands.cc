@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands and reports of link_codec.h.
+// link_codec.h: commands and reports.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -180,7 +180,7 @@ absl::StatusOr<std::vector<int32_t>> Devices(const google::protobuf::RepeatedFie
 
 absl::StatusOr<ShardRef> Take(const v1::ShardRef& in) {
   if (in.group() == 0 || in.shard() < 0 || in.shard() >= kMaxShards) {
-    return InvalidArgument("shard {} of group {} is no shard", in.shard(), in.group());
+    return InvalidArgument("shard {} of group {} is not a shard", in.shard(), in.group());
   }
   return ShardRef{GroupId(in.group()), in.shard()};
 }
@@ -232,7 +232,7 @@ absl::StatusOr<Command> Take(v1::InstallExecutable& in) {
   return out;
 }
 
-// What a sequence's numbers mean together is checked where it is to be run.
+// The executor that will run a sequence checks that its numbers fit together.
 absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
   if (in.executable() == 0) return InvalidArgument("a sequence without an id");
   auto out = std::make_shared<Sequence>();
@@ -246,7 +246,7 @@ absl::StatusOr<Command> Take(const v1::InstallSequence& in) {
   for (const v1::InstallSequence::Type& type : in.types()) {
     const auto dtype = DTypeFromNumber(type.dtype());
     if (!dtype.has_value() || type.dims_size() > kMaxRank || type.memory_kind().size() > 256)
-      return InvalidArgument("sequence {} has a type that is none", in.name());
+      return InvalidArgument("sequence {} has an invalid type", in.name());
     Sequence::Type to{*dtype, {{type.dims().begin(), type.dims().end()}}, type.memory_kind()};
     FAIRWAY_RETURN_IF_ERROR(ByteSize(to.dtype, to.shard).status());
     out->types.push_back(std::move(to));
@@ -324,7 +324,8 @@ absl::StatusOr<Command> Take(const v1::Launch& in) {
   out.non_donatable.assign(in.non_donatable().begin(), in.non_donatable().end());
   for (const int32_t argument : out.non_donatable) {
     if (argument < 0)
-      return InvalidArgument("node {}: argument {} is not to be donated", in.node(), argument);
+      return InvalidArgument("node {}: there is no argument {} to keep from donation", in.node(),
+                             argument);
   }
   for (const v1::ShardRef& ref : in.inline_shards()) {
     FAIRWAY_ASSIGN_OR_RETURN(const ShardRef taken, Take(ref));

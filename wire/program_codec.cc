@@ -82,7 +82,7 @@ class Decoder {
     return out;
   }
 
-  // Over positions 0 to n-1, which all types over as many share.
+  // Returns the sharding over positions 0 to n-1; all types over n devices share it.
   const Sharding& WholeOn(int32_t devices) {
     Sharding& known = whole_[devices];
     if (known.num_shards() == 0) {
@@ -225,7 +225,7 @@ struct Encoder {
 absl::StatusOr<Program> ProgramFromProto(const v1::Program& in) { return Decoder(in).Decode(); }
 
 size_t ProgramBytes(const v1::Program& in) {
-  constexpr size_t kNode = 512;  // what a node takes beside what its message does
+  constexpr size_t kNode = 512;  // the memory of a node beyond its message
   size_t nodes = 0;
   for (const v1::Graph& graph : in.graphs()) nodes += static_cast<size_t>(graph.nodes_size());
   return 2 * in.SpaceUsedLong() + nodes * kNode;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// v1.Program (proto/fairway/v1/program.proto) <-> Program (graph/program.h).
+// Converts v1.Program (proto/fairway/v1/program.proto) to a Program (graph/program.h).
 #ifndef FAIRWAY_WIRE_PROGRAM_CODEC_H_
 #define FAIRWAY_WIRE_PROGRAM_CODEC_H_
 
@@ -8,12 +8,10 @@
 
 namespace fairway {
 
-// INVALID_ARGUMENT: a type that is none, a node of a kind that this version does not know, more
-// than kMaxNodes nodes, or shardings that are too many to hold (kMaxPositions positions in all).
-// What it means is for CheckProgram.
+// INVALID_ARGUMENT: an invalid type, a node of an unknown kind, more than kMaxNodes nodes, or more
+// shardings than can be held (kMaxPositions positions in all). CheckProgram checks the meaning.
 absl::StatusOr<Program> ProgramFromProto(const v1::Program& in);
-// Bytes of memory that the message and the program that it becomes take together, with its types,
-// about.
+// Returns about the bytes of memory that the message and its program take together, with its types.
 size_t ProgramBytes(const v1::Program& in);
 void ToProto(const Program& program, v1::Program* out);
 

@@ -49,7 +49,7 @@ std::string ToText(const Uuid& uuid) {
   return out;
 }
 
-// The functions of NVIDIA's driver API that are needed here; each returns 0 when it went well.
+// The functions of NVIDIA's driver API that are used here; each returns 0 on success.
 struct Driver {
   int (*init)(unsigned flags);
   int (*count)(int* count);
@@ -57,7 +57,7 @@ struct Driver {
   int (*uuid)(Uuid* uuid, int device);
 };
 
-// The UUIDs of all GPUs, by index. UNAVAILABLE: no driver, or no GPU.
+// Returns the UUIDs of all GPUs, by index. UNAVAILABLE: no driver, or no GPU.
 absl::StatusOr<std::vector<std::string>> AskDriver(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
@@ -82,13 +82,15 @@ absl::StatusOr<std::vector<std::string>> AskDriver(const std::string& library) {
     int device = 0;
     Uuid uuid{};
     if (driver.get(&device, index) != 0 || driver.uuid(&uuid, device) != 0)
-      return Error(absl::StatusCode::kUnavailable, "the driver does not tell GPU {}'s UUID", index);
+      return Error(absl::StatusCode::kUnavailable, "the driver does not give the UUID of GPU {}",
+                   index);
     out.push_back(ToText(uuid));
   }
   return out;
 }
 
-// Locks `wanted` bytes of the file, whichever are free. Each byte is a thousandth.
+// Locks `wanted` bytes of the file, any that are free. Each byte stands for a thousandth of the
+// GPU.
 absl::StatusOr<int> LockBytes(int file, int wanted) {
   int got = 0;
   for (int byte = 0; byte < kThousandths && got < wanted; ++byte) {
@@ -161,7 +163,8 @@ absl::StatusOr<GpuShares> GpuShares::Take(const std::string& directory,
   GpuShares shares;
   for (const Gpu& gpu : gpus) {
     const std::string path = fmt::format("{}/fairway-gpu-{}.lock", directory, gpu.name);
-    // In a directory of everybody's the kernel lets nobody create what another user has.
+    // In a directory that all may write to, the kernel lets nobody open another user's file with
+    // O_CREAT.
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 && errno == ENOENT) {
       file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -5,8 +5,8 @@
 namespace fairway {
 
 // Ends this process (code 0, by _exit) as soon as the other end of the inherited pipe or socket
-// `fd` is gone, which the kernel sees to also when the parent is killed. Its own thread, so that a
-// busy event loop does not matter.
+// `fd` is gone. The kernel closes it even if the parent is killed. Has its own thread, so that a
+// busy event loop does not delay it.
 void ExitWithParent(int fd);
 
 }  // namespace fairway

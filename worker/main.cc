@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fairway-worker: the supervisor of one executor on this host. --role says which of its processes
-// this is; users start the supervisor only. Exit codes: worker/process/exit_codes.h.
+// fairway-worker: the supervisor of one executor on this host. --role says which of the worker's
+// processes this is; users start only the supervisor. Exit codes: worker/process/exit_codes.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -91,8 +91,8 @@ void AddCompileFlags(Config& config, Flags& flags) {
   config.Flag("compile-warm", &flags.compile_warm,
               "Compile processes kept ready for the next program");
   config.Flag("compile-programs", &flags.compile_programs,
-              "Programs after which a compile process is replaced; it is at once after one that "
-              "failed. 1: no two programs ever share a process");
+              "Programs after which a compile process is replaced. A failed program replaces it at "
+              "once. 1: no two programs ever share a process");
 }
 
 std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
@@ -101,7 +101,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("role", &flags.role,
               "Which process this is: supervisor, executor or compiler. Users start supervisors");
   config.Flag("controller", &flags.controller, "host:port of the controller's link port");
-  // FAIRWAY_CONTROLLER is where clients connect, another port.
+  // Not FAIRWAY_CONTROLLER: that is the port of clients.
   config.Variable("controller", "FAIRWAY_CONTROLLER_LINK");
   config.Flag("name", &flags.name,
               "Name of this worker, unique in the cluster; default: <host>-<island>");
@@ -111,38 +111,39 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags& flags) {
   config.Flag("devices", &flags.devices, "Devices to expose");
   config.BytesFlag(
       "device-memory", &flags.device_memory,
-      "Memory per device, e.g. 2GiB; 0: all of the host's for each device on CPUs, else no "
+      "Memory per device, e.g. 2GiB; 0: on CPUs all of the host's for each device, else no "
       "limit");
   config.Flag(
       "runtime", &flags.runtime,
-      "What drives the devices: pjrt (a plugin), host (native kernels in this host's memory), "
+      "The runtime of the devices: pjrt (a plugin), host (native kernels in this host's memory), "
       "sim (native programs take their declared time and compute nothing), or fake (for tests; it "
       "has no compiler)");
   config.Flag("plugin", &flags.plugin, "Path of the PJRT plugin (a shared library)");
   config.Variable("plugin", "FAIRWAY_PJRT_PLUGIN");
   config.Flag("plugin-kind", &flags.plugin_kind, "Which options the plugin has: cpu or cuda");
   config.Flag("plugin-option", &flags.plugin_options,
-              "NAME=VALUE: an option that the plugin's client is created with (kind cuda: "
-              "preallocate, allocator, ...); may be given several times");
+              "NAME=VALUE: an option for creating the plugin's client (kind cuda: preallocate, "
+              "allocator, ...); may be given several times");
   config.Flag("gpus", &flags.gpus,
               "Kind cuda: the GPUs that this worker has, by index or UUID with commas between. "
               "Default: the first --devices of the host");
   config.Flag(
       "gpu-fraction", &flags.gpu_fraction,
       "Kind cuda: the share of its GPUs' memory that this worker takes, above 0 and at most "
-      "0.9; needed where workers share a GPU. 0: what the plugin takes, and no other worker "
-      "has these GPUs");
+      "0.9; needed if workers share a GPU. 0: as much as the plugin takes; then no other worker "
+      "may have these GPUs");
   config.Flag("preload", &flags.preload,
               "Library to open before the plugin, by its path; may be given several times");
-  config.Flag("target-config", &flags.target_config,
-              "File with the text of XLA's GpuTargetConfigProto: what programs are compiled for, "
-              "kind cuda only. Default: what the executor's GPU says");
+  config.Flag(
+      "target-config", &flags.target_config,
+      "Kind cuda: file with the text of XLA's GpuTargetConfigProto, the target of compiling. "
+      "Default: the target that the executor's GPU gives");
   config.Flag("write-target-config", &flags.write_target_config,
-              "Kind cuda: writes what programs for this host's GPU are compiled for to that file, "
-              "as --target-config takes it, and ends");
+              "Kind cuda: writes the target of this host's GPU to this file, for --target-config, "
+              "and ends");
   config.Flag("allow-raw-kernels", &flags.allow_raw_kernels,
               "Kind cuda: run kernels that clients bring (PTX, Triton, Mosaic). They can read and "
-              "write whatever is on the GPU: for clients who trust each other");
+              "write all memory of the GPU: only for clients who trust each other");
   config.Flag("data-bind", &flags.data_bind,
               "host:port of the data port; port 0: any free one. The default is reachable from "
               "this host only");
@@ -207,8 +208,9 @@ std::vector<std::string> ChildArgv(const Flags& flags, std::string_view role, in
   return out;
 }
 
-// Our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts its
-// threads before main: a compile process must have but one, and a device uses one.
+// Returns our environment with the XLA flags of a process that loads the plugin. OpenBLAS starts
+// its threads before main, so their number is set here: a compile process must have one thread, and
+// a device uses one.
 std::vector<std::string> ChildEnv(const PjrtConfig& pjrt) {
   constexpr std::string_view kXlaFlags = "XLA_FLAGS=", kBlasThreads = "OPENBLAS_NUM_THREADS=";
   std::vector<std::string> out;
@@ -231,7 +233,7 @@ CompileLimits LimitsOf(const Flags& flags) {
           flags.compile_memory_limit};
 }
 
-// Whether compile processes are told what to compile for, instead of asking a client of their own.
+// Returns whether compile processes are told their target instead of asking a client of their own.
 bool CompilesForTarget(const Flags& flags) {
   return flags.runtime == "pjrt" && flags.plugin_kind == "cuda";
 }
@@ -291,8 +293,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> MakeRuntime(const Flags& flags, const P
   return MakePjrtRuntime(pjrt);
 }
 
-// Ends this process when it is not destroyed within `limit`: a plugin may wait for ever for a
-// driver that is stuck, and nothing ends such a call.
+// Ends this process if this object is not destroyed within `limit`: a plugin may wait for ever for
+// a stuck driver, and nothing else ends such a call.
 class StartLimit {
  public:
   StartLimit(std::chrono::milliseconds limit, std::string what)
@@ -319,7 +321,7 @@ class StartLimit {
   std::thread thread_;  // uses the others
 };
 
-// "libcuda.so.1", or what --preload names in its place.
+// Returns "libcuda.so.1", or the file that --preload names in its place.
 std::string DriverLibrary(const Flags& flags) {
   constexpr std::string_view kName = "libcuda.so.1";
   for (const std::string& library : flags.preload) {
@@ -328,8 +330,8 @@ std::string DriverLibrary(const Flags& flags) {
   return std::string(kName);
 }
 
-// Takes this worker's share of its GPUs and tells the plugin of them. The shares are held as long
-// as the result lives.
+// Takes this worker's share of its GPUs and configures the plugin for them. The result holds the
+// shares while it lives.
 absl::StatusOr<GpuShares> TakeGpus(const Flags& flags, PjrtConfig& pjrt) {
   std::vector<std::string> names;
   for (int i = 0; i < flags.devices && flags.gpus.empty(); ++i) names.push_back(std::to_string(i));
@@ -352,7 +354,8 @@ struct OpenRuntime {
   std::unique_ptr<Runtime> runtime;
 };
 
-// Within --start-limit. Otherwise the exit code; the log says why.
+// Opens the runtime within --start-limit. On failure it returns the exit code; the log has the
+// reason.
 std::variant<OpenRuntime, int> Open(const Flags& flags, PjrtConfig pjrt) {
   const StartLimit start_limit(
       flags.start_limit, fmt::format("creating the client of the plugin {}", pjrt.plugin_path));
@@ -398,13 +401,13 @@ int RunExecutorRole(const Flags& flags, const PjrtConfig& pjrt) {
   RunExecutor(config, std::get<OpenRuntime>(open).runtime.get());
 }
 
-// --write-target-config.
+// Does --write-target-config.
 int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
   const auto open = Open(flags, pjrt);
   if (const int* code = std::get_if<int>(&open)) return *code;
   const RuntimeInfo& info = std::get<OpenRuntime>(open).runtime->info();
   if (info.target_config.empty()) {
-    spdlog::error("the plugin {} does not say what it compiles for", flags.plugin);
+    spdlog::error("the plugin {} does not give its target of compiling", flags.plugin);
     return kExitNoPlugin;
   }
   std::ofstream file(flags.write_target_config);
@@ -414,7 +417,7 @@ int WriteTargetConfig(const Flags& flags, const PjrtConfig& pjrt) {
     spdlog::error("--write-target-config: cannot write {}", flags.write_target_config);
     return kExitBadFlags;
   }
-  spdlog::info("{} has what is compiled for {}", flags.write_target_config, info.platform_version);
+  spdlog::info("{} has the target config of {}", flags.write_target_config, info.platform_version);
   spdlog::default_logger()->flush();
   ::_exit(kExitOk);  // threads of the plugin may be busy
 }
@@ -434,7 +437,7 @@ int RunCompilerRole(const Flags& flags, const PjrtConfig& pjrt) {
        .assembler = CompilesForTarget(flags) ? AssemblerOf(flags.plugin) : std::string()});
 }
 
-// What is wrong with --gpus and --gpu-fraction; empty: nothing.
+// Returns the error in --gpus or --gpu-fraction; empty: there is none.
 std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
   if (!CompilesForTarget(flags)) {
     return flags.gpus.empty() && flags.gpu_fraction == 0
@@ -444,7 +447,7 @@ std::string WrongGpus(const Flags& flags, const PjrtConfig& pjrt) {
   for (const auto& [option, flag] :
        {std::pair("visible_devices", "--gpus"), std::pair("memory_fraction", "--gpu-fraction")}) {
     if (pjrt.create_options.contains(option))
-      return fmt::format("--plugin-option: {} is what {} says; give that instead", option, flag);
+      return fmt::format("--plugin-option: {} is set by {}; give that instead", option, flag);
   }
   if (flags.gpu_fraction != 0 && !(flags.gpu_fraction > 0 && flags.gpu_fraction <= kMostOfGpu)) {
     return fmt::format("--gpu-fraction is {}, not above 0 and at most {}", flags.gpu_fraction,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the handles, and the one way to it. Private to this folder.
+// The state behind the handles, and the one way to it. Private to this folder.
 #ifndef FAIRWAY_CLIENT_CPP_ACCESS_H_
 #define FAIRWAY_CLIENT_CPP_ACCESS_H_
 
@@ -20,16 +20,18 @@
 
 namespace fairway::client {
 
+// The state of an Array, shared by its copies. The last copy releases the handle.
 struct ArrayState {
   ~ArrayState() {
     if (handle != 0) connection->ReleaseArray(handle);
   }
   std::shared_ptr<Connection> connection;
-  uint64_t handle = 0;  // 0: an error that the controller was never told of
+  uint64_t handle = 0;  // 0: an error that the controller does not know of
   std::shared_ptr<const ArraySpec> spec;
   Status error;
 };
 
+// The state of an Executable, shared by its copies. The last copy releases the handle.
 struct ExecutableState {
   ~ExecutableState() {
     if (handle != 0) connection->ReleaseExecutable(handle);
@@ -38,12 +40,13 @@ struct ExecutableState {
   uint64_t handle = 0;
   std::string name;
   std::vector<ArraySpec> parameters, results;
-  std::vector<std::shared_ptr<const ArraySpec>> shared_results;  // the same, for the arrays
+  std::vector<std::shared_ptr<const ArraySpec>> shared_results;  // the same, shared by the arrays
   std::vector<bool> donated;
   ProgramMemory memory;
   std::map<std::string, double> cost;
 };
 
+// Makes the public handles, and opens them for this folder.
 class Access {
  public:
   static Array Make(std::shared_ptr<ArrayState> state) { return Array(std::move(state)); }
@@ -56,17 +59,18 @@ class Access {
   static const std::shared_ptr<ArrayState>& Of(const Array& array) { return array.state_; }
   static const v1::NativeProgram& Of(const NativeProgram& program);
   static const v1::Program& Of(const ProgramBuilder& builder);
-  // What cannot be said in the message: why Compile or Bind refuses it; OK: nothing.
+  // Returns an error that the message cannot express and with which Compile or Bind refuses the
+  // program; OK: there is none.
   static const Status& ErrorOf(const NativeProgram& program);
   static const Status& ErrorOf(const ProgramBuilder& builder);
-  // To be bound; nothing can be added to it.
+  // Makes a builder to bind; nothing can be added to it.
   static ProgramBuilder Make(v1::Program program);
 
-  // Why this array cannot be named in a request over `connection`; OK: it can.
+  // Returns why a request over `connection` cannot name this array; OK: it can.
   static Status CheckUse(const Array& array, const Connection* connection);
 };
 
-// An array that `handle` names, or, when `sent` is an error, one that holds it.
+// Makes an array that `handle` names or, if `sent` is an error, one that holds this error.
 Array NewArray(const std::shared_ptr<Connection>& connection, uint64_t handle,
                std::shared_ptr<const ArraySpec> spec, const Status& sent);
 Array ErrorArray(std::shared_ptr<const ArraySpec> spec, Status error);
@@ -79,7 +83,7 @@ Status FromAbsl(const absl::Status& status);
 void ToProto(const Sharding& sharding, v1::Sharding* proto);
 void ToProto(const ArraySpec& spec, v1::ArraySpec* proto);
 ArraySpec FromProto(const v1::ArraySpec& proto);
-// Checked, with the shapes of its shards. INVALID_ARGUMENT: there is no such array.
+// Checks the spec and the shapes of its shards. INVALID_ARGUMENT: there is no such array.
 absl::StatusOr<::fairway::ArraySpec> ToCore(const ArraySpec& spec);
 
 }  // namespace fairway::client

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the builders of programs keep for the answer of Compile and Bind.
+// The errors that builders of programs keep until Compile or Bind answers.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(ProgramBuilderTest, AComputationOfAnotherBuilderSpoilsTheProgram) {
     const auto x = program.Argument(a, kVector);
     EXPECT_TRUE(Access::ErrorOf(program).ok());
     const auto made = program.At("y", "train.cc:7").Call(computation, a, {x});
-    // As many as it has, for those who take them before they see the error.
+    // As many values as it has results, for callers who use them before they see the error.
     EXPECT_EQ(made.size(), static_cast<size_t>(computation.results));
     EXPECT_EQ(Access::ErrorOf(program).ToString(),
               "INVALID_ARGUMENT: program 'train': node 1 \"y\" (train.cc:7): Call was given a "
@@ -48,12 +48,12 @@ TEST(ProgramBuilderTest, AComputationOfAnotherBuilderSpoilsTheProgram) {
               "the same ProgramBuilder made is expected");
   };
   ProgramBuilder program("train");
-  expect_refused(program, theirs);  // there is none of this number
+  expect_refused(program, theirs);  // there is no computation of this number
   const auto ours = program.AddNative(Twice(), 2, {kVector});
   expect_refused(program, theirs);
   expect_refused(program, {});
 
-  // A copy has what there was, and no more.
+  // A copy has everything that was added before, and nothing that is added later.
   ProgramBuilder copy = program;
   const auto a = copy.AddSlice("a", 2);
   copy.Call(ours, a, {copy.Argument(a, kVector)});

@@ -14,13 +14,14 @@ namespace {
 constexpr uint32_t kMinProtocol = 1;
 constexpr uint32_t kMaxProtocol = 1;
 
-// A controller that was silent for a minute is pinged, and the session ends if it does not answer
-// for two: its host is gone without a word, and who waits for an answer would wait for ever. Long,
-// so that one whose process is stopped for a minute, or gets no processor, is only slow.
+// A controller that is silent for a minute is pinged; the session ends if it does not answer for
+// two minutes. Otherwise a call would wait for ever for an answer from a host that is gone. The
+// times are long, so that a controller whose process is stopped for a minute, or gets no processor,
+// only seems slow.
 constexpr int kPingAfterMs = 60 * 1000;
 constexpr int kPingTimeoutMs = 120 * 1000;
 
-// Whether this thread runs one of our callbacks: then it must not wait for another one.
+// True while this thread runs one of our callbacks; then it must not wait for another callback.
 thread_local int callbacks_running = 0;
 struct InCallback {
   InCallback() { ++callbacks_running; }
@@ -34,7 +35,7 @@ v1::Answer ErrorAnswer(const Status& status) {
   return answer;
 }
 
-// The controller refuses a request that names more.
+// The controller refuses a request that names more handles.
 constexpr size_t kMostHandles = size_t{1} << 20;
 
 void TakeFirst(std::vector<uint64_t>* from, google::protobuf::RepeatedField<uint64_t>* to) {
@@ -43,11 +44,12 @@ void TakeFirst(std::vector<uint64_t>* from, google::protobuf::RepeatedField<uint
   from->erase(from->begin(), end);
 }
 
-// gRPC's threads for callbacks end with the process's last channel, and the process aborts if one
-// of them is who lets go of it: what they let go of is kept until there is another.
+// gRPC's callback threads end with the last channel of the process; if one of them drops it, the
+// process aborts. So the last connection that they drop is kept until there is another one.
 void KeepInsteadOfAnother(std::shared_ptr<Connection> ended) {
   static std::mutex mu;
-  static auto* const kept = new std::shared_ptr<Connection>;  // also while static objects end
+  // never destroyed, not even with static objects
+  static auto* const kept = new std::shared_ptr<Connection>;
   const std::lock_guard lock(mu);
   kept->swap(ended);
 }
@@ -82,15 +84,16 @@ Result<std::shared_ptr<Connection>> Connection::Open(const std::string& address,
   Status status = in_time ? welcomed.Get() : Status(StatusCode::kUnavailable, "no answer in time");
   connection->Close();
   if (status.code() == StatusCode::kUnimplemented)
-    return Status(status.code(),
-                  fmt::format("what answers at {} does not know fairway.v1.Client", address));
+    return Status(
+        status.code(),
+        fmt::format("the server at {} does not know the service fairway.v1.Client", address));
   return Status(status.code(), fmt::format("connecting to {}: {}", address, status.message()));
 }
 
 void Connection::Start(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection for each session
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one connection per session
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
@@ -99,7 +102,7 @@ void Connection::Start(const std::string& address) {
       grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   self_ = shared_from_this();
   stub_->async()->Session(&context_, this);
-  AddHold();  // writes are started from outside of callbacks
+  AddHold();  // writes are started outside callbacks
   StartRead(&reading_);
   StartCall();
 }
@@ -183,14 +186,14 @@ void Connection::StartNext() {
       uploads_.empty())
     return;
   message_.Clear();
-  // Or nothing but bytes.
+  // Or a message with bytes only.
   if (announced_ == 0 || sent_beside_uploads_ < kMostRequestsBesideUploads) {
     message_.Swap(&building_);
     unsent_bytes_ = 0;
     if (announced_ == 0) sent_beside_uploads_ = 0;
     sent_beside_uploads_ += message_.requests_size();
     announced_ = uploads_.size();
-    // After all requests that may still name them.
+    // They go after all requests that may still name them.
     if (!released_arrays_.empty() || !released_executables_.empty()) {
       v1::Release* release = message_.add_requests()->mutable_release();
       TakeFirst(&released_arrays_, release->mutable_arrays());
@@ -219,11 +222,12 @@ void Connection::StartNext() {
 
 void Connection::OnWriteDone(bool ok) {
   const InCallback in_callback;
-  std::vector<std::shared_ptr<const void>> sent;  // let go of without the lock: foreign code
+  // destroyed without the lock, because it is foreign code
+  std::vector<std::shared_ptr<const void>> sent;
   const std::lock_guard lock(mu_);
   sent.swap(sent_);
   writing_ = false;
-  if (!ok) return;  // the stream is broken: OnDone says why
+  if (!ok) return;  // the stream is broken; OnDone has the reason
   StartNext();
   changed_.notify_all();
 }
@@ -247,7 +251,7 @@ void Connection::Dispatch(const v1::Answer& answer) {
   {
     const std::lock_guard lock(mu_);
     const auto it = waiting_.find(answer.id());
-    if (it == waiting_.end()) return;  // what is left of a fetch that has failed
+    if (it == waiting_.end()) return;  // a late piece of a fetch that has failed
     on_answer = std::move(it->second);
     waiting_.erase(it);
   }
@@ -270,7 +274,7 @@ void Connection::OnDone(const grpc::Status& status) {
   const v1::Answer end = ErrorAnswer(this->status());
   for (const auto& [id, on_answer] : waiting) on_answer(end);
   waiting.clear();
-  uploads.clear();  // foreign code too, and Close returns after it
+  uploads.clear();  // Foreign code too, and Close returns after it.
   std::shared_ptr<Connection> self;
   {
     const std::lock_guard lock(mu_);
@@ -299,7 +303,7 @@ Status Connection::status() {
 }
 
 void Connection::Close() {
-  std::shared_ptr<Connection> self;  // let go of without the lock
+  std::shared_ptr<Connection> self;  // dropped without the lock
   std::unique_lock lock(mu_);
   closed_ = true;
   if (!done_) context_.TryCancel();

@@ -31,20 +31,22 @@ struct Upload {
   size_t sent = 0;
 };
 
-// Thread-safe. What gathers while a message is being written goes with the next one: a lone request
-// leaves at once, thousands leave together.
+// The connection of a session, shared by the session and its handles. Requests that gather while a
+// message is being written go with the next message: a lone request leaves at once, thousands leave
+// together. Thread-safe.
 class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::ServerMessage>,
                          public std::enable_shared_from_this<Connection> {
  public:
-  // Handles one answer; true: it was the last. An error always is. On gRPC's threads.
+  // Handles one answer; returns true if it was the last. An error is always the last. Runs on
+  // gRPC's threads.
   using OnAnswer = std::function<bool(const v1::Answer&)>;
   using Fill = std::function<void(v1::Request&)>;
 
   static Result<std::shared_ptr<Connection>> Open(const std::string& address,
                                                   const ConnectOptions& options);
 
-  // Sends a request that gets no answer. Waits while too much has not been taken, but never on
-  // gRPC's threads. Not OK: the session has ended.
+  // Sends a request without an answer. Waits while the controller has not taken too many requests,
+  // but never on gRPC's threads. Not OK: the session has ended.
   template <typename FillRequest>
   Status Send(FillRequest fill) {
     std::unique_lock lock(mu_);
@@ -55,14 +57,15 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
     StartNext();
     return Status();
   }
-  // The same with an answer; a session that has ended is one.
+  // Sends a request with an answer. If the session has ended, that error is the answer.
   void Ask(OnAnswer on_answer, const Fill& fill);
-  // After the request that announces them. Waits, as above, while too many bytes of others wait.
+  // Sends bytes; call it after the request that announces them. Waits, as above, while too many
+  // bytes of other uploads wait.
   void Send(std::vector<Upload> uploads);
   void ReleaseArray(uint64_t handle);
   void ReleaseExecutable(uint64_t handle);
 
-  // The first of `count` new handles; upload numbers are of the same set.
+  // Returns the first of `count` new handles. Upload numbers come from the same set.
   uint64_t NewHandles(uint64_t count) { return next_handle_.fetch_add(count); }
 
   Status status();
@@ -72,7 +75,7 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   const std::vector<Device>& devices() const { return devices_; }
   const std::string& server() const { return server_; }
 
-  // gRPC's callbacks.
+  // The callbacks of gRPC.
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
@@ -81,8 +84,8 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   static constexpr size_t kMostUnsentBytes = size_t{64} << 20;
   static constexpr size_t kMostUploadBytes = size_t{256} << 20;
   static constexpr int kMostUnsentRequests = 50000;
-  // The controller stops reading when too many calls wait, and what they wait for may be bytes that
-  // are not sent yet.
+  // The controller stops reading when too many calls wait, and they may wait for bytes that are not
+  // sent yet; so this many requests may go before some of the waiting bytes.
   static constexpr int kMostRequestsBesideUploads = 1000;
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
@@ -90,41 +93,43 @@ class Connection final : public grpc::ClientBidiReactor<v1::ClientMessage, v1::S
   void Welcomed(const std::string& address, const v1::Welcome& welcome);
   Status WhyItEnded(const grpc::Status& status) const;
   Status WaitForRoom(std::unique_lock<std::mutex>& lock);
-  // With mu_ held: writes the next message, if there is something to say and none is at work.
+  // With mu_ held: writes the next message, if there is one and none is being written.
   void StartNext();
   void Dispatch(const v1::Answer& answer);
 
   std::unique_ptr<v1::Client::Stub> stub_;
   grpc::ClientContext context_;
-  // Until OnDone and Close. Who closes lets go of it: OnDone should not (KeepInsteadOfAnother).
+  // Set until OnDone and Close. The caller of Close drops it: OnDone should not
+  // (KeepInsteadOfAnother).
   std::shared_ptr<Connection> self_;
   v1::ServerMessage reading_;
 
-  // Set before anybody else sees it.
+  // Set before another thread sees this object.
   std::vector<Slice> slices_;
   std::vector<Device> devices_;
   std::string server_;
-  std::string address_;  // empty: never welcomed
+  std::string address_;  // empty: no Welcome came
 
   std::atomic<uint64_t> next_handle_{1};
 
   std::mutex mu_;
-  std::condition_variable changed_;  // there is room, or it has ended
+  std::condition_variable changed_;  // there is room, or the session has ended
   v1::ClientMessage building_;
-  v1::ClientMessage message_;  // being written
+  v1::ClientMessage message_;  // being written, while writing_
   bool writing_ = false;
-  // No StartWrite any more. What is asked before OnDone knows why waits for it unsent.
+  // No StartWrite any more. Requests made from then on until OnDone, which has the reason, are kept
+  // unsent.
   bool ended_ = false;
-  bool done_ = false;          // no callback any more
-  bool closed_ = false;        // by us
-  bool nobody_waits_ = false;  // it was closed from a callback
+  bool done_ = false;          // no callback comes any more
+  bool closed_ = false;        // by Close
+  bool nobody_waits_ = false;  // Close was called from a callback
   Status status_;              // OK until OnDone
   size_t unsent_bytes_ = 0;    // of building_
   std::vector<uint64_t> released_arrays_, released_executables_;
   std::deque<Upload> uploads_;
   size_t upload_bytes_ = 0;                        // of uploads_, not sent
-  size_t announced_ = 0;                           // of uploads_: their puts were sent
-  int sent_beside_uploads_ = 0;                    // requests, since there were none
+  size_t announced_ = 0;                           // those of uploads_ whose puts were sent
+  int sent_beside_uploads_ = 0;                    // requests since uploads_ was last empty
   std::vector<std::shared_ptr<const void>> sent_;  // keep_alive of uploads that were sent
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, OnAnswer> waiting_;

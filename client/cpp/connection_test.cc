@@ -38,7 +38,7 @@ class Controller final : public v1::Client::Service {
   std::string address() const { return HostPort("127.0.0.1", port_); }
   void Die() { server_->Shutdown(std::chrono::system_clock::now()); }
 
-  // The texts of what was asked, in order.
+  // The texts of the requests, in order.
   std::vector<std::string> texts;
 
  private:
@@ -94,8 +94,8 @@ sockaddr_in BoundToLoopback(int fd) {
   return address;
 }
 
-// The kernel's time for what is sent and not acknowledged, of the socket that is connected to
-// `port`: gRPC's timeout of keepalive pings. -1: no such socket.
+// Returns the kernel's limit for unacknowledged bytes of the socket that is connected to `port`;
+// gRPC sets it to the timeout of its keepalive pings. -1: no such socket.
 int UserTimeoutMs(in_port_t port) {
   for (int fd = 0; fd < 1024; ++fd) {
     sockaddr_in address{};
@@ -111,7 +111,7 @@ int UserTimeoutMs(in_port_t port) {
   return -1;
 }
 
-// That the pings themselves end a session takes minutes; without them this would be 0.
+// It would take minutes to see a ping end a session; without pings this time would be 0.
 TEST(ConnectionTest, WaitsTwoMinutesForAControllerThatIsSilent) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   const sockaddr_in address = BoundToLoopback(listener);
@@ -141,7 +141,7 @@ TEST(ConnectionTest, WhatIsAskedWhileASessionEndsHearsWhy) {
   }
 }
 
-// Nobody else has a channel then, and gRPC's thread may not end the last one.
+// Then nobody else has a channel, and gRPC's thread may not end the last one.
 TEST(ConnectionTest, ASessionMayEndInItsOwnCallback) {
   Controller controller;
   for (int i = 0; i < 100; ++i) {
@@ -204,13 +204,13 @@ TEST(SessionTest, BytesThatAreNotThereMakeAnErrorArray) {
       "INVALID_ARGUMENT: put: HostBytes::data is null, but f32[2,3] has 24 bytes";
   EXPECT_EQ(session->Put(none, Sharding::Single(0)).Ready().Get().ToString(), text);
   EXPECT_EQ(session->Put(none, Sharding::Tiled({0, 1, 2}, {1, 3})).Ready().Get().ToString(), text);
-  // No bytes are none.
+  // An array without elements may have null data.
   const HostBytes empty{nullptr, DType::kF32, {0, 3}};
   EXPECT_TRUE(session->Put(empty, Sharding::Single(0)).Ready().Get().ok());
   EXPECT_TRUE(session->Put(empty, Sharding::Tiled({0, 1, 2}, {1, 3})).Ready().Get().ok());
 }
 
-// Protobuf would refuse the whole message, and that ends the session.
+// Protobuf would refuse the whole message, which would end the session.
 TEST(SessionTest, TextThatIsNoUtf8EndsNoSession) {
   Controller controller;
   const std::string bad = "a\xff";

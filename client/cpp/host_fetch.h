@@ -17,12 +17,12 @@
 
 namespace fairway::client {
 
-// The parts of an array that differ, and a shard that holds each.
+// One of the different parts of the array, and a shard that holds it.
 struct Tile {
   int32_t shard = 0;
-  Box box;  // in the whole
+  Box box;  // within the whole array
 };
-// INVALID_ARGUMENT: there is no such array, or it is larger than memory could be.
+// INVALID_ARGUMENT: there is no such array, or it is larger than any memory.
 absl::StatusOr<std::vector<Tile>> TilesOf(const ::fairway::ArraySpec& spec);
 
 // Used by one thread at a time.
@@ -30,17 +30,18 @@ class HostFetch {
  public:
   static absl::StatusOr<std::unique_ptr<HostFetch>> Make(const ArraySpec& spec);
 
-  // The shards to ask for.
+  // Writes the shards to ask for into `fetch`.
   void Name(v1::Fetch* fetch) const;
-  // The next piece; true: it was the last. INTERNAL: the server does not keep to the protocol.
+  // Takes the next piece; returns true if it was the last. INTERNAL: the server breaks the
+  // protocol.
   Result<bool> Take(const v1::Fetched& piece);
-  // Once complete.
+  // Call it once the array is complete.
   HostArray Array() const;
 
  private:
   struct Part {
     Tile tile;
-    std::vector<char> bytes;  // unless it is the whole
+    std::vector<char> bytes;  // unless the tile is the whole array
     size_t size = 0;
     size_t come = 0;
     bool complete = false;

@@ -12,7 +12,7 @@ namespace fairway::client {
 
 struct NativeProgram::State {
   v1::NativeProgram proto;
-  Status error;  // the first
+  Status error;  // the first error
 };
 
 const v1::NativeProgram& Access::Of(const NativeProgram& program) { return program.state_->proto; }

@@ -40,12 +40,12 @@ void Put(const Values& values, Refs* refs) {
 }  // namespace
 
 struct ProgramBuilder::State {
-  uint64_t builder = 0;  // distinguishes those of this process; copies have the same
+  uint64_t builder = 0;  // unique in this process; copies have the same number
   v1::Program program;
-  Status error;  // the first
-  // What each node of each graph makes.
+  Status error;  // the first error
+  // The types of the values that each node of each graph makes.
   std::vector<std::vector<std::vector<v1::SliceType>>> types = {{}};
-  size_t graph = 0;  // that nodes are added to
+  size_t graph = 0;  // the graph that nodes are added to
   std::string next_name, next_source;
 
   void Refuse(const std::string& why) {
@@ -56,7 +56,7 @@ struct ProgramBuilder::State {
   Computation Added(const v1::Computation& computation) const {
     return {program.computations_size() - 1, computation.results_size(), builder};
   }
-  // As the controller names it (graph/program.cc, NodeText).
+  // The name that the controller uses (graph/program.cc, NodeText).
   std::string NewestNode(const v1::Node& node) const {
     std::string text = fmt::format("node {}", types[graph].size() - 1);
     if (graph != 0) text += fmt::format(" of graph {}", graph);
@@ -78,7 +78,7 @@ struct ProgramBuilder::State {
     types[graph].back() = std::move(made);
     return out;
   }
-  // Nothing for a value that does not exist: the controller will name it.
+  // Empty for a value that does not exist; the controller will name it.
   v1::SliceType TypeOf(Value value) const {
     const auto& nodes = types[graph];
     if (value.node < 0 || static_cast<size_t>(value.node) >= nodes.size()) return {};
@@ -181,7 +181,7 @@ Values ProgramBuilder::Call(Computation computation, Slice slice, const Values& 
     state_->Refuse(state_->NewestNode(*node) +
                    ": Call was given a computation that this program does not have: one that "
                    "AddNative or AddStableHlo of the same ProgramBuilder made is expected");
-    // As many as the caller expects, who will take them before the error is seen.
+    // As many values as the caller expects, who uses them before it sees the error.
     return state_->Made(std::vector<v1::SliceType>(
         static_cast<size_t>(computation.results > 0 ? computation.results : 0)));
   }

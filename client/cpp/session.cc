@@ -14,10 +14,10 @@
 namespace fairway::client {
 namespace {
 
-// Shards up to this size travel inside the request.
+// Shards of up to this size travel inside the request.
 constexpr size_t kInlineBytes = 64 << 10;
 
-// Whether the box's bytes lie together.
+// Returns whether the box's bytes lie together.
 bool Together(const Box& box) {
   size_t d = 0;
   while (d < box.dims.size() && box.extents[d] == 1) ++d;
@@ -33,7 +33,7 @@ size_t OffsetOf(const Box& box) {
   return static_cast<size_t>(offset * box.element_bytes);
 }
 
-// The bytes of one tile: where they are, or a copy of them.
+// Returns the bytes of one tile in place, or a copy of them.
 Upload BytesOf(const HostBytes& host, const Box& box) {
   Upload out;
   out.size = static_cast<size_t>(box.bytes());
@@ -55,7 +55,7 @@ Upload BytesOf(const HostBytes& host, const Box& box) {
   return out;
 }
 
-// For each shard, the tile that holds its bytes.
+// Returns for each shard the tile that has its bytes.
 absl::StatusOr<std::vector<int32_t>> TileOfShard(const ::fairway::ArraySpec& spec,
                                                  const std::vector<Tile>& tiles) {
   std::vector<int32_t> out;
@@ -69,7 +69,8 @@ absl::StatusOr<std::vector<int32_t>> TileOfShard(const ::fairway::ArraySpec& spe
   return out;
 }
 
-// `fill`: the request that makes an executable of that handle. `error`: of the program.
+// `fill`: writes the request that makes an executable with that handle. `error`: that of the
+// program.
 template <typename Fill>
 Future<Result<Executable>> Compile(const std::shared_ptr<Connection>& connection,
                                    const Status& error, const Fill& fill) {
@@ -185,7 +186,8 @@ Array Session::MakeError(const ArraySpec& spec, const Status& error) {
     return ErrorArray(std::move(shared),
                       Status(StatusCode::kInvalidArgument,
                              "an error array needs an error, but its status is OK"));
-  // The controller knows it too, so that a program with several results fails only what it must.
+  // The controller gets the error too, so that of a program with several results only the dependent
+  // ones fail.
   const uint64_t handle = connection_->NewHandles(1);
   const Status sent = connection_->Send([&](v1::Request& request) {
     v1::MakeError* make = request.mutable_make_error();
@@ -265,7 +267,8 @@ Future<Result<Executable>> Session::Bind(const ProgramBuilder& program,
 Future<Status> Session::Ready(std::span<const Array> arrays) {
   Promise<Status> promise;
   Status status;
-  // The first failed one in the order given: what the controller never heard of may come later.
+  // Finds the first failed one in the given order; arrays that the controller does not know may
+  // come later.
   size_t known = 0;
   while (known < arrays.size() && status.ok()) {
     status = Access::CheckUse(arrays[known], connection_.get());

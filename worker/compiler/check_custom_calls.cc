@@ -19,7 +19,7 @@ ffi::Value ValueOf(const hlo::Shape& shape) {
           nullptr};
 }
 
-// The parts of a tuple, also of nested ones; XLA passes each as a buffer of its own.
+// Appends the parts of a tuple, also of nested ones; XLA passes each as a buffer of its own.
 void AppendValues(const hlo::Shape& shape, std::vector<ffi::Value>& out) {
   if (shape.element_type() != kTuple) return out.push_back(ValueOf(shape));
   for (const hlo::Shape& part : shape.tuple_shapes()) AppendValues(part, out);
@@ -31,7 +31,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
-// One "name = value : type".
+// Parses one "name = value : type".
 void ParseAttribute(std::string_view text, std::map<std::string, int64_t, std::less<>>& out) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return;

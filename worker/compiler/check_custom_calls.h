@@ -11,14 +11,14 @@
 
 namespace fairway {
 
-// Whether the compiled program calls our custom calls (worker/ffi) with operands, results and
-// attributes that they can work on: at run time it is too late, since a gang must not fail.
-// INVALID_ARGUMENT: the name, and what is wrong. Calls of other names are the plugin's own: it
-// refuses those that nobody registered with it. UNIMPLEMENTED: infeed and outfeed.
+// Checks that the compiled program calls our custom calls (worker/ffi) with operands, results and
+// attributes that they can work on. At run time it would be too late, because a gang must not fail.
+// INVALID_ARGUMENT: the name of the call and the error. Calls of other names are the plugin's own:
+// it refuses those that nobody registered with it. UNIMPLEMENTED: infeed and outfeed.
 absl::Status CheckCustomCalls(const hlo::HloModule& module);
 
-// The integers and bools of an attribute dictionary as MLIR prints it: "{left = true, low = 1 :
-// i32}". What is neither is left out.
+// Returns the integers and bools of an attribute dictionary as MLIR prints it: "{left = true, low =
+// 1 : i32}". Leaves out all others.
 std::map<std::string, int64_t, std::less<>> ParseAttributes(std::string_view text);
 
 }  // namespace fairway

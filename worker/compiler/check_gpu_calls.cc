@@ -13,22 +13,25 @@ namespace {
 
 constexpr std::string_view kCall = "custom_call";
 constexpr std::string_view kTarget = "call_target_name";
-// Where the properties of vhlo.custom_call_v1 have the target: they are in the order of the names.
+// The index of the target among the properties of vhlo.custom_call_v1, which are in the order of
+// their names.
 constexpr int kTargetProperty = 2;
 
-// What JAX writes and XLA's passes take away. A name that ends with a dot: all that begin with it.
-// Not AllocateBuffer: its bytes would be what others left in the memory.
+// Targets that JAX writes and XLA's passes remove. A name that ends with a dot stands for all names
+// that begin with it. AllocateBuffer is missing: its bytes would be those that others left in
+// memory.
 constexpr std::string_view kWritten[] = {
     "LayoutConstraint", "MoveToDevice", "MoveToHost", "SPMDFullToShardShape",
     "SPMDShardToFullShape", "Sharding", "TopK", "annotate_device_placement", "xla.sdy.",
-    // Operations that StableHLO has no form for.
+    // Operations that StableHLO cannot express.
     "chlo.", "stablehlo.", "mhlo.acos", "mhlo.acosh", "mhlo.asin", "mhlo.asinh", "mhlo.atanh",
     "mhlo.cosh", "mhlo.erf", "mhlo.ragged_dot", "mhlo.sinh", "mhlo.tan", "mhlo.topk"};
 
-// Nobody is at the other end, and a device would wait for ever.
+// Nobody is at the other end, so a device would wait for ever.
 constexpr std::string_view kWaiting[] = {"infeed", "outfeed", "recv", "send"};
 
-// What XLA makes of operations. A name that ends with "$": all that begin with it.
+// Targets that XLA makes from operations. A name that ends with "$" stands for all that begin with
+// it.
 constexpr std::string_view kMade[] = {"AllocateBuffer",
                                       "TopK",
                                       "__cublas$",
@@ -42,11 +45,11 @@ constexpr std::string_view kMade[] = {"AllocateBuffer",
                                       "SPMDShardToFullShape",
                                       "annotate_device_placement"};
 
-// How names begin whose code is in Python modules of jaxlib.
+// Prefixes of names whose code is in Python modules of jaxlib.
 constexpr std::string_view kInPython[] = {"cu_",      "cublas",   "cuhybrid_",
                                           "cusolver", "cusparse", "lapack_"};
 
-// Dialects of what JAX writes, and the operations of mhlo's names that attributes have.
+// The dialects that JAX writes; mhlo appears only in attributes.
 constexpr std::string_view kDialects[] = {"builtin", "func", "chlo", "sdy", "stablehlo", "vhlo"};
 constexpr std::string_view kMhloAttributes[] = {"cross_program_prefetches",
                                                 "frontend_attributes",
@@ -96,7 +99,7 @@ absl::Status CheckTarget(std::string_view target) {
   return NotServed(target);
 }
 
-// Of an operation: "send" of "send_v2".
+// Returns "send" for the operation "send_v2".
 std::string_view WithoutVersion(std::string_view name) { return name.substr(0, name.find("_v")); }
 
 absl::Status NobodyThere(std::string_view operation) {
@@ -127,7 +130,7 @@ absl::Status CheckOperation(const mlir::Module& module, const mlir::Attributes& 
   if (op.dialect != "vhlo" || op.name != "custom_call_v1") {
     return Hidden(fmt::format("the operation is {}.{}", op.dialect, op.name));
   }
-  // Attributes beside the properties may say otherwise than they do.
+  // Attributes beside the properties could contradict them.
   if (op.attributes != mlir::WrittenOperation::kNone) {
     const auto keys = attributes.Keys(op.attributes);
     if (!keys || std::ranges::find(*keys, kTarget) != keys->end()) {
@@ -141,7 +144,7 @@ absl::Status CheckOperation(const mlir::Module& module, const mlir::Attributes& 
   return name.empty() ? Hidden("its properties are unreadable") : CheckTarget(name);
 }
 
-// `\5f` is how a text may write `_`.
+// A text may write `_` as `\5f`.
 std::string Unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -166,8 +169,9 @@ std::string_view NameAt(std::string_view text, size_t at) {
   return text.substr(at, end - at);
 }
 
-// The text is not parsed: wherever a call could be, it must be in the one form that is understood.
-// Comments and names count, too; what is refused for them can be written otherwise.
+// Does not parse the text: wherever a call could be, it must have the one form that is understood.
+// Comments and names count as well; a program that is refused because of them can be written
+// otherwise.
 absl::Status CheckText(std::string_view program) {
   const std::string text = Unescaped(program);
   if (text.find(kTarget) != std::string::npos) return Hidden("it is an attribute");

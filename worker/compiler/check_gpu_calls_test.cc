@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text, and optimized programs. Bytecode is tested with what JAX writes: tests/gpu.
+// Tests text and optimized programs. tests/gpu tests the bytecode that JAX writes.
 #include "worker/compiler/check_gpu_calls.h"
 
 #include <gmock/gmock.h>

@@ -21,7 +21,7 @@ bool IsOneOf(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// The computations, by id, in which nothing but counting happens.
+// Returns the ids of the computations in which nothing but counting happens.
 std::set<int64_t> Counting(const hlo::HloModule& module) {
   std::set<int64_t> out;
   for (const hlo::HloComputation& computation : module.computations()) {
@@ -33,7 +33,8 @@ std::set<int64_t> Counting(const hlo::HloModule& module) {
   return out;
 }
 
-// The element type of less than 4 bits in `shape`, or in a part of it; kInvalid if none.
+// Returns the element type of less than 4 bits in `shape` or in a part of it; kInvalid if there is
+// none.
 DType SmallIn(const hlo::Shape& shape) {
   const DType dtype = DTypeFromPrimitiveType(shape.element_type()).value_or(DType::kInvalid);
   if (const int bits = PackedBits(dtype); bits > 0 && bits < 4) return dtype;
@@ -52,7 +53,7 @@ absl::Status CheckOne(const hlo::HloInstruction& instruction, DType small,
       std::all_of(called.begin(), called.end(), [&](int64_t id) { return counting.contains(id); });
   const bool passes_on =
       counts || IsOneOf(kPassesOn, instruction.opcode()) ||
-      ffi::FindCustomCall(instruction.custom_call_target()) != nullptr;  // has checks of its own
+      ffi::FindCustomCall(instruction.custom_call_target()) != nullptr;  // it has checks of its own
   if (passes_on && PackedBits(small) == 2) return absl::OkStatus();
   return Error(absl::StatusCode::kUnimplemented,
                "operation {} on {}: the worker's XLA computes wrong values of it, or writes beyond "
@@ -66,7 +67,8 @@ bool IsFloat(DType dtype) {
          dtype == DType::kF64;
 }
 
-// Conversions are fused within a computation: those to f64 count wherever in it they are.
+// Refuses conversions to f64. Conversions are fused within a computation, so their place in it does
+// not matter.
 absl::Status CheckWideConversions(const hlo::HloComputation& computation) {
   std::unordered_map<int64_t, DType> types;
   for (const hlo::HloInstruction& instruction : computation.instructions()) {

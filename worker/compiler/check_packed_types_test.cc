@@ -24,7 +24,7 @@ class PackedTypesTest : public testing::Test {
     one.mutable_shape()->set_element_type(type);
     one.mutable_operand_ids()->Add(operands.begin(), operands.end());
   }
-  // What is said of it; empty: nothing.
+  // Returns the error text; empty: none.
   std::string Check(int result) {
     hlo::HloComputation& entry = *module_.add_computations();
     entry.set_id(2);

@@ -7,8 +7,8 @@
 
 namespace fairway {
 
-// SHA-256 as 64 lower-case hexadecimal digits. Executors check code against it before loading: the
-// CPU plugin loads native code with a flipped byte without complaint.
+// Returns the SHA-256 as 64 lower-case hexadecimal digits. Executors check code against it before
+// they load it, because the CPU plugin loads native code with a flipped byte without complaint.
 std::string Sha256Hex(std::string_view bytes);
 
 }  // namespace fairway

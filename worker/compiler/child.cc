@@ -94,8 +94,8 @@ ChildEnd Child::End() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   if (pid_ <= 0) return {.text = "not running"};
   const pid_t pid = std::exchange(pid_, 0);
-  // Closing the link ends it by itself; killing before looking would hide what it died of. What it
-  // started goes with it: until it is reaped, no other group can have its number.
+  // Closing the link ends the process; killing it before looking would hide its cause of death. Its
+  // children are killed with it: until it is reaped, no other group can have its number.
   siginfo_t ended{};
   if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0) {
     kill(-pid, SIGKILL);

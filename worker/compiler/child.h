@@ -11,20 +11,20 @@
 
 namespace fairway {
 
-// How a process ended: one of signal and exit code, and both as text: "killed by SIGABRT", "exited
-// with code 3".
+// The end of a process: a signal or an exit code, and the same as text: "killed by SIGABRT",
+// "exited with code 3".
 struct ChildEnd {
   int signal = 0;
   int exit_code = 0;
   std::string text;
 };
 
-// A compile process and our end of its link (non-blocking). Owned by one thread.
+// A compile process and our end of its link (non-blocking). Owned by CompilePool's thread.
 class Child {
  public:
   Child() = default;
-  // UNAVAILABLE: it cannot be started. The child inherits standard error and the link, nothing
-  // else; its signals are as at the start of a process.
+  // Starts the process. It inherits standard error and the link, nothing else; its signals are as
+  // at the start of a process. UNAVAILABLE: it cannot be started.
   static absl::StatusOr<Child> Spawn(const std::vector<std::string>& argv,
                                      const std::vector<std::string>& env);
   Child(Child&& other) noexcept;
@@ -37,7 +37,8 @@ class Child {
 
   // Kills it if it still runs and waits for its end.
   ChildEnd End();
-  // Kills it and closes the link without waiting; true once it is gone, ask again until then.
+  // Kills the process and closes the link without waiting. Returns true once the process is gone;
+  // until then call it again.
   bool Retire();
 
  private:

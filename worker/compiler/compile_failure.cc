@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kDigestShown = 12;
 constexpr size_t kLongestName = 80;
 
-// A module's name stands as text in MLIR bytecode too: "jit_f", "pmap_f"; "module @f" in text.
+// Finds a module's name, which is text also in MLIR bytecode: "jit_f", "pmap_f"; "module @f" in
+// text.
 std::string NameIn(std::string_view program) {
   for (const std::string_view mark : {"module @", "jit_", "pmap_"}) {
     size_t at = program.find(mark);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client is told when the process that compiled its program ended before it answered.
+// The errors of programs whose compile process ended before it answered.
 #ifndef FAIRWAY_WORKER_COMPILER_COMPILE_FAILURE_H_
 #define FAIRWAY_WORKER_COMPILER_COMPILE_FAILURE_H_
 
@@ -13,15 +13,15 @@
 
 namespace fairway {
 
-// "jit_f (1,234 bytes, SHA-256 0123456789ab...)": the module's name as far as it can be found
-// without decoding the program.
+// Returns "jit_f (1,234 bytes, SHA-256 0123456789ab...)": the module's name, if it can be found
+// without decoding the program, its size and its checksum.
 std::string ProgramTitle(std::string_view program);
 
-// RESOURCE_EXHAUSTED: a limit was met. INTERNAL: any other end.
+// RESOURCE_EXHAUSTED: the process reached a limit. INTERNAL: any other end.
 absl::Status CompileFailure(const ChildEnd& end, const CompileLimits& limits,
                             std::string_view title);
 
-// DEADLINE_EXCEEDED. `started`: it was being compiled, not waiting for a process.
+// DEADLINE_EXCEEDED. `started`: the program was being compiled; else it waited for a process.
 absl::Status CompileTooLate(std::chrono::milliseconds limit, bool started, std::string_view title);
 
 }  // namespace fairway

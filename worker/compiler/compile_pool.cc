@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kReapAgain{20};
 
+// One program to compile.
 struct Job {
   std::string program;
   std::string title;
@@ -43,10 +44,10 @@ struct Job {
 // One process of the pool.
 struct Process {
   Child child;
-  bool ready = false;      // it has said so
-  bool retired = false;    // of no more use
-  int programs = 0;        // that it has answered
-  std::optional<Job> job;  // that it is at
+  bool ready = false;      // it has said that it is ready
+  bool retired = false;    // it gets no more programs
+  int programs = 0;        // programs that it has answered
+  std::optional<Job> job;  // the program that it is compiling
   std::string out;
   size_t sent = 0;
   FrameBuffer in;
@@ -56,7 +57,7 @@ struct Process {
 
 }  // namespace
 
-// One thread that owns the processes and all jobs; others only add to inbox_ and wake it.
+// The thread that owns the processes and all jobs. Other threads only add to inbox_ and wake it.
 class CompilePool::Loop {
  public:
   Loop(Options options, Child first)
@@ -131,7 +132,7 @@ class CompilePool::Loop {
     inbox_.clear();
   }
 
-  // Processes that were told another one are of no more use; those at a program finish it.
+  // Processes that have another target get no more programs; those that are compiling finish.
   void TakeTarget(v1::CompileTarget target) {
     if (target.SerializeAsString() == target_.SerializeAsString()) return;
     target_ = std::move(target);
@@ -167,7 +168,7 @@ class CompilePool::Loop {
                                           [](const Process& p) { return p.job.has_value(); }));
   }
 
-  // Gives programs to processes that are free.
+  // Gives programs to free processes.
   void Assign() {
     for (Process& process : processes_) {
       if (queue_.empty() || Busy() >= options_.parallel) return;
@@ -192,17 +193,18 @@ class CompilePool::Loop {
     Clear();
   }
 
-  // Starts processes for what waits, and keeps options_.warm of them ready.
+  // Starts processes for waiting programs, and keeps options_.warm of them ready.
   void Refill() {
     if (options_.told && target_.config().empty()) return;
-    // What waits and has lost the last process that it could wait for must not wait for ever.
+    // A program must not wait for ever when the last process that it could wait for is gone.
     if (hold_ && (queue_.empty() || AnyAlive())) return;
     const auto starting = std::count_if(processes_.begin(), processes_.end(),
                                         [](const Process& p) { return !p.ready; });
     const auto free = starting + std::count_if(processes_.begin(), processes_.end(),
                                                [](const Process& p) { return p.idle(); });
     const auto needed = std::min<int64_t>(queue_.size(), options_.parallel - Busy());
-    // One after the other, unless somebody waits: starting takes the processor from others.
+    // Starts them one after another unless a program waits, because starting takes the processor
+    // from others.
     if (free >= needed && (free >= options_.warm || starting > 0)) return;
     for (auto i = free; i < std::max<int64_t>(needed, free + 1); ++i) {
       auto child = Child::Spawn(options_.argv, CompileEnvironment(options_.env));
@@ -256,7 +258,7 @@ class CompilePool::Loop {
     }
   }
 
-  // Sends what is left of the request and takes what the process has written.
+  // Sends the rest of the request and reads the bytes that the process has written.
   void Exchange(Process& process) {
     if (process.retired) return;
     while (process.sent < process.out.size()) {
@@ -267,7 +269,8 @@ class CompilePool::Loop {
       if (n <= 0) return Died(process);
       process.sent += static_cast<size_t>(n);
     }
-    // It may write as fast as this reads: some, then the others and the deadlines.
+    // The process may write as fast as this reads, so it reads a part, then serves the others and
+    // the deadlines.
     char chunk[1 << 16];
     for (int chunks = 0; chunks < 16 && !process.retired; ++chunks) {
       const ssize_t n = recv(process.child.fd(), chunk, sizeof(chunk), 0);
@@ -279,7 +282,7 @@ class CompilePool::Loop {
     }
   }
 
-  // False: what came is no answer.
+  // False: the bytes are not an answer.
   bool TakeAnswers(Process& process) {
     while (true) {
       auto payload = process.in.Next();
@@ -291,7 +294,7 @@ class CompilePool::Loop {
     }
   }
 
-  // False: the process says what it was not asked.
+  // False: the process answers a question that was not asked.
   bool Answered(Process& process, v1::CompileResponse response) {
     if (response.id() == kReadyId && !process.ready) {
       if (response.status_code() != 0) {
@@ -301,25 +304,26 @@ class CompilePool::Loop {
       }
       process.ready = true;
       if (!response.status_message().empty() && !std::exchange(told_, true)) {
-        spdlog::warn("compile processes run without: {}; the system refuses it",
+        spdlog::warn("the system refuses to confine compile processes in these ways: {}",
                      response.status_message());
       }
       return true;
     }
     if (response.id() != kProgramId || !process.job.has_value()) return false;
-    // The process says when it ends; what a program made of it may not say so.
+    // The process says when it ends; a program that took it over may not say so.
     process.retired =
         response.last() || response.status_code() != 0 || ++process.programs >= options_.programs;
     Finish(process, ResultOf(std::move(response)));
     return true;
   }
 
-  // It says what is no answer, and is not listened to any more.
+  // The process has sent bytes that are not an answer; nothing more is read from it.
   void Babbles(Process& process) {
     if (process.job.has_value()) {
-      Finish(process, Error(absl::StatusCode::kInternal,
-                            "the process that compiled {} sent what is no answer and was ended",
-                            process.job->title));
+      Finish(process,
+             Error(absl::StatusCode::kInternal,
+                   "the process that compiled {} sent bytes that are not an answer, and was ended",
+                   process.job->title));
     }
     Died(process);
   }
@@ -345,19 +349,20 @@ class CompilePool::Loop {
                        [](const Process& p) { return !p.retired; });
   }
 
-  // The next process would fail as well: the next program tries again. What waits is left to the
-  // processes that there are; without any it fails now.
+  // The next process would fail as well, so the next program tries again. Waiting programs are left
+  // to the processes that exist; without any they fail now.
   void NoProcess(const absl::Status& why) {
     hold_ = true;
     if (!AnyAlive()) return FailQueue(why);
-    spdlog::warn("{} programs wait for fewer compile processes: {}", queue_.size(), Text(why));
+    spdlog::warn("no further compile process could be started, and {} programs wait: {}",
+                 queue_.size(), Text(why));
   }
 
   void FailQueue(const absl::Status& why) {
     for (Job& job : std::exchange(queue_, {})) std::move(job.done)(why);
   }
 
-  // Lets go of processes that are of no more use; they end while others work.
+  // Releases processes that get no more programs; they end while others work.
   void Clear() {
     bool changed = false;
     for (auto it = processes_.begin(); it != processes_.end();) {
@@ -389,14 +394,14 @@ class CompilePool::Loop {
   mutable std::mutex mutex_;
   std::deque<Job> inbox_;                        // guarded by mutex_
   std::optional<v1::CompileTarget> new_target_;  // guarded by mutex_
-  std::vector<int> pids_;  // guarded by mutex_; all below belongs to the thread
+  std::vector<int> pids_;  // guarded by mutex_; all members below belong to the thread
 
-  v1::CompileTarget target_;  // empty: not known yet, or nobody is told
+  v1::CompileTarget target_;  // empty: not known yet, or options_.told is false
   std::deque<Job> queue_;
   std::list<Process> processes_;
   std::vector<Child> ending_;
-  bool hold_ = false;  // no process can be started; until the next program, or all are gone
-  bool told_ = false;  // what the system refuses
+  bool hold_ = false;  // no process can be started, until the next program comes or all are gone
+  bool told_ = false;  // the log has what the system refuses
   std::thread thread_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The supervisor's side of compiling: a pool of disposable processes, each of which may die of what
-// it compiles, or be killed for what it uses.
+// The supervisor's side of compiling: a pool of disposable processes. Each may die because of a
+// program, or be killed because it uses too much.
 #ifndef FAIRWAY_WORKER_COMPILER_COMPILE_POOL_H_
 #define FAIRWAY_WORKER_COMPILER_COMPILE_POOL_H_
 
@@ -17,43 +17,47 @@
 
 namespace fairway {
 
-// Keeps some processes warm, gives each program to one of its own, and ends that process after a
-// bounded number of programs. Thread-safe.
+// Keeps some processes warm, compiles each program in a process that compiles nothing else at that
+// time, and ends a process after a bounded number of programs. Owned by the supervisor.
+// Thread-safe.
 class CompilePool {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<CompileResult>)>;
 
   struct Options {
-    // Program and arguments; it calls RunCompilerProcess(kCompileLinkFd, ...).
+    // Program and arguments. The program calls RunCompilerProcess(kCompileLinkFd, ...).
     std::vector<std::string> argv;
-    // The whole environment, "NAME=value", of which CompileEnvironment chooses. XLA_FLAGS should be
-    // that of XlaFlags().
+    // The whole environment, "NAME=value"; CompileEnvironment chooses from it. XLA_FLAGS should be
+    // the value of XlaFlags().
     std::vector<std::string> env;
-    // Each process is told first what to compile for: `target`, or, while that is empty, what
-    // SetTarget will say; programs wait for it.
+    // Each process is first told its target: `target`, or, while that is empty, the one that
+    // SetTarget will bring. Programs wait for it.
     bool told = false;
     v1::CompileTarget target;
-    int parallel = 4;      // programs compiled at one time, at most
-    int warm = 2;          // processes that wait for programs
-    int programs = 16;     // compiled by one process, at most; after one that failed none
-    CompileLimits limits;  // what the processes were told; for the texts of failures
+    int parallel = 4;  // programs that are compiled at the same time, at most
+    int warm = 2;      // processes that are kept ready for programs
+    // programs that one process compiles, at most; after a failed program it gets no other
+    int programs = 16;
+    CompileLimits limits;  // the limits that the processes were told; for texts of failures
   };
 
-  // Does not wait for a process to be up. Errors: it cannot be started.
+  // Starts the pool. Does not wait for a process to be up. Errors: a process cannot be started.
   static absl::StatusOr<std::unique_ptr<CompilePool>> Start(Options options);
 
-  // Kills the processes; what is under way ends with CANCELLED before this returns. Not from a
+  // Kills the processes. Programs under way end with CANCELLED before it returns. Not from a
   // `done`.
   ~CompilePool();
   CompilePool(const CompilePool&) = delete;
   CompilePool& operator=(const CompilePool&) = delete;
 
-  // What programs that begin from now on are compiled for. With Options::told only. Never blocks.
+  // Sets the target of programs that begin from now on. Only with Options::told. Never blocks.
   void SetTarget(v1::CompileTarget target);
 
-  // Never blocks. `done` runs once, on a thread of this object, and must not block it. `limit`
-  // counts from this call; zero means none. Errors beside those of Compiler::Compile:
-  // DEADLINE_EXCEEDED: not done in time; the process was killed if it was at it.
+  // Compiles a program. Never blocks. `done` runs once, on a thread of this object, and must not
+  // block it. `limit` counts from this call; zero means no limit. Errors, beside those of
+  // Compiler::Compile:
+  //
+  // DEADLINE_EXCEEDED: `limit` has passed; if a process was compiling the program, it was killed.
   // RESOURCE_EXHAUSTED: the process used more CPU time or memory than its limits.
   // INTERNAL: the process died otherwise while compiling; the text names the signal or the code.
   // DATA_LOSS: the code does not match its checksum.
@@ -61,7 +65,8 @@ class CompilePool {
   void Compile(std::string program, v1::CompileOptions options, std::chrono::milliseconds limit,
                Done done);
 
-  // Process ids, in the order of their starts; processes started so far. For status and tests.
+  // Process ids, in the order of their starts, and the number of processes started so far. For
+  // status and tests.
   std::vector<int> pids() const;
   int starts() const;
 

@@ -67,7 +67,7 @@ TEST(CompilePoolTest, CompilesEachProgramInAProcessOfItsOwn) {
   EXPECT_GE(pool->starts(), 2);
 }
 
-// A GPU is described by the executor, which may come after the first program.
+// The executor describes the GPU, perhaps after the first program came.
 TEST(CompilePoolTest, ProgramsWaitForWhatTheyAreCompiledFor) {
   CompilePool::Options options = PoolOf("told");
   options.told = true;
@@ -83,10 +83,10 @@ TEST(CompilePoolTest, ProgramsWaitForWhatTheyAreCompiledFor) {
   Answer answer = first.Get();
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->code, "a small GPU");
-  pool->SetTarget(target);  // nothing new
+  pool->SetTarget(target);  // the same target again
   const std::vector<int> pids = pool->pids();
   EXPECT_EQ(Compile(*pool, "target")->code, "a small GPU");
-  target.set_config("a large GPU");  // as when the executor came back with another one
+  target.set_config("a large GPU");  // as if the executor came back with another GPU
   pool->SetTarget(target);
   EXPECT_EQ(Compile(*pool, "target")->code, "a large GPU");
   for (const int pid : pids) EXPECT_THAT(pool->pids(), testing::Not(testing::Contains(pid)));
@@ -114,7 +114,7 @@ TEST(CompilePoolTest, ProcessesAreKeptWarmAndReplaced) {
 }
 
 TEST(CompilePoolTest, AProcessServesSoManyProgramsUnlessOneFails) {
-  auto pool = Start("unruly-long");  // three
+  auto pool = Start("unruly-long");  // three programs
   const auto serves_next = [&] { return pool->pids().at(0); };
   const int first = serves_next();
   ASSERT_TRUE(Compile(*pool, "one").ok());
@@ -157,12 +157,12 @@ TEST(CompilePoolTest, AnAnswerThatIsNoneFailsItsProgramOnly) {
   for (const char* program : {"babble", "flood"}) {
     Answer answer = Compile(*pool, program);
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal) << answer.status();
-    EXPECT_NE(Text(answer.status()).find("no answer"), std::string::npos) << answer.status();
+    EXPECT_NE(Text(answer.status()).find("not an answer"), std::string::npos) << answer.status();
     EXPECT_TRUE(Compile(*pool, "x").ok());
   }
 }
 
-// The process itself would take a third one, as one does that a program has taken over.
+// The process itself would take a third program, like a process that a program has taken over.
 TEST(CompilePoolTest, AProcessIsGivenNoMoreProgramsThanItMayHave) {
   CompilePool::Options options = PoolOf("unruly-long");
   options.warm = 1;
@@ -208,7 +208,7 @@ TEST(CompilePoolTest, ProgramsThatHangAreEndedAndOthersGoOnBesideThem) {
       << answer.status();
 }
 
-// As an assembler that is stuck: the limit ends it with the process that started it, and so does
+// Like a stuck assembler: the limit ends it together with the process that started it, and so does
 // the end of the pool.
 TEST(CompilePoolTest, WhatAProcessHasStartedEndsWithIt) {
   const auto ended = [](const std::string& path) {
@@ -270,7 +270,7 @@ TEST(CompilePoolTest, TheLimitOfMemoryHolds) {
   EXPECT_NE(Text(ate.status()).find("4294967296 bytes"), std::string::npos) << ate.status();
 }
 
-// The limits are what ends these programs: without them they go on to the deadline.
+// The limits end these programs: without limits they run to the deadline.
 TEST(CompilePoolTest, WithoutLimitsTheyWouldGoOn) {
   auto pool = Start("unsealed");
   EXPECT_EQ(Compile(*pool, "spin", {}, milliseconds(3000)).status().code(),
@@ -297,7 +297,8 @@ TEST(CompilePoolTest, ProcessesAreConfined) {
     EXPECT_NE(answer->code.find(line), std::string::npos) << "the probe cannot tell " << line;
 }
 
-// What a process that may execute the assembler can execute, by "execute" of the test's process.
+// Returns what a process that may execute the assembler can execute, by "execute" of the test's
+// process.
 std::string Executed(const std::string& role, const std::string& assembler) {
   CompilePool::Options options = PoolOf(role);
   options.argv.push_back(assembler);
@@ -308,7 +309,7 @@ std::string Executed(const std::string& role, const std::string& assembler) {
   return answer.ok() ? answer->code : "";
 }
 
-// As those of a plugin without nvJitLink. The table in docs/design/0021 tells the same.
+// Like the processes of a plugin without nvJitLink. docs/design/0021 has the same table.
 TEST(CompilePoolTest, AProcessThatMayExecuteTheAssemblerExecutesLittleElse) {
 #ifdef FAIRWAY_SANITIZED
   GTEST_SKIP() << "a sanitizer's programs do not start under these limits";
@@ -321,7 +322,7 @@ TEST(CompilePoolTest, AProcessThatMayExecuteTheAssemblerExecutesLittleElse) {
             "another file: refused\n"
             "a copy of the assembler: refused\n"
             "by a descriptor: refused\n"
-            // Weaker than without an assembler, and no way to do more than the process itself can.
+            // Weaker than without an assembler, but no way to do more than the process itself can.
             "a file without a name: possible\n"
             "another file through the loader, confined: possible\n"
             "a limit of CPU time of its own: possible\n");
@@ -360,7 +361,7 @@ TEST(CompilePoolTest, DestructionCancelsAndLeavesNoProcess) {
   for (const int pid : pids) EXPECT_EQ(kill(pid, 0), -1);
 }
 
-// Gone, or dead and not yet waited for by whoever adopted it.
+// Returns whether the process is gone, or dead and not yet reaped.
 bool IsDead(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -422,7 +423,7 @@ TEST(CompilePoolTest, WhileNoOtherProcessComesUpProgramsWaitForThoseThereAre) {
   EXPECT_TRUE(first.Get().ok());
   Answer answer = next.Get();
   EXPECT_TRUE(answer.ok()) << answer.status();
-  // Two programs were all that the only process was good for.
+  // The only process was used up after two programs.
   EXPECT_EQ(behind.Get().status().code(), absl::StatusCode::kUnavailable);
   unlink(pipe.c_str());
   rmdir(base.c_str());

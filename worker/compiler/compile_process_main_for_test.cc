@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compile process for compile_pool_test: the real one, or one whose program text says how it
-// misbehaves.
+// A compile process for compile_pool_test: the real one, or one that misbehaves as the program text
+// says.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ std::string Contents(const char* path) {
   return out.str();
 }
 
-// Whether `attempt` returns true in a child of this process.
+// Returns whether `attempt` returns true in a child of this process.
 template <typename Attempt>
 bool ChildCan(Attempt attempt) {
   const pid_t child = fork();
@@ -51,7 +51,7 @@ bool Executes(const char* file = "/bin/true") {
 
 const char* Said(bool possible) { return possible ? "possible" : "refused"; }
 
-// A file without a name, which has what `file` has.
+// Makes a file without a name, with the contents of `file`.
 int MemoryFile(const std::string& file) {
   const int fd = static_cast<int>(syscall(SYS_memfd_create, "copy", 0));
   const std::string bytes = Contents(file.c_str());
@@ -77,7 +77,7 @@ bool ExecutesCopy(const std::string& file) {
 
 constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
 
-// Executes this program again, which is another file than the assembler, in the role "inside".
+// Executes this program again, in the role "inside"; it is another file than the assembler.
 bool ExecutesThroughLoader() {
   const std::string supervisor = fmt::format("{}", getppid());
   char self[4096] = {};
@@ -86,7 +86,7 @@ bool ExecutesThroughLoader() {
   return false;
 }
 
-// What a program that a confined process has executed can do beyond it; 0: nothing of this.
+// Returns what a program that a confined process has executed can do beyond it; 0: nothing.
 int Inside(pid_t supervisor) {
   rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   return (socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 1 : 0) | (kill(supervisor, 0) == 0 ? 2 : 0) |
@@ -95,7 +95,7 @@ int Inside(pid_t supervisor) {
          (ChildCan([] { return Executes(); }) ? 16 : 0);
 }
 
-// Whether a child comes to the end of the limit of CPU time by itself, and this process goes on.
+// Returns whether a child reaches the limit of CPU time by itself while this process goes on.
 bool ChildHasItsOwnLimit() {
   const pid_t child = fork();
   for (volatile uint64_t n = 0; child == 0;) n = n + 1;
@@ -104,7 +104,7 @@ bool ChildHasItsOwnLimit() {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
 }
 
-// What a process that may execute the assembler `file` can do, one line each.
+// Returns what a process that may execute the assembler `file` can do, one line each.
 std::string ProbeOfExecution(const std::string& file) {
   std::string out;
   const auto line = [&out](const char* what, bool possible) {
@@ -115,13 +115,13 @@ std::string ProbeOfExecution(const std::string& file) {
   line("a copy of the assembler", ChildCan([&] { return ExecutesCopy(file); }));
   line("by a descriptor", ChildCan([&] { return ExecutesByDescriptor(file); }));
   line("a file without a name", ChildCan([&] { return ExecutesMemoryFile("/bin/true"); }));
-  // It ends with 0 if it could do nothing more.
+  // It ends with 0 if it could do no more than this process.
   line("another file through the loader, confined", ChildCan(ExecutesThroughLoader));
   line("a limit of CPU time of its own", ChildHasItsOwnLimit());
   return out;
 }
 
-// What a confined process can do and see, one line each.
+// Returns what a confined process can do and see, one line each.
 std::string Probe() {
   std::string out = Contents("/proc/self/status");
   out += fmt::format("socket: {}\n", socket(AF_INET, SOCK_STREAM, 0) < 0 ? "refused" : "possible");
@@ -152,9 +152,9 @@ std::string Probe() {
 }
 
 // "abort", "exit 3", "hang", "spin", "eat", "refused", "quoted", "babble", "flood", "probe",
-// "corrupt", "spawn PATH" (a child that hangs, as its parent does then), "open PATH" (of a pipe:
-// until somebody writes), "execute PATH" (what it can execute, PATH being the assembler), "target"
-// (what it was told to compile for); all else comes back as it is.
+// "corrupt", "spawn PATH" (starts a child that hangs, then hangs itself), "open PATH" (opens a
+// pipe: waits for a writer), "execute PATH" (what it can execute; PATH is the assembler), "target"
+// (the target that it got). Any other program comes back unchanged.
 class UnrulyCompiler final : public Compiler {
  public:
   explicit UnrulyCompiler(std::string target = {}) : target_(std::move(target)) {}
@@ -171,7 +171,7 @@ class UnrulyCompiler final : public Compiler {
     if (program == "babble") (void)!write(kCompileLinkFd, "\x04\0\0\0\xff\xff\xff\xff", 8);
     if (program == "abort") std::abort();
     if (program == "exit 3") std::_Exit(3);
-    if (program.starts_with("spawn ")) {  // and tell its process id
+    if (program.starts_with("spawn ")) {  // and write its process id
       const pid_t child = fork();
       while (child == 0) pause();
       std::ofstream(program.substr(6)) << child << std::endl;
@@ -180,7 +180,7 @@ class UnrulyCompiler final : public Compiler {
     while (program == "hang") pause();
     if (program.starts_with("open ")) close(open(program.c_str() + 5, O_RDONLY));
     for (volatile uint64_t n = 0; program == "spin";) n = n + 1;
-    // Memory that nobody touches, so that the machine does not feel it.
+    // Never touches the memory, so that the machine is not short of it.
     for (std::vector<char*> all; program == "eat";)
       all.push_back(static_cast<char*>(::operator new (size_t{1} << 30)));
     CompileResult result;
@@ -199,7 +199,7 @@ class UnrulyCompiler final : public Compiler {
 
 constexpr fairway::CompileLimits kLimits = {std::chrono::seconds(1), int64_t{4} << 30};
 
-// A supervisor with a process that hangs; tells that process's id and waits to be killed.
+// A supervisor with a process that hangs. Writes the process's id and waits to be killed.
 int Supervise(const char* self) {
   fairway::CompilePool::Options options;
   options.argv = {self, "unruly"};
@@ -221,7 +221,7 @@ int Unruly(int programs, bool sealed) {
                                 sealed ? &*seal : nullptr);
 }
 
-// One that may execute the assembler `file`; `alone`: no other program.
+// A compile process that may execute the assembler `file`; `alone`: no other program.
 int WithAssembler(const char* file, bool alone) {
   const bool left_network = fairway::LeaveNetwork();
   if (alone && !fairway::ExecuteOnly(file)) return 1;

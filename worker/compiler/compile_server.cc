@@ -18,19 +18,19 @@
 namespace fairway {
 namespace {
 
-// With what this process has started, if it leads a group of its own.
+// Ends the process with its children, if it leads a group of its own.
 [[noreturn]] void EndAtOnce() {
   if (getpgrp() == getpid()) kill(0, SIGKILL);
   std::_Exit(0);
 }
 
-// Reads all the time, so that the end of the parent is seen during a long compilation.
+// Reads all the time, so that it sees the end of the parent during a long compilation.
 class RequestReader {
  public:
   explicit RequestReader(int fd) : thread_([this, fd] { Read(fd); }) {}
   ~RequestReader() { thread_.join(); }
 
-  // The next request; nothing at the end of the link.
+  // Returns the next request; nullopt at the end of the link.
   std::optional<v1::CompileRequest> Next() {
     std::unique_lock lock(mutex_);
     busy_ = false;
@@ -83,7 +83,7 @@ class RequestReader {
   bool busy_ = false;
   bool closed_ = false;
   bool broken_ = false;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: it starts when all other members exist
 };
 
 bool WriteAll(int fd, const std::string& bytes) {
@@ -136,7 +136,7 @@ int ServeCompiler(int fd, const absl::StatusOr<Compiler*>& compiler, int program
       failed.set_status_message(Text(frame.status()));
       frame = FrameOf(failed);
     }
-    // The reader cannot be stopped while it waits in read(); the process ends with the link.
+    // The reader cannot be stopped while it waits in read(), so the process ends with the link.
     if (!WriteAll(fd, *frame)) std::_Exit(1);
   }
   return requests.broken() ? 1 : 0;

@@ -9,7 +9,7 @@
 namespace fairway {
 
 // "Compiles" FakeProgram texts for the FakeRuntime: places them on the devices of the options and
-// describes them. The number of devices is that of the options; tiles must fit it.
+// describes them. The options give the number of devices; tiles must fit it.
 std::unique_ptr<Compiler> MakeFakeCompiler();
 
 }  // namespace fairway

@@ -18,7 +18,7 @@ constexpr int kTupleSharding = 2, kTiledSharding = 3;  // xla.OpSharding.Type
 constexpr int64_t kHostMemorySpace = 5;                // xla::Layout::kHostMemorySpace
 
 // Only the configuration's shape has the layouts and memory spaces that hold at the program's
-// border; the others stand in when it is missing.
+// border. The others stand in if it is missing.
 const hlo::ProgramShape& EntryShape(const hlo::HloModuleWithConfig& program) {
   const hlo::HloModule& module = program.hlo_module();
   if (program.config().entry_computation_layout().has_result()) {
@@ -39,13 +39,13 @@ std::vector<const hlo::Shape*> Leaves(const hlo::Shape& shape) {
   return leaves;
 }
 
-// The sharding of each of `count` values, from one that may be a tuple of them.
+// Returns the sharding of each of `count` values from one that may be a tuple of shardings.
 absl::StatusOr<std::vector<std::string>> SplitSharding(const std::string& bytes, int count) {
   hlo::OpSharding sharding;
   if (!sharding.ParseFromString(bytes)) {
     return Error(absl::StatusCode::kInternal, "unreadable sharding in the optimized program");
   }
-  // XLA has one sharding, a leaf, for the empty tuple.
+  // XLA gives the empty tuple one sharding, a leaf.
   if (count == 0) return std::vector<std::string>();
   if (sharding.type() != kTupleSharding) return std::vector<std::string>(count, bytes);
   if (sharding.tuple_shardings_size() != count) {
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<std::string>> SplitSharding(const std::string& bytes,
   return parts;
 }
 
-// Pieces per dimension; all 1 when not tiled.
+// Returns the pieces per dimension; all 1 if it is not tiled.
 absl::StatusOr<std::vector<int64_t>> Tiles(const std::string& bytes, int rank) {
   std::vector<int64_t> tiles(rank, 1);
   hlo::OpSharding sharding;
@@ -85,7 +85,8 @@ absl::Status Describe(const hlo::Shape& shape, const std::string& sharding, v1::
                  "a layout with tiles is not served, only the order of dimensions is");
   }
   spec.set_dtype(static_cast<int32_t>(*dtype));
-  if (*dtype == DType::kToken) {  // JAX holds an empty array of bools for it; the plugin takes one
+  // JAX has an empty array of bools for it; the plugin takes a token
+  if (*dtype == DType::kToken) {
     spec.set_dtype(static_cast<int32_t>(DType::kPred));
     spec.set_token(true);
     spec.add_shard_dims(0);
@@ -123,12 +124,12 @@ absl::Status MarkDonated(const hlo::HloModule& module, bool tupled,
   for (const auto& entry : module.input_output_alias().entries()) {
     FAIRWAY_RETURN_IF_ERROR(mark(entry.parameter_number(), entry.parameter_shape_index()));
   }
-  // What is left in buffer_donor() found no output: the plugin does not take it.
+  // Entries left in buffer_donor() found no output: the plugin does not take those arguments.
   return absl::OkStatus();
 }
 
-// Instructions that one device runs by itself. Custom calls are those of worker/ffi (and the
-// plugin's own library calls), which know of no other device.
+// Instructions that one device runs by itself. Custom calls are those of worker/ffi and the
+// plugin's own library calls, which know no other device.
 constexpr std::string_view kLocal[] = {"abs",
                                        "add",
                                        "add-dependency",
@@ -223,16 +224,17 @@ constexpr std::string_view kLocal[] = {"abs",
                                        "while",
                                        "xor"};
 
-// Local ones whose work is not told by the number of elements that they read and make.
+// Local instructions whose work does not follow from the numbers of elements that they read and
+// make.
 constexpr std::string_view kUncounted[] = {
     "cholesky", "conditional",        "convolution", "custom-call", "dot",
     "fft",      "reduce-window",      "rng",         "scatter",     "rng-bit-generator",
     "map",      "select-and-scatter", "sort",        "topk",        "triangular-solve",
     "while"};
 
-// What XLA's CPU client runs on the caller's thread has less (xla/pjrt/cpu/cpu_client.cc). Of more
-// thunks than that it may give some to a pool that all programs share, and wait for them
-// (xla/backends/cpu/runtime/thunk_executor.cc).
+// XLA's CPU client runs a program on the caller's thread if it has less
+// (xla/pjrt/cpu/cpu_client.cc). With more thunks than that it may give some to a pool that all
+// programs share, and wait for them (xla/backends/cpu/runtime/thunk_executor.cc).
 constexpr double kInlineFlops = 1000;
 constexpr int kInlineThunks = 8;
 constexpr int64_t kBriefElements = 4096;
@@ -242,8 +244,8 @@ bool MakesNoThunk(std::string_view opcode) {
          opcode == "get-tuple-element" || opcode == "bitcast";
 }
 
-// Whether no computation that runs as thunks, one for an instruction, has more than kInlineThunks
-// of them; those that are called but not by `call` are within one.
+// Returns whether each computation that runs as thunks, one per instruction, has at most
+// kInlineThunks. Computations that are called other than by `call` are within one thunk.
 bool FewThunks(const hlo::HloModule& module) {
   std::set<int64_t> within;
   for (const hlo::HloComputation& computation : module.computations()) {
@@ -270,10 +272,12 @@ int64_t Elements(const hlo::Shape& shape) {
   return std::min(elements, kBriefElements);
 }
 
-// Elements made by all instructions of an execution, up to kBriefElements, those within a fusion or
-// a reduction as often as they are run; nothing when one of them is not counted so.
+// Counts the elements that all instructions of an execution make, up to kBriefElements; those
+// within a fusion or a reduction count as often as they run. nullopt: an instruction is not counted
+// so.
 std::optional<int64_t> ElementsMade(const hlo::HloModule& module) {
-  std::map<int64_t, int64_t> made;      // by computation; those called come before their callers
+  // by computation; called computations come before their callers
+  std::map<int64_t, int64_t> made;
   std::map<int64_t, int64_t> elements;  // by instruction
   for (const hlo::HloComputation& computation : module.computations()) {
     int64_t total = 0;

@@ -19,7 +19,7 @@ class BriefTest : public testing::Test {
     module_.set_entry_computation_id(computation.id());
     return computation;
   }
-  // Its id.
+  // Returns the id of the new instruction.
   int64_t Add(hlo::HloComputation& to, const std::string& opcode, std::vector<int64_t> dimensions,
               const std::vector<int64_t>& operands = {}, const std::vector<int64_t>& calls = {}) {
     hlo::HloInstruction& instruction = *to.add_instructions();

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kMagic = "ML\xefR";
 constexpr uint64_t kOldest = 4, kNewest = 6;
 constexpr uint64_t kNativeProperties =
-    5;  // from here on operations say whether they are registered
+    5;  // from this version on operations say whether they are registered
 enum SectionId : uint8_t {
   kStrings = 0,
   kDialects = 1,
@@ -37,7 +37,7 @@ bool Cursor::Have(uint64_t count) {
 
 uint8_t Cursor::Byte() { return Have(1) ? static_cast<uint8_t>(bytes_[position_++]) : 0; }
 
-// The lowest bits of the first byte count the bytes behind it.
+// The lowest bits of the first byte count the bytes after it.
 uint64_t Cursor::Number() {
   const uint8_t first = Byte();
   const int more = first == 0 ? 8 : std::countr_zero(first);
@@ -105,7 +105,7 @@ absl::StatusOr<Module> Module::Read(std::string_view bytes) {
     return InvalidArgument("MLIR bytecode of version {}, known are {} to {}", out.version_, kOldest,
                            kNewest);
   }
-  while (cursor.ok() && cursor.Byte() != 0) {  // who made it
+  while (cursor.ok() && cursor.Byte() != 0) {  // the producer
   }
   out.header_ = bytes.substr(0, cursor.position());
   std::string_view found[256] = {};
@@ -136,7 +136,7 @@ absl::StatusOr<Module> Module::Read(std::string_view bytes) {
   return out;
 }
 
-// A count, the lengths from the last to the first, the bytes; each string ends with a 0.
+// Layout: a count, the lengths from the last to the first, the bytes; each string ends with a 0.
 absl::Status Module::ReadStrings(std::string_view data) {
   Cursor cursor(data);
   std::vector<uint64_t> lengths = cursor.Numbers(cursor.Count());
@@ -350,7 +350,7 @@ std::string Module::Write(std::string_view ir) const {
 
 namespace {
 
-// Of an operation: which parts follow.
+// The bits of an operation's mask: which parts follow.
 constexpr uint8_t kHasAttributes = 1, kHasResults = 2, kHasOperands = 4, kHasSuccessors = 8,
                   kHasRegions = 16, kHasUseOrders = 32, kHasProperties = 64;
 constexpr int kDeepest = 200;

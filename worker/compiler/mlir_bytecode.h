@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The container of MLIR bytecode: sections and tables, read and written without knowing any
-// dialect. Layout: mlir.llvm.org/docs/BytecodeFormat (versions 4 to 6, which StableHLO artifacts
-// have).
+// The container of MLIR bytecode: reads and writes sections and tables without knowing any dialect.
+// Layout: mlir.llvm.org/docs/BytecodeFormat (versions 4 to 6, which StableHLO artifacts have).
 #ifndef FAIRWAY_WORKER_COMPILER_MLIR_BYTECODE_H_
 #define FAIRWAY_WORKER_COMPILER_MLIR_BYTECODE_H_
 
@@ -17,7 +16,7 @@
 
 namespace fairway::mlir {
 
-// Reads numbers. What does not fit clears ok() and reads as 0 or empty from then on.
+// Reads numbers. After a number that does not fit, ok() is false and all reads give 0 or empty.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : bytes_(bytes) {}
@@ -28,10 +27,10 @@ class Cursor {
   uint8_t Byte();
   uint64_t Number();
   int64_t Signed();
-  // The number without its lowest bit, which `flag` gets.
+  // Reads a number, returns it without its lowest bit, and sets `flag` to that bit.
   uint64_t NumberWithFlag(bool& flag);
   std::string_view Bytes(uint64_t count);
-  // A count of things of at least one byte each.
+  // Reads a count of things that take at least one byte each.
   uint64_t Count();
   std::vector<uint64_t> Numbers(uint64_t count);
 
@@ -47,12 +46,12 @@ void AppendNumber(std::string& out, uint64_t number);
 inline void AppendWithFlag(std::string& out, uint64_t number, bool flag) {
   AppendNumber(out, number << 1 | (flag ? 1 : 0));
 }
-// A section without alignment.
+// Appends a section without alignment.
 void AppendSection(std::string& out, uint8_t id, std::string_view data);
 
 constexpr uint8_t kIrSection = 4;
 
-// An attribute, or a type: in its dialect's own encoding (custom), or as text that ends with a 0.
+// An attribute or a type: in its dialect's own encoding (custom), or as text that ends with a 0.
 struct Entry {
   int dialect = 0;
   bool custom = false;
@@ -64,27 +63,28 @@ struct OpName {
   std::string_view name;
 };
 
-// Views of the bytes that were read, which must outlive it.
+// The tables of a module, as views of the bytes that were read, which must outlive it. Not
+// thread-safe.
 class Module {
  public:
-  // INVALID_ARGUMENT: it is no bytecode of a version we know.
+  // INVALID_ARGUMENT: not bytecode of a known version.
   static absl::StatusOr<Module> Read(std::string_view bytes);
 
-  // Of what is not there: empty.
+  // Empty if there is no such string.
   std::string_view String(uint64_t index) const;
   bool HasString(std::string_view text) const;
   const Entry* Attribute(uint64_t index) const;
-  // Operand bytes of an operation's properties.
+  // The operand bytes of an operation's properties.
   std::string_view Properties(uint64_t index) const;
   OpName Name(uint64_t index) const;
-  // -1: none of that name.
+  // -1: there is none of that name.
   int Dialect(std::string_view name) const;
   std::string_view ir() const { return ir_; }
   std::string_view DialectName(int dialect) const;
   uint64_t num_attributes() const { return attributes_.size(); }
   uint64_t num_operations() const { return operations_.size(); }
 
-  // Each returns the index of what was added.
+  // Each returns the index of the new entry.
   uint64_t AddString(std::string_view text);
   int AddDialect(std::string_view name);
   uint64_t AddOperation(int dialect, std::string_view name);
@@ -92,10 +92,10 @@ class Module {
   uint64_t AddType(Entry entry);
   uint64_t AddProperties(std::string bytes);
   std::vector<Entry>& types() { return types_; }
-  // `index` < num_operations(). It stays in its dialect.
+  // Renames an operation within its dialect; `index` < num_operations().
   void RenameOperation(uint64_t index, std::string_view name);
 
-  // The module with what was added, and with `ir` for its operations.
+  // Returns the module with the added entries, and with `ir` as its operations.
   std::string Write(std::string_view ir) const;
 
  private:
@@ -121,7 +121,7 @@ class Module {
   std::string_view header_;
   std::vector<Section> sections_;
   std::string_view ir_;
-  std::deque<std::string> strings_;  // views of them stay
+  std::deque<std::string> strings_;  // views of them must stay valid
   std::vector<uint64_t> dialects_;   // names
   std::string_view dialect_entries_;
   uint64_t old_dialects_ = 0;
@@ -131,15 +131,15 @@ class Module {
   std::deque<std::string> added_properties_;
 };
 
-// An operation as it is written, without its regions. No attribute, no properties: kNone.
+// An operation in written form, without its regions. kNone: no attributes, or no properties.
 struct WrittenOperation {
   static constexpr uint64_t kNone = ~uint64_t{0};
   std::string_view dialect, name;
-  uint64_t attributes = kNone;  // a dictionary, by its index
+  uint64_t attributes = kNone;  // the index of a dictionary
   uint64_t properties = kNone;
 };
 
-// Calls `visit` for each operation of the module, within regions too, until it fails.
+// Calls `visit` for each operation of the module, also within regions, until it fails.
 // INVALID_ARGUMENT: the operations are unreadable, or nested deeper than 200 regions.
 absl::Status ForEachOperation(const Module& module,
                               const std::function<absl::Status(const WrittenOperation&)>& visit);

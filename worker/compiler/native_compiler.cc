@@ -36,7 +36,7 @@ int64_t Bytes(const NativeProgram::Value& value) {
   return ByteSize(value.dtype, value.shape).value_or(0);
 }
 
-// Of one device; an all_reduce counts its additions once.
+// Adds the cost of one device; an all_reduce counts its additions once.
 void AddCost(const NativeProgram& program, v1::ExecutableMetadata& metadata) {
   double flops = 0, bytes = 0;
   for (size_t s = 0; s < program.steps.size(); ++s) {
@@ -112,7 +112,7 @@ class NativeCompiler final : public Compiler {
       Describe(value, output.tiles, program.num_devices, *metadata.add_outputs());
       memory.set_output(memory.output() + Bytes(value));
     }
-    // At worst every value is alive at once.
+    // In the worst case all values are alive at once.
     memory.set_temp(std::max<int64_t>(0, all - memory.argument() - memory.output()));
     AddCost(program, metadata);
   }

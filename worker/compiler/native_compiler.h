@@ -9,8 +9,8 @@
 namespace fairway {
 
 // Checks v1::NativeProgram messages, places them on the devices of the options and describes them,
-// for the host runtime. Metadata: cost has "flops" and "bytes accessed" of one device.
-// `runtime`: the name of the one that it compiles for, for messages.
+// for the host and sim runtimes. Metadata: cost has "flops" and "bytes accessed" of one device.
+// `runtime`: the name of the runtime, for messages.
 std::unique_ptr<Compiler> MakeNativeCompiler(std::string runtime);
 
 }  // namespace fairway

@@ -9,7 +9,7 @@
 namespace fairway {
 namespace {
 
-// mlir/IR/BuiltinDialectBytecode.td: each is but its number.
+// mlir/IR/BuiltinDialectBytecode.td: each of these is only its number.
 constexpr uint64_t kFirst = 22;
 constexpr std::array<std::string_view, 11> kNames = {
     "f8E5M2", "f8E4M3",   "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ",
@@ -45,7 +45,7 @@ bool RenameOperations(mlir::Module& module) {
 
 std::string InOlderForms(std::string program) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
-  if (!module.ok()) return program;  // text, or the plugin says what is wrong with it
+  if (!module.ok()) return program;  // it is text, or the plugin will say what is wrong with it
   const bool types = NameTypes(*module), operations = RenameOperations(*module);
   return types || operations ? module->Write(module->ir()) : program;
 }

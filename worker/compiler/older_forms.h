@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What newer releases of JAX write in a form that the plugin, which is older, cannot read, though
-// it knows another form that says the same:
-// - small floats (8 bits and less) as types of MLIR itself, at the border of a shard_map: the
+// Rewrites forms of newer JAX releases that the plugin cannot read into older forms that it can
+// read:
+// - Small floats (8 bits and less) as types of MLIR itself, at the border of a shard_map: the
 //   plugin's MLIR has no number for them in bytecode ("unknown attribute code: 24"), but reads
-//   names;
-// - vhlo.composite_v2 (StableHLO 1.16, JAX 0.11): what JAX makes of erf, acosh, top_k and their
-// like.
-//   It is composite_v1 that may have regions, and these have none.
+//   their names.
+// - vhlo.composite_v2 (StableHLO 1.16, JAX 0.11), which JAX makes of erf, acosh, top_k and others.
+//   It is composite_v1 with optional regions, and these have none.
 #ifndef FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
 #define FAIRWAY_WORKER_COMPILER_OLDER_FORMS_H_
 
@@ -14,8 +13,8 @@
 
 namespace fairway {
 
-// `program` in the older forms. What has nothing of the above, and what is no MLIR bytecode, comes
-// back as it is.
+// Returns `program` in the older forms. Returns a program without these forms, or one that is not
+// MLIR bytecode, unchanged.
 std::string InOlderForms(std::string program);
 
 }  // namespace fairway

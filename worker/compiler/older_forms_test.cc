@@ -21,7 +21,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// jax.export of a shard_map over two devices, of what it is given: float8_e4m3fn[4].
+// jax.export of a shard_map over two devices that returns its argument: float8_e4m3fn[4].
 constexpr char kShardMap[] =
     "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABJQcBBQkPAQUPEwMHFxsfBQUjJwOZbxMBTwcLCw8PCw8PIwsPCw8LDwsTCxML"
     "DxsLCw8LCw8LDxsLDxMLCwsPCwMPDxMPFxcPDwUTDwsLDxMLCwsLAQ0PEwcLDxMFBxMXBwLmAh8FFQULHTMBFTtBBRcd"
@@ -36,7 +36,7 @@ constexpr char kShardMap[] =
     "L21rMi5weQBqaXQoPGxhbWJkYT4pAHNoYXJkX21hcDoAc2hhcmRfbWFwAGpheC5yZXN1bHRfaW5mbwByZXN1bHQAbWFp"
     "bgBwdWJsaWMACCMJBT8BBVEFC11hY2ttB09bTw==";
 
-// What jaxlib 0.12.0.1 sends of jit(jax.lax.erf) of float32[3], by serdes version 3.
+// The program that jaxlib 0.12.0.1 sends for jit(jax.lax.erf) of float32[3], by serdes version 3.
 constexpr char kErf[] =
     "TUzvUg1TdGFibGVITE9fdjEuMTYuMwABIwUBBRMBAwsDEQ8TFxsfIycrA3tdCwEhDwcPDxsLCwsLCxsLDwsPCwM9CwsLCw"
     "8PEwsLCwsLHx8fHx8fHx8fHx8fHx8fHwsPAQMPAwkTFwcHAi4DHREHHxEBBR0TFQMFCwUNBQUXBRkFGwUdBR8tFwcFC2MF"

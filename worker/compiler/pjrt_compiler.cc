@@ -27,12 +27,13 @@ std::tuple<int, int, int> ParseVersion(const std::string& text) {
   return {major, minor, patch};
 }
 
-// The plugin's partitioner drops `unreduced` of a Shardy sharding: every device then has the sum
-// where it should have its part. Within a program nobody can tell; at its border, and where a part
-// of it is written per device (shard_map), values would be wrong without a word.
+// Refuses programs in which the plugin would lose `unreduced`. The plugin's partitioner drops it
+// from a Shardy sharding: then every device has the sum where it should have its part. Inside a
+// program that has no effect on results; at its border, and in parts that are written per device
+// (shard_map), values would be silently wrong.
 //
 // Shardings are text in every form of a program: "#sdy.sharding<@mesh, ...>" for arguments and
-// results, "<@mesh, ...>" in a list or behind an operation's operands for all else.
+// results, "<@mesh, ...>" in a list or after an operation's operands for all others.
 absl::Status CheckUnreduced(std::string_view program) {
   constexpr std::string_view kUnreduced = "unreduced={";
   const bool per_device = program.find("manual_axes") != std::string_view::npos;
@@ -77,7 +78,7 @@ class PjrtCompiler final : public Compiler {
     *code.mutable_metadata() = result.metadata;
     code.mutable_metadata()->clear_program_text();
     code.mutable_metadata()->clear_cost();
-    // The caller reads what it asked for; `code` says where they are.
+    // The caller reads the memory kinds that it asked for; `code` has the real ones.
     for (const size_t i : UnpinnedResults(spelled, options)) {
       if (static_cast<int>(i) >= result.metadata.outputs_size()) break;
       v1::ValueSpec& output = *result.metadata.mutable_outputs(static_cast<int>(i));
@@ -95,7 +96,7 @@ class PjrtCompiler final : public Compiler {
  private:
   bool ChecksGpuCalls() const { return !target_->is_cpu() && !allow_raw_kernels_; }
 
-  // `replicated`: as RewriteForPlugin. Describes what is compiled in `metadata` and `code`.
+  // `replicated`: as in RewriteForPlugin. Describes the compiled program in `metadata` and `code`.
   absl::StatusOr<std::unique_ptr<pjrt::Compiled>> CompileRewritten(
       const std::string& program, const v1::CompileOptions& options,
       const std::map<size_t, size_t>& replicated, v1::ExecutableMetadata& metadata,
@@ -110,10 +111,10 @@ class PjrtCompiler final : public Compiler {
     return compiled;
   }
 
-  // The plugin's codes say little (a parse error is UNKNOWN): what does not compile is the
-  // caller's.
+  // The plugin's codes say little (a parse error is UNKNOWN), so any failure to compile counts as
+  // the caller's error.
   absl::Status Refused(const std::string& program, const absl::Status& status) const {
-    // How JAX asks for a memory kind; this XLA has no code for it on CPUs.
+    // JAX asks for a memory kind in this way; this XLA has no code for it on CPUs.
     if (Text(status).find("annotate_device_placement") != std::string::npos) {
       return Error(absl::StatusCode::kUnimplemented,
                    "the worker's compiler cannot place a value in another kind of memory inside a "
@@ -129,7 +130,7 @@ class PjrtCompiler final : public Compiler {
                    "says it without. It said: {}",
                    Text(status));
     }
-    // A newer version alone says nothing: most of what JAX writes is readable by older plugins.
+    // A newer version alone means nothing: older plugins can read most of JAX's programs.
     const std::string version = ArtifactVersion(program);
     const std::string& current = target_->plugin().stablehlo_current;
     const bool unread = Text(status).find("Failed to parse") != std::string::npos ||
@@ -151,17 +152,18 @@ class PjrtCompiler final : public Compiler {
     }
   }
 
-  // The plugin compiles for any size when there is no device.
+  // Without a device the plugin compiles for any size.
   absl::Status CheckFits(const v1::ExecutableMetadata& metadata) const {
     const v1::MemoryStats& memory = metadata.memory();
     const int64_t needed = memory.argument() + memory.output() - memory.alias() + memory.temp();
     if (target_->is_cpu() || target_->device_memory() == 0 || needed <= target_->device_memory())
       return absl::OkStatus();
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "{} needs {} bytes of a device ({} for arguments, {} for results, {} for what is "
-                 "between), and {} has {}: cut its arrays over more devices, or compute in parts",
-                 metadata.name(), needed, memory.argument(), memory.output() - memory.alias(),
-                 memory.temp(), target_->device_kind(), target_->device_memory());
+    return Error(
+        absl::StatusCode::kResourceExhausted,
+        "{} needs {} bytes of a device ({} for arguments, {} for results, {} for values "
+        "in between), and {} has {}: cut its arrays over more devices, or compute in parts",
+        metadata.name(), needed, memory.argument(), memory.output() - memory.alias(), memory.temp(),
+        target_->device_kind(), target_->device_memory());
   }
 
   absl::Status Describe(const pjrt::Compiled& program, const v1::CompileOptions& options,
@@ -206,7 +208,7 @@ class PjrtCompiler final : public Compiler {
     return CheckOutputs(program, metadata);
   }
 
-  // The signature was read from protos; the plugin's own word on the outputs must agree.
+  // The signature was read from protos; the plugin's own description of the outputs must agree.
   static absl::Status CheckOutputs(const pjrt::Compiled& program,
                                    const v1::ExecutableMetadata& metadata) {
     FAIRWAY_ASSIGN_OR_RETURN(auto outputs, program.Outputs());
@@ -260,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& con
 
 absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(const PjrtConfig& config,
                                                                const v1::CompileTarget& target) {
-  // Goes through the parser, XLA's passes and LLVM, all of which set themselves up at first use.
+  // Goes through the parser, XLA's passes and LLVM, all of which initialize at first use.
   constexpr char kWarmUp[] = R"(module @warm_up {
     func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = stablehlo.add %x, %x : tensor<4xf32>

@@ -16,22 +16,23 @@ namespace pjrt {
 class Target;
 }
 
-// A compiler over a PJRT plugin: its code is for a PjrtRuntime of the same plugin and number of
-// devices. Loads the plugin. Kind cpu: creates the one client of this process, and `target` says
-// nothing. Kind cuda: compiles for what `target` describes, without a client. Errors: those of
-// pjrt::Client::Create and pjrt::Topology::Create.
+// Makes a compiler over a PJRT plugin. Its code is for a PjrtRuntime of the same plugin and number
+// of devices. Loads the plugin. Kind cpu: creates the one client of this process and ignores
+// `target`. Kind cuda: compiles for the devices that `target` describes, without a client. Errors:
+// those of pjrt::Client::Create and pjrt::Topology::Create.
 absl::StatusOr<std::unique_ptr<Compiler>> MakePjrtCompiler(const PjrtConfig& config,
                                                            const v1::CompileTarget& target = {});
 
-// As above, after compiling a small program of its own, so that the first of a client takes no
-// longer than later ones.
+// The same, but first compiles a small program of its own, so that the first program of a client
+// takes no longer than later ones.
 absl::StatusOr<std::unique_ptr<Compiler>> MakeWarmPjrtCompiler(
     const PjrtConfig& config, const v1::CompileTarget& target = {});
 
-// For what the process has already.
+// Makes a compiler for a target that the process already has.
 std::unique_ptr<Compiler> MakePjrtCompiler(std::shared_ptr<const pjrt::Target> target);
 
-// The version in the header of a StableHLO portable artifact, "1.13.3"; empty for other programs.
+// Returns the version in the header of a StableHLO portable artifact, "1.13.3"; empty for other
+// programs.
 std::string ArtifactVersion(std::string_view program);
 
 }  // namespace fairway

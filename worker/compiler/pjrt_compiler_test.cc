@@ -135,7 +135,7 @@ TEST_F(PjrtCompilerTest, TwoBitIntegersArePassedOnAndNotComputedWith) {
       "%0 = stablehlo.convert %x : (tensor<32xui2>) -> tensor<32xf32>", "%0", "tensor<32xf32>");
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
   EXPECT_NE(Text(refused).find("on u2"), std::string::npos) << refused;
-  // Custom calls say themselves what they take.
+  // Custom calls must give their own operand types.
   const auto call = [](std::string_view target, std::string_view attributes) {
     return fmt::format(
         "%0 = stablehlo.custom_call @{}(%x) {{api_version = 4 : i32, backend_config = {{{}}}}} : "
@@ -212,7 +212,7 @@ TEST_F(PjrtCompilerTest, DonatedParametersAreMarked) {
   EXPECT_TRUE(metadata.parameters(0).donated());
   EXPECT_FALSE(metadata.parameters(1).donated());
   EXPECT_EQ(metadata.memory().alias(), 32);
-  // Offered for donation, but of no output's size: the plugin leaves it usable, so it is.
+  // Offered for donation, but no output has its size: the plugin leaves it usable, so we do.
   const std::string donor = R"(module @donor {
     func.func public @main(%x: tensor<4xf32>, %y: tensor<8xf32> {jax.buffer_donor = true}) -> tensor<4xf32> {
       %0 = stablehlo.slice %y [0:4] : (tensor<8xf32>) -> tensor<4xf32>
@@ -259,7 +259,7 @@ TEST_F(PjrtCompilerTest, ATokenIsDescribedAsTheEmptyArrayThatJaxHasForIt) {
   EXPECT_FALSE(metadata.outputs(1).token());
 }
 
-// One value over two devices that each would hold a part of.
+// A value over two devices, each of which should hold a part.
 std::string Unreduced(const std::string& result, const std::string& constraint) {
   return fmt::format(R"(module {{
     sdy.mesh @mesh = <["x"=2]>
@@ -277,9 +277,9 @@ TEST_F(PjrtCompilerTest, UnreducedShardingsAreRefusedWhereThePluginWouldGiveAWro
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(Text(refused.status()), testing::HasSubstr("unreduced"));
   }
-  // Within a program no one sees which device holds what.
+  // Inside a program nobody sees which device holds what.
   EXPECT_TRUE(compiler_->Compile(Unreduced("", unreduced), test::Spmd(2, true)).ok());
-  // Unless a part of it is written per device.
+  // But a part of it may be written per device.
   const std::string manual = R"(module {
     sdy.mesh @mesh = <["x"=2]>
     func.func public @main(%x: tensor<2xi32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})
@@ -294,7 +294,7 @@ TEST_F(PjrtCompilerTest, UnreducedShardingsAreRefusedWhereThePluginWouldGiveAWro
 }
 
 TEST_F(PjrtCompilerTest, ThePluginDropsUnreducedShardings) {
-  // Device 1 would have to get 0, by its partition id. When this fails, the plugin has learnt it:
+  // Device 1 would have to get 0, by its partition id. When this fails, the plugin supports it:
   // stop refusing.
   const auto program = Unreduced("", R"(, unreduced={"x"})");
   EXPECT_EQ(Metadata(program, test::Spmd(2, true)).program_text().find("partition-id"),
@@ -376,8 +376,8 @@ TEST_F(PjrtCompilerTest, ANewerArtifactIsRefusedWithBothVersions) {
       << refused.status();
 }
 
-// Programs of a newer version compile as long as they have nothing new: what is wrong with one is
-// not its version. jax.export of jit(lambda x: ffi_call("nonsense")(x)) by jaxlib 0.10.2.
+// Programs of a newer version compile if they contain nothing new; the version is not the error.
+// jax.export of jit(lambda x: ffi_call("nonsense")(x)) by jaxlib 0.10.2.
 TEST_F(PjrtCompilerTest, ANewerArtifactThatIsReadIsRefusedForItsOwnFault) {
   constexpr char kCallsNonsense[] =
       "TUzvUg1TdGFibGVITE9fdjEuMTUuMAABGQUBBQkBAwsDBw8TFwNzUQ8BMQcPCw8jCw8LCwsPCxMLDwsPDwsbCxsPCwMh"

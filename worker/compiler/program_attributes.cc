@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::string_view kCustomCall = "fairway_own_part";
 
-// How the dialects write the attributes that are looked into: the first number of an entry.
-// builtin: mlir/IR/BuiltinDialectBytecode.td; sdy: shardy/dialect/sdy/ir/bytecode.td; vhlo:
+// The encodings of the attributes that are read here: the first number of an entry. builtin:
+// mlir/IR/BuiltinDialectBytecode.td; sdy: shardy/dialect/sdy/ir/bytecode.td; vhlo:
 // stablehlo/dialect/VhloBytecode.cpp.
 constexpr uint64_t kDictionary = 1, kString = 2, kSymbol = 4;
 constexpr uint64_t kMeshAxis = 1, kMesh = 2, kAxisRef = 4, kDimension = 5, kSharding = 6,
                    kShardingPerValue = 7, kUnreducedSharding = 15,
-                   kUnreducedPerValue = 16;  // and newer ones
+                   kUnreducedPerValue = 16;  // and newer versions
 constexpr uint64_t kVhloArray = 1, kVhloBoolean = 2, kVhloApiVersion = 5, kVhloDictionary = 6,
                    kVhloInteger = 9, kVhloString = 14;
 constexpr uint64_t kTypedFfi = 4;  // stablehlo.CustomCallApiVersion
@@ -196,7 +196,7 @@ std::optional<uint64_t> Attributes::Replicated(uint64_t results,
     const uint64_t dimension = module_.AddAttribute({sdy_, true, std::string("\x0b\1\1\1")});
     std::vector<uint64_t> sharding = {kSharding, *mesh, rank};
     sharding.insert(sharding.end(), rank, dimension);
-    sharding.push_back(0);  // axes that are replicated explicitly
+    sharding.push_back(0);  // explicitly replicated axes
     numbers.push_back(AddVhloText("sdy.sharding"));
     numbers.push_back(Add(sdy_, sharding));
     numbers.insert(numbers.begin(), {kVhloDictionary, count + 1});

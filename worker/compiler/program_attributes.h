@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attributes of a program in MLIR bytecode say of its shardings, and those of a call that
-// is added to it. Knows how the dialects builtin, sdy and vhlo write what is read here; anything
-// else reads as nothing.
+// Reads the shardings in the attributes of a program in MLIR bytecode, and makes the attributes of
+// a call that is added to it. Knows how the dialects builtin, sdy and vhlo write these attributes;
+// all others read as nothing.
 #ifndef FAIRWAY_WORKER_COMPILER_PROGRAM_ATTRIBUTES_H_
 #define FAIRWAY_WORKER_COMPILER_PROGRAM_ATTRIBUTES_H_
 
@@ -17,11 +17,11 @@
 
 namespace fairway::mlir {
 
-// The axes over which a value is yet to be summed. Not known: nothing says so.
+// The axes over which a value must still be summed. Not `known`: nothing in the program says so.
 struct Axes {
   bool known = false;
   std::set<std::string> names;
-  uint64_t sharding = kNoSharding;  // the attribute that says how the value is cut, if one does
+  uint64_t sharding = kNoSharding;  // the attribute that says how the value is cut, if there is one
   bool operator==(const Axes&) const = default;
 
   static constexpr uint64_t kNoSharding = ~uint64_t{0};
@@ -29,7 +29,7 @@ struct Axes {
   static Axes Whole() { return {true, {}}; }
 };
 
-// What a function's argument or result is declared as.
+// The declaration of a function's argument or result.
 struct Declared {
   Axes axes = Axes::Whole();
   uint64_t sharding = 0;    // an attribute
@@ -41,13 +41,13 @@ struct Mesh {
   std::vector<int64_t> devices;                       // places in the program; empty: 0, 1, 2, ...
 };
 
-// Of a call of fairway_own_part (worker/ffi/kernels.h), by name.
+// The numbers in a call of fairway_own_part (worker/ffi/kernels.h), by name.
 using CallNumbers = std::map<std::string, int64_t>;
 
-// Attributes are named by their index.
+// Names attributes by their index. Not thread-safe.
 class Attributes {
  public:
-  // `module` must outlive it.
+  // `module` must outlive this object.
   explicit Attributes(Module& module)
       : module_(module),
         builtin_(module.Dialect("builtin")),
@@ -56,41 +56,41 @@ class Attributes {
 
   bool AnyUnreduced() const;
 
-  // Of a string, or of a symbol's name.
+  // The text of a string, or of a symbol's name.
   std::string Text(uint64_t index) const;
   std::string VhloText(uint64_t index) const;
 
-  // The names in a dictionary. Nothing: it is none that is read here.
+  // The names in a dictionary; nullopt: not a dictionary that is read here.
   std::optional<std::vector<std::string>> Keys(uint64_t index) const;
 
-  // Of a sharding; of anything else: whole.
+  // The axes of a sharding; for anything else: whole.
   Axes Unreduced(uint64_t index) const;
-  // Of a list of shardings.
+  // The axes of each sharding in a list.
   std::vector<Axes> UnreducedPerValue(uint64_t index) const;
-  // Of a list of dictionaries, one for each argument or result of a function.
+  // For a list of dictionaries, one for each argument or result of a function.
   std::vector<Declared> UnreducedOfSignature(uint64_t index) const;
 
   std::optional<Mesh> MeshOf(uint64_t index) const;
-  // The mesh that a sharding has: itself, or its symbol.
+  // The mesh of a sharding: the mesh itself, or its symbol.
   uint64_t MeshReference(uint64_t sharding) const;
-  // The axes that cut each dimension, major to minor. Nothing: it is no sharding, or cuts by parts
+  // The axes that cut each dimension, major to minor. nullopt: not a sharding, or it cuts by parts
   // of axes.
   std::optional<std::vector<std::vector<std::string>>> Cuts(uint64_t sharding) const;
 
   // The sizes of every mesh's axes.
   std::vector<std::vector<int64_t>> MeshSizes() const;
 
-  // `results`, the list that UnreducedOfSignature reads, with a replicated sharding for those in
-  // `ranks` (by place, with the rank of the value) that have none. Nothing: it is no such list, or
-  // the program has no mesh to name.
+  // Returns `results`, the list that UnreducedOfSignature reads, with a replicated sharding for
+  // those results in `ranks` (by index, with the rank of the value) that have none. nullopt: not
+  // such a list, or the program has no mesh to name.
   std::optional<uint64_t> Replicated(uint64_t results, const std::map<size_t, size_t>& ranks);
 
-  // The dictionary of a call of fairway_own_part, which the module gets. `vhlo`: of that dialect's,
-  // which has its own strings and numbers; else of stablehlo's.
+  // Adds the dictionary of a call of fairway_own_part to the module and returns its index. `vhlo`:
+  // in that dialect, which has its own strings and numbers; else in stablehlo.
   uint64_t CallAttributes(uint64_t sharding, const CallNumbers& numbers, bool vhlo);
 
  private:
-  // The numbers of an attribute of that dialect; nothing if it is of another.
+  // A cursor over the numbers of an attribute of that dialect; nullopt if it is of another.
   std::optional<Cursor> Read(uint64_t index, int dialect) const;
   uint64_t Add(int dialect, const std::vector<uint64_t>& numbers);
   uint64_t AddText(const std::string& text);

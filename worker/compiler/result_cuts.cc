@@ -10,9 +10,10 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMostAxes = 8;  // of a mesh that is looked at
+constexpr size_t kMostAxes = 8;  // axes of a mesh that are looked at
 
-// Each count is the product of whole axes, of which each is used once. `used`: a bit for each axis.
+// Returns whether each count is a product of whole axes, using each axis at most once. `used`: a
+// bit for each axis.
 bool AreWholeAxes(std::span<const int64_t> counts, const std::vector<int64_t>& axes,
                   uint32_t used) {
   while (!counts.empty() && counts[0] == 1) counts = counts.subspan(1);

@@ -25,12 +25,12 @@ using mlir::Mesh;
 
 constexpr std::string_view kPlacement = "annotate_device_placement";
 constexpr std::string_view kUnpinned = "unpinned_host";
-// Of a function's properties: the arguments' attributes, the type, the results' attributes, name,
-// visibility.
+// The indexes of a function's properties: the arguments' attributes, the type, the results'
+// attributes, name, visibility.
 constexpr size_t kArguments = 0, kResults = 2, kName = 3;
-constexpr int kDeepest = 200;  // regions in regions, calls in calls
+constexpr int kDeepest = 200;  // nested regions or calls
 
-// Of an operation: which parts follow.
+// The bits of an operation's mask: which parts follow.
 constexpr uint8_t kHasAttributes = 1, kHasResults = 2, kHasOperands = 4, kHasSuccessors = 8,
                   kHasRegions = 16, kHasUseOrders = 32, kHasProperties = 64;
 
@@ -46,29 +46,30 @@ Axes Union(const Axes& a, const Axes& b) {
   return out;
 }
 
+// The known facts about a function of the program.
 struct Function {
   std::string name;
   std::vector<Axes> arguments, results;
   std::vector<Declared> wanted;  // of its results
-  std::set<size_t> owed;         // the results that are whole and shall not be
-  std::vector<Axes> passed;      // by the calls seen in this walk, which `called` counts
+  std::set<size_t> owed;         // results that are whole and must become unreduced
+  std::vector<Axes> passed;      // by the calls seen in this walk; `called` counts them
   int called = 0;
 };
 
-// One operation, but for its regions.
+// One operation, without its regions.
 struct Operation {
   uint64_t name = 0, location = 0, attributes = 0, properties = 0;
   uint8_t mask = 0;
   std::string_view dialect, kind;
   std::vector<uint64_t> results, operands, successors;  // results: types
-  std::string orders;                                   // of uses, as they were
-  bool numbered = false;  // operands have the numbers that they will have
+  std::string orders;                                   // orders of uses, unchanged
+  bool numbered = false;                                // operands have their final numbers
 };
 
-// Reads the operations and writes them again, some of them as custom calls.
+// Reads the operations and writes them again, some of them as custom calls. Not thread-safe.
 class Rewriter {
  public:
-  // `placed`: placements are passed through. `replicated`: results, by their ranks.
+  // `placed`: placements become barriers. `replicated`: results, by their ranks.
   Rewriter(mlir::Module& module, const v1::CompileOptions& options, bool placed,
            std::map<size_t, size_t> replicated)
       : module_(module),
@@ -80,8 +81,8 @@ class Rewriter {
   bool AnyUnreduced() const { return attributes_.AnyUnreduced(); }
 
   absl::StatusOr<std::string> Rewrite() {
-    // What functions are called with is known behind the first walk, with what they call behind
-    // the next.
+    // After the first walk the arguments of functions are known; after the next, those of functions
+    // that they call.
     std::map<std::string, Function> before;
     for (int walk = 0; walk < kDeepest; ++walk) {
       before = functions_;
@@ -102,7 +103,7 @@ class Rewriter {
     return changed_ > 0 ? module_.Write(out_) : std::string();
   }
 
-  // The program's results that shall be in that kind of memory. After Rewrite.
+  // The program's results that must be in that kind of memory. After Rewrite.
   std::set<size_t> ResultsIn(std::string_view memory_kind) const {
     std::set<size_t> out;
     const auto main = functions_.find("main");
@@ -147,7 +148,7 @@ class Rewriter {
     return orders;
   }
 
-  // `arguments`: what is known of the block's. `added`: operations that it will have more.
+  // `arguments`: the known axes of the block's arguments. `added`: the operations that it will get.
   void Block(Cursor& cursor, const std::vector<Axes>& arguments, size_t added, int depth) {
     bool has_arguments = false;
     const uint64_t operations = cursor.NumberWithFlag(has_arguments);
@@ -189,7 +190,7 @@ class Rewriter {
     const bool placement = placed_ && IsPlacement(op);
     if (placement) MakeBarrier(op);
     if (!replicated_.empty() && op.kind == "func_v1") ReplicateResults(op);
-    // JAX writes no constraint behind a placement: the plugin sums up there.
+    // JAX writes no constraint after a placement: the plugin sums up there.
     const std::vector<Axes> results =
         placement ? std::vector<Axes>(op.results.size(), Axes::Whole()) : Understand(op);
     Append(op);
@@ -253,7 +254,7 @@ class Rewriter {
     }
   }
 
-  // Values are numbered by region: those of a region in it come behind all of its own.
+  // Numbers values by region: those of an inner region come after all those of the outer one.
   void Region(Cursor& cursor, const std::vector<Axes>& arguments, int depth) {
     const uint64_t blocks = cursor.Count();
     mlir::AppendNumber(out_, blocks);
@@ -297,7 +298,7 @@ class Rewriter {
 
   bool IsPlacement(const Operation& op) const {
     if (op.kind != "custom_call_v1" && op.kind != "custom_call") return false;
-    // Among the numbers of its properties is the target's name.
+    // The target's name is among the numbers of its properties.
     Cursor cursor(module_.Properties(op.properties));
     while ((op.mask & kHasProperties) != 0 && cursor.ok() && !cursor.at_end()) {
       if (attributes_.VhloText(cursor.Number()) == kPlacement) return true;
@@ -305,7 +306,7 @@ class Rewriter {
     return false;
   }
 
-  // What is placed is passed through.
+  // Passes the placed value through.
   void MakeBarrier(Operation& op) {
     if (barrier_ == 0) {
       barrier_ = module_.AddOperation(module_.Dialect("vhlo"), "optimization_barrier_v1");
@@ -330,13 +331,13 @@ class Rewriter {
     ++changed_;
   }
 
-  // Null: `op` is none.
+  // nullptr: `op` is not a function.
   Function* FunctionOf(const Operation& op) {
     if (op.dialect != "vhlo" || op.kind != "func_v1") return nullptr;
     const std::string name = attributes_.VhloText(Property(op, kName));
     Function& function = functions_[name];
     function.name = name;
-    if (name == "main") {  // called from outside, with what it says
+    if (name == "main") {  // it is called from outside, with the axes of its declaration
       function.arguments.clear();
       for (const Declared& one : attributes_.UnreducedOfSignature(Property(op, kArguments))) {
         function.arguments.push_back(one.axes);
@@ -346,7 +347,7 @@ class Rewriter {
     return &function;
   }
 
-  // What is known of the results; may make `op` another.
+  // Returns the known axes of the results. May replace `op` by another operation.
   std::vector<Axes> Understand(Operation& op) {
     std::vector<Axes> of;
     Axes all = Axes::Whole();
@@ -368,8 +369,8 @@ class Rewriter {
     if (op.kind == "call_v1") return Called(op, of);
     if (op.kind == "return_v1" && function_ != nullptr && base_ == 0) Returned(op, of);
     if (op.kind == "optimization_barrier_v1" || op.kind == "unrealized_conversion_cast") return of;
-    // These add up: what they give may be unreduced where no operand is. The names are then those
-    // that it would be unreduced over without that.
+    // These operations add up: their results may be unreduced although no operand is. The names are
+    // then the axes over which the result would be unreduced without the operation's own sum.
     const std::vector<Axes> sums(op.results.size(), Axes{false, all.names});
     for (std::string_view adding : {"dot", "reduce", "scatter", "gather", "conv", "custom"}) {
       if (op.kind.find(adding) != std::string_view::npos && op.kind != "convert_v1") return sums;
@@ -400,13 +401,13 @@ class Rewriter {
   void Returned(Operation& op, const std::vector<Axes>& results) {
     function_->results = results;
     if (function_->name != "main") return;
-    // There is room for those that the walk before found.
+    // The walk before made room for them.
     uint64_t value = own_values_;
     for (size_t i : function_->owed) {
       if (i >= op.operands.size() || op.operands[i] >= own_values_) return Fail("a bad return");
       const Declared& wanted = function_->wanted[i];
       Operation part;
-      part.dialect = "vhlo";  // whose types arguments and results have
+      part.dialect = "vhlo";  // the dialect of the arguments' and results' types
       part.mask = kHasResults | kHasOperands;
       part.location = op.location;
       part.results = {values_[op.operands[i]].type};
@@ -436,7 +437,7 @@ class Rewriter {
       if (!added.empty()) TakePart(op, from, Property(op, 0), added);
       return;
     }
-    // The plugin's compiler ends the process.
+    // Otherwise the plugin's compiler would end the process.
     if (!wanted.names.empty() && !Missing(wanted, from).empty()) {
       Fail(fmt::format("one operation adds up what is unreduced over {} and leaves it so over {}",
                        fmt::join(Missing(wanted, from), ", "), fmt::join(wanted.names, ", ")));
@@ -465,8 +466,8 @@ class Rewriter {
     ++changed_;
   }
 
-  // By dimension, the axes that cut it before and shall be summed over: each device keeps the slice
-  // that it has.
+  // Returns, by dimension, the axes that cut it before and over which it will be summed: each
+  // device keeps its slice.
   std::map<size_t, std::vector<std::string>> OwnSlices(uint64_t from, uint64_t to,
                                                        const std::set<std::string>& added) const {
     std::map<size_t, std::vector<std::string>> out;
@@ -489,8 +490,8 @@ class Rewriter {
     return out;
   }
 
-  // What the call says: of the `axes`, those in `slices` leave each device its slice, the others
-  // leave everything to the devices at their origin.
+  // Returns the numbers of the call. Of the `axes`, those in `slices` leave each device its slice;
+  // the others leave everything to the devices at their origin.
   std::optional<CallNumbers> Parts(uint64_t sharding, const std::set<std::string>& axes,
                                    const std::map<size_t, std::vector<std::string>>& slices) const {
     const uint64_t reference = attributes_.MeshReference(sharding);
@@ -519,7 +520,7 @@ class Rewriter {
         at[axis->first] = rest % axis->second;
         rest /= axis->second;
       }
-      if (rest != 0) return std::nullopt;  // a mesh of fewer devices
+      if (rest != 0) return std::nullopt;  // the mesh has fewer devices
       if (std::ranges::any_of(whole, [&](const auto& axis) { return at[axis] != 0; })) continue;
       int64_t partition = place;
       if (!mesh->devices.empty()) {
@@ -554,17 +555,17 @@ class Rewriter {
     Axes axes;
     uint64_t type = 0;
   };
-  std::vector<Value> values_;  // of the regions around, by number
+  std::vector<Value> values_;  // of the outer regions, by number
   size_t next_ = 0;            // the number of the next value
-  size_t base_ = 0;            // of the first value of this region; 0: a function's own
-  // Of the function's own region: its values, and how many more it will have. Those of regions in
-  // it are numbered behind them.
+  size_t base_ = 0;            // number of this region's first value; 0: the function's own region
+  // Of the function's own region: the number of its values, and of those that will be added. Values
+  // of inner regions are numbered after them.
   uint64_t own_values_ = ~uint64_t{0}, added_values_ = 0;
   Function* function_ = nullptr;
   std::map<std::string, Function> functions_;
   std::map<std::string, uint64_t> meshes_;
   std::map<bool, uint64_t> calls_;  // operations; true: vhlo's
-  uint64_t barrier_ = 0;            // an operation; 0: not there yet
+  uint64_t barrier_ = 0;            // an operation; 0: not added yet
   int changed_ = 0;
 };
 
@@ -574,7 +575,8 @@ absl::StatusOr<std::string> RewriteForPlugin(std::string program, const v1::Comp
                                              bool one_memory,
                                              const std::map<size_t, size_t>& replicated) {
   absl::StatusOr<mlir::Module> module = mlir::Module::Read(program);
-  // Text, or the plugin says what is wrong with it: each module is an operation of `builtin`.
+  // It is text, or the plugin will say what is wrong with it: each module is an operation of
+  // `builtin`.
   if (!module.ok() || module->Dialect("builtin") < 0) return program;
   const bool placed = one_memory && module->HasString(kPlacement);
   Rewriter rewriter(*module, options, placed, replicated);

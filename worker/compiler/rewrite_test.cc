@@ -194,7 +194,7 @@ TEST(UnreducedTest, ThePluginTakesWhatWasMade) {
   }
 }
 
-// The call compares the ordinal of the device that runs it with those in the code.
+// The call compares the ordinal of its device with those in the code.
 TEST(UnreducedTest, CodeIsForTheDevicesThatItNames) {
   const auto client = pjrt::Client::Create(test::ConfigOfTests(4));
   ASSERT_TRUE(client.ok()) << client.status();
@@ -261,7 +261,7 @@ TEST(PlacementTest, BothKindsOfHostMemoryComeBackAsTheyWereAskedFor) {
   EXPECT_EQ(result->metadata.outputs(0).memory_kind(), "unpinned_host");
   EXPECT_EQ(result->metadata.outputs(1).memory_kind(), "");
   EXPECT_EQ(result->metadata.outputs(2).memory_kind(), "pinned_host");
-  v1::PjrtCode code;  // what the runtime goes by is where the plugin puts them
+  v1::PjrtCode code;  // the runtime uses the memory in which the plugin puts them
   ASSERT_TRUE(code.ParseFromString(result->code));
   EXPECT_EQ(code.metadata().outputs(0).memory_kind(), "pinned_host");
 }

@@ -8,7 +8,7 @@ namespace fairway {
 
 int RunCompilerProcess(const CompilerProcess& config) {
   const bool left_network = LeaveNetwork();
-  // Threads that the compiler starts inherit this; a later call would not reach them.
+  // Threads that the compiler starts inherit this restriction; a later call would not reach them.
   const bool confined = !config.assembler.empty() && ExecuteOnly(config.assembler);
   v1::CompileRequest first;
   if (config.told) {

@@ -12,22 +12,22 @@
 
 namespace fairway {
 
-// Makes a compiler for what the supervisor says; an empty target: it says nothing.
+// Makes a compiler for the target that the supervisor sent; empty: it sent none.
 using CompilerMaker =
     std::function<absl::StatusOr<std::unique_ptr<Compiler>>(const v1::CompileTarget& target)>;
 
 struct CompilerProcess {
   int fd = kCompileLinkFd;  // the link
-  bool told = false;        // the link brings first what to compile for
+  bool told = false;        // the first message on the link is the target
   CompilerMaker make;
   CompileLimits limits;
-  int programs = 1;  // that it compiles, at most
-  // What compiling may execute, if it must: AssemblerOf the plugin. Empty: nothing.
+  int programs = 1;  // programs that it compiles, at most
+  // The program that compiling may execute, if any: AssemblerOf the plugin. Empty: none.
   std::string assembler = {};
 };
 
-// The main of a compile process: makes its compiler, confines itself and serves the link. Call it
-// while the process has one thread. Returns the exit code.
+// The main function of a compile process: makes its compiler, confines itself and serves the link.
+// Call it while the process has one thread. Returns the exit code.
 int RunCompilerProcess(const CompilerProcess& config);
 
 }  // namespace fairway

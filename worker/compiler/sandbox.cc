@@ -42,7 +42,7 @@ constexpr char kLoader[] = "/lib/ld.so";
 #endif
 constexpr uint32_t kX32Bit = 0x40000000;  // x86-64's second table of system calls
 
-// What neither decoding nor compiling needs, and what could reach others.
+// System calls that neither decoding nor compiling needs, and that could reach other processes.
 constexpr uint32_t kDenied[] = {
     __NR_socket,
     __NR_connect,
@@ -85,7 +85,7 @@ constexpr uint32_t kDenied[] = {
     __NR_settimeofday,
 };
 
-// A process that leads a group, as those of CompilePool do, ends with what it started.
+// A process that leads a group, like those of CompilePool, ends together with its children.
 bool LeadsGroup() { return getpgrp() == getpid(); }
 
 std::vector<sock_filter> Filter(Execution execution) {
@@ -110,7 +110,7 @@ std::vector<sock_filter> Filter(Execution execution) {
     out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 0, 1));
     out.push_back(deny);
   }
-  // kill(): its own group, when it leads one.
+  // kill(): only its own group, if it leads one.
   const uint8_t own_group = LeadsGroup() ? 1 : 0;
   constexpr uint32_t kProcess = offsetof(seccomp_data, args);
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_kill, 0, 4));
@@ -118,7 +118,7 @@ std::vector<sock_filter> Filter(Execution execution) {
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, own_group, 0));
   out.push_back(deny);
   out.push_back(allow);
-  // abort() sends a signal to a thread of this process; others get none.
+  // abort() sends a signal to a thread of this process; signals to others are refused.
   constexpr uint32_t kGroup = offsetof(seccomp_data, args);
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_tgkill, 0, 6));
   out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kGroup));
@@ -127,7 +127,7 @@ std::vector<sock_filter> Filter(Execution execution) {
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0));
   out.push_back(deny);
   out.push_back(allow);
-  // Reading limits is what glibc does for every thread; setting them is over.
+  // glibc reads limits for every thread; setting them is no longer allowed.
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 5));
   out.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNewLimit));
   out.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2));
@@ -153,7 +153,8 @@ bool SetLimit(__rlimit_resource resource, rlim_t soft, rlim_t hard) {
   return setrlimit(resource, &limit) == 0;
 }
 
-// Bytes of private memory that this process may write, touched or not: what RLIMIT_DATA counts.
+// Returns the bytes of private memory that this process may write, touched or not; RLIMIT_DATA
+// counts these.
 int64_t WritableBytes() {
   std::ifstream statm("/proc/self/statm");
   int64_t total = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
@@ -182,7 +183,7 @@ bool LeaveNetwork() {
     (void)!write(fd, "1000", 4);
     close(fd);
   }
-  // An ordinary user needs a user namespace around it.
+  // An ordinary user needs a user namespace around the network namespace.
   return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
 }
 

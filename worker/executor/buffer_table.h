@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shard buffers of one executor and the bytes that they take on each device.
+// The shard buffers of one executor, and the bytes that they take on each device.
 #ifndef FAIRWAY_WORKER_EXECUTOR_BUFFER_TABLE_H_
 #define FAIRWAY_WORKER_EXECUTOR_BUFFER_TABLE_H_
 
@@ -14,24 +14,24 @@
 
 namespace fairway {
 
-// Loop-confined. A shard counts from the moment it is expected: its producer holds the memory from
-// then on.
+// Owned by ExecutorSession. Loop-confined. A shard counts from Expect on, because its producer
+// holds the memory from then on.
 class BufferTable {
  public:
   explicit BufferTable(int num_devices) : bytes_(num_devices, 0) {}
 
   // A producer of this shard has started. A second call for the same shard replaces the first.
   void Expect(ShardRef ref, int device, int64_t bytes);
-  // The shard's bytes. False: it was dropped meanwhile, and so is the buffer.
+  // Stores the shard's buffer. False: the shard was dropped in the meantime, and so is the buffer.
   bool Put(ShardRef ref, std::shared_ptr<DeviceBuffer> buffer);
-  // `to` becomes the same buffer as `from`; its bytes are counted once, until both are dropped.
+  // Makes `to` the same buffer as `from`. Its bytes count once, until both are dropped.
   void Share(ShardRef from, ShardRef to);
-  // Whether it is several shards: whoever is done with one of them must not take it over.
+  // Returns whether the buffer is several shards. A launch must not take over such an input.
   bool IsShared(const DeviceBuffer& buffer) const { return shared_.contains(&buffer); }
-  // nullptr: unknown, or not here yet.
+  // nullptr: the shard is unknown, or has no buffer yet.
   std::shared_ptr<DeviceBuffer> Find(ShardRef ref) const;
-  // Its buffer and bytes; nothing for unknown shards. Destroying a large buffer takes long: not for
-  // the loop.
+  // Removes the shard and returns its buffer and bytes; nothing for an unknown shard. Destroying a
+  // large buffer takes long: do not do it in the loop.
   struct Dropped {
     std::shared_ptr<DeviceBuffer> buffer;
     int64_t bytes = 0;
@@ -39,7 +39,7 @@ class BufferTable {
   Dropped Drop(ShardRef ref);
 
   size_t size() const { return entries_.size(); }
-  // Per device.
+  // The bytes of each device.
   const std::vector<int64_t>& bytes() const { return bytes_; }
 
  private:

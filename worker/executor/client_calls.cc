@@ -13,7 +13,7 @@ CallbackArray ArrayOf(const ffi::Value& value) {
   return {value.dtype, Shape{{value.dims.begin(), value.dims.end()}}, nullptr};
 }
 
-// Without tokens, which only order calls.
+// Leaves out tokens, which only order calls.
 CallbackCall CallOf(const ffi::Call& call) {
   CallbackCall out;
   out.function = static_cast<uint64_t>(ffi::AttributeOr(call, "function", 0));
@@ -27,7 +27,7 @@ CallbackCall CallOf(const ffi::Call& call) {
   return out;
 }
 
-// Of arguments and results.
+// The bytes of arguments and results.
 absl::StatusOr<int64_t> BytesOf(const CallbackCall& call) {
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t given, CallbackBytes(call.arguments));
   FAIRWAY_ASSIGN_OR_RETURN(const int64_t wanted, CallbackBytes(call.results));
@@ -95,8 +95,8 @@ absl::Status ClientCalls::Reserve(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > kMaxWaitingBytes - bytes_)
     return Error(absl::StatusCode::kResourceExhausted,
-                 "callbacks under way on this executor have {} bytes of arguments and results, {} "
-                 "more are too many: at most {}",
+                 "callbacks under way on this executor have {} bytes of arguments and results; {} "
+                 "more would pass the limit of {}",
                  bytes_, bytes, kMaxWaitingBytes);
   bytes_ += bytes;
   return absl::OkStatus();
@@ -107,7 +107,8 @@ absl::StatusOr<CallbackAnswer> ClientCalls::Ask(CallbackCall& asked) {
   if (!closed_.ok()) return closed_;
   asked.call = next_call_++;
   Waiting& waiting = waiting_[asked.call];
-  const absl::Cleanup forget = [&] { waiting_.erase(asked.call); };  // before the lock is let go
+  // runs before the lock is released
+  const absl::Cleanup forget = [&] { waiting_.erase(asked.call); };
   waiting.launch = asked.launch;
   for (const CallbackArray& result : asked.results)
     waiting.wanted.push_back(ByteSize(result.dtype, result.shape).value_or(0));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of clients' functions as the thread of a device makes them; the controller is played by the
-// test.
+// Calls of clients' functions from the thread of a device; the test plays the controller.
 #include "worker/executor/client_calls.h"
 
 #include <chrono>
@@ -20,7 +19,7 @@ constexpr std::chrono::seconds kCap{60};
 
 class ClientCallsTest : public ::testing::Test {
  protected:
-  // What the executor's link would carry.
+  // Returns the next call that the executor's link would carry.
   CallbackCall NextSent() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(came_.wait_for(lock, kCap, [&] { return !sent_.empty(); }));
@@ -29,7 +28,8 @@ class ClientCallsTest : public ::testing::Test {
     return call;
   }
 
-  // A device calls function 7 with s32[n] = 0, 1, ..., and a token, for as much.
+  // A device calls function 7 with s32[n] = 0, 1, ... and a token, and wants results of the same
+  // size.
   std::future<absl::Status> Call(uint64_t launch, int64_t n) {
     return std::async(std::launch::async, [this, launch, n] {
       std::vector<int32_t> in(n);
@@ -148,7 +148,7 @@ TEST_F(ClientCallsTest, ACallThatCannotBeSentLeavesNothing) {
   ClientCalls calls({.send = [](const CallbackCall&) { throw std::bad_alloc(); }, .give_up = {}});
   const int64_t results[] = {kMaxCallbackBytes};
   const ffi::Value rets[] = {{DType::kU8, results, nullptr}};
-  for (int i = 0; i < 9; ++i) {  // more than there is room for at once
+  for (int i = 0; i < 9; ++i) {  // more than there is room for at one time
     EXPECT_THROW((void)calls.Run(50, {{}, rets, {}, 0, 0}), std::bad_alloc);
     EXPECT_EQ(calls.num_waiting(), 0u);
   }

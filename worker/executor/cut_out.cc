@@ -9,11 +9,11 @@
 namespace fairway {
 namespace {
 
-// Where the bytes of the box begin in its array, if they lie together: behind the first dimension
-// of which it has more than one index it must have all of every other.
+// Returns where the box begins in its array if its bytes lie together. They do if, after the first
+// dimension with more than one index, the box has all indices of every dimension.
 std::optional<size_t> OffsetOf(const Box& box) {
   int64_t offset = 0, stride = box.element_bytes;
-  bool partial = false;  // of a dimension further in
+  bool partial = false;  // some inner dimension is not whole
   for (size_t d = box.dims.size(); d-- > 0;) {
     if (partial && box.extents[d] != 1) return std::nullopt;
     partial = partial || box.extents[d] != box.dims[d];

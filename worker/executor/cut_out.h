@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a box of a shard, to be sent.
+// Cuts the bytes of a box out of a shard, to send them.
 #ifndef FAIRWAY_WORKER_EXECUTOR_CUT_OUT_H_
 #define FAIRWAY_WORKER_EXECUTOR_CUT_OUT_H_
 
@@ -9,9 +9,9 @@
 
 namespace fairway {
 
-// The box alone, dense. A view of the shard's own bytes, which it keeps alive, where they lie
-// together there; else a copy. The box has passed CheckBox. Any thread.
-// INTERNAL: the shard has not as many bytes as the box's array; RESOURCE_EXHAUSTED: no host memory.
+// Returns the box alone, dense. If its bytes lie together in the shard, it is a view that keeps the
+// shard alive; else a copy. The box has passed CheckBox. Any thread. INTERNAL: the shard is not as
+// large as the box's array; RESOURCE_EXHAUSTED: no host memory.
 absl::StatusOr<HostView> CutOut(const Box& box, const HostView& shard);
 
 }  // namespace fairway

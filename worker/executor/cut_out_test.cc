@@ -47,7 +47,7 @@ TEST(CutOutTest, RowsAreAViewAndColumnsACopyAndAShardOfAnotherSizeIsRefused) {
   const auto rows = CutOut({4, {4, 4}, {1, 0}, {2, 4}}, view);
   EXPECT_EQ(rows->bytes.data(), shard->data() + 16);
   EXPECT_EQ(rows->bytes.size(), 32U);
-  EXPECT_EQ(CutOut({4, {4, 4}, {2, 1}, {1, 2}}, view)->owner, shard);  // of one row
+  EXPECT_EQ(CutOut({4, {4, 4}, {2, 1}, {1, 2}}, view)->owner, shard);  // a box within one row
   EXPECT_NE(CutOut({4, {4, 4}, {0, 1}, {4, 1}}, view)->owner, shard);
   EXPECT_EQ(CutOut({4, {4, 5}, {0, 1}, {4, 1}}, view).status().message(),
             "a box of 80 bytes in a shard of 64");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor's core has done by its shell.
+// The actions that an executor's core asks for.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_ACTIONS_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_ACTIONS_H_
 
@@ -11,53 +11,55 @@
 
 namespace fairway {
 
-// The doing side. Calls must not re-enter the core. Completions may come in any order.
+// Implemented by ExecutorSession and by the simulation. Called in the event loop, from within the
+// core: a call must not re-enter the core. Completions may come in any order. "Core" is
+// ExecutorCore.
 class ExecutorActions {
  public:
   virtual ~ExecutorActions() = default;
 
-  // Load `install.code`; then Core::InstallDone.
+  // Loads `install.code`, then calls Core::InstallDone.
   virtual void Load(const InstallExecutable& install) = 0;
   virtual void Unload(ExecutableId executable) = 0;
 
-  // Run `node` now; its inputs are ready, but that those of a launch on one device, or of a gang
-  // whose code follows (InstallDone), may still be computed by launches of that kind on the same
-  // devices which were started before. The shell looks its buffers up by ShardRef, launches (gangs
-  // from one thread, and what runs on one device from another, in the order of these calls), stores
-  // the outputs under their ShardRefs, then Core::LaunchDone. For each of launch.inline_shards it
-  // hands the bytes to LaunchDone.
+  // Runs `node` now. Its inputs are ready, with one exception: inputs of a launch on one device, or
+  // of a gang whose code follows (InstallDone), may still be computed by earlier launches of that
+  // kind on the same devices. Finds the buffers by ShardRef; launches in the order of these calls
+  // (gangs from one thread, launches on one device from another); stores the outputs under their
+  // ShardRefs; then calls Core::LaunchDone with the bytes of each of launch.inline_shards.
   virtual void StartLaunch(const PrepareLaunch& node, const Launch& launch) = 0;
 
-  // Bring one shard here: from another device of this executor, a peer or the controller. Store it
-  // under its ShardRef, then Core::ReceiveDone: once for every call, also when the shard was
-  // dropped meanwhile. With node.pieces: bring that piece; the shard is to be stored before the end
-  // of the last of its pieces is told.
+  // Brings one shard here: from another device of this executor, from a peer or from the
+  // controller. Stores it under its ShardRef, then calls Core::ReceiveDone: once for every call,
+  // also if the shard was dropped in the meantime. With node.pieces it brings that piece; it stores
+  // the shard before it reports the end of the last piece.
   virtual void StartReceive(const PrepareReceive& node, size_t position) = 0;
 
-  // The shard `to` is to be the same buffer as `from`, which is here and ready.
+  // Makes shard `to` the same buffer as `from`, which is here and ready.
   virtual void Share(ShardRef from, ShardRef to) = 0;
-  // Hand the bytes of these shards, which are here and ready, to Core::ReadDone; those that cannot
-  // be read are left out. `node` runs a sequence.
+  // Passes the bytes of these shards, which are here and ready, to Core::ReadDone. It leaves out
+  // shards that cannot be read. `node` runs a sequence.
   virtual void Read(NodeId node, const std::vector<ShardRef>& shards) = 0;
-  // Call Core::Turn in a later turn of the loop, after others had theirs. Comes once before each.
+  // Calls Core::Turn in a later turn of the loop, after other handlers. The core asks once for each
+  // Turn.
   virtual void WantTurn() = 0;
 
-  // Answer pull `pull` with the bytes of item.shard, which is here and ready, or of that box of it;
-  // then Core::ServeDone.
+  // Answers pull `pull` with the bytes of item.shard (of item.box of it, if set), which is here and
+  // ready; then calls Core::ServeDone.
   virtual void Serve(uint64_t pull, const PrepareSend::Item& item) = 0;
   virtual void RefusePull(uint64_t pull, absl::Status why) = 0;
 
-  // Drop the buffers of these shards (those that exist; a receive into one may still be at work:
-  // its bytes are to be thrown away when they come).
+  // Drops the buffers of these shards, as far as they exist. A receive into one of them may still
+  // be at work: its bytes are thrown away when they come.
   virtual void Drop(const std::vector<ShardRef>& shards) = 0;
 
-  // What these launches wait for of other executors fails with command.cause.
+  // Fails with command.cause whatever these launches wait for from other executors.
   virtual void Abandon(const AbandonLaunch& command) {}
-  // These steps, which other executors run as well, are left out here: what the others want of them
-  // is answered with `cause`, from now on.
+  // These steps do not run here, but other executors run them: from now on, answers whatever those
+  // want from the steps with `cause`.
   virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
-  // Something is to be reported: call Core::TakeReport before the turn of the loop ends.
+  // Something is to be reported. Calls Core::TakeReport before the turn of the loop ends.
   virtual void ReportWanted() = 0;
 };
 

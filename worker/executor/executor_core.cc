@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kStartUnits = 8;
 
-// The position in out.shards of what a source is for.
+// The index in out.shards that the source at `position` fills.
 size_t ShardOf(const PrepareReceive& command, size_t position) {
   return command.pieces.empty() ? position : static_cast<size_t>(command.pieces[position].out);
 }
@@ -66,7 +66,7 @@ void ExecutorCore::Declare(const GroupPart& part, NodeId producer) {
 
 void ExecutorCore::On(PrepareLaunch command) {
   if (nodes_.contains(command.node)) {
-    FinishSeq(command.seq, Contradiction(command.node, "it was prepared twice"));
+    ReportEnd(command.seq, Contradiction(command.node, "it was prepared twice"));
     return;
   }
   for (const GroupPart& part : command.outputs) Declare(part, command.node);
@@ -79,11 +79,13 @@ void ExecutorCore::On(Launch command) {
   if (it == nodes_.end()) return;  // it failed here before, and that was reported
   const auto* prepared = std::get_if<PrepareLaunch>(&it->second.command);
   if (prepared == nullptr || it->second.launch.has_value()) {
-    Finish(command.node, Contradiction(command.node, "it was launched twice, or is no launch"));
+    Conclude(command.node,
+             Contradiction(command.node, "it was launched twice, or it is not a launch"));
     return;
   }
   if (!command.failed.empty() && SequenceOf(it->second) == nullptr) {
-    Finish(command.node, Contradiction(command.node, "it is no sequence, but an argument failed"));
+    Conclude(command.node,
+             Contradiction(command.node, "an argument failed, but it is not a sequence"));
     return;
   }
   highest_launch_id_ = std::max(highest_launch_id_, command.launch_id.value);
@@ -104,8 +106,8 @@ void ExecutorCore::On(Launch command) {
         if (shard->second.state == ShardState::kDeclared) missing.push_back(ref);
         continue;
       }
-      Finish(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here",
-                                                                   ref.group, ref.shard)));
+      Conclude(command.node, Contradiction(command.node, fmt::format("input {}:{} is not here",
+                                                                     ref.group, ref.shard)));
       return;
     }
   }
@@ -167,7 +169,7 @@ bool ExecutorCore::OnItsWay(ShardRef ref) const {
   if (producer == nodes_.end()) return false;
   const auto* receive = std::get_if<PrepareReceive>(&producer->second.command);
   if (receive == nullptr) return producer->second.launch.has_value();
-  // It came with its bytes, for one of its devices or for each.
+  // The bytes came with the command, for one device or for each.
   return std::all_of(receive->sources.begin(), receive->sources.end(), [&](const ShardSource& s) {
     return s.kind == ShardSource::Kind::kInline ||
            (s.kind == ShardSource::Kind::kLocal && s.shard.group == ref.group);
@@ -209,7 +211,7 @@ void ExecutorCore::Start(NodeId id, Node& node) {
     return;
   }
   if (absl::Status failed = FailedInput(prepared); !failed.ok()) {
-    if (node.missing == 0) Finish(id, failed);
+    if (node.missing == 0) Conclude(id, failed);
     return;
   }
   node.started = true;
@@ -219,7 +221,7 @@ void ExecutorCore::Start(NodeId id, Node& node) {
   node.follows = node.launch->gang && follows_.contains(prepared.executable);
   if (node.launch->gang && !node.follows) ++gangs_at_work_;
   actions_->StartLaunch(prepared, *node.launch);
-  if (Planted(Bug::kReportEarly) && id.value % 3 == 0) FinishSeq(prepared.seq, absl::OkStatus());
+  if (Planted(Bug::kReportEarly) && id.value % 3 == 0) ReportEnd(prepared.seq, absl::OkStatus());
   if (!node.launch->gang) StartFollowers(prepared);
 }
 
@@ -236,34 +238,35 @@ void ExecutorCore::LaunchDone(NodeId node, absl::Status status,
   if (it->second.missing > 0) {
     it->second.end = std::move(end);
   } else {
-    EndLaunch(node, it->second, std::move(end));
+    LaunchEnded(node, it->second, std::move(end));
   }
   DoWork();
 }
 
-void ExecutorCore::EndLaunch(NodeId id, Node& node, Node::End end) {
+void ExecutorCore::LaunchEnded(NodeId id, Node& node, Node::End end) {
   if (const auto* prepared = std::get_if<PrepareLaunch>(&node.command)) {
     if (absl::Status failed = FailedInput(*prepared); !failed.ok()) end.status = std::move(failed);
   }
   for (Report::Inlined& shard : end.inlined) {
-    // What the client gave up meanwhile need not travel, nor what was made of a failed input.
+    // Bytes that the client gave up in the meantime need not travel, nor bytes made of a failed
+    // input.
     if (end.status.ok() && shards_.contains(shard.shard)) AddInlined(std::move(shard));
   }
-  Finish(id, end.status);
+  Conclude(id, end.status);
 }
 
 void ExecutorCore::On(PrepareReceive command) {
-  std::vector<Node::Arriving> arriving(command.out.shards.size());
-  bool fits =
-      command.sources.size() == (command.pieces.empty() ? arriving.size() : command.pieces.size());
+  std::vector<Node::OutShard> out_shards(command.out.shards.size());
+  bool fits = command.sources.size() ==
+              (command.pieces.empty() ? out_shards.size() : command.pieces.size());
   for (size_t i = 0; i < command.sources.size() && fits; ++i) {
     const size_t out = ShardOf(command, i);
-    fits = out < arriving.size();
-    if (fits) ++arriving[out].open;
+    fits = out < out_shards.size();
+    if (fits) ++out_shards[out].open;
   }
-  for (const Node::Arriving& shard : arriving) fits = fits && shard.open > 0;
+  for (const Node::OutShard& shard : out_shards) fits = fits && shard.open > 0;
   if (nodes_.contains(command.node) || !fits) {
-    FinishSeq(command.seq,
+    ReportEnd(command.seq,
               Contradiction(command.node,
                             "it was prepared twice, or its sources do not match its shards"));
     return;
@@ -272,10 +275,10 @@ void ExecutorCore::On(PrepareReceive command) {
   const NodeId id = command.node;
   Node& node = nodes_[id];
   node.open = command.sources.size();
-  node.arriving = std::move(arriving);
+  node.out_shards = std::move(out_shards);
   node.started = true;
   node.command = std::move(command);
-  if (node.open == 0) return Finish(id, absl::OkStatus());
+  if (node.open == 0) return Conclude(id, absl::OkStatus());
   if (!stale_receives_.contains(id)) receives_.emplace_back(id, 0);
 }
 
@@ -322,7 +325,7 @@ void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& 
   if (command == nullptr || node.open == 0) return;
   const size_t out = ShardOf(*command, position);
   const ShardRef ref{command->out.group, command->out.shards[out].shard};
-  Node::Arriving& shard = node.arriving[out];
+  Node::OutShard& shard = node.out_shards[out];
   if (shard.failure.ok()) shard.failure = status;
   const bool shard_ended = --shard.open == 0;
   const absl::Status shard_status = shard.failure;
@@ -333,7 +336,7 @@ void ExecutorCore::ReceiveEnded(NodeId id, size_t position, const absl::Status& 
   const bool last = --node.open == 0;
   const absl::Status failure = node.failure;
   if (shard_ended) ShardEnded(ref, shard_status);
-  if (last) Finish(id, failure);
+  if (last) Conclude(id, failure);
 }
 
 void ExecutorCore::ShardEnded(ShardRef ref, const absl::Status& status) {
@@ -367,14 +370,14 @@ void ExecutorCore::On(CancelNode command) {
   if (const auto* launch = std::get_if<PrepareLaunch>(&node.command)) {
     if (node.launch.has_value()) launches_.erase({node.launch->launch_id, command.node});
     for (const GroupPart& part : launch->outputs) forget(part);
-    FinishSeq(launch->seq, absl::OkStatus());
+    ReportEnd(launch->seq, absl::OkStatus());
   } else {
     const auto& receive = std::get<PrepareReceive>(node.command);
     if (node.at_work > 0 && !Planted(Bug::kMixAttempts))
       stale_receives_[command.node] += node.at_work;
     forget(receive.out);
-    for (const Waiters::Place& place : node.waits) waiters_.Remove(place);
-    FinishSeq(receive.seq, absl::OkStatus());
+    for (const Waiters::Entry& entry : node.waits) waiters_.Remove(entry);
+    ReportEnd(receive.seq, absl::OkStatus());
   }
 }
 
@@ -393,7 +396,7 @@ void ExecutorCore::DropGroup(GroupId group) {
   actions_->Drop(refs);
 }
 
-void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
+void ExecutorCore::Conclude(NodeId id, const absl::Status& status) {
   const auto it = nodes_.find(id);
   Node node = std::move(it->second);
   nodes_.erase(it);
@@ -405,13 +408,13 @@ void ExecutorCore::Finish(NodeId id, const absl::Status& status) {
     if (node.launch.has_value() && !node.parent) launches_.erase({node.launch->launch_id, id});
     for (const GroupPart& part : launch->outputs) ShardsEnded(part, status);
     if (node.parent) return StepEnded(std::move(node));
-    FinishSeq(launch->seq, status);
+    ReportEnd(launch->seq, status);
   } else {
-    FinishSeq(std::get<PrepareReceive>(node.command).seq, status);
+    ReportEnd(std::get<PrepareReceive>(node.command).seq, status);
   }
 }
 
-void ExecutorCore::FinishSeq(uint64_t seq, const absl::Status& status) {
+void ExecutorCore::ReportEnd(uint64_t seq, const absl::Status& status) {
   if (!status.ok()) AddFailure({seq, status});
   ended_above_.insert(seq);
   if (Planted(Bug::kWatermarkSkips) && ended_above_.size() > 2)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor decides: which node may start, when a shard may be served, what to report. A
-// pure state machine: commands and completions in, actions out; no thread, no socket, no clock. The
+// What an executor decides: which node may start, which shard may be served, what to report. A pure
+// state machine: commands and completions in, actions out; no thread, no socket, no clock. The
 // executor process and the simulation run the same code.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_H_
@@ -24,47 +24,54 @@
 
 namespace fairway {
 
-// Loop-confined.
+// Owned by ExecutorSession (in the simulation: by a machine). Loop-confined: every call comes from
+// the event loop. Names: a public XDone call says that an action has ended; XEnded handles the end
+// of a part; Conclude decides the result of a node; ReportEnd puts that result into the report.
 class ExecutorCore {
  public:
-  // At most `max_gangs` are started and not ended; further ones wait in the order of their launch
-  // ids. After `turn_units` of work the rest waits for Turn, but for what cannot be interrupted.
+  // At most `max_gangs` gangs are started and not ended; further gangs wait in the order of their
+  // launch ids. After `turn_units` of work the rest waits for Turn, except for work that cannot be
+  // interrupted.
   explicit ExecutorCore(ExecutorActions* actions, int max_gangs = kGangsAtWork,
                         uint64_t turn_units = kTurnUnits)
       : actions_(actions), max_gangs_(max_gangs), work_(turn_units) {}
 
-  // From the controller, in order. One that contradicts what is known (unknown node, twice the same
-  // id) is reported as that node's INTERNAL failure.
+  // Takes a command of the controller; commands come in order. A command that contradicts what the
+  // executor knows (an unknown node, the same id twice) is reported as INTERNAL failure of its
+  // node.
   void OnCommand(Command command);
-  // Does some of what waits.
+  // Does a part of the work that waits.
   void Turn();
 
-  // `follows`: a launch on several devices may be started before its inputs are computed, behind
-  // launches of such code that compute them there.
+  // `follows`: a launch of this code on several devices may start before its inputs are computed,
+  // if earlier launches of such code on the same devices compute them.
   void InstallDone(ExecutableId executable, absl::Status status, bool follows = false);
   void LaunchDone(NodeId node, absl::Status status, std::vector<Report::Inlined> inlined);
   void ReceiveDone(NodeId node, size_t position, absl::Status status);
   void ReadDone(NodeId node, std::vector<Report::Inlined> bytes);
 
-  // A peer (or the controller) asks for shard `index` of `transfer`; `pull` is the shell's number
-  // for the request. It waits until the transfer is known and the shard is ready. At most
-  // kMaxEarlyPulls wait for unknown transfers.
+  // A peer or the controller asks for shard `index` of `transfer`. `pull` is the session's number
+  // for the request. The pull waits until the transfer is known and the shard is ready. At most
+  // kMaxEarlyPulls pulls wait for unknown transfers.
   void OnPull(uint64_t pull, TransferId transfer, int32_t index);
   void ServeDone(uint64_t pull);
 
-  // What to send; of what is left, as it would be too long, ReportWanted tells.
+  // Returns the next report. If that would be too long, it returns a part and calls ReportWanted
+  // for the rest.
   Report TakeReport();
 
-  // Highest launch id seen, for registration after a new controller incarnation (rule L1).
+  // The highest launch id seen. Registration at a new incarnation of the controller reports it
+  // (L1).
   uint64_t highest_launch_id() const { return highest_launch_id_; }
-  // Forgets everything (new controller incarnation); launches in flight end unreported.
+  // Forgets everything, because the controller has a new incarnation. Launches in flight end
+  // unreported.
   void Reset();
 
-  // Launches of the controller that have not ended, those that wait for their inputs or turn among
-  // them, and those whose command waits.
+  // Counts the controller's launches that have not ended: those that run, those that wait for
+  // inputs or their turn, and those whose command waits in the inbox.
   size_t num_launched() const;
-  // Units of work, about a microsecond each: a command, an instruction, one that waited for a
-  // shard, four shards that are touched; eight for a launch or a receive that is started.
+  // Counts units of work, about a microsecond each. One unit: a command, an instruction, a waiter
+  // that is woken, four shards that are touched. Eight units: a launch or a receive that starts.
   const WorkMeter& work() const { return work_; }
 
   // For tests and the end-of-test accounting.
@@ -72,19 +79,20 @@ class ExecutorCore {
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_sends() const { return sends_.size(); }
   bool sends(TransferId transfer) const { return sends_.contains(transfer); }
-  size_t num_pulls() const;  // that wait or are being served
+  size_t num_pulls() const;  // waiting or being served
 
-  // A bound of memory, some 100 bytes each, that no work of the controller reaches: what it tells
-  // this executor may come long after what it tells the receiver, who asks for all shards at once.
+  // Bounds memory (some 100 bytes for each pull). The controller's bounds do not cover these pulls:
+  // PrepareSend may reach this executor long after PrepareReceive reaches the receiver, and the
+  // receiver asks for all shards at once.
   static constexpr size_t kMaxEarlyPulls = size_t{1} << 20;
-  // Steps of a sequence that are started and not ended, at most; what is reserved for it counts on
-  // this (graph/lowering.h).
+  // Steps of one sequence that are started and not ended, at most. The memory that lowering
+  // reserves for a sequence relies on this bound (graph/lowering.h).
   static constexpr size_t kStepsAtWork = kSequenceWindow;
   static constexpr uint64_t kTurnUnits = 1000;
-  static constexpr size_t kReportBytes = 8 << 20;  // about, unless one end alone has more
-  // What one sequence may use before others have their slice, and the commands that wait.
+  static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
+  // After this many units a sequence lets other sequences and the waiting commands go on.
   static constexpr uint64_t kSliceUnits = 250;
-  static constexpr size_t kRememberedSends = 16384;  // ended ones, whose late pulls are refused
+  static constexpr size_t kRememberedSends = 16384;  // ended sends; late pulls of them are refused
 
  private:
   //   kDeclared -> kReady | kFailed
@@ -97,30 +105,30 @@ class ExecutorCore {
   struct Node {
     std::variant<PrepareLaunch, PrepareReceive> command;
     bool started = false;
-    bool follows = false;          // a started gang of code that follows
-    std::optional<Launch> launch;  // launched; waits for its inputs or its turn until started
-    size_t missing = 0;            // inputs of a launch that are still computed here
-    // The end of a launch that was heard of before that of an input.
+    bool follows = false;          // a started gang whose code follows (see InstallDone)
+    std::optional<Launch> launch;  // set when launched; until `started` it waits for inputs or turn
+    size_t missing = 0;            // inputs of a launch that are still being computed here
+    // The end of the launch, if it came before the end of an input.
     struct End {
       absl::Status status;
       std::vector<Report::Inlined> inlined;
     };
     std::optional<End> end;
-    std::unique_ptr<SequenceRun> run;          // of a sequence, once started
+    std::unique_ptr<SequenceRun> run;          // of a started sequence
     NodeId parent;                             // of a step: the sequence
-    std::vector<SequenceRun::ValueRef> holds;  // of a step: what it reads and makes
-    bool issued = false;                       // a sequence: all steps were started
-    size_t open = 0;                           // receives that have not ended
-    size_t at_work = 0;                        // of those, StartReceive was called for
-    absl::Status failure;                      // of the lowest position that failed
+    std::vector<SequenceRun::ValueRef> holds;  // of a step: the values that it reads and makes
+    bool issued = false;                       // of a sequence: all steps were started
+    size_t open = 0;                           // of a receive: sources that have not ended
+    size_t at_work = 0;                        // those of `open` for which StartReceive was called
+    absl::Status failure;                      // of the lowest source position that failed
     size_t failed_at = 0;
-    // Per shard of a receive.
-    struct Arriving {
-      size_t open = 0;  // pieces that have not ended
+    // Of a receive, for each shard of `out`.
+    struct OutShard {
+      size_t open = 0;  // pieces that have not ended; the sum over out_shards is Node::open
       absl::Status failure;
     };
-    std::vector<Arriving> arriving;
-    std::vector<Waiters::Place> waits;  // of a receive: where it waits, or has waited
+    std::vector<OutShard> out_shards;
+    std::vector<Waiters::Entry> waits;  // of a receive: where it waits or has waited
   };
 
   void On(InstallExecutable command);
@@ -136,20 +144,22 @@ class ExecutorCore {
   void On(FreeGroups command);
 
   void Declare(const GroupPart& part, NodeId producer);
-  // Whether the shard is ready, or will be by a launch or by bytes that came before (or it has
-  // failed).
+  // Returns whether the shard is ready or failed, or will be: a launched node computes it, or its
+  // bytes came with the command.
   bool OnItsWay(ShardRef ref) const;
-  // Whether the inputs that are still computed are made on the same devices, by launches whose
-  // devices do not wait for each other, as those of this one do not: it can be started behind them.
+  // Returns whether this launch may start while inputs are still being computed. Launches of the
+  // same kind must compute them on the same devices, and no device of those launches or of this one
+  // may wait for another.
   bool Follows(const Node& node) const;
   bool Follows(const PrepareLaunch& launch, bool gang) const;
-  // Whether the gang that is the first to go is not one too many at work.
+  // Returns whether the first waiting gang may start: fewer than max_gangs_ gangs are at work, or
+  // its code follows.
   bool IsItsTurn(const Node& gang) const;
-  // Those that wait for its outputs and follow.
+  // Queues the launches that wait for outputs of `started` and follow it.
   void StartFollowers(const PrepareLaunch& started);
   void LaunchInputEnded(NodeId id);
-  void EndLaunch(NodeId id, Node& node, Node::End end);
-  // The first failed input of a launch, in argument order; OK: none.
+  void LaunchEnded(NodeId id, Node& node, Node::End end);
+  // Returns the error of the first failed input, in argument order; OK: no input has failed.
   absl::Status FailedInput(const PrepareLaunch& node) const;
   absl::Status FailedArgument(const PrepareLaunch& node, size_t argument) const;
   void Start(NodeId id, Node& node);
@@ -157,98 +167,102 @@ class ExecutorCore {
 
   // ---- sequences (sequences.cc)
   static absl::Status Contradiction(NodeId node, std::string_view what);
-  // Its inputs have ended: those that failed are registers that have failed.
+  // Starts a sequence whose inputs have ended. Failed inputs become registers that have failed.
   void StartSequence(NodeId id, Node& node, std::shared_ptr<const SequenceCode> sequence);
-  // Starts what may be started of it; ends it when all has ended. Whether gangs behind it
-  // may be started: all its steps have been.
+  // Starts the steps that may start, and ends the sequence when all its steps have ended. Returns
+  // whether all steps were started: then later gangs may start.
   bool Advance(NodeId id);
-  // Each goes on with one instruction; false: not yet.
+  // Each goes past one instruction; false: it must wait.
   bool StartStep(NodeId id, Node& node, const Instruction& run);
   bool TakeBranch(NodeId id, Node& node, const Instruction& branch);
   void SetOutput(const Node& node, const Instruction& output);
-  // The outputs of an instruction, on this executor: declared, and put into their registers.
+  // Declares the outputs of an instruction on this executor and puts them into their registers.
   std::vector<GroupPart> MakeOutputs(Node& node, const Instruction& instruction, NodeId producer);
-  // The shard of a sequence's output is to be that one.
+  // Makes `output`, a shard of the sequence's output, the same shard as `from`.
   void ShareOutput(ShardRef from, ShardRef output);
   void StepEnded(Node step);
-  // The `count` ids behind the first `taken` of this sequence are those of steps that do not run
-  // here. The other executors that run it are told why, should they wait for them.
+  // Leaves steps out: those with the `count` launch ids after the first `taken` ids of this
+  // sequence do not run here. The executors that run the same steps get `why` as soon as they wait
+  // for them.
   void LeaveOut(const Node& node, uint64_t taken, uint64_t count, const absl::Status& why);
   void DropGarbage(SequenceRun& run);
-  // When all its steps have ended: reads what is to come inline, then tells the end.
+  // Ends a sequence all of whose steps have ended: first reads the outputs that go inline, then
+  // reports the end.
   void EndSequence(NodeId id, Node& node);
 
   // ---- turns (turns.cc)
-  // Does what is left, until the turn is over. Every call from outside ends with it.
+  // Does the work that is left until the turn is over. Every call from outside ends with it.
   void DoWork();
-  // Each does the next thing of its kind, if there is one.
+  // Each does the next piece of work of its kind; false: there is none.
   bool DoNext();
-  bool FollowNext();
+  bool FollowUpNext();
   bool StartNext();
   bool HandleNext();
-  void QueueSequence(NodeId id);  // it may go on
-  void TellNext(SettledShard& settled);
+  void QueueSequence(NodeId id);  // when it may go on
+  void WakeNextWaiter(SettledShard& settled);
   void DropGroup(GroupId group);
 
   void ShardsEnded(const GroupPart& part, const absl::Status& status);
   void ShardEnded(ShardRef ref, const absl::Status& status);
-  // Serves, refuses, starts or lets wait, as the shard's state says.
+  // Serves or refuses the pull, or lets it wait, as the state of the shard says.
   void ServeOrWait(const AskedShard& asked);
   void Ask(const AskedShard& asked);
   void ReceiveOrWait(NodeId id, size_t position);
   void ReceiveEnded(NodeId id, size_t position, const absl::Status& status);
-  void Finish(NodeId id, const absl::Status& status);
-  void FinishSeq(uint64_t seq, const absl::Status& status);
+  void Conclude(NodeId id, const absl::Status& status);
+  void ReportEnd(uint64_t seq, const absl::Status& status);
   void AddInlined(Report::Inlined inlined);
   void AddFailure(Report::Failure failure);
 
   ExecutorActions* const actions_;
   const int max_gangs_;
   std::map<ExecutableId, std::shared_ptr<const SequenceCode>> sequences_;
-  std::set<ExecutableId> follows_;  // code that InstallDone said it of
-  std::set<ExecutableId> shared_;   // code and sequences that other executors run their part of
-  // Nodes and groups of steps; the controller never hears of them.
+  std::set<ExecutableId> follows_;  // code that InstallDone called `follows`
+  // code and sequences that other executors run together with this one
+  std::set<ExecutableId> shared_;
+  // Ids of steps and of their groups begin here. The controller never sees them.
   uint64_t next_step_ = kFirstStep;
   static constexpr uint64_t kFirstStep = uint64_t{1} << 63;
-  std::deque<NodeId> gangs_;    // launched and not started, by launch id
-  std::deque<NodeId> singles_;  // launched on one device, which may be started
+  std::deque<NodeId> gangs_;    // launched and not started, in the order of launch ids
+  std::deque<NodeId> singles_;  // launches on one device that may start
   std::deque<NodeId> advance_;  // sequences that may go on
-  // What follows from what has happened, to be done before the next command. None of it is done
-  // within another part of it, as a chain of local copies may be of any length.
+  // Consequences of events. They are done before the next command, and one by one: none runs inside
+  // another, because a chain of local copies may have any length.
   std::deque<GroupId> freed_;
   std::deque<SettledShard> settled_;
-  std::deque<std::pair<NodeId, size_t>> receives_;  // to be begun, from that position on
-  std::deque<AskedShard> asked_;                    // early, of transfers that are known by now
-  std::deque<NodeId> ended_;                        // launches whose `end` may be told
+  std::deque<std::pair<NodeId, size_t>> receives_;  // to be started, from that position on
+  std::deque<AskedShard> asked_;                    // early pulls whose transfer is known by now
+  std::deque<NodeId> ended_;                        // launches whose `end` may be handled now
   std::deque<Command> inbox_;
   size_t inbox_launches_ = 0;
   WorkMeter work_;
   bool turn_wanted_ = false;
-  bool commands_next_ = false;   // a sequence had its slice
-  uint64_t commands_until_ = 0;  // in units: the end of the commands' slice
-  int gangs_at_work_ = 0;        // but those of code that follows
-  // Launched and not ended, without steps of sequences.
+  bool commands_next_ = false;   // a sequence has used its slice
+  uint64_t commands_until_ = 0;  // in units: where the slice of the commands ends
+  int gangs_at_work_ = 0;        // without gangs whose code follows; at most max_gangs_
+  // Launched and not ended; steps of sequences are not in it.
   std::set<std::pair<LaunchId, NodeId>> launches_;
   std::map<ShardRef, Shard> shards_;
   std::map<NodeId, Node> nodes_;
   std::map<TransferId, Sending> sends_;
-  std::map<TransferId, uint64_t> ended_sends_;  // with the number of their latest end
+  // with the number of the latest end of that transfer
+  std::map<TransferId, uint64_t> ended_sends_;
   std::deque<std::pair<TransferId, uint64_t>> ends_in_order_;
   uint64_t num_ends_ = 0;
-  // Receives of a cancelled node that are still at work. Prepared anew, it begins when they have
-  // ended, because their ends cannot be told from its own.
+  // Receives of a cancelled node that are still at work. If the node is prepared anew, its receives
+  // start only when these have ended, because the ends of both look the same.
   std::map<NodeId, size_t> stale_receives_;
   Waiters waiters_;
   std::map<TransferId, std::vector<std::pair<uint64_t, int32_t>>>
       early_pulls_;  // (pull, index) of unknown transfers
   size_t num_early_pulls_ = 0;
   std::set<uint64_t> serving_;
-  std::set<uint64_t> ended_above_;  // ended seqs above ended_through_
+  std::set<uint64_t> ended_above_;  // seqs that have ended above ended_through_
   uint64_t ended_through_ = 0;
   uint64_t highest_launch_id_ = 0;
   Report report_;
   size_t report_bytes_ = 0;
-  std::deque<Report> full_;  // those before it, each with what ended together
+  std::deque<Report> full_;  // reports before report_; each keeps together what ended together
 };
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the golden tests of the executor's core share: a shell that writes every action down.
+// The fixture of the golden tests of the executor's core: it writes down every action.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_FIXTURE_FOR_TEST_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_CORE_FIXTURE_FOR_TEST_H_
 
@@ -77,7 +77,7 @@ inline GroupPart Part(uint64_t group, std::vector<int32_t> shards) {
 
 class ExecutorCoreTest : public ::testing::Test {
  protected:
-  // One device, reading shard 0 of `inputs` and making shard 0 of `outputs`.
+  // On one device: reads shard 0 of `inputs` and makes shard 0 of `outputs`.
   void Prepare(uint64_t node, uint64_t seq, std::vector<uint64_t> inputs,
                std::vector<uint64_t> outputs, uint64_t executable = 1) {
     PrepareLaunch command;
@@ -139,7 +139,7 @@ class ExecutorCoreTest : public ::testing::Test {
     actions.Take();
   }
   std::string Reported() { return Text(core.TakeReport()); }
-  // All that is left; returns how many turns it took.
+  // Runs the work that is left; returns the number of turns.
   int RunTurns() {
     int turns = 0;
     for (; std::exchange(actions.turn_wanted, false); ++turns) core.Turn();

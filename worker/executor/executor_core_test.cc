@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the executor's core: what it asks of its shell and reports, line by line.
+// Golden dialogues of the executor's core: its actions and reports, line by line.
 #include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {
@@ -130,7 +130,7 @@ TEST_F(ExecutorCoreTest, LaunchesOnOneDeviceStartOneBehindTheOtherAndEndInOrder)
   Launch(3, 2, true);
   Launch(4, 3, true);
   EXPECT_THAT(actions.Take(), ElementsAre("launch n2 id 1", "launch n3 id 2", "launch n4 id 3"));
-  core.LaunchDone(NodeId(3), absl::OkStatus(), {});  // its end may overtake
+  core.LaunchDone(NodeId(3), absl::OkStatus(), {});  // its end may come first
   core.LaunchDone(NodeId(4), absl::UnknownError("own"), {});
   EXPECT_EQ(Reported(), "through 0 also []");
   core.LaunchDone(NodeId(2), absl::OkStatus(), {});
@@ -145,7 +145,7 @@ TEST_F(ExecutorCoreTest, GangsWhoseDevicesDoNotWaitForEachOtherStartOneBehindThe
   for (uint64_t n = 1; n <= 4; ++n) Launch(n, n, n > 1, true);
   EXPECT_THAT(actions.Take(),
               ElementsAre("launch n1 id 1", "launch n2 id 2", "launch n3 id 3", "launch n4 id 4"));
-  core.LaunchDone(NodeId(2), absl::OkStatus(), {});  // its end may overtake
+  core.LaunchDone(NodeId(2), absl::OkStatus(), {});  // its end may come first
   EXPECT_EQ(Reported(), "through 0 also []");
   core.LaunchDone(NodeId(1), absl::OkStatus(), {});
   EXPECT_EQ(Reported(), "through 2 also []");
@@ -258,7 +258,7 @@ TEST_F(ExecutorCoreTest, ALocalCopyOfAFailedSourceFailsWithItsError) {
   EXPECT_EQ(Reported(), "through 2 also [] failed 1: UNKNOWN: boom failed 2: UNKNOWN: boom");
 }
 
-// Prepared at once, each of the one before; their number is the client's choice.
+// Prepared at once, each a copy of the one before; the client chooses their number.
 TEST_F(ExecutorCoreTest, AChainOfLocalCopiesOfAnyLengthFailsWithItsHead) {
   constexpr uint64_t kLinks = 100'000;
   Receive(1, 1, 1, {Peer()});

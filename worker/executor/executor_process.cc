@@ -39,7 +39,7 @@ ExecutorProcess::~ExecutorProcess() { runtime_->WhenLost(nullptr); }
 
 void ExecutorProcess::Start() {
   for (int i = 0; runtime_->info().memory_waits && i < runtime_->info().num_devices; ++i) {
-    placing_.push_back(std::make_unique<BlockingPool>("fairway-put" + std::to_string(i), 1));
+    buffer_makers_.push_back(std::make_unique<BlockingPool>("fairway-put" + std::to_string(i), 1));
   }
   runtime_->WhenLost([this](absl::Status why) {
     loop_.Post("devices lost", [this, why = std::move(why)] { Exit(kExitDevicesLost, Text(why)); });
@@ -76,23 +76,23 @@ absl::Status ExecutorProcess::Register() {
   const Incarnation incarnation = RandomIncarnation();
   client_calls_ = MakeClientCalls();
   launches_.set_host_calls(client_calls_);
-  std::vector<BlockingPool*> placing;
-  for (const auto& pool : placing_) placing.push_back(pool.get());
-  FAIRWAY_ASSIGN_OR_RETURN(session_,
-                           ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
-                                                  config_.island_workers, client_calls_, placing},
-                                                 incarnation, config_.data_bind, AdvertisedHost(),
-                                                 [this](Report report) { SendReport(report); }));
+  std::vector<BlockingPool*> buffer_makers;
+  for (const auto& pool : buffer_makers_) buffer_makers.push_back(pool.get());
+  FAIRWAY_ASSIGN_OR_RETURN(
+      session_, ExecutorSession::Open({&loop_, runtime_, &blocking_, &launches_,
+                                       config_.island_workers, client_calls_, buffer_makers},
+                                      incarnation, config_.data_bind, AdvertisedHost(),
+                                      [this](Report report) { SendReport(report); }));
   const RuntimeInfo& info = runtime_->info();
   if (config_.life_fd >= 0) {
     v1::ExecutorStarted started;
-    started.set_incarnation(incarnation.value);  // the supervisor reports deaths by it
+    started.set_incarnation(incarnation.value);  // the supervisor names deaths by it
     if (!info.target_config.empty()) {
       started.mutable_target()->set_config(info.target_config);
       started.mutable_target()->set_host_machine(info.host_machine);
     }
     FAIRWAY_ASSIGN_OR_RETURN(const std::string frame, FrameOf(started));
-    // A socket with room for many; it does not block.
+    // The socket has room for many such frames; the write does not block.
     [[maybe_unused]] const auto written = ::write(config_.life_fd, frame.data(), frame.size());
   }
   ExecutorSpec spec;
@@ -145,7 +145,7 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
       if (message.fence().asked()) return Exit(kExitAsked, message.fence().reason());
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return link_.End("the controller sent a message that no executor gets");
+      return link_.End("the controller sent a message that is not for executors");
   }
 }
 
@@ -176,7 +176,7 @@ void ExecutorProcess::OnCommands(v1::Commands& commands) {
 }
 
 std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls() {
-  // On the link of this registration; a later one knows nothing of these calls.
+  // Goes to the link of this registration; the next registration knows nothing of these calls.
   const auto post = [this, connection = link_.connection()](v1::ToController message) {
     loop_.Post("callback", [this, connection, message = std::move(message)] {
       if (link_.connection() == connection) link_.Send(message);
@@ -217,7 +217,7 @@ void ExecutorProcess::PullResults(CallbackAnswer answer) {
   gathering->answer.results.resize(wanted->size());
   const auto arrive = [this, connection = link_.connection(), calls = client_calls_, gathering] {
     if (--gathering->open > 0) return;
-    // The controller keeps what is not pulled until it is told.
+    // The controller keeps results that are not pulled until SendGivenUp.
     if (!gathering->answer.status.ok() && link_.connection() == connection)
       SendGivenUp(gathering->answer.call);
     calls->Answered(std::move(gathering->answer));
@@ -271,7 +271,8 @@ void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   to.set_buffers(counters.buffers);
   to.set_executables(counters.executables);
   to.set_crowded(*crowded_);
-  // XLA's code for CPUs takes some five mappings for each kernel. As of the next heartbeat:
+  // XLA's code for CPUs takes some five mappings for each kernel. The next heartbeat reports the
+  // result:
   blocking_.Run([crowded = crowded_, most = config_.max_mappings] {
     const MemoryMappings mappings = CountMemoryMappings();
     const int64_t limit = most > 0 ? most : mappings.most / 2;
@@ -296,7 +297,7 @@ void ExecutorProcess::WaitForLaunches() {
     loop_.PostAfter(kLookAgain, "launches in flight", [this] { WaitForLaunches(); });
     return;
   }
-  // Steps of sequences have taken more.
+  // Steps of sequences have used higher ids.
   if (session_ != nullptr)
     highest_launch_id_ = std::max(highest_launch_id_, session_->highest_launch_id());
   session_ = nullptr;
@@ -325,7 +326,7 @@ void ExecutorProcess::CheckDrained() {
     return;
   }
   if (!link_.connected()) return Exit(kExitOk, "drained");
-  // One more turn for the last reports; Close sends them before on_closed comes.
+  // Runs in one more turn, for the last reports; Close sends them before on_closed comes.
   loop_.Post("close link", [this] { link_.Close(); });
 }
 

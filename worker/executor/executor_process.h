@@ -22,36 +22,37 @@
 
 namespace fairway {
 
+// The configuration of an executor process, from its flags.
 struct ExecutorConfig {
   std::string controller;  // host:port of the link port
   std::string worker;
   std::string island;
   int island_workers = 1;
-  int64_t device_memory = 0;  // bytes per device; 0: what the runtime says
+  int64_t device_memory = 0;  // bytes per device; 0: ask the runtime
   std::string data_bind = "127.0.0.1:0";
   std::string
-      advertise_host;  // empty: that of data_bind, or the host's name when that is any address
-  // Socket to the supervisor, or -1: end of file ends this process; the incarnation of every
-  // registration goes out on it, 8 bytes each.
+      advertise_host;  // empty: the host of data_bind, or the host's name if that is any address
+  // Socket to the supervisor, or -1. End of file on it ends this process. The process writes the
+  // incarnation of every registration to it, 8 bytes each.
   int life_fd = -1;
   std::chrono::milliseconds drain_limit{10000};
-  // Memory mappings above which the controller is asked to unload unused code; 0: half of what the
-  // kernel gives a process.
+  // With more memory mappings than this, the controller is asked to unload unused code. 0: half of
+  // the kernel's limit for a process.
   int64_t max_mappings = 0;
 };
 
-// Registers at the controller, again and again, until the process is to end. Loop-confined; made
-// before Run.
+// Registers at the controller, again and again, until the process ends. Loop-confined; made before
+// Run.
 class ExecutorProcess {
  public:
   ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime* runtime);
   ~ExecutorProcess();
 
-  // Begins to connect. Wait for `exit_code` by Run.
+  // Begins to connect. Run waits for `exit_code`.
   void Start();
-  // Turns the loop until the process is to end; the exit code.
+  // Runs the loop until the process is to end. Returns the exit code.
   int Run();
-  // In the loop: lets launches under way end and be reported, then ends with 0.
+  // In the loop: lets launches under way end, reports them, then ends with 0.
   void Drain();
 
  private:
@@ -59,19 +60,19 @@ class ExecutorProcess {
 
   void Exit(int code, std::string why);
   void OnOpen();
-  // Why not: an error that another try will not cure ends the process.
+  // An error that another try will not cure ends the process.
   absl::Status Register();
   void OnMessage(v1::FromController message);
   void OnRegistered(const v1::Registered& registered);
   void OnCommands(v1::Commands& commands);
-  // Ends this registration; a new one follows when the launches in flight have ended.
+  // Ends this registration. A new one begins when the launches in flight have ended.
   void OnLinkEnd(const std::string& why);
   void WaitForLaunches();
   void SendReport(const Report& report);
-  // Calls of clients' functions, of a new registration.
+  // Makes the client calls of a new registration.
   std::shared_ptr<ClientCalls> MakeClientCalls();
   void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
-  // Brings the results of an answer that has none with it.
+  // Pulls the results of an answer that came without them.
   void PullResults(CallbackAnswer answer);
   void SendGivenUp(uint64_t call);
   void FillHeartbeat(v1::Heartbeat& to);
@@ -83,7 +84,8 @@ class ExecutorProcess {
   const ExecutorConfig config_;
   Runtime* const runtime_;
   BlockingPool blocking_;
-  std::vector<std::unique_ptr<BlockingPool>> placing_;  // ExecutorSession::Context::placing
+  std::vector<std::unique_ptr<BlockingPool>>
+      buffer_makers_;  // ExecutorSession::Context::buffer_makers
   LaunchQueues launches_;
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;
@@ -93,12 +95,12 @@ class ExecutorProcess {
   bool draining_ = false;
   Clock::time_point drain_until_;
   std::optional<int> exit_code_;
-  // Loaded code has taken too many memory mappings; counted off the loop.
+  // Set off the loop: loaded code has taken too many memory mappings.
   const std::shared_ptr<std::atomic<bool>> crowded_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// The process once it has a runtime: signals (SIGTERM drains, SIGINT is the supervisor's business)
-// and the loop. Leaves by _exit, because plugin threads may be busy for long.
+// Runs the process once it has a runtime: the signals (SIGTERM drains, the supervisor handles
+// SIGINT) and the loop. Leaves by _exit, because plugin threads may be busy for long.
 [[noreturn]] void RunExecutor(const ExecutorConfig& config, Runtime* runtime);
 
 }  // namespace fairway

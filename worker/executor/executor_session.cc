@@ -60,7 +60,7 @@ void ExecutorSession::End() {
   pulls_.clear();
   exchanges_->Close(absl::UnavailableError("the executor's registration has ended"));
   plane_.reset();
-  // What has not been handed to the launch threads will not run.
+  // Launches that were not passed to the launch threads will not run.
   in_flight_ -= gangs_.size() + singles_.size();
   gangs_.clear();
   singles_.clear();
@@ -78,7 +78,7 @@ void ExecutorSession::Drop(const std::vector<ShardRef>& shards) {
     if (dropped.bytes >= kDropInLoop && dropped.buffer != nullptr)
       large.push_back(std::move(dropped.buffer));
   }
-  // Giving 64 MiB back to the system takes 20 ms and more.
+  // Giving 64 MiB back to the system takes 20 ms or more.
   if (!large.empty())
     context_.blocking->Run([large = std::move(large)]() mutable { large.clear(); });
 }
@@ -100,7 +100,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
               (alone && context_.runtime->info().gang_inputs == ArrivalRule::kExternal);
         }
         if (ended_) return;
-        const auto held = executables_.find(id);  // or it was dropped meanwhile
+        const auto held = executables_.find(id);  // end() if it was dropped in the meantime
         core_.InstallDone(id, executable->status,
                           held != executables_.end() && held->second->follows);
         Dispatch();
@@ -113,7 +113,7 @@ void ExecutorSession::Load(const InstallExecutable& install) {
     // Native code with a flipped byte loads without complaint.
     if (code == nullptr || Sha256Hex(*code) != checksum) {
       return loaded(absl::StatusOr<std::shared_ptr<LoadedExecutable>>(
-          absl::DataLossError("compiled code was damaged on its way: its checksum differs")));
+          absl::DataLossError("compiled code was damaged in transit: its checksum differs")));
     }
     loaded(exchange == nullptr ? runtime->Load(*code, devices)
                                : runtime->LoadShare(*code, devices, std::move(exchange)));
@@ -126,7 +126,7 @@ void ExecutorSession::Unload(ExecutableId executable) { executables_.erase(execu
 
 namespace {
 
-// Where the launch makes each of `shards`, in their order.
+// Returns where the launch makes each of `shards`, in their order.
 std::vector<LaunchJob::Output> OutputsOf(const PrepareLaunch& node,
                                          const std::vector<ShardRef>& shards) {
   std::vector<LaunchJob::Output> out(shards.size());
@@ -161,8 +161,8 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
       if (followed) coming_[ref] = {node.node, queued.job.outputs, d, o};
     }
   }
-  // Elsewhere a read would keep the output from being donated to a launch that follows, and costs
-  // nothing once it is computed.
+  // On other runtimes a read would keep the output from being donated to a later launch, and a read
+  // after the launch costs nothing.
   if (context_.runtime->info().gang_inputs == ArrivalRule::kExternal)
     queued.job.reads = OutputsOf(node, launch.inline_shards);
   queued.gang = launch.gang || node.devices.size() > 1;
@@ -202,7 +202,7 @@ void ExecutorSession::StartLaunch(const PrepareLaunch& node, const Launch& launc
   if (queued.gang) ++gangs_launched_;
   auto end =
       Poster("launch ended", [this, launched = std::move(launched)](absl::Status status) mutable {
-        OnLaunchEnd(std::move(launched), std::move(status));
+        LaunchEnded(std::move(launched), std::move(status));
       });
   if (!problem.ok()) {
     queued.job.outputs->status = problem;
@@ -246,7 +246,7 @@ void ExecutorSession::Dispatch() {
   singles_ = std::move(waiting);
 }
 
-void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
+void ExecutorSession::LaunchEnded(Launched launched, absl::Status status) {
   --in_flight_;
   if (ended_) return;
   const auto& made = launched.made->buffers;
@@ -268,23 +268,23 @@ void ExecutorSession::OnLaunchEnd(Launched launched, absl::Status status) {
   }
   if (!status.ok()) {
     if (launched.gang) exchanges_->End(launched.gang.value, status);
-    return EndLaunch(launched.node, status, {});
+    return TellLaunchDone(launched.node, status, {});
   }
   if (const auto& bytes = launched.made->bytes; !bytes.empty()) {
     std::vector<Report::Inlined> inlined;
     for (size_t i = 0; i < bytes.size(); ++i) {
       if (bytes[i] != nullptr) inlined.push_back({launched.inline_shards[i], bytes[i]});
     }
-    return EndLaunch(launched.node, absl::OkStatus(), std::move(inlined));
+    return TellLaunchDone(launched.node, absl::OkStatus(), std::move(inlined));
   }
   ReadShards(launched.inline_shards,
              [this, node = launched.node](std::vector<Report::Inlined> inlined) {
-               EndLaunch(node, absl::OkStatus(), std::move(inlined));
+               TellLaunchDone(node, absl::OkStatus(), std::move(inlined));
              });
 }
 
 void ExecutorSession::Read(NodeId node, const std::vector<ShardRef>& shards) {
-  // The core is not to be called within its own call.
+  // The core must not be called from within its own call.
   PostHere("read", [this, node, shards] {
     if (ended_) return;
     ReadShards(shards, [this, node](std::vector<Report::Inlined> bytes) {
@@ -301,7 +301,7 @@ void ExecutorSession::WantTurn() {
 
 void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
                                  absl::AnyInvocable<void(std::vector<Report::Inlined>)> done) {
-  // An entry without bytes could not be read; a fetch will tell why.
+  // An entry without bytes could not be read; a fetch will report the error.
   struct Collector {
     std::atomic<size_t> open{1};
     std::vector<Report::Inlined> inlined;
@@ -317,13 +317,13 @@ void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
     std::erase_if(inlined, [](const Report::Inlined& shard) { return shard.bytes == nullptr; });
     collector->done(std::move(inlined));
   };
-  // Called by the last read that ends after this function; it breaks the cycle as well.
+  // The last read that ends after this function calls it. The call also breaks the reference cycle.
   collector->last = Poster("inline outputs", end);
   for (size_t i = 0; i < shards.size(); ++i) {
     const ShardRef ref = shards[i];
     collector->inlined[i].shard = ref;
     auto buffer = buffers_.Find(ref);
-    if (buffer == nullptr) continue;  // dropped meanwhile
+    if (buffer == nullptr) continue;  // dropped in the meantime
     collector->open.fetch_add(1, std::memory_order_relaxed);
     context_.runtime->Read(*buffer, [collector, buffer, i](absl::StatusOr<HostView> view) {
       if (view.ok()) collector->inlined[i].bytes = Blob::Copy(view->bytes);
@@ -332,7 +332,7 @@ void ExecutorSession::ReadShards(const std::vector<ShardRef>& shards,
       }
     });
   }
-  // As a rule all have ended by now.
+  // Usually all reads have ended by now.
   if (collector->open.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     collector->last = nullptr;
     end();

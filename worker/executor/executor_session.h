@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One registration of an executor at a controller: its core, buffers, executables and data plane.
-// Ends with the link; the next registration has a new one over the same runtime.
+// It ends with the link. The next registration is a new session over the same runtime.
 #ifndef FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 #define FAIRWAY_WORKER_EXECUTOR_EXECUTOR_SESSION_H_
 
@@ -30,19 +30,21 @@
 
 namespace fairway {
 
-// Loop-confined. Does what the core decides; the threads of others get closures and post their
-// results back.
+// Does what the core decides. Owned by ExecutorProcess. Loop-confined: other threads get closures
+// and post their results to the loop. Bytes come in five steps: StartReceive, CopyPiece for each
+// piece, MakeBuffer, BufferMade, TellReceiveDone.
 class ExecutorSession final : public ExecutorActions {
  public:
   struct Context {
     EventLoop* loop = nullptr;
     Runtime* runtime = nullptr;
-    BlockingPool* blocking = nullptr;  // loading, copying
+    BlockingPool* blocking = nullptr;  // loads and copies
     LaunchQueues* launches = nullptr;
     int island_workers = 1;                               // executors that own the island
-    std::shared_ptr<ClientCalls> client_calls = nullptr;  // of programs with callbacks
-    // By device: who makes its buffers, where that may wait for memory (RuntimeInfo::memory_waits).
-    std::vector<BlockingPool*> placing = {};
+    std::shared_ptr<ClientCalls> client_calls = nullptr;  // for programs with callbacks
+    // By device: the pool that makes its buffers, if that may wait for memory
+    // (RuntimeInfo::memory_waits); else empty and `blocking` makes them.
+    std::vector<BlockingPool*> buffer_makers = {};
   };
   // Totals of this registration, for heartbeats.
   struct Counters {
@@ -56,8 +58,8 @@ class ExecutorSession final : public ExecutorActions {
     size_t executables = 0;
   };
 
-  // Opens the data port at `data_bind`. `send` gets what is to be reported, once per turn of the
-  // loop at most. Errors: those of the data plane (ALREADY_EXISTS: the port is taken).
+  // Opens the data port at `data_bind`. Passes reports to `send`, at most one in a turn of the
+  // loop. Errors: those of the data plane (ALREADY_EXISTS: the port is taken).
   static absl::StatusOr<std::unique_ptr<ExecutorSession>> Open(Context context,
                                                                Incarnation incarnation,
                                                                const std::string& data_bind,
@@ -67,7 +69,7 @@ class ExecutorSession final : public ExecutorActions {
 
   Incarnation incarnation() const { return incarnation_; }
   std::string data_endpoint() const { return plane_->endpoint(); }
-  // Where shards from the controller are pulled.
+  // Sets where shards of the controller are pulled from.
   void SetController(std::string data_endpoint, Incarnation incarnation);
 
   void OnCommand(Command command) {
@@ -76,18 +78,18 @@ class ExecutorSession final : public ExecutorActions {
     core_.OnCommand(std::move(command));
   }
 
-  // Pulls what a callback is answered with from the controller; `done` runs in the loop.
+  // Pulls a result of a callback from the controller. Calls `done` in the loop.
   void PullResult(TransferId transfer, int32_t index, int64_t bytes, DataPlane::PullDone done) {
     plane_->Pull(controller_endpoint_, controller_, {transfer, index}, bytes, std::move(done));
   }
 
-  // Launches that have not ended, those that wait for their inputs or turn among them. The session
-  // may be destroyed when there is none.
+  // Counts launches that have not ended, including those that wait for inputs or their turn. At 0
+  // the session may be destroyed.
   size_t launches_in_flight() const { return std::max(in_flight_, core_.num_launched()); }
-  // The controller is gone. What it launched still runs, since other executors may have begun the
-  // same gangs; nothing is reported any more.
+  // The controller is gone. Its launches still run, because other executors may have begun the same
+  // gangs. Nothing is reported any more.
   void Drain();
-  // Closes the data port and frees all buffers that no launch in flight uses; nothing is reported
+  // Closes the data port and frees all buffers that no launch in flight uses. Nothing is reported
   // any more.
   void End();
 
@@ -95,31 +97,31 @@ class ExecutorSession final : public ExecutorActions {
   uint64_t highest_launch_id() const { return core_.highest_launch_id(); }
 
  private:
-  // Code being loaded, loaded, or why not.
+  // Code: loading, loaded, or the error of loading it.
   struct Executable {
     bool loading = true;
     absl::Status status;
     std::shared_ptr<LoadedExecutable> loaded;
-    // Whether gangs of it may be launched behind those that compute their inputs.
+    // Gangs of it may be launched after the gangs that compute their inputs, before these end.
     bool follows = false;
   };
-  // What a launch leaves behind for its end.
+  // The record of a launch that its end needs.
   struct Launched {
     NodeId node;
     std::vector<GroupPart> outputs;
     std::vector<ShardRef> inline_shards;
     std::shared_ptr<LaunchOutputs> made;
-    LaunchId gang;  // 0: none
+    LaunchId gang;  // 0: no gang
   };
   struct Queued {
     NodeId node;
     std::shared_ptr<Executable> executable;
     LaunchJob job;
     bool gang = false;
-    std::vector<NodeId> after;  // whose outputs it takes
+    std::vector<NodeId> after;  // launches whose outputs it reads
   };
-  // Where a received shard goes.
-  struct Arrival {
+  // A shard that is being received, or a piece of it.
+  struct Receiving {
     NodeId node;
     size_t position = 0;
     ShardRef ref;
@@ -129,10 +131,10 @@ class ExecutorSession final : public ExecutorActions {
     std::string memory_kind;
     int64_t bytes = 0;
   };
-  // A shard that is being made of pieces.
+  // A shard that is being put together from pieces.
   struct Assembly {
     std::shared_ptr<Blob> bytes;
-    size_t open = 0;  // pieces that have not come
+    size_t open = 0;  // pieces that have not ended
     bool failed = false;
   };
   struct WaitingPull {
@@ -142,7 +144,7 @@ class ExecutorSession final : public ExecutorActions {
 
   ExecutorSession(Context context, Incarnation incarnation, std::function<void(Report)> send);
 
-  // ExecutorActions
+  // The methods of ExecutorActions.
   void Load(const InstallExecutable& install) override;
   void Unload(ExecutableId executable) override;
   void StartLaunch(const PrepareLaunch& node, const Launch& launch) override;
@@ -157,12 +159,12 @@ class ExecutorSession final : public ExecutorActions {
   void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) override;
   void ReportWanted() override;
 
-  // Posts `f` unless the session has gone by then.
+  // Posts `f` to the loop. It is dropped if the session is destroyed before it runs.
   template <typename F>
   void PostHere(std::string_view name, F f) {
     Poster(name, std::move(f))();
   }
-  // A function that does so from any thread.
+  // Returns a function that does the same from any thread.
   template <typename F>
   Posted<F> Poster(std::string_view name, F f) {
     return Posted<F>(context_.loop, name, alive_, std::move(f));
@@ -170,28 +172,30 @@ class ExecutorSession final : public ExecutorActions {
 
   void OnPull(PullRequest request, DataPlane::Answer answer);
   void ServeArgument(PullRequest request, DataPlane::Answer answer) const;
-  void EndLaunch(NodeId node, const absl::Status& status, std::vector<Report::Inlined> inlined);
-  // Sends what is to be reported, when report_pace_ says so.
+  void TellLaunchDone(NodeId node, const absl::Status& status,
+                      std::vector<Report::Inlined> inlined);
+  // Sends the report if report_pace_ says that it is due; else sets a timer.
   void MaybeReport();
-  // Hands over what waits at the front of the queues and can go.
+  // Passes the launches that can go to the launch queues.
   void Dispatch();
-  void OnLaunchEnd(Launched launched, absl::Status status);
-  // The bytes of those that can be read; `done` runs in the loop, in this call if all have come by
-  // then.
+  void LaunchEnded(Launched launched, absl::Status status);
+  // Reads these shards and passes the bytes of those that can be read to `done`. `done` runs in the
+  // loop, within this call if all bytes are there.
   void ReadShards(const std::vector<ShardRef>& shards,
                   absl::AnyInvocable<void(std::vector<Report::Inlined>)> done);
-  Arrival ArrivalOf(const PrepareReceive& node, size_t position) const;
+  Receiving ReceivingOf(const PrepareReceive& node, size_t position) const;
   void StartPiece(const PrepareReceive& node, size_t position);
-  // Copies box `from` of what came into its place.
-  void PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly, const Box& from,
+  // Copies box `from` of the bytes that came to box `to` of the shard.
+  void CopyPiece(Receiving receiving, const std::shared_ptr<Assembly>& assembly, const Box& from,
                  const Box& to, absl::StatusOr<HostView> view);
-  void PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly, absl::Status status);
-  // Makes a device buffer of received bytes.
-  void Place(Arrival arrival, std::shared_ptr<Blob> bytes);
-  BlockingPool& PlacingPool(int device) const;
-  void Placed(Arrival arrival, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
-  void Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
-               const absl::Status& status);
+  void PieceEnded(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
+                  absl::Status status);
+  // Makes a device buffer of received bytes, or lets a pool do it; then comes BufferMade.
+  void MakeBuffer(Receiving receiving, std::shared_ptr<Blob> bytes);
+  BlockingPool& MakerPool(int device) const;
+  void BufferMade(Receiving receiving, absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer);
+  void TellReceiveDone(const Receiving& receiving, const std::shared_ptr<DeviceBuffer>& buffer,
+                       const absl::Status& status);
 
   const Context context_;
   const Incarnation incarnation_;
@@ -207,7 +211,7 @@ class ExecutorSession final : public ExecutorActions {
   std::string controller_endpoint_;
   Incarnation controller_;
   std::map<ExecutableId, std::shared_ptr<Executable>> executables_;
-  // Where the outputs of launches that have not ended will be.
+  // The future places of the outputs of launches that have not ended.
   struct Coming {
     NodeId node;
     std::shared_ptr<LaunchOutputs> made;
@@ -215,15 +219,15 @@ class ExecutorSession final : public ExecutorActions {
   };
   std::map<ShardRef, Coming> coming_;
   std::set<NodeId> not_handed_;  // launches in gangs_ and singles_
-  // Gangs wait here in launch order behind one whose code is being loaded; single programs wait
-  // each for itself.
+  // Launches that wait for code to be loaded. A gang waits for those before it as well, since gangs
+  // keep launch order; each single program waits for itself.
   std::deque<Queued> gangs_;
   std::deque<Queued> singles_;
   uint64_t next_pull_ = 1;
   std::map<uint64_t, WaitingPull> pulls_;
   bool report_posted_ = false;
   bool report_timer_ = false;
-  bool ending_launch_ = false;  // within EndLaunch
+  bool telling_launch_done_ = false;  // true within TellLaunchDone
   ReportPace report_pace_{context_.island_workers};
   size_t in_flight_ = 0;
   uint64_t launches_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The doing side of an executor over the fake runtime, whose launches end when the test says so.
+// ExecutorSession over the fake runtime, whose launches end when the test says so.
 #include "worker/executor/executor_session.h"
 
 #include <algorithm>
@@ -57,10 +57,11 @@ class ExecutorSessionTest : public testing::Test {
   explicit ExecutorSessionTest(ArrivalRule gang_inputs = ArrivalRule::kReady)
       : runtime_(4, true, gang_inputs) {}
   void SetUp() override { Open({}); }
-  void Open(std::vector<BlockingPool*> placing) {
+  void Open(std::vector<BlockingPool*> buffer_makers) {
     auto session = ExecutorSession::Open(
-        {&loop_, &runtime_, &blocking_, &launches_, 1, nullptr, std::move(placing)}, Incarnation(5),
-        "127.0.0.1:0", "127.0.0.1", [this](Report report) { Take(std::move(report)); });
+        {&loop_, &runtime_, &blocking_, &launches_, 1, nullptr, std::move(buffer_makers)},
+        Incarnation(5), "127.0.0.1:0", "127.0.0.1",
+        [this](Report report) { Take(std::move(report)); });
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
   }
@@ -71,7 +72,7 @@ class ExecutorSessionTest : public testing::Test {
     for (auto& inlined : report.inlined) inlined_.push_back(std::move(inlined));
     for (auto& installed : report.installed) installed_[installed.executable] = installed.status;
   }
-  // Commands are given in the loop, as frames are.
+  // Passes a command in the loop, as frames do.
   void Command(fairway::Command command) {
     loop_.Post("command", [this, command = std::move(command)]() mutable {
       session_->OnCommand(std::move(command));
@@ -102,7 +103,7 @@ class ExecutorSessionTest : public testing::Test {
   bool Finished(uint64_t seq) const {
     return seq <= through_ || std::find(finished_.begin(), finished_.end(), seq) != finished_.end();
   }
-  // Prepares and launches; its seq.
+  // Prepares and launches; returns the seq.
   uint64_t Run(uint64_t executable, const std::vector<int32_t>& devices,
                const std::vector<GroupPart>& inputs, const std::vector<GroupPart>& outputs,
                bool ahead = false) {
@@ -148,7 +149,7 @@ TEST_F(ExecutorSessionTest, LaunchesWaitForTheirCodeAndGangsKeepTheirOrder) {
   Install(7, Program("allreduce", {0, 1}, 1, 1));
   Install(8, Program("add", {3}, 1, 1));
   ASSERT_TRUE(Until([&] { return installed_.size() == 2; }));
-  // Loading now waits until the pool is free again.
+  // From here on loading waits until the pool is free again.
   std::promise<void> go;
   const std::shared_future<void> free = go.get_future().share();
   for (int i = 0; i < 2; ++i) blocking_.Run([free] { free.wait(); });
@@ -194,7 +195,7 @@ TEST_F(ExecutorSessionTest, GangsWhoseDevicesDoNotWaitForEachOtherAreHandedOverA
   EXPECT_THAT(failures_, IsEmpty());
 }
 
-// Devices that compute in the order of their launches, as GPUs do.
+// Devices that compute in the order of their launches, like GPUs.
 class ExecutorSessionOnStreamsTest : public ExecutorSessionTest {
  protected:
   ExecutorSessionOnStreamsTest() : ExecutorSessionTest(ArrivalRule::kExternal) {}
@@ -227,7 +228,7 @@ TEST_F(ExecutorSessionOnStreamsTest, AGangBehindOneThatCouldNotBeLaunchedIsNotLa
   Put(x, 1);
   Install(7, Program("allreduce", {0, 1}, 1, 1));
   ASSERT_TRUE(Until([&] { return installed_.size() == 1; }));
-  // It has an argument too many, of which the runtime tells when it is launched.
+  // It has one argument too many; the runtime reports that when it is launched.
   const uint64_t refused = Run(7, {0, 1}, {x, x}, {y});
   const uint64_t behind = Run(7, {0, 1}, {y}, {z}, true);
   const uint64_t other = Run(7, {0, 1}, {x}, {Part(4, {0, 1})});
@@ -290,7 +291,7 @@ TEST_F(ExecutorSessionTest, OutputsComeInlineWhenTheLaunchEnds) {
   EXPECT_EQ(session_->launches_in_flight(), 0u);
 }
 
-// A branch that gives its argument back, a loop of no rounds.
+// A branch that returns its argument, and a loop of no rounds.
 TEST_F(ExecutorSessionTest, WhatIsSeveralShardsIsNotDonatedWithOneOfThem) {
   const GroupPart x = Part(1, {0}), y = Part(2, {0}), z = Part(3, {0});
   Put(x, 1);
@@ -329,7 +330,7 @@ TEST_F(ExecutorSessionTest, WhatIsSeveralShardsIsNotDonatedWithOneOfThem) {
   EXPECT_THAT(failures_, IsEmpty());
   ASSERT_EQ(inlined_.size(), 1u);
   EXPECT_THAT(Values(inlined_[0].bytes->view()), ElementsAre(1, 2));
-  // Alone again, it is taken over.
+  // The buffer is one shard again, so the launch takes it over.
   ASSERT_TRUE(Until(ended(Run(8, {0}, {x}, {Part(5, {0})}))));
   EXPECT_EQ(runtime_.live_buffers(), 3) << "z and two results";
   Command(FreeGroups{{x.group, z.group, GroupId(4), GroupId(5)}});

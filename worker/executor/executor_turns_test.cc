@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turns of the executor's core: what one call does is bounded, whatever it is told of.
+// The turns of the executor's core: the work of one call is bounded, whatever event comes.
 #include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {
@@ -11,7 +11,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr uint64_t kMany = 100'000;
-// A turn, and what cannot be interrupted of these tests.
+// A turn, and the longest work of these tests that cannot be interrupted.
 constexpr uint64_t kMost = ExecutorCore::kTurnUnits + 20;
 
 class ExecutorTurnsTest : public ExecutorCoreTest {
@@ -32,7 +32,7 @@ TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreToldInTurns) {
   core.ReceiveDone(NodeId(1), 0, absl::OkStatus());
   const size_t first = actions.Take().size();
   EXPECT_LT(first, ExecutorCore::kTurnUnits);
-  core.OnPull(9, TransferId(7), 0);  // others are served meanwhile
+  core.OnPull(9, TransferId(7), 0);  // others are served in the meantime
   EXPECT_THAT(actions.Take(), ElementsAre("serve p9 100005:0"));
   EXPECT_GT(RunTurns(), 100);
   EXPECT_EQ(first + actions.Take().size(), kMany);
@@ -49,7 +49,7 @@ TEST_F(ExecutorTurnsTest, ManyThatWaitForAFailedShardFailInTurns) {
   EXPECT_LE(core.work().most(), kMost);
 }
 
-// Each of them looked for itself among all.
+// Earlier, each cancel searched among all waiters.
 TEST_F(ExecutorTurnsTest, ManyThatWaitForOneShardAreCancelledOneByOne) {
   CopyMany();
   const uint64_t before = core.work().units();
@@ -71,7 +71,7 @@ TEST_F(ExecutorTurnsTest, ManyCommandsAtOnceTakeTurnsAndKeepTheirOrder) {
   }
   EXPECT_LE(core.work().most(), kMost);
   EXPECT_LT(actions.lines.size(), ExecutorCore::kTurnUnits);
-  // What the controller has launched is launched, also when nothing more comes of it.
+  // A launch of the controller counts as launched, even if it ends at once.
   EXPECT_EQ(core.num_launched(), kMany);
   EXPECT_EQ(core.highest_launch_id(), kMany);
   RunTurns();
@@ -98,14 +98,14 @@ TEST_F(ExecutorTurnsTest, AReceiveOfManyShardsBeginsInTurns) {
   EXPECT_LE(core.work().most(), 2 * ExecutorCore::kTurnUnits);
 }
 
-// A command finds what those before it have left, not what is left of them.
+// A command finds the state after the consequences of earlier commands.
 TEST_F(ExecutorTurnsTest, ACommandWaitsForWhatFollowsFromThoseBeforeIt) {
   CopyMany();
   for (uint64_t n = 2; n < kMany + 2; ++n) Send(n, 0, n);
   RunTurns();
   for (uint64_t n = 2; n < kMany + 2; ++n) core.OnPull(n, TransferId(n), 0);
   RunTurns();
-  Cancel(1);  // each copy is told, and those that pull it
+  Cancel(1);  // each copy is woken, and so are those that pull it
   for (uint64_t n = 2; n < kMany + 2; ++n) core.OnCommand(EndSend{TransferId(n)});
   RunTurns();
   const Lines lines = actions.Take();
@@ -114,7 +114,7 @@ TEST_F(ExecutorTurnsTest, ACommandWaitsForWhatFollowsFromThoseBeforeIt) {
   EXPECT_EQ(core.num_pulls() + core.num_sends(), 0u);
 }
 
-// Behind a step that has failed millions of instructions may come that start nothing.
+// Millions of instructions that start nothing may follow a failed step.
 TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
   constexpr int64_t kRounds = 50'000;
   Instruction repeat, run, set, output;
@@ -145,14 +145,14 @@ TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
     launch.failed = {{0, absl::UnknownError("boom")}};
     core.OnCommand(launch);
   }
-  // One by one they would have ended far apart.
+  // If they ran one after another, they would end far apart.
   uint64_t ended_first = 0, turns = 0;
   for (; core.num_nodes() > 0; ++turns) {
     ASSERT_TRUE(std::exchange(actions.turn_wanted, false));
     core.Turn();
     if (core.num_nodes() == 1 && ended_first == 0) ended_first = turns;
     if (turns != 20) continue;
-    // What comes meanwhile has its turn.
+    // Commands that come in the meantime get their turn.
     for (uint64_t n = 100; n < 200; ++n) Prepare(n, n, {}, {n});
     for (uint64_t n = 100; n < 200; ++n) Launch(n, 4 * kRounds + n);
     actions.Take();
@@ -166,7 +166,7 @@ TEST_F(ExecutorTurnsTest, SequencesTakeTurnsWithEachOtherAndWithCommands) {
   EXPECT_LE(core.work().most(), kMost + 200);
 }
 
-// A report that does not fit into a frame ended the link, and with it the island's data.
+// A report that did not fit into a frame used to end the link, and the island's data with it.
 TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
   constexpr uint64_t kLaunches = 5'000;
   const absl::Status error = absl::UnknownError(std::string(kMaxErrorText, 'x'));
@@ -181,7 +181,7 @@ TEST_F(ExecutorTurnsTest, ALongReportIsSentInParts) {
     size_t bytes = 0;
     for (const Report::Failure& failure : report.failures) {
       bytes += failure.status.message().size();
-      // What is told of an end comes with it.
+      // The failures of a node are in the report of its end.
       EXPECT_GT(failure.seq, through);
       EXPECT_LE(failure.seq, report.finished_through);
     }
@@ -200,7 +200,7 @@ TEST_F(ExecutorTurnsTest, ResetForgetsWhatWaits) {
   EXPECT_EQ(core.num_launched(), 1u);
   core.Reset();
   actions.Take();
-  core.Turn();  // it was asked for before
+  core.Turn();  // the core asked for it before
   EXPECT_THAT(actions.Take(), IsEmpty());
   EXPECT_EQ(core.num_launched() + core.num_nodes() + core.num_shards(), 0u);
   actions.turn_wanted = false;

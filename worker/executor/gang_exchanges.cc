@@ -6,7 +6,7 @@
 namespace fairway {
 namespace {
 
-// Launches that ended here and are remembered for members that are behind.
+// Ended launches that are remembered for slower members.
 constexpr size_t kRemembered = 256;
 
 }  // namespace

@@ -17,31 +17,32 @@
 
 namespace fairway {
 
-// A member pulls what another offers; a pull that comes first waits for the offer. Thread-safe; the
-// exchanges made here keep it alive.
+// A member pulls the bytes that another member offers. A pull that comes first waits for the offer.
+// Shared by the session and the exchanges made here, which keep it alive. Thread-safe.
 class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
  public:
   using Members = std::vector<InstallExecutable::Member>;
 
-  // `plane` stays until Close.
+  // `plane` must live until Close.
   void Open(DataPlane* plane);
-  // What waits fails with `why`, as does all later work.
+  // Fails with `why` everything that waits, and all later work.
   void Close(const absl::Status& why);
 
   std::shared_ptr<Exchange> Make(Members members, size_t self);
 
-  // A pull of a round. Never blocks.
+  // Handles a pull of a round. Never blocks.
   void OnPull(const PullRequest& request, DataPlane::Answer answer);
-  // What launches `first` to `last` wait for fails with `cause`, unless they have ended.
+  // Fails with `cause` everything that launches `first` to `last` wait for, unless they have ended.
   void Abandon(uint64_t first, uint64_t last, const absl::Status& cause);
-  // These launches do not run here: what others want of them is answered with `cause`.
+  // These launches do not run here: answers others that want their bytes with `cause`.
   void LeaveOut(uint64_t first, uint64_t last, const absl::Status& cause);
   // See Exchange::End.
   void End(uint64_t launch, const absl::Status& status);
 
   static constexpr size_t kMaxWaitingPulls = 4096;
-  // Stretches of launches that failed here, which members that are behind may ask for. Beyond that
-  // the two oldest become one, with what lies between: what is still wanted of that fails too.
+  // Stretches of launches that failed here, for members that are slower. Beyond this number the two
+  // oldest stretches become one, with the launches between them; bytes of those that a member still
+  // wants fail as well.
   static constexpr size_t kMaxFailed = 16384;
 
  private:
@@ -49,7 +50,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   using Name = std::pair<uint32_t, int32_t>;  // round, part
   struct Offered {
     HostView bytes;
-    std::vector<Incarnation> readers;  // that have not asked yet
+    std::vector<Incarnation> readers;  // those that have not asked yet
   };
   struct Waiting {
     PullRequest request;
@@ -76,16 +77,18 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
       const Members& members, uint64_t launch, uint32_t round,
       const std::vector<Exchange::Wanted>& wanted);
   // With the mutex held:
-  // Answers it if it can be; false: it is to wait. `launch`: nullptr: nothing else is known of it.
+  // Answers the pull if it can; false: the pull must wait. `launch` is nullptr if nothing else is
+  // known of the launch.
   bool TryAnswer(Launch* launch, const PullRequest& request, DataPlane::Answer& answer);
   void AnswerWaiting(Launch& launch);
-  // A member that asks for something of a later launch wants nothing of earlier ones any more.
+  // Drops offers to `reader` before `launch`: a member that asks for bytes of a later launch wants
+  // no bytes of earlier ones any more.
   void ForgetBefore(uint64_t launch, Incarnation reader);
-  // Those that have failed before keep their cause.
+  // Launches that have failed before keep their cause.
   void Fail(uint64_t first, uint64_t last, const absl::Status& why);
-  // nullptr: it has not failed.
+  // nullptr: the launch has not failed.
   const absl::Status* FailureOf(uint64_t launch) const;
-  // Nothing more needs to be known of it: it has ended, and nobody wants anything of it.
+  // Returns whether the launch can be forgotten: it has ended, and nobody wants its bytes.
   static bool Over(const Launch& launch) { return launch.ended && launch.offered.empty(); }
 
   std::mutex mutex_;
@@ -93,7 +96,7 @@ class GangExchanges : public std::enable_shared_from_this<GangExchanges> {
   DataPlane* plane_ = nullptr;
   absl::Status closed_;
   std::map<uint64_t, Launch> launches_;
-  std::map<uint64_t, Failed> failed_;  // by the first of them; disjoint
+  std::map<uint64_t, Failed> failed_;  // by the first launch of each stretch; disjoint
   size_t num_waiting_ = 0;
   uint64_t ended_through_ = 0;
 };

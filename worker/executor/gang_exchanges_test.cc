@@ -125,7 +125,7 @@ TEST_F(GangExchangesTest, TheErrorOfOneMemberIsThatOfAllWhetherItComesFirstOrLas
     EXPECT_EQ(got[1]->status(), cause);
     EXPECT_EQ(got[2]->status(), cause);
   }
-  // Nothing of it is left for later launches.
+  // Nothing of the launch is left for later launches.
   std::vector<std::thread> gangs;
   std::vector<std::optional<Sum>> got(3);
   for (size_t m = 0; m < 3; ++m)
@@ -157,7 +157,7 @@ TEST_F(GangExchangesTest, AnAbandonedLaunchFailsAndPassesTheCauseOn) {
   EXPECT_THAT(Text(Run(1, 7, 1, {1}, 1 << 20).status()), HasSubstr("w1 was lost"));
 }
 
-// A member that leaves steps out may be any number of them before one that does not.
+// A member may leave out any number of steps before one that it runs.
 TEST_F(GangExchangesTest, WhatIsLeftOutIsAnsweredWithItsCauseAndNothingElseIs) {
   Make(2);
   std::optional<Sum> early;
@@ -203,7 +203,7 @@ TEST_F(GangExchangesTest, TheFirstCauseStaysWhereStretchesOverlap) {
   EXPECT_EQ(text, "aallffllflllaaa");
 }
 
-// Steps without anything to exchange come before it, so that its id is not the next one.
+// Steps without an exchange come before it, so that its id is not the next one.
 TEST_F(GangExchangesTest, AnAbandonedSequenceFailsAtWhicheverStepItIs) {
   Make(2);
   peers_[0].all->Abandon(5, 20, absl::DataLossError("worker w1 was lost"));

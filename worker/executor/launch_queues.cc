@@ -6,19 +6,19 @@
 namespace fairway {
 namespace {
 
-// Outputs come from the call, the end of the execution and the bytes of its outputs from callbacks,
-// in any order; the last one reports.
+// Waits for three things in any order: the outputs from the call, the end of the execution, and the
+// bytes of outputs that are read. The last one calls `done`.
 struct Pending {
   std::atomic<int> open{2};
   absl::Status status;
   absl::AnyInvocable<void(absl::Status)> done;
 
-  void Arrive() {
+  void PartEnded() {
     if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) std::move(done)(std::move(status));
   }
 };
 
-// The first input, in argument order, that no launch made; OK: all are there.
+// Returns the error of the first input, in argument order, whose launch failed; OK: all are there.
 absl::Status TakeInputs(const LaunchJob& job,
                         std::vector<std::vector<std::shared_ptr<DeviceBuffer>>>& out) {
   for (const auto& row : job.inputs) {
@@ -59,7 +59,7 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
   pending->done = std::move(job.done);
   auto result = runtime.Launch(request, [pending](absl::Status status) {
     pending->status = std::move(status);
-    pending->Arrive();
+    pending->PartEnded();
   });
   if (!result.ok()) {  // then the callback does not come
     job.done = std::move(pending->done);
@@ -75,10 +75,10 @@ void RunLaunch(Runtime& runtime, LaunchJob job) {
     const auto buffer = job.outputs->buffers.at(job.reads[i].device).at(job.reads[i].output);
     runtime.Read(*buffer, [pending, outputs = job.outputs, i](absl::StatusOr<HostView> view) {
       if (view.ok()) outputs->bytes[i] = Blob::Copy(view->bytes);
-      pending->Arrive();
+      pending->PartEnded();
     });
   }
-  pending->Arrive();
+  pending->PartEnded();
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ void LaunchQueues::LaunchSingle(LaunchJob job) {
 }
 
 void LaunchQueues::Launch(Queue& queue, LaunchJob job) {
-  // When nothing is under way, all inputs are computed and the runtime has a place free.
+  // If nothing is under way, all inputs are computed and the runtime has a free slot.
   const bool here =
       job.executable->brief() && queue.under_way->load(std::memory_order_acquire) == 0;
   queue.under_way->fetch_add(1, std::memory_order_relaxed);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who calls Runtime::Launch: a thread for gangs, in the order given, and one per device for
-// single-device programs, because a cheap program runs inside the call; but a brief one, behind
-// which nothing waits, whoever gives it (docs/architecture.md, "Threads and processes").
+// Decides which thread calls Runtime::Launch. One thread launches gangs, in the order given. One
+// thread per device launches single-device programs, because a cheap program runs inside the call.
+// A brief program is launched by the caller if nothing waits on that thread (docs/architecture.md,
+// "Threads and processes").
 #ifndef FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 #define FAIRWAY_WORKER_EXECUTOR_LAUNCH_QUEUES_H_
 
@@ -19,56 +20,57 @@
 
 namespace fairway {
 
-// What a launch makes: set by the thread that launches, and read by it (by later launches of the
-// same queue) and by whoever was told of the end.
+// The outputs of a launch. The launching thread sets them. It reads them, too, for later launches
+// of the same queue; so does the receiver of LaunchJob::done, after that call.
 struct LaunchOutputs {
   std::vector<std::vector<std::shared_ptr<DeviceBuffer>>> buffers;  // [device][output]
-  absl::Status status;                                              // why there are none
-  // Of LaunchJob::reads, once the job has ended; nullptr: it could not be read.
+  absl::Status status;                                              // why there are no buffers
+  // The bytes of LaunchJob::reads once the job has ended; nullptr: that output could not be read.
   std::vector<std::shared_ptr<Blob>> bytes;
 };
 
+// One launch, from LaunchGang or LaunchSingle to `done`.
 struct LaunchJob {
-  // A buffer whose bytes are there, or an output of a job that was given to the same queue before.
+  // A buffer whose bytes are there, or an output of an earlier job of the same queue.
   struct Input {
     std::shared_ptr<DeviceBuffer> buffer;
-    std::shared_ptr<LaunchOutputs> from;  // set: buffers[device][output]
+    std::shared_ptr<LaunchOutputs> from;  // set: the input is from->buffers[device][output]
     size_t device = 0, output = 0;
   };
   std::shared_ptr<LoadedExecutable> executable;
   std::vector<int> devices;
   std::vector<std::vector<Input>> inputs;  // [device][argument]
   std::vector<int> non_donatable;
-  // Outputs whose bytes are asked for with the launch, so that they come with its end.
+  // Outputs that are read with the launch, so that their bytes come with its end.
   struct Output {
     size_t device = 0, output = 0;
   };
   std::vector<Output> reads;
   uint64_t launch_id = 0;
-  std::shared_ptr<ffi::HostCalls> host_calls;  // filled in when it is given
+  std::shared_ptr<ffi::HostCalls> host_calls;  // LaunchQueues fills it in
   std::shared_ptr<LaunchOutputs> outputs = std::make_shared<LaunchOutputs>();
-  // Called once, on any thread and perhaps within the call that gives the job, when the execution
-  // has ended: `outputs` are computed and `reads` read, or the error.
+  // Called once, on any thread, perhaps within LaunchGang or LaunchSingle, when the execution has
+  // ended. OK: `outputs` are computed and `reads` are read.
   absl::AnyInvocable<void(absl::Status)> done;
 };
 
-// Owns threads and nothing else. Jobs are given by one thread, which is not held up.
+// Owns only threads. One thread passes jobs to it, and is never held up.
 class LaunchQueues {
  public:
   LaunchQueues(Runtime* runtime, int num_devices);
-  // Launches what is queued first.
+  // Launches the queued jobs before it returns.
   ~LaunchQueues();
 
-  // Gangs are launched one after another in the order of these calls.
+  // Launches gangs one after another in the order of these calls.
   void LaunchGang(LaunchJob job);
   void LaunchSingle(LaunchJob job);
-  // Who carries the calls that jobs given from now on make of functions of their clients.
+  // `calls` carries the client calls of jobs that are passed from now on.
   void set_host_calls(std::shared_ptr<ffi::HostCalls> calls) { host_calls_ = std::move(calls); }
 
  private:
   struct Queue {
     explicit Queue(std::string name) : thread(std::move(name), 1) {}
-    // Jobs whose end has not come. It may come when the queue has gone.
+    // Jobs that have not ended. An end may come after the queue is destroyed.
     const std::shared_ptr<std::atomic<int>> under_way = std::make_shared<std::atomic<int>>(0);
     BlockingPool thread;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who launches what, over the fake runtime whose launches end when the test says so.
+// Which thread launches, over the fake runtime, whose launches end when the test says so.
 #include "worker/executor/launch_queues.h"
 
 #include <future>
@@ -17,7 +17,7 @@ namespace {
 
 class LaunchQueuesTest : public testing::Test {
  protected:
-  // Where a job was told to have ended.
+  // The thread on which `done` of a job was called.
   using End = std::future<std::thread::id>;
 
   std::shared_ptr<LoadedExecutable> Load(const std::string& op, const std::vector<int>& devices,
@@ -88,7 +88,7 @@ TEST_F(LaunchQueuesTest, ABriefJobDoesNotOvertakeOneThatHasNotEnded) {
   End blocked, behind, beside, after;
   const auto brief = Load("identity", {}, true);
   queues_.LaunchSingle(Job(Load("block", {}, false), {0}, blocked));
-  AwaitLaunches(1);  // and does not end
+  AwaitLaunches(1);  // it does not end
   queues_.LaunchSingle(Job(brief, {0}, behind));
   EXPECT_NE(behind.get(), std::this_thread::get_id());
   queues_.LaunchSingle(Job(brief, {1}, beside));

@@ -10,8 +10,8 @@
 
 namespace fairway {
 
-// Wraps a handler so that it is posted, from any thread, and dropped when the session has gone by
-// then.
+// Wraps a handler of a session. It may be called on any thread; it posts the handler to the loop,
+// and drops it if the session is destroyed before it runs.
 template <typename F>
 class Posted {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor serves to others: pulls wait until their transfer is known and the shard is
-// there.
+// ExecutorCore: serves shards to others. A pull waits until its transfer is known and the shard is
+// ready.
 #include <utility>
 
 #include "base/planted.h"
@@ -84,8 +84,8 @@ void ExecutorCore::On(EndSend command) {
   const auto send = sends_.find(command.transfer);
   if (send == sends_.end()) return;
   work_.ChargeShards(send->second.waits.size());
-  for (const Waiters::Place& place : send->second.waits) {
-    const auto [waited, waiter] = waiters_.Remove(place);
+  for (const Waiters::Entry& entry : send->second.waits) {
+    const auto [waited, waiter] = waiters_.Remove(entry);
     if (waited) actions_->RefusePull(waiter.pull, absl::CancelledError("the transfer was ended"));
   }
   sends_.erase(send);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the executor's core with those that pull from it.
+// Golden dialogues of the executor's core with peers that pull from it.
 #include "worker/executor/executor_core_fixture_for_test.h"
 
 namespace fairway {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutorSession: what is told to the controller, and when.
+// ExecutorSession: what it reports to the controller, and when.
 #include <utility>
 
 #include "worker/executor/executor_session.h"
@@ -7,7 +7,7 @@
 namespace fairway {
 void ExecutorSession::Drain() {
   draining_ = true;
-  // The others may never have been told of the launches that wait for them.
+  // The other executors may never have got the launches that wait for them.
   exchanges_->Close(absl::UnavailableError("the executor lost its controller"));
 }
 
@@ -35,7 +35,7 @@ ExecutorSession::Counters ExecutorSession::counters() const {
 }
 
 void ExecutorSession::ReportWanted() {
-  if (!ending_launch_) report_pace_.Urgent();
+  if (!telling_launch_done_) report_pace_.Urgent();
   if (report_posted_ || ended_) return;
   report_posted_ = true;
   context_.loop->Post("report", [this, alive = std::weak_ptr<bool>(alive_)] {
@@ -61,12 +61,12 @@ void ExecutorSession::MaybeReport() {
   });
 }
 
-void ExecutorSession::EndLaunch(NodeId node, const absl::Status& status,
-                                std::vector<Report::Inlined> inlined) {
+void ExecutorSession::TellLaunchDone(NodeId node, const absl::Status& status,
+                                     std::vector<Report::Inlined> inlined) {
   report_pace_.LaunchEnded();
-  ending_launch_ = true;
+  telling_launch_done_ = true;
   core_.LaunchDone(node, status, std::move(inlined));
-  ending_launch_ = false;
+  telling_launch_done_ = false;
 }
 
 }  // namespace fairway

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an executor tells the controller what has ended. Ends of launches are told together while
-// others are under way, once the controller has launched ahead; everything else at once.
+// Decides when an executor reports to the controller. Once the controller launches ahead, the ends
+// of launches wait for each other while other launches are under way. Everything else goes at once.
 #ifndef FAIRWAY_WORKER_EXECUTOR_REPORT_PACE_H_
 #define FAIRWAY_WORKER_EXECUTOR_REPORT_PACE_H_
 
@@ -10,14 +10,14 @@
 
 namespace fairway {
 
-// A pure state machine; time is given, from any origin.
+// Owned by ExecutorSession. A pure state machine; the caller passes the time, from any origin.
 class ReportPace {
  public:
   using Time = std::chrono::nanoseconds;
-  // Half of what the controller launches ahead, so that it need not stop.
+  // Half of the number of gangs that the controller launches ahead, so that it need not stop.
   static constexpr size_t kEndsPerReport = 8;
 
-  // `executors` of the island tell of the same gangs: the more they are, the rarer each does.
+  // All `executors` of the island report the same gangs: the more there are, the longer each waits.
   explicit ReportPace(int executors)
       : pause_(std::max<Time>(std::chrono::milliseconds(1),
                               executors * std::chrono::microseconds(25))) {}
@@ -25,11 +25,11 @@ class ReportPace {
 
   void LaunchedAhead() { launched_ahead_ = true; }
   void LaunchEnded() { ++unreported_ends_; }
-  // Something else than the end of a launch is to be told.
+  // Something other than the end of a launch is to be reported.
   void Urgent() { urgent_ = true; }
 
-  // Whether to report now; else not later than pause() from now. `under_way`: launches that have
-  // not ended.
+  // Returns whether to report now. If not, report at the latest pause() from now. `under_way`:
+  // launches that have not ended.
   bool Due(size_t under_way, Time now) const {
     return urgent_ || !launched_ahead_ || under_way == 0 || unreported_ends_ >= kEndsPerReport ||
            now - reported_ >= pause_;

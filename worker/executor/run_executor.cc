@@ -14,7 +14,7 @@ namespace fairway {
 
 void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A terminal sends it to the whole group; the supervisor decides what it means.
+  // A terminal sends SIGINT to the whole process group; the supervisor decides what it means.
   std::signal(SIGINT, SIG_IGN);
   EventLoop loop;
   ExecutorProcess process(loop, config, runtime);
@@ -24,8 +24,8 @@ void RunExecutor(const ExecutorConfig& config, Runtime* runtime) {
   });
   process.Start();
   const int code = process.Run();
-  // Launch threads may be inside the plugin for long, and its own threads do not end in order:
-  // leave at once.
+  // Leaves at once: launch threads may be inside the plugin for long, and the plugin's threads do
+  // not end in order.
   spdlog::default_logger()->flush();
   ::_exit(code);
 }

@@ -10,7 +10,7 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // of loops and branches within each other
+constexpr size_t kMaxDepth = 64;  // of nested loops and branches
 using Op = Instruction::Op;
 
 size_t BlockSize(const Instruction& in) {
@@ -23,7 +23,7 @@ bool Within(const std::vector<int32_t>& numbers, int32_t end) {
   return std::all_of(numbers.begin(), numbers.end(), [&](int32_t n) { return n >= 0 && n < end; });
 }
 
-// How many of each an instruction has; -1: any number.
+// The numbers of inputs, outputs and so on of an instruction; -1: any number.
 struct Arity {
   int inputs, outputs, lengths;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the executor's core runs a sequence (graph/plan.h): step by step, each as a launch of its own
-// of which the controller does not hear.
+// ExecutorCore: runs a sequence (graph/plan.h) step by step. Each step is a launch of its own,
+// which the controller does not see.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 using Op = Instruction::Op;
 
-// The scalar that chooses a branch; little-endian, of 1, 2, 4 or 8 bytes.
+// Reads the scalar that chooses a branch: little-endian, of 1, 2, 4 or 8 bytes.
 std::optional<int64_t> Scalar(const Blob& bytes) {
   const auto as = [&]<typename T>(T value) {
     std::memcpy(&value, bytes.data(), sizeof value);
@@ -67,7 +67,7 @@ bool ExecutorCore::Advance(NodeId id) {
   Node& node = it->second;
   SequenceRun& run = *node.run;
   run.queued = false;
-  // Millions of instructions may come behind a step that has failed.
+  // Millions of instructions may follow a step that has failed.
   const uint64_t until = work_.SliceEnds(kSliceUnits);
   while (const Instruction* next = run.Next()) {
     if (work_.units() >= until) {
@@ -100,7 +100,7 @@ bool ExecutorCore::Advance(NodeId id) {
         run.Pass();
         break;
       case Op::kRepeat:
-        break;  // Next goes into it
+        break;  // Next enters the block
     }
     DropGarbage(run);
     if (!went) return false;
@@ -159,7 +159,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
     holds.push_back(value);
   }
   if (failed.ok()) failed = run.abandoned;
-  // Which failure is told must not depend on which came first.
+  // The reported failure must not depend on which input failed first: wait for all of them.
   if (!missing.empty() && (!failed.ok() || (gang && !Follows(command, gang)))) return false;
   if (gang && failed.ok() && gangs_at_work_ >= max_gangs_ &&
       !follows_.contains(instruction.executable))
@@ -170,7 +170,7 @@ bool ExecutorCore::StartStep(NodeId id, Node& node, const Instruction& instructi
   launch.gang = gang;
   launch.ahead = !missing.empty();
   highest_launch_id_ = std::max(highest_launch_id_, launch.launch_id.value);
-  holds.clear();  // they would count as readers
+  holds.clear();  // otherwise MayDonate would count them as readers
   for (const int32_t argument : instruction.donates) {
     if (!run.MayDonate(instruction, argument)) launch.non_donatable.push_back(argument);
   }
@@ -285,7 +285,7 @@ void ExecutorCore::ReadDone(NodeId id, std::vector<Report::Inlined> bytes) {
 }
 
 void ExecutorCore::On(AbandonLaunch command) {
-  // What waits for its turn does not begin any more.
+  // Launches that wait for their turn do not begin any more.
   std::vector<NodeId> held;
   for (auto it = launches_.lower_bound({command.first, NodeId()});
        it != launches_.end() && it->first <= command.last; ++it) {
@@ -293,7 +293,7 @@ void ExecutorCore::On(AbandonLaunch command) {
     if (!node.started && !Planted(Bug::kAbandonBegun)) held.push_back(it->second);
     if (node.run != nullptr) node.run->abandoned = command.cause;
   }
-  for (const NodeId id : held) Finish(id, command.cause);
+  for (const NodeId id : held) Conclude(id, command.cause);
   actions_->Abandon(command);
 }
 
@@ -309,7 +309,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
     actions_->Read(id, inlined);
     return;
   }
-  std::map<std::string, int32_t, std::less<>> argument_of;  // by its error
+  std::map<std::string, int32_t, std::less<>> argument_of;  // by the error
   for (const auto& [argument, status] : node.run->failed)
     argument_of.emplace(Describe(status), argument);
   const size_t share = TextShare(prepared.outputs.size());
@@ -319,7 +319,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
     for (const LocalShard& local : prepared.outputs[o].shards) {
       const ShardRef ref{prepared.outputs[o].group, local.shard};
       const auto shard = shards_.find(ref);
-      if (shard == shards_.end()) continue;  // freed meanwhile
+      if (shard == shards_.end()) continue;  // freed in the meantime
       if (shard->second.state == ShardState::kDeclared)
         ShardEnded(ref, Contradiction(id, fmt::format("it never made output {}", o)));
       if (failed.ok()) failed = shard->second.error;
@@ -334,7 +334,7 @@ void ExecutorCore::EndSequence(NodeId id, Node& node) {
   const uint64_t seq = prepared.seq;
   launches_.erase({node.launch->launch_id, id});
   nodes_.erase(id);
-  FinishSeq(seq, absl::OkStatus());
+  ReportEnd(seq, absl::OkStatus());
 }
 
 }  // namespace fairway

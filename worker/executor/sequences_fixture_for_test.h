@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of sequences on the executor's core. Groups and nodes of steps are numbered from
-// 2^63; here they are printed as s0, s1, ...
+// The fixture of golden dialogues of sequences on the executor's core. Groups and nodes of steps
+// are numbered from 2^63; here they are printed as s0, s1, ...
 #ifndef FAIRWAY_WORKER_EXECUTOR_SEQUENCES_FIXTURE_FOR_TEST_H_
 #define FAIRWAY_WORKER_EXECUTOR_SEQUENCES_FIXTURE_FOR_TEST_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the executor's core runs sequences: golden dialogues.
+// Golden dialogues: the executor's core runs sequences.
 #include "worker/executor/sequences_fixture_for_test.h"
 
 namespace fairway {
@@ -47,7 +47,7 @@ TEST_F(SequencesTest, StepsOfAGangWhoseDevicesDoNotWaitForEachOtherAreHandedOver
   Launch();
   EXPECT_THAT(shell.Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1",
                                         "x2 as s2 id 71 (s1:0 s1:1) -> s3 ahead"));
-  Done(2);  // before the end of what makes its inputs is heard of
+  Done(2);  // its end comes before the end of the step that makes its inputs
   EXPECT_THAT(shell.Take(), IsEmpty());
   Done(0);
   EXPECT_THAT(shell.Take(), ElementsAre("drop s1:0 s1:1", "x3 as s5 id 72 (s3:0 s3:1) -> s6"));
@@ -71,9 +71,9 @@ TEST_F(SequencesTest, ALoopCarriesItsValuesAndItsMemoryIsFreed) {
   EXPECT_EQ(Reported(), "through 1");
 }
 
-// The loop belongs to others too.
+// Other executors run the loop too.
 TEST_F(SequencesTest, ManyRoundsBehindAFailureTakeTurns) {
-  devices = 2;  // a gang waits for what it takes
+  devices = 2;  // a gang waits for its inputs
   Install(2, 1, {Repeat(100'000, 2), Call(1, {0}, {1}, {0}), Set(0, 1, {1}), Output(0, 0, {0})});
   Arguments(1);
   Launch();
@@ -94,7 +94,7 @@ TEST_F(SequencesTest, ManyRoundsBehindAFailureTakeTurns) {
   EXPECT_LE(core.work().most(), ExecutorCore::kTurnUnits + 10);
 }
 
-// With all of each text they would not fit into one message.
+// With the whole text of each they would not fit into one message.
 TEST_F(SequencesTest, ManyFailedOutputsShareTheRoomForTheirTexts) {
   constexpr int32_t kOutputs = 20'000;
   std::vector<Instruction> instructions = {Call(1, {0}, {1})};
@@ -189,7 +189,7 @@ TEST_F(SequencesTest, AFailedArgumentFailsWhatNeedsItAndNothingElse) {
             {Call(1, {0, 1}, {3}, {0}), Call(2, {1}, {4}, {1}), Call(3, {2}, {5}, {2}),
              Output(0, 3, {3}), Output(1, 4, {4}), Output(2, 5, {5})});
     Arguments(3);
-    core.OnCommand(FreeGroups{{GroupId(10)}});  // nothing of it needs to be here
+    core.OnCommand(FreeGroups{{GroupId(10)}});  // its shards need not be here
     fairway::Launch launch;
     launch.failed = {{0, absl::DataLossError("lost")}, {2, absl::AbortedError("stopped")}};
     Launch(std::move(launch));

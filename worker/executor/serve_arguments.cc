@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExecutorSession's part of large callbacks: the controller pulls their arguments.
+// ExecutorSession: serves the arguments of large callbacks, which the controller pulls.
 #include <utility>
 
 #include "worker/executor/executor_session.h"

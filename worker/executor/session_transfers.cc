@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session receives and serves.
+// ExecutorSession: receives shards and serves them.
 #include <algorithm>
 #include <optional>
 
@@ -11,9 +11,9 @@
 namespace fairway {
 namespace {
 
-// Smaller blocks are handed to the runtime in the loop, where that waits for nothing; larger ones
-// by a pool.
-constexpr int64_t kPlaceInLoop = 256 << 10;
+// The loop makes buffers of smaller blocks, unless that may wait for memory; a pool makes larger
+// ones.
+constexpr int64_t kCopyInLoop = 256 << 10;
 
 template <typename Answerer, typename Served>
 void Answer(const absl::StatusOr<HostView>& view, Answerer& answer, Served& served) {
@@ -29,28 +29,28 @@ void Answer(const absl::StatusOr<HostView>& view, Answerer& answer, Served& serv
 
 // ---- Receiving ----
 
-ExecutorSession::Arrival ExecutorSession::ArrivalOf(const PrepareReceive& node,
-                                                    size_t position) const {
+ExecutorSession::Receiving ExecutorSession::ReceivingOf(const PrepareReceive& node,
+                                                        size_t position) const {
   const size_t out = node.pieces.empty() ? position : node.pieces[position].out;
   const LocalShard& shard = node.out.shards[out];
-  Arrival arrival{node.node,   position,     {node.out.group, shard.shard}, node.out.dtype,
-                  shard.shape, shard.device, node.out.memory_kind,          0};
-  arrival.bytes = ByteSize(arrival.dtype, arrival.shape).value_or(0);
-  return arrival;
+  Receiving receiving{node.node,   position,     {node.out.group, shard.shard}, node.out.dtype,
+                      shard.shape, shard.device, node.out.memory_kind,          0};
+  receiving.bytes = ByteSize(receiving.dtype, receiving.shape).value_or(0);
+  return receiving;
 }
 
 void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) {
   const ShardSource& source = node.sources[position];
-  // What comes in one piece needs not be put together.
+  // Bytes that come in one piece need no Assembly.
   const bool alone = source.kind == ShardSource::Kind::kInline ||
                      (source.kind == ShardSource::Kind::kPeer && !node.pieces.empty() &&
                       node.pieces[position].to.whole());
   if (!node.pieces.empty() && !alone) return StartPiece(node, position);
-  Arrival arrival = ArrivalOf(node, position);
-  buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+  Receiving receiving = ReceivingOf(node, position);
+  buffers_.Expect(receiving.ref, receiving.device, receiving.bytes);
   const auto fail = [&](absl::Status why) {
     PostHere("receive failed",
-             [this, arrival, why = std::move(why)] { Arrived(arrival, nullptr, why); });
+             [this, receiving, why = std::move(why)] { TellReceiveDone(receiving, nullptr, why); });
   };
   switch (source.kind) {
     case ShardSource::Kind::kLocal: {
@@ -59,16 +59,16 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
         return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
                           source.shard.shard, source.shard.group));
       }
-      auto placed = Poster("local copy",
-                           [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
-                             Placed(arrival, std::move(buffer));
-                           });
-      PlacingPool(arrival.device)
-          .Run([runtime = context_.runtime, from, device = arrival.device,
-                kind = arrival.memory_kind, placed = std::move(placed)]() mutable {
+      auto made = Poster("local copy",
+                         [this, receiving](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+                           BufferMade(receiving, std::move(buffer));
+                         });
+      MakerPool(receiving.device)
+          .Run([runtime = context_.runtime, from, device = receiving.device,
+                kind = receiving.memory_kind, made = std::move(made)]() mutable {
             auto copy = runtime->CopyToDevice(*from, device, kind);
-            placed(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
-                             : copy.status());
+            made(copy.ok() ? absl::StatusOr<std::shared_ptr<DeviceBuffer>>(*std::move(copy))
+                           : copy.status());
           });
       return;
     }
@@ -77,12 +77,12 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       const bool peer = source.kind == ShardSource::Kind::kPeer;
       plane_->Pull(peer ? source.endpoint : controller_endpoint_,
                    peer ? source.incarnation : controller_, {node.transfer, source.index},
-                   arrival.bytes,
+                   receiving.bytes,
                    [this, alive = std::weak_ptr<bool>(alive_),
-                    arrival](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
+                    receiving](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
                      if (alive.lock() == nullptr || ended_) return;
-                     if (!bytes.ok()) return Arrived(arrival, nullptr, bytes.status());
-                     Place(arrival, *std::move(bytes));
+                     if (!bytes.ok()) return TellReceiveDone(receiving, nullptr, bytes.status());
+                     MakeBuffer(receiving, *std::move(bytes));
                    });
       return;
     }
@@ -90,8 +90,8 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
       auto copy = source.bytes == nullptr ? nullptr : Blob::Copy(source.bytes->view());
       if (copy == nullptr)
         return fail(absl::ResourceExhaustedError("no host memory for an inline shard"));
-      PostHere("inline upload", [this, arrival, copy = std::move(copy)]() mutable {
-        Place(arrival, std::move(copy));
+      PostHere("inline upload", [this, receiving, copy = std::move(copy)]() mutable {
+        MakeBuffer(receiving, std::move(copy));
       });
       return;
     }
@@ -99,24 +99,24 @@ void ExecutorSession::StartReceive(const PrepareReceive& node, size_t position) 
 }
 
 void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
-  const Arrival arrival = ArrivalOf(node, position);
+  const Receiving receiving = ReceivingOf(node, position);
   const ShardSource& source = node.sources[position];
   const Piece& piece = node.pieces[position];
-  std::shared_ptr<Assembly>& assembly = assemblies_[arrival.ref];
+  std::shared_ptr<Assembly>& assembly = assemblies_[receiving.ref];
   if (assembly == nullptr) {
     assembly = std::make_shared<Assembly>();
-    assembly->bytes = Blob::Make(static_cast<size_t>(arrival.bytes));
+    assembly->bytes = Blob::Make(static_cast<size_t>(receiving.bytes));
     for (const Piece& other : node.pieces) assembly->open += other.out == piece.out ? 1 : 0;
-    buffers_.Expect(arrival.ref, arrival.device, arrival.bytes);
+    buffers_.Expect(receiving.ref, receiving.device, receiving.bytes);
   }
   const auto fail = [&](absl::Status why) {
-    PostHere("piece failed", [this, arrival, assembly, why = std::move(why)] {
-      PieceEnded(arrival, assembly, why);
+    PostHere("piece failed", [this, receiving, assembly, why = std::move(why)] {
+      PieceEnded(receiving, assembly, why);
     });
   };
   if (assembly->bytes == nullptr) {
-    return fail(
-        Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes", arrival.bytes));
+    return fail(Error(absl::StatusCode::kResourceExhausted, "no host memory for {} bytes",
+                      receiving.bytes));
   }
   if (source.kind == ShardSource::Kind::kLocal) {
     auto from = buffers_.Find(source.shard);
@@ -124,42 +124,42 @@ void ExecutorSession::StartPiece(const PrepareReceive& node, size_t position) {
       return fail(Error(absl::StatusCode::kInternal, "no buffer for shard {} of group {}",
                         source.shard.shard, source.shard.group));
     }
-    auto came = Poster("piece read", [this, arrival, assembly, from, box = piece.from,
+    auto read = Poster("piece read", [this, receiving, assembly, from, box = piece.from,
                                       to = piece.to](absl::StatusOr<HostView> view) {
-      PieceCame(arrival, assembly, box, to, std::move(view));
+      CopyPiece(receiving, assembly, box, to, std::move(view));
     });
-    return context_.runtime->Read(*from, std::move(came));
+    return context_.runtime->Read(*from, std::move(read));
   }
   const bool peer = source.kind == ShardSource::Kind::kPeer;
   plane_->Pull(
       peer ? source.endpoint : controller_endpoint_, peer ? source.incarnation : controller_,
       {node.transfer, source.index}, piece.from.bytes(),
-      [this, alive = std::weak_ptr<bool>(alive_), arrival, assembly, box = piece.from.Alone(),
+      [this, alive = std::weak_ptr<bool>(alive_), receiving, assembly, box = piece.from.Alone(),
        to = piece.to](absl::StatusOr<std::shared_ptr<Blob>> bytes) {
         if (alive.lock() == nullptr || ended_) return;
-        if (!bytes.ok()) return PieceEnded(arrival, assembly, bytes.status());
-        PieceCame(arrival, assembly, box, to, HostView{(*bytes)->view(), *bytes});
+        if (!bytes.ok()) return PieceEnded(receiving, assembly, bytes.status());
+        CopyPiece(receiving, assembly, box, to, HostView{(*bytes)->view(), *bytes});
       });
 }
 
-void ExecutorSession::PieceCame(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+void ExecutorSession::CopyPiece(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
                                 const Box& from, const Box& to, absl::StatusOr<HostView> view) {
   if (ended_) return;
-  if (!view.ok()) return PieceEnded(std::move(arrival), assembly, view.status());
+  if (!view.ok()) return PieceEnded(std::move(receiving), assembly, view.status());
   if (from.array_bytes() != static_cast<int64_t>(view->bytes.size()) ||
-      to.array_bytes() != arrival.bytes) {
-    return PieceEnded(std::move(arrival), assembly,
+      to.array_bytes() != receiving.bytes) {
+    return PieceEnded(std::move(receiving), assembly,
                       Error(absl::StatusCode::kInternal, "a piece of {} bytes in a shard of {}",
                             from.array_bytes(), view->bytes.size()));
   }
-  if (from.bytes() <= kPlaceInLoop) {
+  if (from.bytes() <= kCopyInLoop) {
     CopyBox(from, view->bytes.data(), to, assembly->bytes->data());
-    return PieceEnded(std::move(arrival), assembly, absl::OkStatus());
+    return PieceEnded(std::move(receiving), assembly, absl::OkStatus());
   }
-  auto copied = Poster("piece copied", [this, arrival, assembly] {
-    PieceEnded(arrival, assembly, absl::OkStatus());
+  auto copied = Poster("piece copied", [this, receiving, assembly] {
+    PieceEnded(receiving, assembly, absl::OkStatus());
   });
-  // The boxes of one shard do not overlap: several may be copied at once.
+  // The boxes of one shard do not overlap, so several may be copied at once.
   context_.blocking->Run(
       [from, to, assembly, view = *std::move(view), copied = std::move(copied)]() mutable {
         CopyBox(from, view.bytes.data(), to, assembly->bytes->data());
@@ -167,64 +167,65 @@ void ExecutorSession::PieceCame(Arrival arrival, const std::shared_ptr<Assembly>
       });
 }
 
-void ExecutorSession::PieceEnded(Arrival arrival, const std::shared_ptr<Assembly>& assembly,
+void ExecutorSession::PieceEnded(Receiving receiving, const std::shared_ptr<Assembly>& assembly,
                                  absl::Status status) {
   if (ended_) return;
   assembly->failed = assembly->failed || !status.ok();
   const bool last = --assembly->open == 0;
-  const auto at = assemblies_.find(arrival.ref);
+  const auto at = assemblies_.find(receiving.ref);
   const bool wanted = at != assemblies_.end() && at->second == assembly;
   if (last && wanted) assemblies_.erase(at);
-  if (last && wanted && !assembly->failed) return Place(std::move(arrival), assembly->bytes);
-  if (last && wanted) buffers_.Drop(arrival.ref);
-  core_.ReceiveDone(arrival.node, arrival.position, std::move(status));
+  if (last && wanted && !assembly->failed) return MakeBuffer(std::move(receiving), assembly->bytes);
+  if (last && wanted) buffers_.Drop(receiving.ref);
+  core_.ReceiveDone(receiving.node, receiving.position, std::move(status));
 }
 
-BlockingPool& ExecutorSession::PlacingPool(int device) const {
-  const auto& pools = context_.placing;
+BlockingPool& ExecutorSession::MakerPool(int device) const {
+  const auto& pools = context_.buffer_makers;
   const bool has = device >= 0 && static_cast<size_t>(device) < pools.size();
   return has ? *pools[device] : *context_.blocking;
 }
 
-void ExecutorSession::Place(Arrival arrival, std::shared_ptr<Blob> bytes) {
+void ExecutorSession::MakeBuffer(Receiving receiving, std::shared_ptr<Blob> bytes) {
   if (ended_) return;
-  const auto make = [runtime = context_.runtime](const Arrival& a, std::shared_ptr<Blob> block)
+  const auto make = [runtime = context_.runtime](const Receiving& a, std::shared_ptr<Blob> block)
       -> absl::StatusOr<std::shared_ptr<DeviceBuffer>> {
     auto buffer = runtime->FromHost(std::move(block), a.dtype, a.shape, a.device, a.memory_kind);
     if (!buffer.ok()) return buffer.status();
     return std::shared_ptr<DeviceBuffer>(*std::move(buffer));
   };
-  if (context_.placing.empty() && arrival.bytes <= kPlaceInLoop)
-    return Placed(arrival, make(arrival, std::move(bytes)));
-  auto placed =
-      Poster("placed", [this, arrival](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
-        Placed(arrival, std::move(buffer));
-      });
-  PlacingPool(arrival.device)
-      .Run([make, arrival, bytes = std::move(bytes), placed = std::move(placed)]() mutable {
-        placed(make(arrival, std::move(bytes)));
+  if (context_.buffer_makers.empty() && receiving.bytes <= kCopyInLoop)
+    return BufferMade(receiving, make(receiving, std::move(bytes)));
+  auto made = Poster("buffer made",
+                     [this, receiving](absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+                       BufferMade(receiving, std::move(buffer));
+                     });
+  MakerPool(receiving.device)
+      .Run([make, receiving, bytes = std::move(bytes), made = std::move(made)]() mutable {
+        made(make(receiving, std::move(bytes)));
       });
 }
 
-void ExecutorSession::Placed(Arrival arrival,
-                             absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
+void ExecutorSession::BufferMade(Receiving receiving,
+                                 absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer) {
   if (ended_) return;
-  if (!buffer.ok()) return Arrived(arrival, nullptr, buffer.status());
+  if (!buffer.ok()) return TellReceiveDone(receiving, nullptr, buffer.status());
   auto& b = **buffer;
-  b.OnReady(Poster("received", [this, arrival, buffer = *std::move(buffer)](absl::Status status) {
-    Arrived(arrival, buffer, status);
+  b.OnReady(Poster("received", [this, receiving, buffer = *std::move(buffer)](absl::Status status) {
+    TellReceiveDone(receiving, buffer, status);
   }));
 }
 
-void ExecutorSession::Arrived(const Arrival& arrival, const std::shared_ptr<DeviceBuffer>& buffer,
-                              const absl::Status& status) {
+void ExecutorSession::TellReceiveDone(const Receiving& receiving,
+                                      const std::shared_ptr<DeviceBuffer>& buffer,
+                                      const absl::Status& status) {
   if (ended_) return;
   if (status.ok()) {
-    buffers_.Put(arrival.ref, buffer);
+    buffers_.Put(receiving.ref, buffer);
   } else {
-    buffers_.Drop(arrival.ref);
+    buffers_.Drop(receiving.ref);
   }
-  core_.ReceiveDone(arrival.node, arrival.position, status);
+  core_.ReceiveDone(receiving.node, receiving.position, status);
 }
 
 // ---- Serving ----
@@ -248,7 +249,7 @@ void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
     return PostHere("serve failed", [this, pull] { core_.ServeDone(pull); });
   }
   const bool fetch = waiting.mapped().from == controller_;
-  // Answers from the thread that has the bytes; the loop only hears of it.
+  // The thread that has the bytes answers the pull; the loop only notes it.
   auto served = Poster("served", [this, pull, fetch](bool ok) {
     if (fetch && ok) ++fetches_served_;
     core_.ServeDone(pull);
@@ -262,7 +263,7 @@ void ExecutorSession::Serve(uint64_t pull, const PrepareSend::Item& item) {
                     answer = std::move(answer), served = std::move(served)]() mutable {
           Answer(CutOut(box, view), answer, served);
         };
-        if (box->bytes() <= kPlaceInLoop) return cut();
+        if (box->bytes() <= kCopyInLoop) return cut();
         pool->Run(std::move(cut));
       });
 }

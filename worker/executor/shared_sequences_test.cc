@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the executor's core runs sequences that other executors run, too: golden dialogues.
+// Golden dialogues: the executor's core runs sequences that other executors run, too.
 #include "worker/executor/sequences_fixture_for_test.h"
 
 namespace fairway {
@@ -8,7 +8,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A sequence that other executors run too: they may wait for what is left out here.
+// A sequence that other executors run too: they may wait for steps that are left out here.
 class SharedSequencesTest : public SequencesTest {
  protected:
   SharedSequencesTest() {
@@ -27,7 +27,7 @@ class SharedSequencesTest : public SequencesTest {
     Launch();
     EXPECT_THAT(Take(), ElementsAre("x1 as s0 id 70 (10:0 10:1) -> s1"));
   }
-  // Without what is dropped.
+  // Returns the actions without drops.
   Lines Take() {
     Lines lines = shell.Take();
     std::erase_if(lines, [](const std::string& line) { return line.starts_with("drop"); });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turns of an executor's core (docs/design/0058-bounded-turns.md). First comes what follows
-// from what has happened, then the launches whose inputs and turn have come, then the next command:
-// it finds everything as if those before it had been done at once. What is told of meanwhile finds
-// it as if the command had come later. Only sequences go on beside the commands.
+// The turns of an executor's core (docs/design/0058-bounded-turns.md). The order of work is:
+// consequences of events, then launches whose inputs and turn have come, then the next command. So
+// a command finds everything as if all earlier commands were done at once. An event that comes
+// before the command is done finds everything as if the command came later. Only sequences go on
+// between commands.
 #include <utility>
 
 #include "base/planted.h"
@@ -39,7 +40,7 @@ void ExecutorCore::DoWork() {
 }
 
 bool ExecutorCore::DoNext() {
-  if (FollowNext()) return true;
+  if (FollowUpNext()) return true;
   if (!advance_.empty() && !commands_next_) {
     const NodeId id = advance_.front();
     advance_.pop_front();
@@ -50,14 +51,14 @@ bool ExecutorCore::DoNext() {
   return std::exchange(commands_next_, false) && !advance_.empty();
 }
 
-bool ExecutorCore::FollowNext() {
+bool ExecutorCore::FollowUpNext() {
   if (!freed_.empty()) {
     const GroupId group = freed_.front();
     freed_.pop_front();
     work_.Charge(1);
     DropGroup(group);
   } else if (!settled_.empty()) {
-    TellNext(settled_.front());
+    WakeNextWaiter(settled_.front());
   } else if (!receives_.empty()) {
     auto& [id, position] = receives_.front();
     const auto it = nodes_.find(id);
@@ -76,14 +77,14 @@ bool ExecutorCore::FollowNext() {
     const auto it = nodes_.find(ended_.front());
     ended_.pop_front();
     if (it != nodes_.end() && it->second.end.has_value())
-      EndLaunch(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
+      LaunchEnded(it->first, it->second, *std::exchange(it->second.end, std::nullopt));
   } else {
     return false;
   }
   return true;
 }
 
-void ExecutorCore::TellNext(SettledShard& settled) {
+void ExecutorCore::WakeNextWaiter(SettledShard& settled) {
   if (settled.waiters.empty()) return settled_.pop_front();
   const Waiter waiter = settled.waiters.begin()->second;
   settled.waiters.erase(settled.waiters.begin());

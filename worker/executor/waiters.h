@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for shards of an executor: pulls to serve, local copies to start, launches, outputs of
-// sequences. Pure.
+// The waiters for shards of an executor: pulls to serve, local copies to start, launches, and
+// outputs of sequences. Pure.
 #ifndef FAIRWAY_WORKER_EXECUTOR_WAITERS_H_
 #define FAIRWAY_WORKER_EXECUTOR_WAITERS_H_
 
@@ -13,13 +13,14 @@
 
 namespace fairway {
 
+// Something that waits for a shard. Exactly one of `pull`, `node` and `output` says what it is.
 struct Waiter {
-  uint64_t pull = 0;         // 0: a local copy or a launch
+  uint64_t pull = 0;         // 0: a local copy, a launch or an output
   TransferId transfer = {};  // of the pull
   int32_t index = 0;         // in the transfer
   NodeId node = {};
   size_t position = 0;
-  ShardRef output = {};  // of a sequence, which is to be this shard; then all else is 0
+  ShardRef output = {};  // set: an output of a sequence that becomes this shard; all else is 0
 };
 
 // Pull `pull` is for shard `index` of `transfer`.
@@ -29,21 +30,21 @@ struct AskedShard {
   int32_t index = 0;
 };
 
-// Not thread-safe.
+// Owned by ExecutorCore. Not thread-safe. No line in it is empty.
 class Waiters {
  public:
-  using Place = std::pair<ShardRef, uint64_t>;
-  using Line = std::map<uint64_t, Waiter>;  // in the order in which they came
+  using Entry = std::pair<ShardRef, uint64_t>;
+  using Line = std::map<uint64_t, Waiter>;  // in the order of Add
 
-  Place Add(ShardRef ref, const Waiter& waiter) {
+  Entry Add(ShardRef ref, const Waiter& waiter) {
     lines_[ref].emplace(++last_, waiter);
     return {ref, last_};
   }
-  // Nothing: it does not wait any more.
-  std::pair<bool, Waiter> Remove(const Place& place) {
-    const auto line = lines_.find(place.first);
+  // False: the entry does not wait any more.
+  std::pair<bool, Waiter> Remove(const Entry& entry) {
+    const auto line = lines_.find(entry.first);
     if (line == lines_.end()) return {false, {}};
-    auto waiter = line->second.extract(place.second);
+    auto waiter = line->second.extract(entry.second);
     if (line->second.empty()) lines_.erase(line);
     if (waiter.empty()) return {false, {}};
     return {true, waiter.mapped()};
@@ -65,17 +66,17 @@ class Waiters {
   std::map<ShardRef, Line> lines_;
 };
 
-// A transfer of which shards may be asked for.
+// A transfer whose shards peers may ask for.
 struct Sending {
   std::map<int32_t, PrepareSend::Item> items;
-  std::vector<Waiters::Place> waits;  // where pulls of it wait, or have waited
+  std::vector<Waiters::Entry> waits;  // where pulls of it wait or have waited
 };
 
-// A shard is there, or has failed.
+// A shard that is ready or has failed.
 struct SettledShard {
   ShardRef ref;
   absl::Status status;
-  Waiters::Line waiters;  // that have not been told
+  Waiters::Line waiters;  // those not yet woken
 };
 
 }  // namespace fairway

@@ -10,8 +10,8 @@
 
 namespace fairway {
 
-// A turn begins with the end of the one before: what events do themselves counts for the turn in
-// which they come.
+// Owned by ExecutorCore. A turn begins where the last one ends: work that an event does between
+// turns counts for the turn that runs then.
 class WorkMeter {
  public:
   explicit WorkMeter(uint64_t turn_units) : turn_units_(turn_units), turn_ends_(turn_units) {}
@@ -23,7 +23,7 @@ class WorkMeter {
   }
   bool TurnIsOver() const { return units_ >= turn_ends_; }
   void BeginTurn() { turn_ends_ = units_ + turn_units_; }
-  // The end of a slice of the turn that begins now.
+  // The end of a slice that begins now; not beyond the end of the turn.
   uint64_t SliceEnds(uint64_t slice_units) const {
     return std::min(turn_ends_, units_ + slice_units);
   }

@@ -20,7 +20,7 @@ struct Launches {
   std::map<int64_t, std::weak_ptr<CallingLaunch>> by_run;
 };
 
-// Of the process, as the plugin's client is. Never destroyed: threads of the plugin may outlive
+// One for the process, like the plugin's client. Never destroyed: threads of the plugin may outlive
 // main.
 Launches& AllLaunches() {
   static auto* const launches = new Launches();
@@ -31,7 +31,7 @@ std::atomic<bool> any_failed = false;
 
 absl::Status CheckValue(std::string_view kind, size_t index, const Value& value) {
   if (value.dtype == DType::kToken) return absl::OkStatus();
-  // Hosts have no type of one bit.
+  // Hosts have no one-bit type.
   if (BytesPerElement(value.dtype) > 0 && PackedBits(value.dtype) != 1) return absl::OkStatus();
   return InvalidArgument("{} {} of a callback is of {}, which cannot be passed to a function", kind,
                          index, Name(value.dtype));
@@ -81,7 +81,7 @@ void CallingLaunch::Run(const Call& call) {
       return FillWithZeros(call);
     }
   }
-  absl::Status status = absl::UnimplementedError("this runtime calls no functions of clients");
+  absl::Status status = absl::UnimplementedError("this runtime cannot call functions of clients");
   try {
     if (calls_ != nullptr) status = calls_->Run(launch_id_, call);
   } catch (const std::exception& error) {  // no memory for the call
@@ -155,7 +155,7 @@ void Callback::Run(const Call& call) {
   const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
   if (launch != nullptr) return launch->Run(call);
   FillWithZeros(call);
-  spdlog::error("a callback came of launch {}, which is not known to make any", call.run);
+  spdlog::error("launch {} made a callback, but it is not known to make any", call.run);
 }
 
 }  // namespace fairway::ffi

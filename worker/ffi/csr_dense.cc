@@ -11,7 +11,7 @@ bool OneOf(DType dtype, std::initializer_list<DType> list) {
   return std::find(list.begin(), list.end(), dtype) != list.end();
 }
 
-// Integers wrap around as XLA's do.
+// Integers wrap around, as in XLA.
 template <typename T>
 T MultiplyAdd(T sum, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -33,7 +33,7 @@ void Multiply(const Call& call) {
   T* out = call.rets[0].as<T>();
   std::fill_n(out, rows * cols, T(0));
   for (int64_t row = 0; row < rows; ++row) {
-    // Each index is read once: a program may have given the result the indices' memory.
+    // Reads each index once: the program may have given the result the memory of the indices.
     const int64_t begin = starts[row], end = starts[row + 1];
     if (begin < 0 || end > stored) return Poison(call);
     for (int64_t k = begin; k < end; ++k) {

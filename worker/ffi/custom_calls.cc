@@ -67,8 +67,8 @@ constexpr Kernel kKernels[] = {
     Kernel{"dce_sink", &DceSink::Check, &DceSink::Run},
     Kernel{"fairway_own_part", &OwnPart::Check, &OwnPart::Run},
     Kernel{kCallbackTarget, &Callback::Check, &Callback::Run},
-    // Shardy drops the sharding of a call that is for one device of several, unless it knows the
-    // name as that of a Python callback.
+    // The name of a Python callback. Under any other name Shardy drops the sharding of a call that
+    // is for one of several devices.
     Kernel{"xla_ffi_python_cpu_callback", &Callback::Check, &Callback::Run},
     Kernel{"fairway_go_on", &GoOn::Check, &GoOn::Run},
 };
@@ -110,7 +110,7 @@ int64_t Run(const XLA_FFI_CallFrame& frame) {
   return args.run_id;
 }
 
-// Ends the program of a launch on one device.
+// Stops the program of a launch on one device.
 XLA_FFI_Error* Stop(const XLA_FFI_CallFrame& frame) {
   XLA_FFI_Error_Create_Args args = {};
   args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
@@ -139,10 +139,10 @@ std::optional<int64_t> Integer(const XLA_FFI_Scalar& scalar) {
   }
 }
 
-// A frame as a call. XLA keeps what it points at until the frame's future is complete.
+// Makes a Call of a frame. XLA keeps the frame's memory until the frame's future is complete.
 class FrameCall {
  public:
-  // What is no buffer becomes an invalid value, which no check lets pass.
+  // Anything but a buffer becomes an invalid value, which no check lets pass.
   explicit FrameCall(const XLA_FFI_CallFrame& frame)
       : args_(frame.args.size), rets_(frame.rets.size) {
     for (int64_t i = 0; i < frame.args.size; ++i) {
@@ -194,12 +194,12 @@ void Dispatch(const Kernel& kernel, const XLA_FFI_CallFrame& frame) {
   Refuse(kernel, asked.call(), status);
 }
 
-// Callbacks of a device, one after the other, on a thread of its own: each waits for a client, and
-// XLA's threads serve all devices. The program goes on in that thread. Lives as long as the
+// The thread that runs the callbacks of a device, one after the other. Each waits for a client, and
+// XLA's threads serve all devices. The program goes on in this thread. Lives as long as the
 // process.
 class CallThread {
  public:
-  // nullptr: the process may have no more threads.
+  // nullptr: the process cannot start more threads.
   static CallThread* Of(int64_t device) {
     static auto* const mutex = new std::mutex();
     static auto* const all = new std::map<int64_t, CallThread>();
@@ -211,7 +211,7 @@ class CallThread {
       return nullptr;
     }
   }
-  // Whether the caller runs on one.
+  // Returns whether the caller runs on a CallThread.
   static bool here() { return here_; }
 
   CallThread() {
@@ -247,7 +247,7 @@ class CallThread {
   std::deque<std::function<void()>> calls_;
 };
 
-// nullptr: none can be had.
+// nullptr: XLA gives none.
 XLA_FFI_Future* NewFuture(const XLA_FFI_CallFrame& frame) {
   XLA_FFI_Future_Create_Args args = {};
   args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
@@ -266,7 +266,7 @@ XLA_FFI_Error* CallBack(const Kernel& kernel, XLA_FFI_CallFrame& frame) {
     return nullptr;
   }
   const std::shared_ptr<CallingLaunch> launch = FindCallingLaunch(call.run);
-  // What has failed waits for nobody.
+  // A launch that has failed waits for nobody.
   const bool waits = launch != nullptr && launch->failure().ok() && !CallThread::here();
   CallThread* const thread = waits ? CallThread::Of(call.device) : nullptr;
   frame.future = thread != nullptr ? NewFuture(frame) : nullptr;
@@ -286,7 +286,7 @@ XLA_FFI_Error* CallBack(const Kernel& kernel, XLA_FFI_CallFrame& frame) {
 
 template <size_t kIndex>
 XLA_FFI_Error* Handle(XLA_FFI_CallFrame* frame) {
-  // Asked at registration: which headers this was built with.
+  // The plugin asks at registration which headers this was built with.
   if (frame->extension_start != nullptr &&
       frame->extension_start->type == XLA_FFI_Extension_Metadata) {
     XLA_FFI_Metadata* metadata =

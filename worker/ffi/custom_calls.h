@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The custom calls that programs may make: all that jaxlib registers for its CPU backend. What is
-// behind them is in kernels.h.
+// The custom calls that programs may make: all those that jaxlib registers for its CPU backend.
+// Their computations are in kernels.h.
 #ifndef FAIRWAY_WORKER_FFI_CUSTOM_CALLS_H_
 #define FAIRWAY_WORKER_FFI_CUSTOM_CALLS_H_
 
@@ -11,24 +11,26 @@
 
 namespace fairway::ffi {
 
+// A custom call of the table.
 struct CustomCall {
   std::string_view name;
-  // Whether the program calls it as it must be called: looks at shapes, element types and
-  // attributes, not at data. INVALID_ARGUMENT, without the name.
+  // Checks that the program makes the call correctly: looks at shapes, element types and
+  // attributes, not at data. INVALID_ARGUMENT, without the call's name.
   absl::Status (*check)(const Call& call);
   void (*run)(const Call& call);
-  // For XLA: an XLA_FFI_Handler*. Never gives an error to a gang: an error of one member ends the
-  // process. A call that `check` refuses gets NaN (-1 for integers) as its results.
+  // For XLA: an XLA_FFI_Handler*. It never returns an error to a gang, because an error of one
+  // member ends the process. If `check` refuses a call, its results are NaN (-1 for integers).
   void* handler;
 };
 
-// In a fixed order. Thread-safe; the handlers too.
+// All custom calls, in a fixed order. Thread-safe, as are the handlers.
 std::span<const CustomCall> CustomCalls();
 
-// Null: none of that name.
+// nullptr: there is none of that name.
 const CustomCall* FindCustomCall(std::string_view name);
 
-// Of the headers that the handlers were built with, "0.2". A plugin refuses newer ones silently.
+// The version of the headers that the handlers were built with: "0.2". A plugin silently refuses
+// newer handlers.
 std::string_view FfiVersion();
 
 }  // namespace fairway::ffi

@@ -207,7 +207,7 @@ TEST(CustomCallsTest, ElementsOfLessThanAByteComeAsBytesAndGoAsTheyCame) {
   };
   for (const Case& one : cases) {
     std::vector<uint8_t> memory = one.packed;
-    memory.push_back(0xaa);  // not its own
+    memory.push_back(0xaa);  // a byte beyond its memory
     const Value value{one.dtype, one.dims, memory.data()};
     EXPECT_EQ(MemoryBytes(value), static_cast<int64_t>(one.packed.size())) << Name(one.dtype);
     std::vector<int8_t> elements(one.elements.size() + 1, 0x55);
@@ -273,8 +273,8 @@ TEST(CustomCallsTest, AllDevicesLeaveALoopBeforeTheSameRoundWhenACallbackHasFail
   EXPECT_EQ(rounds(0, 1), 2);  // three together, as many as device 0 has gone through
   EXPECT_EQ(rounds(0, 0), 0);
   EXPECT_EQ(rounds(0, 2), 3);
-  EXPECT_FALSE(launch.GoesOn(0, 1));  // the same loop inside of another one, once more
-  EXPECT_EQ(rounds(1, 2), 0);         // nobody has begun it
+  EXPECT_FALSE(launch.GoesOn(0, 1));  // the same loop inside another loop, once more
+  EXPECT_EQ(rounds(1, 2), 0);         // nobody has begun this round
   EXPECT_EQ(rounds(1, 0), 0);
 }
 
@@ -345,12 +345,12 @@ TEST(CustomCallsTest, TheOwnPartOfWhatIsCutIsTheDevicesSlice) {
   EXPECT_EQ(of(columns, 0), (std::vector<int32_t>{0, 1, 0, 0, 10, 11, 0, 0, 20, 21, 0, 0}));
   EXPECT_EQ(of(columns, 3), (std::vector<int32_t>{0, 0, 2, 3, 0, 0, 12, 13, 0, 0, 22, 23}));
   EXPECT_EQ(of(columns, 4), nothing);
-  // Rows that are not cut evenly.
+  // Rows that do not divide evenly.
   const std::vector<Attribute> both = {
       {"slices0", 2}, {"slice0_1", 1}, {"slices1", 4}, {"slice1_1", 2}};
   EXPECT_EQ(of(both, 1), (std::vector<int32_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22, 0}));
   EXPECT_EQ(of({{"slices0", 7}, {"slice0_2", 6}}, 2), nothing);
-  // Numbers of a program that was not written by us.
+  // Numbers of a program that we did not write.
   for (int64_t slice : {int64_t{-1}, int64_t{2}, int64_t{1} << 62}) {
     EXPECT_EQ(of({{"slices0", 2}, {"slice0_0", slice}}, 0), nothing) << slice;
   }
@@ -383,7 +383,7 @@ TEST(CustomCallsTest, PivotsAre32Bit) {
   EXPECT_EQ(lu.Values<float>(), (std::vector<float>{3, 0, 4, 1, 5, 2}));
 }
 
-// Others may read an operand at the same time. LAPACK sets the diagonal of the reflectors to 1
+// Others may read an operand at the same time, and LAPACK sets the diagonal of the reflectors to 1
 // while it applies them.
 TEST(CustomCallsTest, ReflectorsAreAppliedWithoutAWriteIntoTheOperand) {
   const Dims square = {2, 2};
@@ -429,7 +429,7 @@ TEST(CustomCallsTest, WhatIsNotFiniteHasAnInfoInsteadOfAnEndlessLoop) {
   EXPECT_EQ(re.as<double>()[1], 7);
 }
 
-// The memory of a result is that of some other array, perhaps another session's.
+// The memory of a result held another array, perhaps of another session.
 TEST(CustomCallsTest, WhatIsNotFiniteHasNanForItsResultsAndNotWhatTheMemoryHeld) {
   const auto used = [](Dims dims) {
     Array out(std::move(dims), DType::kF64);
@@ -463,7 +463,7 @@ TEST(CustomCallsTest, WhatIsNotFiniteIsNoLineInTheLog) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Array a = Array::Of<double>({kOrder, kOrder}, Definite(kOrder, 1));
     a.as<double>()[kOrder * kOrder / 2] = bad;
-    ::testing::internal::CaptureStdout();  // where OpenBLAS writes to
+    ::testing::internal::CaptureStdout();  // OpenBLAS writes to standard output
     ::testing::internal::CaptureStderr();
     for (const uint8_t mode : {'A', 'N'}) {
       Invoke("lapack_dgesdd_ffi", {&a}, {&out, &w, &u, &vt, &info}, {{"mode", mode}});
@@ -488,7 +488,7 @@ TEST(CustomCallsTest, SingularTridiagonalSystemsHaveFiniteSolutions) {
   Array du = Array::Of<double>({3}, {1, 1, 0});
   Array b = Array::Of<double>({3, 1}, {6, 6, 22}), x({3, 1}, DType::kF64);
   Invoke("tridiagonal_solve_perturbed_ffi", {&dl, &d, &du, &b}, {&x});
-  const auto v = x.Values<double>();  // a regular one, with rows exchanged, is solved
+  const auto v = x.Values<double>();  // a regular system is solved, with rows exchanged
   EXPECT_NEAR(4 * v[0] + v[1], 6, 1e-12);
   EXPECT_NEAR(v[0] + v[1] + v[2], 6, 1e-12);
   EXPECT_NEAR(8 * v[1] + 2 * v[2], 22, 1e-12);
@@ -512,7 +512,7 @@ TEST(CustomCallsTest, SparseIndicesOutsideGiveNan) {
   }
 }
 
-// What the compile helper refuses; at run time it must be data, never an error.
+// Calls that a compile process refuses; at run time they must give data, never an error.
 TEST(CustomCallsTest, CallsThatDoNotFitGiveNanAndMinusOne) {
   Array a = Array::Of<double>({2, 2}, {4, 2, 2, 5});
   Array factor({2, 2}, DType::kF64), info = Array::Ints({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a running program calls functions of its client (docs/design/0046-callbacks.md): from XLA's
-// handler of `fairway_callback` to whoever carries calls to clients.
+// The way from a running program to functions of its client (docs/design/0046-callbacks.md): XLA's
+// handler of `fairway_callback` finds the launch, and the launch has a HostCalls.
 #ifndef FAIRWAY_WORKER_FFI_HOST_CALLS_H_
 #define FAIRWAY_WORKER_FFI_HOST_CALLS_H_
 
@@ -17,39 +17,40 @@ namespace fairway::ffi {
 
 inline constexpr std::string_view kCallbackTarget = "fairway_callback";
 
-// Carries calls to the client that launched what makes them. Thread-safe.
+// Carries calls to the client that launched the calling program. Implemented by ClientCalls.
+// Thread-safe.
 class HostCalls {
  public:
   virtual ~HostCalls() = default;
-  // Waits until the results are in call.rets. An error: they hold anything. On a thread that
-  // serves no other device.
+  // Calls the function and waits until the results are in call.rets. On an error they are
+  // undefined. Runs on a thread that serves no other device.
   virtual absl::Status Run(uint64_t launch_id, const Call& call) = 0;
 };
 
-// A launch under way whose program makes calls: how the handler finds it, and how its first failed
+// A launch under way whose program makes calls. The handler finds it by `run`, and its first failed
 // call becomes the failure of the launch. Exists from before the launch until after its end.
 // Thread-safe.
 class CallingLaunch {
  public:
-  // `run`: what the plugin was given as the launch's id; no two launches under way share one.
-  // `alone`: on one device.
+  // `run`: the launch id that the plugin got; no two launches under way share one. `alone`: the
+  // launch is on one device.
   CallingLaunch(int64_t run, uint64_t launch_id, std::shared_ptr<HostCalls> calls, bool alone);
   ~CallingLaunch();
   CallingLaunch(const CallingLaunch&) = delete;
   CallingLaunch& operator=(const CallingLaunch&) = delete;
 
-  // Fills the results, with zeros when the call fails. After a failed call nothing is called any
-  // more.
+  // Makes the call and fills the results: with zeros if it fails. After a failed call no function
+  // is called any more.
   void Run(const Call& call);
-  // Whether `device` is to go through `loop` once more: true until a call has failed. Asked before
-  // each round. All devices of the launch leave a loop before the same round, since those that stay
-  // in it may wait for the others in a collective; so it ends before the first round that no device
-  // had asked for when the call failed.
+  // Returns whether `device` goes through `loop` once more: true until a call has failed. Asked
+  // before each round. All devices of the launch must leave a loop before the same round, because a
+  // device that stays may wait for the others in a collective. So the loop ends before the first
+  // round that no device had asked for when the call failed.
   bool GoesOn(int64_t loop, int64_t device);
-  // Of the first call that failed.
+  // Returns the error of the first call that failed.
   absl::Status failure() const;
-  // The program goes on calling after a failure, and may be ended without harm to other devices. It
-  // may be a loop that waits for what zeros will never tell.
+  // Returns whether the program should be stopped: it keeps calling after a failure, and stopping
+  // it does not harm other devices. It may loop until it gets a value that zeros never are.
   bool stop() const;
 
  private:
@@ -61,19 +62,20 @@ class CallingLaunch {
   absl::Status failure_;
   bool called_again_ = false;
   struct Loop {
-    std::map<int64_t, int64_t> rounds;  // that a device has asked for; of all its runs together
-    int64_t most = 0;                   // of `rounds`
-    std::optional<int64_t> end;         // the first round that is not gone through
+    // rounds that a device has asked for, over all its runs of the loop
+    std::map<int64_t, int64_t> rounds;
+    int64_t most = 0;            // the largest of `rounds`
+    std::optional<int64_t> end;  // the first round that no device goes through
   };
   std::map<int64_t, Loop> loops_;
 };
 
-// In this process, ever.
+// Returns whether any call of this process has ever failed.
 bool AnyCallHasFailed();
 
 // nullptr: there is none of that number.
 std::shared_ptr<CallingLaunch> FindCallingLaunch(int64_t run);
-// Makes it findable until the last other reference has gone.
+// Makes a launch that FindCallingLaunch finds until the last other reference is gone.
 std::shared_ptr<CallingLaunch> BeginCalling(int64_t run, uint64_t launch_id,
                                             std::shared_ptr<HostCalls> calls, bool alone);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The computations behind JAX's linear algebra on CPU. `Check` looks at shapes, element types and
-// attributes; `Run` may only be called on what has passed it, on any thread, and fails by data
-// alone: `info` is not 0 (JAX's lowering makes that NaN), or the results are NaN. Run may throw
-// std::bad_alloc.
+// attributes. `Run` may only be called on a call that has passed Check, on any thread. It fails
+// only because of the data: then `info` is not 0 (JAX's lowering makes the results NaN), or the
+// results are NaN. Run may throw std::bad_alloc.
 #ifndef FAIRWAY_WORKER_FFI_KERNELS_H_
 #define FAIRWAY_WORKER_FFI_KERNELS_H_
 
@@ -42,42 +42,42 @@ FAIRWAY_FFI_KERNEL(Gees);  // a -> t, vs, w (as above), selected, info; mode, so
 #undef FAIRWAY_FFI_KERNEL
 
 // tridiagonal_perturbed.cc: dl, d, du, b -> x, of any of the four types. Pivots near 0 are moved
-// away from it, so that singular systems have finite solutions (as LAPACK's lagtf and lagts do).
+// away from 0, so that singular systems have finite solutions (like LAPACK's lagtf and lagts).
 struct TridiagonalPerturbed {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
 };
 
-// csr_dense.cc: values, row starts, columns, dense -> product. Indices are data: those that point
-// outside of the operands make every element -1 or NaN.
+// csr_dense.cc: values, row starts, columns, dense -> product. Indices are data: if one points
+// outside the operands, every element becomes -1 or NaN.
 struct CsrDense {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
 };
 
-// dce_sink.cc: x -> nothing. What it is given has to be computed (jax.lax.dce_sink).
+// dce_sink.cc: x -> nothing. Makes the program compute x (jax.lax.dce_sink).
 struct DceSink {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
 };
 
 // own_part.cc: x -> x on the devices that the attributes name, zeros on the others. Attribute
-// "devices<k>" is a mask of the ordinals 64k to 64k+63. With "slices<d>", dimension d of x is cut
-// into so many, and device n keeps but slice number "slice<d>_<n>".
+// "devices<k>" is a mask of the ordinals 64k to 64k+63. "slices<d>" cuts dimension d of x into that
+// many slices; then device n keeps only slice number "slice<d>_<n>".
 struct OwnPart {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
 };
 
 // callback.cc: anything -> anything, by the client's function number "function" (host_calls.h).
-// Tokens on both sides are passed over.
+// Skips tokens on both sides.
 struct Callback {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);
 };
 
-// callback.cc: the condition of loop number "loop" -> the same until a callback of the launch has
-// failed, and false then (CallingLaunch::GoesOn).
+// callback.cc: the condition of loop number "loop" -> the same condition until a callback of the
+// launch has failed, then false (CallingLaunch::GoesOn).
 struct GoOn {
   static absl::Status Check(const Call& call);
   static void Run(const Call& call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Fortran routines of LAPACK and BLAS with 64-bit integers (OpenBLAS, "ILP64"): no extent and
-// no workspace overflows. The hidden lengths of character arguments come last, as gfortran has
-// them.
+// The Fortran routines of LAPACK and BLAS with 64-bit integers (OpenBLAS, "ILP64"), so that no
+// extent and no workspace overflows. The hidden lengths of character arguments come last, as in
+// gfortran.
 #ifndef FAIRWAY_WORKER_FFI_LAPACK_H_
 #define FAIRWAY_WORKER_FFI_LAPACK_H_
 
@@ -98,7 +98,7 @@ void openblas_set_num_threads(int threads);
 
 }  // extern "C"
 
-// The routines of one element type under one name.
+// The routines of one element type under common names.
 template <typename T>
 struct Lapack;
 
@@ -129,7 +129,7 @@ FAIRWAY_LAPACK_TYPE(C128, z, ungqr, unmqr, hetrd, heevd);
 
 #undef FAIRWAY_LAPACK_TYPE
 
-// What a workspace query answered, as a size. A float holds large sizes rounded, perhaps down.
+// Converts the answer of a workspace query to a size. A float rounds large sizes, perhaps down.
 template <typename T>
 Int WorkSize(T answer) {
   const RealOf<T> size = std::real(answer);

@@ -135,7 +135,7 @@ void Ormqr<T>::Run(const Call& call) {
   const Int lwork = std::max({WorkSize(size), m, n});
   std::vector<T> work(lwork), reflectors(a.rows * k);
   for (int64_t i = 0; i < c.count; ++i) {
-    // LAPACK writes into them while it works, and others may read the operand.
+    // Copies them, because LAPACK writes into them while it works, and others may read the operand.
     std::copy_n(call.args[0].as<T>() + i * a.size(), a.rows * k, reflectors.data());
     Lapack<T>::ormqr(&side, &trans, &m, &n, &k, reflectors.data(), &lda,
                      call.args[1].as<T>() + i * k, call.rets[0].as<T>() + i * c.size(), &ldc,

@@ -9,10 +9,10 @@
 namespace fairway::ffi {
 namespace {
 
-constexpr int32_t kNotFinite = -4;  // the number that jaxlib's own handlers give
+constexpr int32_t kNotFinite = -4;  // the number of jaxlib's own handlers
 
-// The first result begins as a copy of the matrices, the others as NaN: LAPACK does not write what
-// it could not compute, and the memory is that of some other array.
+// Copies the matrices to the first result and fills the others with NaN: LAPACK does not write what
+// it could not compute, and the memory holds bytes of another array.
 void CopyAndPoisonTheRest(const Call& call) {
   CopyToResult(call, 0, 0);
   Poison({{}, call.rets.subspan(1), {}});
@@ -30,7 +30,7 @@ void Clear(const Value& value, const Matrices& like, int64_t each) {
   std::fill_n(value.as<T>(), like.count * each, T(0));
 }
 
-// Of gesdd and gesvd, which differ in their algorithm only.
+// For gesdd and gesvd, which differ only in their algorithm.
 template <typename T>
 absl::Status CheckSingularValues(const Call& call) {
   FAIRWAY_RETURN_IF_ERROR(CheckCounts(call, 1, 5));
@@ -50,7 +50,7 @@ absl::Status CheckSingularValues(const Call& call) {
   return CheckRet(call, 4, DType::kS32, a, {});
 }
 
-// `decompose(a, s, u, ldu, vt, ldvt, work, lwork, info)` for every matrix.
+// Calls `decompose(a, s, u, ldu, vt, ldvt, work, lwork, info)` for every matrix.
 template <typename T, typename Decompose>
 void SingularValues(const Call& call, Decompose decompose) {
   CopyAndPoisonTheRest(call);
@@ -78,7 +78,7 @@ void SingularValues(const Call& call, Decompose decompose) {
   }
 }
 
-// As LAPACK packs it: a complex pair has its real and imaginary part in two columns.
+// In LAPACK's packing: a complex pair has its real and imaginary part in two columns.
 template <typename Real>
 void Unpack(Int n, const Real* imaginary, const Real* packed, std::complex<Real>* out) {
   for (Int j = 0; j < n; ++j) {
@@ -222,11 +222,11 @@ void Geev<T>::Run(const Call& call) {
   const char jobs[2] = {Letter(call, "compute_left"), Letter(call, "compute_right")};
   const Int n = a.rows, lda = a.leading();
   const Value* vectors = &call.rets[kParts];
-  Poison(call);  // what is not finite stays so
+  Poison(call);  // results that are not finite stay NaN
   for (int side = 0; side < 2; ++side) {
     if (jobs[side] == 'N') Clear<Complex>(vectors[side], a, a.size());
   }
-  std::vector<T> packed[2];  // the eigenvectors as LAPACK writes those of real matrices
+  std::vector<T> packed[2];  // the eigenvectors in LAPACK's packing for real matrices
   if (!kIsComplex<T>) {
     for (auto& side : packed) side.resize(a.size() + 1);
   }

@@ -15,20 +15,20 @@ struct Range {
   int64_t begin = 0, end = 0;
 };
 
-// What the device keeps of dimension `dim`.
+// Returns the range that the device keeps of dimension `dim`.
 Range Kept(const Call& call, size_t dim) {
   const int64_t extent = call.args[0].dims[dim];
   const int64_t slices = AttributeOr(call, fmt::format("slices{}", dim), 1);
   if (slices <= 1) return {0, extent};
   const int64_t slice = AttributeOr(call, fmt::format("slice{}_{}", dim, call.device), 0);
-  if (slice < 0 || slice >= slices) return {0, 0};  // the program's own
+  if (slice < 0 || slice >= slices) return {0, 0};  // the program's own division
   const int64_t each = extent / slices + (extent % slices != 0 ? 1 : 0);
   if (each == 0 || slice > extent / each) return {0, 0};
   return {slice * each, std::min(extent, (slice + 1) * each)};
 }
 
-// Zeros wherever an index is outside of what is kept of its dimension. `kept`: of the dimensions
-// from that of `extents` on, as far as any is cut.
+// Writes zeros where an index is outside the kept range of its dimension. `kept`: the ranges of the
+// dimensions from that of `extents` on, up to the last one that is cut.
 void ZeroTheRest(std::span<const int64_t> extents, std::span<const Range> kept, char* data,
                  int64_t bytes) {
   if (kept.empty()) return;
@@ -46,7 +46,8 @@ void ZeroTheRest(std::span<const int64_t> extents, std::span<const Range> kept, 
 absl::Status OwnPart::Check(const Call& call) {
   FAIRWAY_RETURN_IF_ERROR(CheckCounts(call, 1, 1));
   const Value &x = call.args[0], &part = call.rets[0];
-  if (x.dtype > DType::kC128 || BytesPerElement(x.dtype) == 0) {  // or less than a byte
+  // or an element smaller than a byte
+  if (x.dtype > DType::kC128 || BytesPerElement(x.dtype) == 0) {
     return InvalidArgument("operand 0 is of {}, which is not served", Name(x.dtype));
   }
   if (x.dtype == part.dtype && std::ranges::equal(x.dims, part.dims)) return absl::OkStatus();

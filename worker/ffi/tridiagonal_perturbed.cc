@@ -20,7 +20,8 @@ class System {
   void Solve(const T* dl, const T* d, const T* du, const T* b, T* x) {
     if (x != b) std::copy_n(b, n_ * columns_, x);
     Factor(dl, d, du, x);
-    // Of U's rows but the last but one, as jaxlib has it: singular systems get its solutions.
+    // Looks at all rows of U but the last but one, like jaxlib, so that singular systems get
+    // jaxlib's solutions.
     Real largest = std::max(std::abs(d[0]), n_ > 1 ? std::abs(du[0]) : Real(0));
     for (int64_t k = 0; k + 2 < n_; ++k) {
       for (int diagonal : {0, 1, 2}) largest = std::max(largest, std::abs(u(k, diagonal)));
@@ -33,7 +34,8 @@ class System {
  private:
   T& u(int64_t row, int diagonal) { return u_[3 * row + diagonal]; }
 
-  // Elimination with row pivoting; of two rows the one larger relative to its own size leads.
+  // Eliminates with row pivoting: of two rows, the one that is larger relative to its own size
+  // leads.
   void Factor(const T* dl, const T* d, const T* du, T* x) {
     std::fill(u_.begin(), u_.end(), T(0));
     u(0, 0) = d[0];
@@ -81,8 +83,8 @@ class System {
     for (int64_t c = 0; c < columns_; ++c) x[c * n_ + k] *= inverse;
   }
 
-  // The pivot of row k, moved until neither its inverse nor the row divided by it overflows; tiny
-  // pivots under tiny right sides are scaled with the row instead.
+  // Returns the pivot of row k, moved until neither its inverse nor the row divided by it
+  // overflows. Tiny pivots under tiny right sides are scaled with the row instead.
   T SafePivot(int64_t k, Real step, T* x) {
     constexpr Real kSmallest = std::numeric_limits<Real>::min();
     constexpr Real kLargest = 1 / kSmallest;

@@ -67,8 +67,8 @@ void ControllerLink::StartHeartbeats(int64_t interval_ms, int64_t deadline_ms) {
 void ControllerLink::Beat(uint64_t connection) {
   if (connection != connection_) return;
   const auto now = Clock::now();
-  // If this process was stopped itself, what the controller said meanwhile is still to be read: a
-  // fence, perhaps.
+  // If this process itself was stopped, messages of the controller are still to be read: perhaps a
+  // fence.
   if (beats_ > 0 && now - beat_ > interval_ + deadline_ / 2) heard_ = now;
   beat_ = now;
   if (now - heard_ > deadline_)
@@ -87,7 +87,7 @@ void ControllerLink::Send(const v1::ToController& message) {
 
 void ControllerLink::End(const std::string& why) {
   if (link_ == nullptr) return;
-  // This may be a callback of the link itself.
+  // Posted, because this may be a callback of the link itself.
   loop_.Post("drop link", [link = std::shared_ptr<Link>(std::move(link_))] {});
   ++connection_;
   handler_.on_end(why);

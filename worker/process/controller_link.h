@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link of a worker's process (supervisor or executor) to its controller: connects until it
-// works, beats, and gives up a controller that is silent for too long.
+// The link of a worker's process (supervisor or executor) to its controller. It connects until that
+// succeeds, sends heartbeats, and gives up a controller that is silent for too long.
 #ifndef FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 #define FAIRWAY_WORKER_PROCESS_CONTROLLER_LINK_H_
 
@@ -16,14 +16,14 @@
 
 namespace fairway {
 
-// Loop-confined; lives as long as its loop turns.
+// Owned by Supervisor or ExecutorProcess. Loop-confined; lives as long as its loop runs.
 class ControllerLink {
  public:
-  // What the owner does; set all before the first Connect.
+  // The owner's part; set all before the first Connect.
   struct Handler {
     std::function<void()> on_open;                       // registers
     std::function<void(v1::FromController)> on_message;  // every message but heartbeat answers
-    std::function<void(const std::string& why)> on_end;  // calls Connect when it likes
+    std::function<void(const std::string& why)> on_end;  // the owner calls Connect when it wants
     std::function<void(v1::Heartbeat&)> fill_heartbeat;  // all but the sequence number
   };
 
@@ -32,17 +32,17 @@ class ControllerLink {
 
   // Connects: the first time at once, later after a pause that doubles until a registration holds.
   void Connect();
-  // To be called once the controller has accepted the registration.
+  // Call it once the controller has accepted the registration.
   void StartHeartbeats(int64_t interval_ms, int64_t deadline_ms);
-  // Nothing happens when there is no connection.
+  // Does nothing without a connection.
   void Send(const v1::ToController& message);
-  // Drops the connection; on_end comes before it returns.
+  // Drops the connection. Calls on_end before it returns.
   void End(const std::string& why);
-  // Sends what is queued, then closes; on_end comes.
+  // Sends the queued messages, then closes; then on_end comes.
   void Close();
 
   bool connected() const { return link_ != nullptr; }
-  // Counts connections, and their ends: fences answers that belong to an earlier one.
+  // A number that grows with each connection and with its end. It fences answers of an earlier one.
   uint64_t connection() const { return connection_; }
   const std::string& controller() const { return controller_; }
 
@@ -63,7 +63,7 @@ class ControllerLink {
   bool failure_logged_ = false;
   std::chrono::milliseconds interval_{0};
   std::chrono::milliseconds deadline_{0};
-  Clock::time_point heard_;  // the controller
+  Clock::time_point heard_;  // the last message of the controller
   Clock::time_point beat_;   // our last heartbeat
   uint64_t beats_ = 0;       // of this connection
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exit codes of fairway-worker and its children mean.
+// The exit codes of fairway-worker and its children.
 #ifndef FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
 #define FAIRWAY_WORKER_PROCESS_EXIT_CODES_H_
 

@@ -23,7 +23,7 @@ void Pulse::Start() {
 
 void Pulse::Stop() {
   wanted_ = false;
-  // This may be a callback of the link itself.
+  // Posted, because this may be a callback of the link itself.
   loop_.Post("drop pulse", [link = std::move(link_)] {});
 }
 

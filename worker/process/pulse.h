@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's second link to its controller, on which nothing is sent but its first message: the
-// kernels of both hosts tell by it when one of them is silent (docs/design/0057-liveness.md).
+// A worker's second link to its controller. After the first message nothing is sent on it: through
+// it the kernels of both hosts notice when one of them is silent (docs/design/0057-liveness.md).
 #ifndef FAIRWAY_WORKER_PROCESS_PULSE_H_
 #define FAIRWAY_WORKER_PROCESS_PULSE_H_
 
@@ -14,13 +14,13 @@
 
 namespace fairway {
 
-// Loop-confined; lives as long as its loop turns.
+// Owned by Supervisor. Loop-confined; lives as long as its loop runs.
 class Pulse {
  public:
   // `controller`: host:port of its link port.
   Pulse(EventLoop& loop, std::string controller, v1::Pulse message);
 
-  // Connects, again and again until Stop; nothing happens when it is at work already.
+  // Connects, and connects again after each end, until Stop. Does nothing if it is at work already.
   void Start();
   void Stop();
 
@@ -32,7 +32,7 @@ class Pulse {
   const std::string controller_;
   const v1::Pulse message_;
   bool wanted_ = false;
-  bool dialing_ = false;  // or a pause before it
+  bool dialing_ = false;  // or in the pause before it
   std::shared_ptr<Link> link_;
 };
 

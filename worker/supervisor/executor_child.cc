@@ -30,7 +30,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReapAgain{2};
-// For the rest of the log of a process that has ended; it may have handed its standard error on.
+// How long to wait for the rest of the log of a process that has ended; it may have passed its
+// standard error on.
 constexpr milliseconds kLogWait{300};
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -40,13 +41,13 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// What the thread that reads the log shares with the loop.
+// State that the log-reading thread shares with the loop.
 struct Log {
   std::mutex mutex;
   LogTail tail{ExecutorChild::kLastLines};
 };
 
-// Passes `fd` on to our standard error until its end; blocking, therefore not in the loop.
+// Copies `fd` to our standard error until its end. Blocks, so it does not run in the loop.
 void CopyLog(int fd, Log& log) {
   std::array<char, 4096> chunk;
   while (true) {
@@ -61,7 +62,7 @@ void CopyLog(int fd, Log& log) {
     for (size_t at = 0; at < text.size();) {
       const ssize_t put = ::write(STDERR_FILENO, text.data() + at, text.size() - at);
       if (put < 0 && errno == EINTR) continue;
-      if (put <= 0) break;  // nobody reads us; the tail is kept all the same
+      if (put <= 0) break;  // nobody reads our output; the tail is kept all the same
       at += static_cast<size_t>(put);
     }
   }
@@ -113,7 +114,7 @@ std::string Cause(const ProcessEnd& end) {
 struct ExecutorChild::State : std::enable_shared_from_this<State> {
   explicit State(EventLoop& l) : loop(l), life(l.io_context()) {}
 
-  // Reads what it says of itself; the end of file is the end of the process.
+  // Reads the messages of the process about itself; end of file is the end of the process.
   void ReadLife() {
     life.async_read_some(
         boost::asio::buffer(incoming),
@@ -123,8 +124,8 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
           if (self->understood && !self->TakeFrames()) {
             self->understood = false;
             spdlog::error(
-                "the executor (pid {}) says what is no message; what it says of itself "
-                "is ignored from now on",
+                "the executor (pid {}) sent bytes that are not a message; its further messages "
+                "are ignored",
                 self->end.pid);
           }
           self->ReadLife();
@@ -174,7 +175,7 @@ struct ExecutorChild::State : std::enable_shared_from_this<State> {
   ProcessEnd end;
   std::array<char, 4096> incoming;
   FrameBuffer frames;
-  bool understood = true;  // what came until now
+  bool understood = true;  // everything so far was understood
   bool reaped = false;
   bool log_ended = false;
   bool reported = false;
@@ -213,7 +214,7 @@ absl::StatusOr<std::unique_ptr<ExecutorChild>> ExecutorChild::Spawn(
   state->ReadLife();
   std::thread([fd = log[0], log = state->log, weak = std::weak_ptr<State>(state), &loop] {
     CopyLog(fd, *log);
-    // The supervisor keeps its loop until the process ends; then nothing of this runs any more.
+    // The supervisor keeps its loop until the process ends; after that nothing here runs any more.
     loop.Post("executor log ended", [weak] {
       const auto self = weak.lock();
       if (self == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor process as its supervisor sees it: started, watched, its log passed on, its end
-// explained.
+// An executor process, as its supervisor sees it: starts it, watches it, passes its log on, and
+// explains its end.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_EXECUTOR_CHILD_H_
 #define FAIRWAY_WORKER_SUPERVISOR_EXECUTOR_CHILD_H_
 
@@ -21,7 +21,7 @@ namespace fairway {
 // How a process ended.
 struct ProcessEnd {
   pid_t pid = 0;
-  int signal = 0;  // one of the two; both 0: exited with 0
+  int signal = 0;  // at most one of the two is not 0; both 0: exited with 0
   int exit_code = 0;
   uint64_t incarnation = 0;             // of its latest registration; 0: none yet
   std::vector<std::string> last_lines;  // of its log, oldest first, at most 50
@@ -30,26 +30,27 @@ struct ProcessEnd {
 // "killed by SIGKILL", "exited with code 3 (the plugin cannot be loaded)".
 std::string Cause(const ProcessEnd& end);
 
-// Loop-confined. The child finds its end of a socket at descriptor kLifeFd: it is to end when that
-// gives end of file, and writes a v1::ExecutorStarted on it for each registration (compile_wire.h).
+// Owned by Supervisor. Loop-confined. The child has its end of a socket at descriptor kLifeFd: it
+// must end at end of file, and it writes a v1::ExecutorStarted for each registration
+// (compile_wire.h).
 class ExecutorChild {
  public:
   static constexpr int kLifeFd = 3;
   static constexpr size_t kLastLines = 50;
 
   // Starts `argv` with the environment `env` ("NAME=value"). `on_end` comes once, in the loop, when
-  // the process has been reaped and its log read; `on_start` at each registration. UNAVAILABLE: it
-  // cannot be started.
+  // the process has been reaped and its log read; `on_start` comes at each registration.
+  // UNAVAILABLE: it cannot be started.
   static absl::StatusOr<std::unique_ptr<ExecutorChild>> Spawn(
       EventLoop& loop, const std::vector<std::string>& argv, const std::vector<std::string>& env,
       std::function<void(const v1::ExecutorStarted&)> on_start,
       std::function<void(ProcessEnd)> on_end);
-  // Kills it if it still runs; `on_end` does not come.
+  // Kills the process if it still runs; then `on_end` does not come.
   ~ExecutorChild();
 
   pid_t pid() const;
   uint64_t incarnation() const;
-  // Nothing when it has ended.
+  // Does nothing if the process has ended.
   void Signal(int number);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace fairway {
 
-// The last lines of a stream of text. A line that is not ended yet counts. Not thread-safe.
+// The last lines of a stream of text. An unfinished line counts. Not thread-safe.
 class LogTail {
  public:
   static constexpr size_t kMaxLine = 2000;  // bytes; longer ones are cut

@@ -18,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBeyondDrain{2000};  // for an executor to end after its own limit
+// time beyond its own limit in which an executor must end
+constexpr milliseconds kBeyondDrain{2000};
 constexpr size_t kMaxDeaths = 16;
 
 v1::Pulse PulseOf(const std::string& worker) {
@@ -72,7 +73,7 @@ void Supervisor::Exit(int code, std::string why) {
     spdlog::error("worker {} ends with code {}: {}", config_.worker, code, why);
   }
   if (!registered_ || code == kExitFenced) return loop_.Stop();
-  // Lets the last messages leave.
+  // Close lets the last messages leave.
   link_.Close();
   loop_.PostAfter(kBeyondDrain, "link did not close", [this] { loop_.Stop(); });
 }
@@ -99,14 +100,14 @@ void Supervisor::StartExecutor() {
 }
 
 void Supervisor::OnExecutorStarted(const v1::ExecutorStarted& started) {
-  // What --target-config says stays.
+  // A target given by --target-config stays.
   if (compiler_ != nullptr && config_.compile.told && config_.compile.target.config().empty()) {
     compiler_->SetTarget(started.target());
   }
 }
 
 void Supervisor::OnExecutorEnd(const ProcessEnd& end) {
-  // This is a callback of the child: it goes in a later turn.
+  // Posted, because this is a callback of the child: the child is destroyed in a later turn.
   loop_.Post("executor gone", [gone = std::shared_ptr<ExecutorChild>(std::move(executor_))] {});
   ever_registered_ = ever_registered_ || end.incarnation != 0;
   std::string cause = Cause(end);
@@ -196,7 +197,7 @@ void Supervisor::OnMessage(v1::FromController message) {
     case v1::FromController::kFence:
       return Exit(kExitFenced, "fenced by the controller: " + message.fence().reason());
     default:
-      return link_.End("the controller sent a message that no supervisor gets");
+      return link_.End("the controller sent a message that is not for supervisors");
   }
 }
 
@@ -250,7 +251,7 @@ void Supervisor::OnCompile(v1::LinkCompileRequest request) {
           : config_.compile_limit;
   compiler_->Compile(std::move(*request.mutable_program()), std::move(*request.mutable_options()),
                      limit, [this, answer](absl::StatusOr<CompileResult> result) {
-                       // On a thread of the compiler's.
+                       // Runs on a thread of the compiler.
                        loop_.Post("compiled", [answer, result = std::move(result)]() mutable {
                          answer(std::move(result));
                        });

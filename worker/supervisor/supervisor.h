@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's daemon: starts and watches the executor and the compile processes, never loads the
-// plugin itself, and keeps the supervisor link of proto/fairway/v1/link.proto.
+// The daemon of a worker: starts and watches the executor and the compile processes, never loads
+// the plugin itself, and keeps the supervisor link of proto/fairway/v1/link.proto.
 #ifndef FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 #define FAIRWAY_WORKER_SUPERVISOR_SUPERVISOR_H_
 
@@ -22,22 +22,23 @@
 
 namespace fairway {
 
+// The configuration of a supervisor, from the worker's flags.
 struct SupervisorConfig {
   std::string controller;  // host:port of the link port
   std::string worker;
   std::string island;
   std::vector<std::string> executor_argv;
-  CompilePool::Options compile;        // without argv: this worker has no compiler
-  std::vector<std::string> child_env;  // "NAME=value", for both
+  CompilePool::Options compile;        // without argv the worker has no compiler
+  std::vector<std::string> child_env;  // "NAME=value", for executor and compile processes
   std::chrono::milliseconds drain_limit{10000};
-  std::chrono::milliseconds first_restart{50};  // then twice as long each time
+  std::chrono::milliseconds first_restart{50};  // doubled at each further restart
   std::chrono::milliseconds last_restart{10000};
   std::chrono::milliseconds stable_after{
       20000};  // an executor that lived so long restarts the series
   std::chrono::milliseconds compile_limit{600000};
 };
 
-// Loop-confined; made before Run.
+// Owned by main. Loop-confined; made before Run.
 class Supervisor {
  public:
   Supervisor(EventLoop& loop, SupervisorConfig config);
@@ -45,9 +46,10 @@ class Supervisor {
 
   // Starts the children and begins to connect. UNAVAILABLE: a child cannot be started.
   absl::Status Start();
-  // Turns the loop until the process is to end; the exit code (worker/process/exit_codes.h).
+  // Runs the loop until the process is to end. Returns the exit code (worker/process/exit_codes.h).
   int Run();
-  // In the loop: ends the executor when its work in flight has ended, then this process with 0.
+  // In the loop: ends the executor when its work in flight has ended, then ends this process with
+  // 0.
   void Drain(std::string why, std::chrono::milliseconds limit);
 
  private:
@@ -71,15 +73,15 @@ class Supervisor {
   std::unique_ptr<CompilePool> compiler_;
   std::unique_ptr<ExecutorChild> executor_;
   Clock::time_point executor_started_;
-  bool ever_registered_ = false;  // any executor
+  bool ever_registered_ = false;  // any executor ever registered
   std::chrono::milliseconds restart_;
   std::string kill_reason_;  // why this supervisor killed the executor
-  bool kill_asked_ = false;  // because an operator asked for it
+  bool kill_asked_ = false;  // an operator asked for it
 
   ControllerLink link_;
-  Pulse pulse_;  // while this worker is registered
+  Pulse pulse_;  // runs while this worker is registered
   bool registered_ = false;
-  std::deque<v1::ExecutorDied> deaths_;  // not yet told
+  std::deque<v1::ExecutorDied> deaths_;  // not yet reported
 
   bool stopping_ = false;
   std::optional<int> exit_code_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How executors that run one computation together pass bytes to each other while it runs
+// Passes bytes between executors that run one computation together, while it runs
 // (docs/design/0042-islands-of-several-executors.md).
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_EXCHANGE_H_
@@ -14,21 +14,22 @@
 
 namespace fairway {
 
-// Host bytes of a buffer, dense and major to minor; alive as long as `owner`.
+// Host bytes of a buffer, dense and major to minor. They live as long as `owner`.
 struct HostView {
   std::string_view bytes;
   std::shared_ptr<void> owner;
 };
 
-// Bytes have a name: the launch, the round within it (1, 2, ...) and a part. All members run the
-// same launches in the same order, and each ends before the next begins. Thread-safe.
+// The exchange of one loaded executable with its other members. The name of a block of bytes is the
+// launch, the round within it (1, 2, ...) and a part. All members run the same launches in the same
+// order, and each launch ends before the next one begins. Thread-safe.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual size_t members() const = 0;
   virtual size_t self() const = 0;
 
-  // Lets each of `readers` have these bytes once.
+  // Offers these bytes: each of `readers` may take them once.
   virtual void Offer(uint64_t launch, uint32_t round, int32_t part, HostView bytes,
                      const std::vector<size_t>& readers) = 0;
 
@@ -37,16 +38,16 @@ class Exchange {
     int32_t part = 0;
     int64_t bytes = 0;
   };
-  // Waits until all of it has come. The error of the first member that failed or that was lost
-  // (UNAVAILABLE), or why the launch was abandoned.
+  // Waits until all wanted bytes have come. Errors: that of the first member that failed or was
+  // lost (UNAVAILABLE), or the reason why the launch was abandoned.
   virtual absl::StatusOr<std::vector<std::shared_ptr<Blob>>> Take(
       uint64_t launch, uint32_t round, const std::vector<Wanted>& wanted) = 0;
 
-  // The launch has ended here. With an error: the members that still want something of it get that.
+  // Ends the launch here. With an error, members that still want bytes of it get that error.
   virtual void End(uint64_t launch, const absl::Status& status) = 0;
 };
 
-// All members but this one, in order.
+// Returns all members but this one, in order.
 inline std::vector<size_t> OtherMembers(const Exchange& exchange) {
   std::vector<size_t> others;
   for (size_t m = 0; m < exchange.members(); ++m) {

@@ -14,8 +14,9 @@
 
 namespace fairway {
 
-// How the work that makes a buffer ended. Set once. Thread-safe. The pjrt runtime keeps it beside
-// the plugin's own, which loses the code of an error on its way through a program.
+// The result of the work that makes a buffer: OK or an error, set once. Shared by the buffer and
+// the launches that read or make it. Thread-safe. The pjrt runtime keeps it beside the plugin's own
+// result, because the plugin loses the code of an error that passes through a program.
 class Outcome {
  public:
   static std::shared_ptr<Outcome> Of(absl::Status status) {
@@ -24,7 +25,7 @@ class Outcome {
     return outcome;
   }
 
-  // Runs what waits, on this thread. A second call is ignored.
+  // Sets the result and runs the waiting callbacks on this thread. Ignores a second call.
   void Set(absl::Status status) {
     std::vector<absl::AnyInvocable<void(absl::Status)>> waiters;
     {
@@ -36,13 +37,13 @@ class Outcome {
     for (auto& waiter : waiters) std::move(waiter)(status);
   }
 
-  // Nothing: not ended yet.
+  // nullopt: the work has not ended.
   std::optional<absl::Status> Peek() const {
     std::lock_guard lock(mutex_);
     return result_;
   }
 
-  // Runs `done` once: now when it has ended, else on the thread that calls Set.
+  // Runs `done` once: at once if the work has ended, else on the thread that calls Set.
   void OnDone(absl::AnyInvocable<void(absl::Status)> done) {
     absl::Status status;
     {

@@ -18,20 +18,23 @@ namespace fairway::client {
 struct ArrayState;
 
 enum class CopySemantics {
-  kReuse,   // what need not move is shared with the input
-  kCopy,    // nothing is shared
-  kDonate,  // as kReuse, and the input is as deleted afterwards
+  kReuse,   // shards that need not move are shared with the input
+  kCopy,    // nothing is shared with the input
+  kDonate,  // like kReuse; the input counts as deleted afterwards
 };
 
-// A handle: copies stand for the same array, the last one gives it up on the cluster. The array
-// itself is a future that may hold an error: whatever made it, or made what it is made of, went
-// wrong. Using an error array is fine and makes error arrays.
+// A handle to an array. Copies of a handle stand for the same array; dropping the last one gives
+// the array up on the cluster.
 //
-// May outlive its session; then all its futures hold CANCELLED. Thread-safe, like a shared_ptr:
-// copies on several threads, one copy on one thread at a time.
+// The array itself is a future that may hold an error: the error of the call that made it, or of an
+// array that this call used. Error arrays may be used like others; calls with them make error
+// arrays.
+//
+// A handle may outlive its session; then all its futures hold CANCELLED. Thread-safe like a
+// shared_ptr: each thread uses copies of its own.
 class Array {
  public:
-  Array() = default;  // none: everything about it is an error
+  Array() = default;  // no array: every call gives an error
   explicit operator bool() const { return state_ != nullptr; }
 
   FAIRWAY_API const ArraySpec& spec() const;
@@ -39,22 +42,21 @@ class Array {
   const Shape& shape() const { return spec().shape; }
   const Sharding& sharding() const { return spec().sharding; }
 
-  // When it is computed; or why it is not.
+  // Becomes OK when the array is computed, or holds its error.
   FAIRWAY_API Future<Status> Ready() const;
-  // Its bytes, put together from the shards. They go through the controller.
+  // Fetches the bytes and puts them together from the shards. They go through the controller.
   FAIRWAY_API Future<Result<HostArray>> ToHost() const;
 
-  // The same shards on other devices: as many as it has shards.
+  // Copies the same shards to other devices; `devices` has as many as there are shards.
   FAIRWAY_API Array CopyTo(std::vector<int> devices,
                            CopySemantics semantics = CopySemantics::kReuse) const;
-  // The same values cut in another way, on these or other devices.
+  // Makes an array of the same values that is cut in another way, on the same or other devices.
   FAIRWAY_API Array Reshard(const Sharding& sharding,
                             CopySemantics semantics = CopySemantics::kReuse) const;
-  // Its shards as arrays of their own. Nothing moves.
+  // Returns the shards as arrays of their own. Nothing moves.
   FAIRWAY_API std::vector<Array> Shards() const;
 
-  // Frees the memory now, also under arrays that share it. Calls that were made before are not
-  // disturbed.
+  // Frees the memory now, also of arrays that share it. Earlier calls are not affected.
   FAIRWAY_API void Delete() const;
 
  private:

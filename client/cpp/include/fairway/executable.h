@@ -18,11 +18,13 @@ namespace fairway::client {
 
 struct ExecutableState;
 
+// Options of one call.
 struct CallOptions {
-  std::vector<int> non_donatable;  // arguments to leave alone though the program would take them
+  // arguments to leave alone, although the program would take them over
+  std::vector<int> non_donatable;
 };
 
-// What a program needs on each device, in bytes, as its compiler says.
+// The memory that a program needs on each device, in bytes, according to its compiler.
 struct ProgramMemory {
   int64_t code = 0;
   int64_t arguments = 0;
@@ -30,24 +32,25 @@ struct ProgramMemory {
   int64_t temporary = 0;
 };
 
-// A handle, as Array is: the last copy gives the code up.
+// A handle, like Array: dropping the last copy gives the code up.
 class Executable {
  public:
-  Executable() = default;  // none
+  Executable() = default;  // no executable
 
   FAIRWAY_API const std::string& name() const;
-  // What Call takes and makes.
+  // The arguments and the results of Call.
   FAIRWAY_API const std::vector<ArraySpec>& parameters() const;
   FAIRWAY_API const std::vector<ArraySpec>& results() const;
-  // Of the parameters: the program takes the argument over; it is as deleted after the call.
+  // For each parameter: true if the program takes the argument over. Such an array counts as
+  // deleted after the call.
   FAIRWAY_API const std::vector<bool>& donated() const;
   FAIRWAY_API const ProgramMemory& memory() const;
-  // "flops", "bytes accessed", ...: what the compiler estimates.
+  // "flops", "bytes accessed", ...: the compiler's estimates.
   FAIRWAY_API const std::map<std::string, double>& cost() const;
 
-  // Runs it once, on the devices that it was compiled for, and returns at once; what runs when is
-  // the cluster's business. Errors, also those of wrong arguments, are in the results. Waits only
-  // while more than 64 MiB or 50,000 of requests have not been taken by the controller.
+  // Runs the program once, on the devices that it was compiled for. Returns at once; the cluster
+  // decides when it runs. Errors, also those of wrong arguments, are in the results. Call waits
+  // only while the controller has not taken more than 64 MiB, or 50,000, of earlier requests.
   FAIRWAY_API std::vector<Array> Call(std::span<const Array> arguments,
                                       const CallOptions& options = {}) const;
   std::vector<Array> Call(std::initializer_list<Array> arguments,

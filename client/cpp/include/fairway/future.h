@@ -17,15 +17,13 @@ namespace fairway::client {
 template <typename T>
 class Promise;
 
-// Copies stand for the same value. Every future of this library gets its value: at the latest,
-// when the session ends, an error. Thread-safe.
-//
-// T is Status, or a Result.
+// Copies stand for the same value. Every future of this library gets a value; when the session
+// ends, at the latest, an error. Thread-safe. T is Status or a Result.
 template <typename T>
 class Future {
  public:
-  // Waits. The reference is good as long as some copy of this future is there. Not in a callback of
-  // Then: the thread that would bring the value runs those.
+  // Waits for the value. The reference is valid while a copy of this future exists. Do not call it
+  // in a callback of Then: the thread that runs callbacks is the one that would bring the value.
   const T& Get() const& {
     std::unique_lock lock(state_->mutex);
     state_->come.wait(lock, [this] { return state_->value.has_value(); });
@@ -37,13 +35,13 @@ class Future {
     const std::lock_guard lock(state_->mutex);
     return state_->value.has_value();
   }
-  // Whether it came within this time.
+  // Waits at most `time`. Returns whether the value is there.
   bool WaitFor(std::chrono::nanoseconds time) const {
     std::unique_lock lock(state_->mutex);
     return state_->come.wait_for(lock, time, [this] { return state_->value.has_value(); });
   }
-  // Calls `callback` with the value: now, or on a thread of this library, which it must not hold
-  // up.
+  // Calls `callback` with the value: now, or later on a thread of this library, which it must not
+  // hold up.
   void Then(std::function<void(const T&)> callback) const {
     {
       const std::lock_guard lock(state_->mutex);
@@ -67,14 +65,14 @@ class Future {
   std::shared_ptr<State> state_;
 };
 
-// The side that brings the value. For this library's own use, and for tests of its users. Copies
-// stand for the same value.
+// The side that sets the value: for this library, and for tests of its users. Copies stand for the
+// same value.
 template <typename T>
 class Promise {
  public:
   Promise() : state_(std::make_shared<typename Future<T>::State>()) {}
   Future<T> future() const { return Future<T>(state_); }
-  // Only the first call counts.
+  // Only the first call has an effect.
   void Set(T value) const {
     std::vector<std::function<void(const T&)>> callbacks;
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of named kernels, for slices whose runtime is host, or sim: there they take the time of
+// Programs of named kernels, for slices whose runtime is host or sim. On sim they take the time of
 // Sleep and BusyWait, and their results are zeros.
 #ifndef FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_NATIVE_H_
 #define FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_NATIVE_H_
@@ -16,7 +16,7 @@
 namespace fairway::client {
 
 // Builds one program, step by step. Each device works on its own shards; only AllReduce crosses
-// devices. What is wrong is found when it is compiled, with a text that names the step.
+// devices. Compiling finds errors; the text names the step.
 //
 //   NativeProgram program("axpy");
 //   const auto x = program.Parameter(DType::kF32, {1024}), y = program.Parameter(DType::kF32,
@@ -25,7 +25,7 @@ namespace fairway::client {
 // Not thread-safe.
 class NativeProgram {
  public:
-  // A parameter, or what a step has made. Of this program only.
+  // A parameter, or the result of a step. Valid only in the program that made it.
   struct Value {
     uint32_t number = 0;
   };
@@ -35,28 +35,29 @@ class NativeProgram {
   FAIRWAY_API NativeProgram(const NativeProgram& other);
   FAIRWAY_API NativeProgram& operator=(const NativeProgram& other);
 
-  // The next parameter. `tiles`: pieces per dimension, which divide it; device i of the program has
-  // tile i. None: each device has the whole. All parameters come before the first step, or the
-  // program is refused when it is compiled. `donated`: its memory may be taken over.
+  // Adds the next parameter. `tiles`: pieces per dimension, which must divide it; device i of the
+  // program has tile i. Without tiles each device has the whole. All parameters must come before
+  // the first step, else compiling fails. `donated`: the program may take its memory over.
   FAIRWAY_API Value Parameter(DType dtype, Shape shape, std::vector<int64_t> tiles = {},
                               bool donated = false);
 
-  // The sum of all, which are of one type.
+  // The sum of all operands, which have the same type.
   FAIRWAY_API Value Add(const std::vector<Value>& operands);
-  // Integer types: `factor` is a whole number.
+  // For integer types `factor` is a whole number.
   FAIRWAY_API Value Scale(Value operand, double factor);
-  // [m,k] and [k,n], f32 or f64, on each device alone.
+  // The product of [m,k] and [k,n], f32 or f64, on each device alone.
   FAIRWAY_API Value Matmul(Value left, Value right);
   // The sum over the devices of the program, on each of them.
   FAIRWAY_API Value AllReduce(Value operand);
-  // The operand, after computing, or waiting, for some time of at most an hour.
+  // The operand, after `time` of computing (or of waiting), at most an hour.
   FAIRWAY_API Value BusyWait(Value operand, std::chrono::nanoseconds time);
   FAIRWAY_API Value Sleep(Value operand, std::chrono::nanoseconds time);
 
-  // The next result. `tiles`: how the devices' shards make up the whole, as for parameters.
+  // Adds the next result. `tiles`: how the devices' shards make up the whole, as for parameters.
   FAIRWAY_API void Result(Value value, std::vector<int64_t> tiles = {});
 
-  // Runs the steps `times` times. Before each further time parameter i takes the value of result i.
+  // Runs the steps `times` times. Before each further round parameter i takes the value of result
+  // i.
   FAIRWAY_API void Repeat(uint32_t times);
 
  private:

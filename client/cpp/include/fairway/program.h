@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataflow programs: many computations on several slices, run by one call (Pathways, MLSys 2022,
+// Dataflow programs: one call runs many computations on several slices (Pathways, MLSys 2022,
 // section 4; docs/design/0040-programs.md).
 #ifndef FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_PROGRAM_H_
 #define FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_PROGRAM_H_
@@ -17,32 +17,32 @@
 
 namespace fairway::client {
 
-// Builds a program; Session::Bind gives it devices. Nothing is checked before that: errors come
-// with the answer, and name the node. A value; not thread-safe.
+// Builds a program; Session::Bind gives it devices. Checks nothing itself: Bind's answer has the
+// errors, and names the node. A value; not thread-safe.
 class ProgramBuilder {
  public:
-  // A place of the program, of `devices` devices.
+  // A slice of the program: `devices` devices, not chosen yet.
   struct Slice {
     int number = 0;
     int devices = 1;
   };
-  // Of this program only; inside a body, only values of that body.
+  // Valid only in this program; inside a body, only values of that body.
   struct Value {
     int node = -1;
     int output = 0;
   };
   using Values = std::vector<Value>;
-  // A value's type without its place: `tiles` as in Sharding, over the devices of a slice.
+  // The type of a value without its slice. `tiles` as in Sharding, over the devices of a slice.
   struct Type {
     DType dtype = DType::kInvalid;
     Shape shape;
     std::vector<int64_t> tiles = {};
   };
-  // Of this program, and of copies made of it since.
+  // Valid in this program, and in copies made of it later.
   struct Computation {
     int number = 0;
-    int results = 0;       // how many a call makes
-    uint64_t builder = 0;  // 0: none
+    int results = 0;       // the number of values that a call makes
+    uint64_t builder = 0;  // 0: no computation
   };
   using Body = std::function<Values(const Values& arguments)>;
 
@@ -53,30 +53,34 @@ class ProgramBuilder {
 
   FAIRWAY_API Slice AddSlice(std::string name, int devices);
 
-  // Code that calls run, sent once however many do. `results`: what it makes, on `devices` devices.
+  // Adds code that calls run. It is sent once, however many calls run it. `results`: the types of
+  // its results, on `devices` devices.
   FAIRWAY_API Computation AddNative(const NativeProgram& program, int devices,
                                     std::vector<Type> results);
-  // A portable artifact, as jax.export makes it, of as many partitions as devices.
+  // Adds a portable artifact, as jax.export makes it, with as many partitions as devices.
   FAIRWAY_API Computation AddStableHlo(std::string name, std::string_view artifact, int devices,
                                        std::vector<Type> parameters, std::vector<Type> results,
                                        bool shardy = true);
 
-  // Names the next node, and where it stands in the user's code, for messages.
+  // Names the next node and its place in the user's code, for messages.
   FAIRWAY_API ProgramBuilder& At(std::string name, std::string source = "");
 
-  // The next argument of the program. Donated: the program takes the array over.
+  // Adds the next argument of the program. `donated`: the program takes the array over.
   FAIRWAY_API Value Argument(Slice slice, Type type, bool donated = false);
-  // Put on its devices when the program is bound. `bytes`: of the whole array, dense.
+  // A constant, which is put on its devices when the program is bound. `bytes`: of the whole array,
+  // dense.
   FAIRWAY_API Value Constant(Slice slice, Type type, std::string_view bytes);
-  // Inputs that lie on another slice, or are cut in another way, are moved.
+  // Runs `computation` on `slice`. Inputs that lie on another slice, or are cut in another way, are
+  // moved.
   FAIRWAY_API Values Call(Computation computation, Slice slice, const Values& inputs);
   FAIRWAY_API Value Transfer(Value input, Slice slice, std::vector<int64_t> tiles = {});
-  // values = body(values), `count` times, without a word to the client.
+  // Runs values = body(values) `count` times, without the client.
   FAIRWAY_API Values Loop(int64_t count, const Values& inputs, const Body& body);
-  // One of the bodies, by a scalar that the program computes: below 0 the first, too high the last.
-  // All of them must be computations on one slice, and make values of the same types.
+  // Runs one of the bodies, chosen by a scalar that the program computes: below 0 the first, too
+  // high the last. Bodies may only have computations on one slice, and must make values of the same
+  // types.
   FAIRWAY_API Values Branch(Value index, const Values& inputs, const std::vector<Body>& bodies);
-  // The next result of the program.
+  // Adds the next result of the program.
   FAIRWAY_API void Result(Value value);
 
  private:

@@ -25,8 +25,8 @@ namespace fairway::client {
 
 class Connection;
 
-// An island: devices with one launch order. A program runs on devices of one slice; arrays lie on
-// any.
+// An island: devices with one launch order. A program runs on devices of one slice; arrays may lie
+// on several.
 struct Slice {
   std::string name;
   std::string runtime;  // "pjrt": StableHLO; "host", "sim": native programs
@@ -34,11 +34,12 @@ struct Slice {
   std::string platform_version;
   std::string device_kind;
   std::vector<std::string> memory_kinds;  // the first is the default
-  std::vector<int> devices;               // their numbers
+  std::vector<int> devices;               // their ids
 };
 
+// A device that the session may use.
 struct Device {
-  int id = 0;  // its number: its place in Session::devices()
+  int id = 0;  // its index in Session::devices()
   int slice = 0;
   int local_ordinal = 0;  // within its executor
   std::string worker;
@@ -49,49 +50,51 @@ struct ConnectOptions {
   std::chrono::milliseconds timeout{10000};
 };
 
+// Options of the compiler. The defaults fit programs that JAX exports.
 struct CompileOptions {
-  // Together as many as devices; both 0: as many partitions as devices.
+  // Their product is the number of devices. Both 0: as many partitions as devices.
   int64_t num_replicas = 0;
   int64_t num_partitions = 0;
   bool use_spmd_partitioning = true;
-  bool use_shardy_partitioner = true;  // programs exported by JAX 0.8 and later want it
-  // The compiler's own; those that name files are refused.
+  bool use_shardy_partitioner = true;  // programs exported by JAX 0.8 and later need it
+  // Options of the compiler itself; those that name files are refused.
   std::vector<std::pair<std::string, std::variant<std::string, bool, int64_t, double>>>
       compiler_options;
 };
 
+// Options of Bind.
 struct BindOptions {
-  // A run prepares each sequence and transfer only when what it takes has been computed: a round
-  // trip to the controller for each on the way, as where what is to run depends on data. False: all
-  // are prepared at once, and follow each other without the controller waiting for one. To compare
-  // the two (docs/benchmarks.md, stages).
+  // True: a run prepares each sequence and transfer only when its inputs are computed, which costs
+  // a round trip to the controller each; a program whose next step depends on data must work like
+  // that. False: all are prepared at once, and follow each other without the controller. For
+  // comparing the two (docs/benchmarks.md, stages).
   bool sequential = false;
 };
 
-// Bytes to make an array of.
+// The bytes for a new array.
 struct HostBytes {
   const void* data = nullptr;  // dense, major to minor
   DType dtype = DType::kInvalid;
   Shape shape;
-  // Given: `data` is read later, while this lives, without a copy where its parts lie together.
-  // None: it is read before Put returns.
+  // Set: `data` is read later, while this object lives, and is not copied where its parts lie
+  // together. nullptr: `data` is read before Put returns.
   std::shared_ptr<const void> keep_alive = nullptr;
 };
 
-// One session. Everything that it owns on the cluster is freed when it ends. Thread-safe; moving
-// and destroying it is not.
+// One session. When it ends, everything that it owns on the cluster is freed. Thread-safe, except
+// moving and destroying it.
 class Session {
  public:
-  FAIRWAY_API ~Session();  // Close
+  FAIRWAY_API ~Session();  // calls Close
   FAIRWAY_API Session(Session&&) noexcept;
   FAIRWAY_API Session& operator=(Session&&) noexcept;
 
-  // Fixed for the life of the session.
+  // Fixed while the session lives.
   FAIRWAY_API const std::vector<Slice>& slices() const;
   FAIRWAY_API const std::vector<Device>& devices() const;
   // "fairway-controller 0.1.0"
   FAIRWAY_API const std::string& server() const;
-  // OK while it is open; why it ended otherwise.
+  // OK while the session is open; then the reason why it ended.
   FAIRWAY_API Status status() const;
 
   FAIRWAY_API Array Put(const HostBytes& bytes, const Sharding& sharding);
@@ -109,9 +112,9 @@ class Session {
                                                                 std::to_string(wanted)));
     return Put(HostBytes{values.data(), DTypeOf<T>(), std::move(shape)}, sharding);
   }
-  // An array that holds an error.
+  // Makes an array that holds an error.
   FAIRWAY_API Array MakeError(const ArraySpec& spec, const Status& error);
-  // One array whose shards are these arrays of one shard each. Nothing moves.
+  // Makes one array whose shards are these arrays, of one shard each. Nothing moves.
   FAIRWAY_API Array Assemble(const ArraySpec& spec, std::span<const Array> shards);
 
   // `program`: MLIR, as text, bytecode or portable artifact (jax.export makes these). `devices`: of
@@ -122,20 +125,21 @@ class Session {
   FAIRWAY_API Future<Result<Executable>> Compile(const NativeProgram& program,
                                                  const std::vector<int>& devices);
 
-  // A program as something to call. `devices`: of each of its slices, in their order, as many as it
-  // has, all of one island. Computations that were compiled before are not compiled again.
-  // INVALID_ARGUMENT names the node of the program that is wrong.
+  // Gives a program devices, so that it can be called. `devices`: for each slice of the program, in
+  // order, as many devices as it has, all of one island. Computations that were compiled before are
+  // not compiled again. INVALID_ARGUMENT names the wrong node of the program.
   FAIRWAY_API Future<Result<Executable>> Bind(const ProgramBuilder& program,
                                               const std::vector<std::vector<int>>& devices,
                                               const BindOptions& options = {});
 
-  // When all of them are computed; or the error of the first failed one in this order.
+  // Becomes OK when all arrays are computed, or holds the error of the first failed one in this
+  // order.
   FAIRWAY_API Future<Status> Ready(std::span<const Array> arrays);
-  // When the controller has carried out everything that was asked before.
+  // Becomes OK when the controller has carried out all earlier requests.
   FAIRWAY_API Future<Status> Ping();
 
-  // Ends the session: what waits gets CANCELLED. Returns when no callback of this session runs any
-  // more, unless it is called from one.
+  // Ends the session; futures that wait get CANCELLED. Returns when no callback of this session
+  // runs any more, unless a callback calls it.
   FAIRWAY_API void Close();
 
  private:
@@ -144,10 +148,10 @@ class Session {
   std::shared_ptr<Connection> connection_;
 };
 
-// `address`: "host:port", "host" (port 29000) or "[v6]:port", each with or without "grpc://".
-// INVALID_ARGUMENT: it is none of these. UNAVAILABLE: nobody answers there, or no island is up.
-// UNIMPLEMENTED: who answers there does not know this service. FAILED_PRECONDITION: versions do not
-// fit.
+// Connects to a controller. `address`: "host:port", "host" (port 29000) or "[v6]:port", each with
+// or without "grpc://". INVALID_ARGUMENT: none of these. UNAVAILABLE: nobody answers there, or no
+// island is up. UNIMPLEMENTED: the server there does not know this service. FAILED_PRECONDITION:
+// versions do not fit.
 FAIRWAY_API Result<Session> Connect(const std::string& address, const ConnectOptions& options = {});
 
 }  // namespace fairway::client

@@ -11,7 +11,7 @@
 
 namespace fairway::client {
 
-// The numbers are those of gRPC and of google.rpc.Code.
+// The numbers of gRPC and of google.rpc.Code.
 enum class StatusCode : int {
   kOk = 0,
   kCancelled = 1,  // the session was closed
@@ -21,14 +21,14 @@ enum class StatusCode : int {
   kNotFound = 5,
   kAlreadyExists = 6,
   kPermissionDenied = 7,
-  kResourceExhausted = 8,   // what was asked for does not fit
+  kResourceExhausted = 8,   // the request does not fit
   kFailedPrecondition = 9,  // an array was deleted or donated; versions do not fit
   kAborted = 10,
   kOutOfRange = 11,
   kUnimplemented = 12,
   kInternal = 13,
   kUnavailable = 14,  // the controller is gone, or no island is up
-  kDataLoss = 15,     // an executor was lost, and with it the array
+  kDataLoss = 15,     // an executor was lost, and the array with it
   kUnauthenticated = 16,
 };
 
@@ -63,7 +63,8 @@ class Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
 
-  // Of an error: ends the process with its text. Look at ok() first, or mean it.
+  // If this is an error, it ends the process with the error's text. Look at ok() first, or intend
+  // this.
   const T& value() const& {
     if (!ok()) DieOf(status_);
     return *value_;

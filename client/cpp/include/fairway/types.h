@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What arrays are: element types, shapes, shardings. Plain values.
+// Element types, shapes and shardings of arrays. Plain values.
 #ifndef FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_TYPES_H_
 #define FAIRWAY_CLIENT_CPP_INCLUDE_FAIRWAY_TYPES_H_
 
@@ -15,7 +15,7 @@
 
 namespace fairway::client {
 
-// The numbers are those of the protocol (and of xla.ifrt.DTypeProto.Kind).
+// The numbers of the protocol (and of xla.ifrt.DTypeProto.Kind).
 enum class DType : int32_t {
   kInvalid = 0,
   kPred = 1,
@@ -35,7 +35,7 @@ enum class DType : int32_t {
   kC128 = 18,
   kF8E5M2 = 19,
   kF8E4M3FN = 20,
-  kS4 = 21,  // sub-byte types: in host memory the low bits of a byte each, the others 0
+  kS4 = 21,  // sub-byte types: in host memory each is the low bits of a byte, the other bits 0
   kU4 = 22,
   kF8E4M3B11FNUZ = 23,
   kF8E5M2FNUZ = 24,
@@ -48,7 +48,7 @@ enum class DType : int32_t {
 
 // "f32", "bf16", ...; "invalid".
 FAIRWAY_API std::string Name(DType dtype);
-// In host memory; 0 for kInvalid.
+// The bytes in host memory; 0 for kInvalid.
 FAIRWAY_API int64_t BytesPerElement(DType dtype);
 
 // The element type of a C++ type: DTypeOf<float>().
@@ -73,12 +73,13 @@ constexpr DType DTypeOf() {
 // Extents, major dimension first; {} is a scalar.
 using Shape = std::vector<int64_t>;
 
-// How an array is cut into shards, one for each device, and where they lie. Devices are numbered as
-// in Session::devices(), each at most once.
+// How an array is cut into shards, one for each device, and on which devices they lie. Devices are
+// numbered as in Session::devices(), each at most once.
 struct Sharding {
   std::vector<int> devices;
-  // Pieces per dimension: shard i is tile tile_of[i] of the grid, counted row-major. No tile_of:
-  // tile i, so that there are as many tiles as devices. No tiles: every shard is the whole array.
+  // Pieces per dimension: shard i is tile tile_of[i] of the grid, counted row-major. Empty tile_of:
+  // shard i is tile i, so there are as many tiles as devices. Empty tiles: every shard is the whole
+  // array.
   std::vector<int64_t> tiles;
   std::vector<int64_t> tile_of;
   std::string memory_kind;  // empty: the devices' default
@@ -92,6 +93,7 @@ struct Sharding {
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
+// The type of a whole array: element type, global shape and sharding.
 struct ArraySpec {
   DType dtype = DType::kInvalid;
   Shape shape;
@@ -102,7 +104,8 @@ struct ArraySpec {
 // "f32[8,128]"
 FAIRWAY_API std::string ToString(const ArraySpec& spec);
 
-// Bytes of a whole array in this process: dense, major to minor. A value; copies share the bytes.
+// The bytes of a whole array in this process: dense, major to minor. A value; copies share the
+// bytes.
 class HostArray {
  public:
   HostArray() = default;
@@ -112,7 +115,7 @@ class HostArray {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
-  // The elements, if T is their type; else none. Good as long as some copy of this is there.
+  // The elements if T is their type; else none. Valid while a copy of this object exists.
   template <typename T>
   std::span<const T> values() const {
     if (DTypeOf<T>() != dtype_ || dtype_ == DType::kInvalid) return {};

@@ -17,14 +17,14 @@ namespace {
 
 using Callback = absl::AnyInvocable<void()>;
 
-// The bytes of one shard, or their absence, shared by a buffer and the launches that read or make
+// The bytes of one shard, or their absence. Shared by a buffer and the launches that read or make
 // it.
 struct Cell {
   BufferSpec spec;
   int64_t size = 0;
   std::string memory_kind;
   bool consumed = false;
-  std::optional<absl::Status> status;  // nothing: not computed yet
+  std::optional<absl::Status> status;  // nullopt: not computed yet
   std::shared_ptr<Blob> bytes;
   std::vector<absl::AnyInvocable<void(absl::Status)>> waiters;
 };
@@ -69,13 +69,14 @@ struct FakeRuntime::State {
   void Allocated(const Cell& cell) { ++live_buffers, live_bytes += cell.size; }
   void Released(const Cell& cell) { --live_buffers, live_bytes -= cell.size; }
 
-  // The functions below are called with the mutex held; they put what is to run after it into
-  // `after`.
+  // The functions below are called with the mutex held. They put callbacks that must run without it
+  // into `after`.
   void Complete(Cell& cell, absl::Status status, std::shared_ptr<Blob> bytes,
                 std::vector<Callback>& after);
   bool IsReadyToEnd(const Execution& execution) const;
   void End(Execution execution, std::vector<Callback>& after);
-  // Ends what may end by itself; `told`: one more that the test asked for. Whether any ended.
+  // Ends the executions that may end; `told`: also one that the test asked for. Returns whether any
+  // ended.
   bool Advance(bool told, std::vector<Callback>& after);
 };
 
@@ -135,7 +136,7 @@ void AddInto(Blob& sum, const Blob& more) {
   }
 }
 
-// Output `o` on device `d`.
+// Computes output `o` on device `d`.
 std::shared_ptr<Blob> Compute(const Execution& execution, size_t d, size_t o) {
   const FakeProgram& program = *execution.program;
   if (program.op == "identity" || program.op == "block") {
@@ -376,7 +377,7 @@ absl::Status CheckNotDonated(const LaunchRequest& request) {
   return absl::OkStatus();
 }
 
-// The rules of gangs; what breaks them is recorded and refused.
+// Checks the rules of gangs. Records and refuses a launch that breaks them.
 absl::Status CheckGang(State& state, const LaunchRequest& request) {
   auto broken = [&](std::string text) {
     state.violations.push_back(text);

@@ -13,8 +13,8 @@
 
 namespace fairway {
 
-// Runs FakePrograms. A launch ends when its inputs are computed and, in manual mode, the test says
-// so; its callbacks run inside the call that ends it. Poison passes from inputs to outputs.
+// Runs FakePrograms. A launch ends when its inputs are computed and, in manual mode, when the test
+// says so. Its callbacks run inside the call that ends it. Poison passes from inputs to outputs.
 // Thread-safe.
 class FakeRuntime final : public Runtime {
  public:
@@ -34,18 +34,18 @@ class FakeRuntime final : public Runtime {
   absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                       absl::AnyInvocable<void(absl::Status)> done) override;
 
-  // A buffer whose bytes come later; as PjrtRuntime::Expect.
+  // A buffer whose bytes come later, like PjrtRuntime::Expect.
   struct Incoming {
     std::unique_ptr<DeviceBuffer> buffer;
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
   };
   absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device);
 
-  // Ends the oldest launch whose inputs are computed, be it blocked or not. False: there is none.
+  // Ends the oldest launch whose inputs are computed, blocked or not. False: there is none.
   bool EndNext();
-  // Ends all that can end, blocked ones too.
+  // Ends all launches that can end, blocked ones too.
   void EndAll();
-  // The next launch that would have run ends with `error` instead.
+  // Ends the next launch that would run with `error` instead.
   void FailNext(absl::Status error);
 
   struct LaunchRecord {
@@ -56,8 +56,8 @@ class FakeRuntime final : public Runtime {
   };
   std::vector<LaunchRecord> launches() const;  // in the order of the calls
   int under_way() const;                       // launches not ended
-  // Rules that callers broke: a gang with an input not ready or poisoned (unless its program is
-  // separable, or gang_inputs is kExternal), a gang out of launch-id order.
+  // The rules that callers broke: a gang with an input that is not ready or has failed (unless its
+  // program is separable, or gang_inputs is kExternal); a gang out of launch-id order.
   std::vector<std::string> violations() const;
   // Buffers that exist and are not donated, and their bytes.
   int live_buffers() const;

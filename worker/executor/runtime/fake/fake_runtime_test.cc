@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake adds to the seam; the seam itself is tested by tests/conformance.
+// The additions of the fake runtime to the interface; tests/conformance tests the interface itself.
 #include "worker/executor/runtime/fake/fake_runtime.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::shared_ptr<Blob>;
 
-// Writes the sum of `own` and what the others sent to `out`, in the order of the members.
+// Writes the sum of `own` and the bytes of the other members to `out`, in the order of the members.
 void Sum(const Exchange& exchange, DType dtype, std::string_view own,
          const std::vector<Bytes>& theirs, char* out) {
   size_t next = 0;
@@ -38,7 +38,7 @@ absl::StatusOr<Bytes> AllReduceOver(Exchange& exchange, uint64_t launch, uint32_
     return Error(absl::StatusCode::kResourceExhausted, "no memory for a sum of {} bytes", size);
   const auto members = static_cast<int64_t>(exchange.members());
   std::vector<Exchange::Wanted> wanted;
-  // For two members the slices would cross as many bytes, in one trip more.
+  // With two members the slices would take as many bytes, and one round trip more.
   if (size <= direct_bytes || members == 2) {
     exchange.Offer(launch, round, 0, {partial->view(), partial}, others);
     for (const size_t m : others) wanted.push_back({m, 0, size});

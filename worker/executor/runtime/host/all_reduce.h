@@ -12,12 +12,12 @@
 
 namespace fairway {
 
-// Up to this size every member takes the partial sums of all others; above it each member sums one
-// slice and all take the slices' sums. Not tuned (docs/design/0042).
+// Up to this size every member takes the partial sums of all others. Above it each member sums one
+// slice, and all take the sums of the slices. Not tuned (docs/design/0042).
 inline constexpr int64_t kDirectAllReduceBytes = 64 << 10;
 
-// The sum of the members' `partial`, added in the order of the members, so that all get the same
-// bits. RESOURCE_EXHAUSTED: no memory; else the errors of Exchange::Take.
+// Returns the sum of the members' `partial`, added in the order of the members, so that all get the
+// same bits. RESOURCE_EXHAUSTED: no memory; else the errors of Exchange::Take.
 absl::StatusOr<std::shared_ptr<Blob>> AllReduceOver(Exchange& exchange, uint64_t launch,
                                                     uint32_t round, DType dtype,
                                                     std::shared_ptr<Blob> partial,

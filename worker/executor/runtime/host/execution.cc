@@ -60,8 +60,8 @@ class Execution {
                  Name(program_.steps[s].kernel), ToString(type.dtype, type.shape));
   }
 
-  // The block for the result of step `s`: that of operand 0 if nobody else can see it any more,
-  // else a new one, uninitialised. nullptr: no memory.
+  // Returns the block for the result of step `s`: that of operand 0 if nobody else can see it any
+  // more, else a new one, uninitialised. nullptr: no memory.
   Bytes BlockFor(Values& values, int s) const {
     const NativeProgram::Step& step = program_.steps[s];
     const int first = step.operands[0];
@@ -75,7 +75,7 @@ class Execution {
     return Blob::Make(static_cast<size_t>(ByteSize(type.dtype, type.shape).value_or(0)));
   }
 
-  // `block` becomes a copy of `from`, unless it is it.
+  // Makes `block` a copy of `from`, unless they are the same.
   static void CopyInto(Blob& block, const Blob& from) {
     if (&block != &from) std::copy_n(from.data(), from.size(), block.data());
   }
@@ -87,7 +87,7 @@ class Execution {
         FAIRWAY_RETURN_IF_ERROR(AllReduce(s));
         break;
       case NativeKernel::kBusyWait:
-      case NativeKernel::kSleep:  // the devices of a gang do so at the same time
+      case NativeKernel::kSleep:  // the devices of a gang sleep at the same time
         if (step.kernel == NativeKernel::kSleep) std::this_thread::sleep_for(step.time);
         if (step.kernel == NativeKernel::kBusyWait) kernels::BusyWait(step.time);
         for (Values& values : values_) ResultOf(values, s) = values[step.operands[0]];

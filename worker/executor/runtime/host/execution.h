@@ -13,11 +13,11 @@
 
 namespace fairway {
 
-// Runs `program` on the calling thread. `arguments` and the result: [device][value]. A block that
-// nobody else holds is written into once its last reader is the step at work; every other is left
-// as it is. Two results may share a block. RESOURCE_EXHAUSTED: no memory for a value.
-// `exchange`, of launch `launch`: how to reach the executors that run it on other devices; nullptr:
-// there are none. Then also its errors.
+// Runs `program` on the calling thread. `arguments` and the result are [device][value]. A step may
+// write into a block that nobody else holds and that nothing later reads; all other blocks stay as
+// they are. Two results may share a block. RESOURCE_EXHAUSTED: no memory for a value. `exchange`
+// talks to the executors that run launch `launch` on other devices; nullptr: there are none. With
+// it, Exchange's errors too.
 absl::StatusOr<std::vector<std::vector<Bytes>>> RunNative(const NativeProgram& program,
                                                           std::vector<std::vector<Bytes>> arguments,
                                                           Exchange* exchange = nullptr,

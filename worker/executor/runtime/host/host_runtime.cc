@@ -10,12 +10,12 @@
 
 namespace fairway {
 
-// Where launches run whose inputs came late. Thread-safe.
+// The threads that run launches whose inputs came late. Thread-safe.
 class HostRuntime::Threads {
  public:
   explicit Threads(int count) : pool_(std::make_unique<BlockingPool>("host", count)) {}
 
-  // On a thread of the pool; on the caller's once the runtime is gone.
+  // Runs `work` on a thread of the pool, or on the caller's once the runtime is gone.
   void Run(absl::AnyInvocable<void()> work) {
     {
       std::lock_guard lock(mutex_);
@@ -23,7 +23,7 @@ class HostRuntime::Threads {
     }
     std::move(work)();
   }
-  // Runs what is queued.
+  // Runs the queued work.
   void Close() {
     std::unique_lock lock(mutex_);
     std::unique_ptr<BlockingPool> pool = std::move(pool_);
@@ -40,7 +40,7 @@ namespace {
 std::vector<std::vector<Bytes>> Arguments(const NativeLaunch& launch) {
   std::vector<std::vector<Bytes>> arguments(launch.inputs.size());
   for (size_t d = 0; d < launch.inputs.size(); ++d) {
-    // A donated block that is also another argument is in both places, so nobody writes into it.
+    // A donated block that is also another argument is in both lists, so nobody writes into it.
     for (const NativeCellPtr& cell : launch.inputs[d]) arguments[d].push_back(cell->bytes());
     for (size_t a = 0; a < launch.inputs[d].size(); ++a) {
       if (launch.taken[d][a]) launch.inputs[d][a]->Take();
@@ -49,7 +49,7 @@ std::vector<std::vector<Bytes>> Arguments(const NativeLaunch& launch) {
   return arguments;
 }
 
-// With all inputs there.
+// Runs the launch; all inputs are there.
 void Execute(NativeLaunch& launch) {
   absl::Status status = launch.FirstCause();
   if (status.ok()) {

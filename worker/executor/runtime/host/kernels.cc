@@ -17,7 +17,8 @@ void dgemm_(const char*, const char*, const int64_t*, const int64_t*, const int6
 namespace fairway::kernels {
 namespace {
 
-// Calls `work` with a value of the C++ type of `dtype`. Integers are unsigned, so that they wrap.
+// Calls `work` with a value of the C++ type of `dtype`. Integer types are unsigned, so that they
+// wrap.
 template <typename Work>
 void OfType(DType dtype, Work work) {
   switch (dtype) {

@@ -8,7 +8,7 @@
 namespace fairway {
 namespace {
 
-// Zeros that take address space but no memory: pages that are only read are all the same one.
+// Zeros that take address space but no memory: pages that are only read are all the same page.
 absl::StatusOr<HostView> Zeros(size_t size) {
   if (size == 0) return HostView{};
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -21,20 +21,21 @@ namespace fairway {
 
 using Bytes = std::shared_ptr<Blob>;
 
-// For NativeCell: it keeps all bytes.
+// The `kept` of a NativeCell that keeps all bytes.
 inline constexpr size_t kKeepAll = SIZE_MAX;
 
 // When a launch of the sim runtime ends.
 struct Due {
-  Outcome known;                             // set when `at` is; or with why it will not run
+  // set with `at`, or with the reason why the launch will not run
+  Outcome known;
   std::chrono::steady_clock::time_point at;  // written before `known` is set
 };
 
-// One shard, shared by a buffer and the launches that read or make it. Thread-safe.
+// One shard. Shared by a buffer and the launches that read or make it. Thread-safe.
 class NativeCell {
  public:
-  // `kept`: of more bytes than that the cell keeps none, and reads as zeros (sim). `due`: of what a
-  // launch of the sim runtime makes, else nullptr.
+  // `kept`: a cell of more bytes keeps none, and reads as zeros (sim). `due`: the end of the launch
+  // of the sim runtime that makes the shard; else nullptr.
   NativeCell(BufferSpec spec, size_t kept, std::shared_ptr<Outcome> outcome,
              std::shared_ptr<Due> due = nullptr)
       : spec(std::move(spec)), outcome(std::move(outcome)), due(std::move(due)), kept_(kept) {}
@@ -44,18 +45,18 @@ class NativeCell {
   const std::shared_ptr<Due> due;
 
   void Fill(Bytes bytes);
-  // Bytes of their own, as those of `from`, which is ready. RESOURCE_EXHAUSTED: no memory;
-  // FAILED_PRECONDITION: `from` was donated.
+  // Copies the bytes of `from`, which is ready. RESOURCE_EXHAUSTED: no memory; FAILED_PRECONDITION:
+  // `from` was donated.
   absl::Status FillFrom(const NativeCell& from);
-  // nullptr: none yet, none any more, or none are kept.
+  // nullptr: the bytes are not there yet, were given up, or are not kept.
   Bytes bytes() const;
-  // Its bytes, or zeros in their place. Once it is ready. Errors: as FillFrom.
+  // Returns the bytes, or zeros in their place. The cell must be ready. Errors: as FillFrom.
   absl::StatusOr<HostView> View() const;
 
-  // Gives the bytes up for good; they may come later (Take).
+  // Gives the bytes up for good. They may still come; then Take gets them.
   void Consume();
   bool consumed() const;
-  // For the launch that consumed it, once they are there.
+  // Returns the bytes to the launch that consumed them, once they are there.
   Bytes Take();
 
  private:
@@ -66,7 +67,7 @@ class NativeCell {
 };
 using NativeCellPtr = std::shared_ptr<NativeCell>;
 
-// From its checks to its end.
+// One launch, from its checks to its end.
 struct NativeLaunch {
   std::shared_ptr<const NativeProgram> program;
   std::vector<int> devices;
@@ -76,18 +77,18 @@ struct NativeLaunch {
   std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();  // of all outputs
   std::shared_ptr<Due> due;                                        // sim only
   absl::AnyInvocable<void(absl::Status)> done;
-  std::shared_ptr<Exchange> exchange;  // with the other executors that run it; nullptr: none
+  std::shared_ptr<Exchange> exchange;  // to the other executors that run it; nullptr: none
   uint64_t launch_id = 0;
 
-  // The first input, in order, that is known to have failed.
+  // Returns the first known failure of an input, in order.
   absl::Status FirstCause() const;
-  // Whether all inputs have ended, well or not.
+  // Returns whether all inputs have ended, with or without an error.
   bool InputsEnded() const;
-  // Lets the inputs go and tells everybody. Once.
+  // Releases the inputs and sets all outcomes. Called once.
   void End(absl::Status status);
 };
 
-// Calls `then` once, when all of these are set: in this call if they are by now.
+// Calls `then` once, when all of these are set; within this call if they are set by now.
 void WhenAllSet(const std::vector<Outcome*>& outcomes, absl::AnyInvocable<void()> then);
 
 }  // namespace fairway

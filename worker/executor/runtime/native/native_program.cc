@@ -26,7 +26,7 @@ bool HasArithmetic(DType dtype) {
          dtype == DType::kS64;
 }
 
-// The shard of an array of `dims` cut into `tiles` over `num_devices`.
+// Returns the shard of an array of `dims` that is cut into `tiles` over `num_devices`.
 absl::StatusOr<Shape> ShardOf(const Shape& global, const std::vector<int64_t>& tiles,
                               int num_devices) {
   if (tiles.empty()) return global;
@@ -75,7 +75,7 @@ absl::Status CheckArity(const NativeProgram::Step& step, size_t wanted) {
   return InvalidArgument("takes {} operands, got {}", wanted, step.operands.size());
 }
 
-// What matmul makes of its operands.
+// Returns the type of a matmul of these operands.
 absl::StatusOr<NativeProgram::Value> Product(const NativeProgram::Value& a,
                                              const NativeProgram::Value& b) {
   const bool fits = a.dtype == b.dtype && (a.dtype == DType::kF32 || a.dtype == DType::kF64) &&
@@ -90,7 +90,7 @@ absl::StatusOr<NativeProgram::Value> Product(const NativeProgram::Value& a,
   return product;
 }
 
-// The type of what `step` makes. INVALID_ARGUMENT: its operands do not fit.
+// Returns the type of the result of `step`. INVALID_ARGUMENT: its operands do not fit.
 absl::StatusOr<NativeProgram::Value> ResultType(const NativeProgram& program,
                                                 const NativeProgram::Step& step) {
   if (step.operands.empty()) return InvalidArgument("takes at least one operand");
@@ -205,7 +205,7 @@ void SetLastReaders(NativeProgram& program) {
   for (const NativeProgram::Result& result : program.results) {
     program.values[result.value].last_reader = -1;
   }
-  // What the rounds do not replace is read in each of them.
+  // A value that the rounds do not replace is read in each of them.
   if (program.repeat == 1) return;
   for (int p = static_cast<int>(program.results.size()); p < program.num_parameters; ++p) {
     program.values[p].last_reader = -1;

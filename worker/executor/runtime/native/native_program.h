@@ -18,14 +18,14 @@ namespace fairway {
 
 enum class NativeKernel : uint8_t { kAdd, kScale, kMatmul, kAllReduce, kBusyWait, kSleep };
 
-// A v1::NativeProgram that was checked: every operand exists and has the type that its kernel
-// takes. Types are those of one device's shard.
+// A checked v1::NativeProgram: every operand exists and has the type that its kernel takes. Types
+// are those of one device's shard.
 struct NativeProgram {
   struct Value {
     DType dtype = DType::kInvalid;
     Shape shape;
-    // Nothing reads it after this step, in this round or a later one, so its bytes may be written
-    // into; -1: read to the end.
+    // After this step nothing reads the value, in this round or a later one, so a kernel may write
+    // into its bytes; -1: something reads it until the end.
     int last_reader = -1;
   };
   struct Step {
@@ -49,12 +49,12 @@ struct NativeProgram {
   std::vector<Result> results;
   uint32_t repeat = 1;
   bool all_reduces = false;  // some step crosses devices
-  // Of all sleep and busy_wait steps, over all rounds; at most kLongestRun.
+  // The time of all sleep and busy_wait steps, over all rounds; at most kLongestRun.
   std::chrono::nanoseconds declared_time{0};
   static constexpr std::chrono::nanoseconds kLongestRun = std::chrono::hours(100L * 365 * 24);
 
-  // INVALID_ARGUMENT: names the program and the step, parameter or result that is wrong, what it
-  // needs and what it got.
+  // INVALID_ARGUMENT: the text names the program, the step, parameter or result that is wrong, what
+  // it needs and what it got.
   static absl::StatusOr<NativeProgram> Make(const v1::NativeProgram& proto, int num_devices);
 };
 

@@ -34,13 +34,13 @@ class NativeExecutable final : public LoadedExecutable {
       parameters.push_back({this->program->values[p].dtype, this->program->values[p].shape, 0});
     }
   }
-  // One thread runs the gangs of an executor alone, all devices of each; several wait for each
-  // other.
+  // If an executor runs the gangs alone, one thread runs all devices of each; if several run them,
+  // they wait for each other.
   bool separable() const override { return exchange == nullptr; }
 
   const std::shared_ptr<const NativeProgram> program;
   const std::vector<int> devices;            // empty: any one
-  const std::shared_ptr<Exchange> exchange;  // with other executors; nullptr: it runs here alone
+  const std::shared_ptr<Exchange> exchange;  // to other executors; nullptr: it runs here alone
   std::vector<BufferSpec> parameters;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtimes of native programs have in common (host, sim): code, buffers, the checks of a
-// launch, what it takes and makes. How a launch is carried out is the subclass's.
+// The common part of the runtimes of native programs (host, sim): code, buffers, the checks of a
+// launch, its inputs and outputs. The subclass carries the launch out.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_NATIVE_RUNTIME_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_NATIVE_NATIVE_RUNTIME_H_
 
@@ -31,7 +31,7 @@ class NativeRuntime : public Runtime {
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyToDevice(DeviceBuffer& buffer, int device,
                                                              std::string_view memory_kind) override;
 
-  // A buffer whose bytes come later; as PjrtRuntime::Expect.
+  // A buffer whose bytes come later, like PjrtRuntime::Expect.
   struct Incoming {
     std::unique_ptr<DeviceBuffer> buffer;
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
@@ -43,8 +43,8 @@ class NativeRuntime : public Runtime {
   NativeRuntime(std::string name, std::string version, int num_devices, int64_t device_memory,
                 size_t kept);
 
-  // Checks the request, takes its inputs and makes its outputs; `launch` is then as good as
-  // launched, and must be ended. `launch.due` is given by the caller or nullptr. Errors: those of
+  // Checks the request, takes its inputs and makes its outputs. After that the caller must carry
+  // `launch` out and end it. The caller sets `launch.due`, or leaves it nullptr. Errors: those of
   // Runtime::Launch.
   absl::StatusOr<LaunchResult> Begin(const LaunchRequest& request,
                                      absl::AnyInvocable<void(absl::Status)> done,

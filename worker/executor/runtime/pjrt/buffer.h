@@ -18,8 +18,8 @@ struct PJRT_Buffer;
 namespace fairway::pjrt {
 
 // Owns a PJRT_Buffer. Every shared_ptr to it is a reader that keeps the bytes in place: a program
-// may write into them only when the launch holds the last one. Destroying it with work in flight is
-// allowed.
+// may write into them only if its launch holds the last shared_ptr. It may be destroyed while work
+// is in flight.
 class RawBuffer {
  public:
   RawBuffer(std::shared_ptr<const Client> client, PJRT_Buffer* raw)
@@ -31,9 +31,9 @@ class RawBuffer {
   PJRT_Buffer* raw() const { return raw_; }
   const Client& client() const { return *client_; }
   const std::shared_ptr<const Client>& shared_client() const { return client_; }
-  // A program has taken the bytes over.
+  // Returns whether a program has taken the bytes over.
   bool IsDeleted() const;
-  // Where the bytes are; CPU only, once they are computed.
+  // Returns the address of the bytes. CPU only, once they are computed.
   absl::StatusOr<char*> Address() const;
 
  private:
@@ -41,20 +41,22 @@ class RawBuffer {
   PJRT_Buffer* const raw_;
 };
 
-// The dimensions of a value in memory, from the fastest to the slowest; empty: major to minor,
-// which is what hosts and all transfers have.
+// The order of dimensions in memory, from the fastest to the slowest. Empty: major to minor, the
+// order of hosts and of all transfers.
 using DimensionOrder = std::vector<int64_t>;
 
+// The pjrt runtime's buffer: the plugin's bytes, and the outcome of the work that makes them.
+// Thread-safe.
 class Buffer final : public DeviceBuffer {
  public:
   struct Spec : BufferSpec {
     std::string memory_kind;  // empty: default
     DimensionOrder order;
-    // Host bytes can be read in place.
+    // Returns whether host bytes can be read in place.
     bool dense() const { return order.empty() && PackedBits(dtype) == 0; }
   };
 
-  // `raw` nullptr: the bytes never came to be; `outcome` tells why.
+  // `raw` is nullptr if the bytes were never made; `outcome` has the reason.
   Buffer(Spec spec, std::shared_ptr<RawBuffer> raw, std::shared_ptr<Outcome> outcome)
       : spec_(std::move(spec)), outcome_(std::move(outcome)), raw_(std::move(raw)) {}
 
@@ -65,12 +67,12 @@ class Buffer final : public DeviceBuffer {
   const Spec& spec() const { return spec_; }
   const std::shared_ptr<Outcome>& outcome() const { return outcome_; }
 
-  // Keeps the bytes in place while the result lives; nullptr when they never came to be.
+  // Keeps the bytes in place while the result lives; nullptr if they were never made.
   // FAILED_PRECONDITION: donated.
   absl::StatusOr<std::shared_ptr<RawBuffer>> Pin() const;
-  // From now on the buffer counts as donated. Gives up its own hold on the bytes.
+  // Marks the buffer as donated and gives up its own hold on the bytes.
   void Consume();
-  // The launch that consumed it did not run.
+  // Undoes Consume: the launch that consumed the buffer did not run.
   void Restore(std::shared_ptr<RawBuffer> raw);
 
  private:

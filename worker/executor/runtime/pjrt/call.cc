@@ -6,8 +6,8 @@
 
 #include "pjrt_c_api.h"
 
-// The plugin is not instrumented: ThreadSanitizer cannot see that it orders registration before
-// callback.
+// ThreadSanitizer cannot see that the plugin orders registration before callback, because the
+// plugin is not instrumented.
 #if defined(__SANITIZE_THREAD__)
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);

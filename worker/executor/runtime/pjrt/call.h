@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calling the PJRT C API: argument structs, errors, events. The C API's own header stays in the .cc
-// files.
+// Calls of the PJRT C API: argument structs, errors, events. Only .cc files include the header of
+// the C API.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_CALL_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_CALL_H_
 
@@ -17,9 +17,9 @@ struct PJRT_Event;
 
 namespace fairway::pjrt {
 
-// An argument struct of the C API with zeroes behind it. A plugin refuses a struct_size below its
-// own and reads what a larger one holds, so the padding lets one header call plugins with newer,
-// longer structs.
+// An argument struct of the C API, followed by zeroes. A plugin refuses a struct_size below its own
+// and reads all of a larger struct, so the padding lets one header call plugins with newer, longer
+// structs.
 template <typename Args>
 struct Padded {
   Args args;
@@ -34,7 +34,8 @@ struct Padded {
   Args* operator->() { return &args; }
 };
 
-// Takes the error over; nullptr is OK. Codes are absl's; the text is kept.
+// Takes the error over and converts it; nullptr is OK. Keeps the code (PJRT's codes are absl's) and
+// the text.
 absl::Status Consume(const PJRT_Api* api, PJRT_Error* error);
 
 // Calls `function` (an entry of PJRT_Api). UNIMPLEMENTED: the plugin lacks it.
@@ -49,11 +50,11 @@ absl::Status Call(const PJRT_Api* api, Function* function, Padded<Args>& args) {
 
 void DestroyEvent(const PJRT_Api* api, PJRT_Event* event);
 
-// Whether `event` has happened, with or without an error.
+// Returns whether `event` has happened, with or without an error.
 bool IsReady(const PJRT_Api* api, PJRT_Event* event);
 
-// Takes `event` over. Runs `done` with its status: at once when it has happened, else on a thread
-// of the plugin, where it must do no more than hand over.
+// Takes `event` over. Runs `done` with its status: at once if it has happened, else on a thread of
+// the plugin. There `done` must only hand the status over.
 void WhenReady(const PJRT_Api* api, PJRT_Event* event, absl::AnyInvocable<void(absl::Status)> done);
 
 // Takes `event` over and waits for it.

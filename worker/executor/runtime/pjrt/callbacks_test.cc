@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that call functions of their client, with the real plugin: on one device, in a gang
-// between collectives, in loops, failing, and taking their time.
+// between collectives, in loops, with calls that fail or take long.
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -39,7 +39,7 @@ std::string OneCall() {
                      kCall);
 }
 
-// Calls until f says 1.
+// Calls f until it returns 1.
 std::string UntilOne() {
   return fmt::format(R"(module @until_one {{
   func.func public @main(%x: tensor<f32>) -> tensor<f32> {{
@@ -58,7 +58,7 @@ std::string UntilOne() {
                      kCall);
 }
 
-// One float per device -> f(their sum), on device 0, to which each adds its own; the sum of that.
+// One float per device -> f(their sum), on device 0; each device adds its own; the sum of that.
 std::string CallBetweenSums(int devices) {
   return fmt::format(R"(module @call_between_sums attributes {{mhlo.num_partitions = {0} : i32}} {{
   func.func public @main(%x: tensor<{0}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}"}})
@@ -201,7 +201,7 @@ TEST_F(CallbacksTest, AProgramOfOneDeviceGetsWhatTheFunctionMade) {
   EXPECT_EQ(client->device, 1);
 }
 
-// What the plugin gives for a type of less than a byte is what ReadElements and WriteElements know.
+// The plugin's packing of types smaller than a byte is the one of ReadElements and WriteElements.
 TEST_F(CallbacksTest, ElementsOfLessThanAByteArePackedFromTheLowestBitsOn) {
   Open(1);
   struct Case {
@@ -258,7 +258,7 @@ TEST_F(CallbacksTest, AFailedCallFailsTheLaunchWithItsOwnStatus) {
   ASSERT_TRUE(running.ok()) << running.status();
   EXPECT_EQ(running->done.Get(), absl::NotFoundError("KeyError: 'x'\n  at line 3"));
   EXPECT_EQ(test::WaitReady(*running->result.outputs[0][0]).code(), absl::StatusCode::kNotFound);
-  // The next launch is as if nothing had been.
+  // The failure does not affect the next launch.
   auto well = std::make_shared<Client>(Double);
   EXPECT_TRUE(test::Run(*runtime_, Request(program.get(), {{x.get()}}, {0}, well)).ok());
 }
@@ -274,7 +274,7 @@ TEST_F(CallbacksTest, NothingIsCalledWithWhatComesOfAFailedCall) {
   });
   auto well = std::make_shared<Client>(Double);
   auto x = Put({3, 4}, {2}, 0);
-  // Each is launched ahead of its input, by the one thread that launches for the device.
+  // Each is launched ahead of its input, by the one launch thread of the device.
   absl::StatusOr<Running> first, second, third;
   std::thread device([&] {
     first = test::Start(*runtime_, Request(program.get(), {{x.get()}}, {0}, fails));
@@ -322,7 +322,7 @@ TEST_F(CallbacksTest, AGangOfFourWaitsForTheFunctionBetweenTwoSums) {
   std::optional<absl::StatusOr<Running>> running;
   std::thread sequencer([&] { running = test::Start(*runtime_, Gang(program.get(), client)); });
   EXPECT_TRUE(test::Eventually([&] { return gate->waiting() > 0; }));
-  // Another device is not held up meanwhile.
+  // Another device is not held up in the meantime.
   auto one = Load(OneCall(), test::OneDevice(3));
   auto x = Put({3, 4}, {2}, 3);
   auto free =

@@ -19,9 +19,9 @@ namespace {
 
 std::atomic<bool> client_exists{false};
 
-constexpr int64_t kLostShare = 50;  // one in so many bytes
+constexpr int64_t kLostShare = 50;  // one byte in fifty
 
-// Option structs that point into the configuration they were made of.
+// Option structs that point into the configuration that they are made from.
 class OptionList {
  public:
   void Add(const std::string& name, const PjrtOption& option) {
@@ -64,8 +64,8 @@ int ClientDevices(const PjrtConfig& config) {
 }  // namespace
 
 std::string CpuFeatures(std::string_view cpuinfo) {
-  // One line per processor: "flags : fpu vme ..." on x86, "Features : fp asimd ..." on Arm. A
-  // host's processors are alike.
+  // One line per processor: "flags : fpu vme ..." on x86, "Features : fp asimd ..." on Arm. All
+  // processors of a host are alike.
   std::string_view features;
   while (features.empty() && !cpuinfo.empty()) {
     const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const PjrtConfig& config)
   if (client_exists.exchange(true)) {
     return Error(
         absl::StatusCode::kFailedPrecondition,
-        "this process has a PJRT client; two in one process crash when their launch ids meet");
+        "this process has a PJRT client; two of them crash when their launch ids are equal");
   }
   client->holds_slot_ = true;
   FAIRWAY_RETURN_IF_ERROR(Annotate(client->Open(config), "creating the PJRT client"));
@@ -132,7 +132,7 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
   if (found < static_cast<size_t>(config.num_devices)) {
     return InvalidArgument("{} devices configured, the plugin has {}", config.num_devices, found);
   }
-  // A plugin that ignored our option would leave gangs without threads; better not to start.
+  // A plugin that ignored the option would leave gangs without threads; do not start with it.
   if (is_cpu_ && found != static_cast<size_t>(ClientDevices(config))) {
     return InvalidArgument("asked the plugin for {} devices, it made {}", ClientDevices(config),
                            found);
@@ -181,7 +181,7 @@ absl::Status Client::ReadDescription(const PjrtConfig& config) {
   return absl::OkStatus();
 }
 
-// The pool has no single block of all that it has: some is lost between blocks.
+// The pool cannot give all its memory as one block: some is lost between blocks.
 absl::Status Client::ReadMemory(PJRT_Device* device) {
   Padded<PJRT_Device_MemoryStats_Args> stats;
   stats->device = device;
@@ -193,7 +193,7 @@ absl::Status Client::ReadMemory(PJRT_Device* device) {
   return absl::OkStatus();
 }
 
-// Code is made without a client, so what it is for must not depend on one.
+// Code is compiled without a client, so its target must not depend on one.
 absl::Status Client::ReadTopology(const PjrtConfig& config) {
   Padded<PJRT_Client_TopologyDescription_Args> args;
   args->client = raw_;

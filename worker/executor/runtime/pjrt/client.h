@@ -25,11 +25,11 @@ namespace fairway::pjrt {
 
 class Client;
 
-// What the processor has of what native code may use, in short. `cpuinfo`: the text of
+// Returns a short text of the processor's features that native code may use. `cpuinfo`: the text of
 // /proc/cpuinfo.
 std::string CpuFeatures(std::string_view cpuinfo);
 
-// Loaded code. Thread-safe; may be destroyed with executions in flight.
+// Loaded code. It may be destroyed while executions are in flight. Thread-safe.
 class Program {
  public:
   ~Program();
@@ -45,12 +45,13 @@ class Program {
   PJRT_LoadedExecutable* const raw_;
 };
 
-// One per process: two clients with equal launch ids in one process crash in XLA.
-// Thread-safe. Must not be destroyed on a thread of the plugin.
+// The one client of the process: in XLA two clients with equal launch ids in one process crash.
+// Must not be destroyed on a thread of the plugin. Thread-safe.
 class Client final : public Target, public std::enable_shared_from_this<Client> {
  public:
-  // Blocks (25 ms on CPU). FAILED_PRECONDITION: the process has a client. INVALID_ARGUMENT: fewer
-  // devices than config.num_devices. Else as LoadPlugin, or the plugin's error.
+  // Creates the client. Blocks (25 ms on CPU). FAILED_PRECONDITION: the process has a client.
+  // INVALID_ARGUMENT: fewer devices than config.num_devices. Else as LoadPlugin, or the plugin's
+  // error.
   static absl::StatusOr<std::shared_ptr<Client>> Create(const PjrtConfig& config);
   ~Client() override;
   Client(const Client&) = delete;
@@ -59,11 +60,11 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   const PJRT_Api* api() const { return plugin_.api; }
   const Plugin& plugin() const override { return plugin_; }
   PJRT_Client* raw() const { return raw_; }
-  // Host memory is device memory: buffers can alias blocks and be read in place.
+  // True: host memory is device memory, so buffers can alias blocks and be read in place.
   bool is_cpu() const override { return is_cpu_; }
   const std::string& platform_name() const { return platform_name_; }
-  // Changes whenever serialized executables of one would not be safe to load in the other: the
-  // plugin's text, its interfaces, and on CPUs what the processor has.
+  // A text of the plugin, its interfaces and, on CPUs, the processor's features. If it differs
+  // between two clients, one cannot safely load what the other serialized.
   const std::string& platform_version() const { return platform_version_; }
   const std::string& device_kind() const override { return device_kind_; }
   const std::vector<std::string>& memory_kinds() const { return memory_kinds_; }
@@ -71,14 +72,15 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   // Platform and version.
   std::string identity() const override;
 
-  // What programs for it are compiled for without it. Not of kind cpu.
+  // The target for compiling without this client. Not for kind cpu.
   const v1::CompileTarget& compile_target() const { return compile_target_; }
 
   // `device` < num_devices().
   PJRT_Device* device(int device) const { return devices_[device]; }
-  // The id that device assignments speak of.
+  // The id of the device in device assignments.
   int device_id(int device) const override { return device_ids_[device]; }
-  // Of the smallest device, less what its pool loses between blocks. 0: the plugin does not say.
+  // The bytes of the smallest device, without those that its pool loses between blocks. 0: the
+  // plugin does not say.
   int64_t device_memory() const override { return device_memory_; }
   // Empty kind: the default memory. INVALID_ARGUMENT: no such kind.
   absl::StatusOr<PJRT_Memory*> memory(int device, std::string_view kind) const;
@@ -86,7 +88,7 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   absl::StatusOr<std::unique_ptr<Compiled>> CompileOnly(std::string_view code,
                                                         std::string_view format,
                                                         const std::string& options) const override;
-  // `options` empty: those compiled in.
+  // `options` empty: the options compiled in.
   absl::StatusOr<std::unique_ptr<Program>> Load(std::string_view serialized,
                                                 const std::string& options) const;
 
@@ -109,7 +111,7 @@ class Client final : public Target, public std::enable_shared_from_this<Client> 
   std::vector<PJRT_Device*> devices_;
   std::vector<int> device_ids_;
   std::vector<std::vector<PJRT_Memory*>>
-      memories_;  // [device][index into memory_kinds_], may be null
+      memories_;  // [device][index into memory_kinds_]; an entry may be null
 };
 
 }  // namespace fairway::pjrt

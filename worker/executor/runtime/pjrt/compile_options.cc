@@ -74,7 +74,7 @@ absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& optio
     build.add_allow_spmd_sharding_propagation_to_output(allow);
   }
   if (!target.is_cpu()) {
-    // Nobody has tuned these kernels, and untuned they are slow: the library's are taken.
+    // Nobody has tuned these kernels, and untuned they are slow: use the library's.
     (*out.mutable_env_option_overrides())[std::string(kTritonGemm)].set_bool_field(false);
   }
   for (const v1::CompilerOption& option : options.compiler_options()) {

@@ -11,15 +11,15 @@
 
 namespace fairway::pjrt {
 
-// Serialized xla.CompileOptionsProto with nothing in it that Fairway did not put there: XLA aborts
-// the process on options without replicas. `devices` of the options are local ordinals; the bytes
-// hold the target's device ids. Empty and not portable: the first devices in order.
-// INVALID_ARGUMENT: counts below 1 or beyond the target's devices, a device unknown or listed
-// twice, or as many devices as are not num_replicas * num_partitions.
+// Returns a serialized xla.CompileOptionsProto that holds only fields that Fairway sets, because
+// XLA aborts the process on options without replicas. `devices` of `options` are local ordinals;
+// the bytes hold the target's device ids. Without devices, and not portable: the first devices in
+// order. INVALID_ARGUMENT: a count below 1 or above the target's devices; a device that is unknown
+// or listed twice; a number of devices other than num_replicas * num_partitions.
 absl::StatusOr<std::string> EncodeCompileOptions(const v1::CompileOptions& options,
                                                  const Target& target);
 
-// The local ordinals that code compiled with `options` runs on; empty when it is portable.
+// Returns the local ordinals that code compiled with `options` runs on; empty if it is portable.
 // INVALID_ARGUMENT as above.
 absl::StatusOr<std::vector<int>> AssignedDevices(const v1::CompileOptions& options,
                                                  int num_devices);

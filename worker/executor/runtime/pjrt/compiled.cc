@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<std::pair<DType, Shape>>> Compiled::Outputs() const {
   FAIRWAY_RETURN_IF_ERROR(Call(api_, api_->PJRT_Executable_OutputDimensions, dims));
   if (types->num_output_types != dims->num_outputs) {
     return Error(absl::StatusCode::kInternal,
-                 "the plugin tells {} output types and {} output shapes", types->num_output_types,
+                 "the plugin gives {} output types and {} output shapes", types->num_output_types,
                  dims->num_outputs);
   }
   std::vector<std::pair<DType, Shape>> outputs;

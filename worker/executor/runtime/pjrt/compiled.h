@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiled code says about itself, loaded or not.
+// The metadata of compiled code, loaded or not.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_COMPILED_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_COMPILED_H_
 
@@ -20,13 +20,13 @@ struct PJRT_LoadedExecutable;
 
 namespace fairway::pjrt {
 
-// Compiled code that runs nowhere yet. Thread-safe.
+// Compiled code that is not loaded anywhere. Thread-safe.
 class Compiled {
  public:
-  // Takes `raw` over. `owner` is kept as long: the client or topology that the code needs.
+  // Takes `raw` over. Keeps `owner`, the client or topology that the code needs, as long.
   Compiled(const PJRT_Api* api, PJRT_Executable* raw, std::shared_ptr<const void> owner)
       : api_(api), raw_(raw), owner_(std::move(owner)) {}
-  // Of loaded code, which `owner` keeps.
+  // Makes the Compiled of loaded code, which `owner` keeps.
   static absl::StatusOr<std::unique_ptr<Compiled>> Of(const PJRT_Api* api,
                                                       PJRT_LoadedExecutable* loaded,
                                                       std::shared_ptr<const void> owner);
@@ -34,12 +34,12 @@ class Compiled {
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
 
-  // The calls below block briefly; each gives the plugin's error.
+  // The calls below block briefly. Each can return the plugin's error.
   absl::StatusOr<std::string> Serialize() const;
   absl::StatusOr<std::string> Fingerprint() const;
-  // A serialized HloModuleProto (proto/xla/hlo_subset.proto).
+  // Returns a serialized HloModuleProto (proto/xla/hlo_subset.proto).
   absl::StatusOr<std::string> HloModule() const;
-  // Of one device, in order.
+  // Returns the outputs of one device, in order.
   absl::StatusOr<std::vector<std::pair<DType, Shape>>> Outputs() const;
   absl::StatusOr<std::map<std::string, double>> Cost() const;
   struct MemoryUse {

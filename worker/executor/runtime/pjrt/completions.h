@@ -19,21 +19,22 @@ struct PJRT_Event;
 namespace fairway::pjrt {
 
 // The thread that completions run on. Callbacks of the plugin only hand over to it: they run on the
-// plugin's own pool, where a PJRT call or a blocked lock can stop the programs that it waits for.
-// Also counts what is under way, so that a runtime does not go before its callbacks have come.
+// plugin's own pool, where a PJRT call or a blocked lock can stop the very programs that it waits
+// for. Also counts the callbacks under way, so that the runtime is not destroyed before they have
+// come. Shared by the runtime and the callbacks. Thread-safe.
 class Completions {
  public:
   Completions();
-  // Runs what is posted, then ends the thread. Not on a thread of the plugin.
+  // Runs the posted work, then ends the thread. Not on a thread of the plugin.
   ~Completions();
 
-  // Any thread. Never blocks.
+  // Runs `work` on the completion thread. Never blocks.
   void Post(absl::AnyInvocable<void()> work);
 
-  // One more (or less) callback of the plugin is to come.
+  // Counts a callback of the plugin that will come (Begin) or has come (End).
   void Begin();
   void End();
-  // Waits until none is to come and nothing is posted. False: it took longer than `limit`.
+  // Waits until no callback will come and no work is posted. False: that took longer than `limit`.
   bool WaitIdle(std::chrono::milliseconds limit);
 
  private:
@@ -43,12 +44,12 @@ class Completions {
   std::condition_variable wake_, idle_;
   std::vector<absl::AnyInvocable<void()>> queue_;
   int under_way_ = 0;
-  bool running_ = false;  // work taken from queue_ is being run
+  bool running_ = false;  // work taken from queue_ is running
   bool stop_ = false;
   std::thread thread_;
 };
 
-// Takes `event` over. Runs `done` with its status: on this thread when it has happened, else on the
+// Takes `event` over. Runs `done` with its status: on this thread if it has happened, else on the
 // completion thread.
 void HandOver(const std::shared_ptr<Completions>& completions, const PJRT_Api* api,
               PJRT_Event* event, absl::AnyInvocable<void(absl::Status)> done);

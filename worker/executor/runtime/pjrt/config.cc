@@ -17,14 +17,14 @@ constexpr const char* kTypeNames[] = {"a string", "an integer", "a list of integ
 
 struct Option {
   OptionType type;
-  int since = 0;  // the minor version of the PJRT API of the first plugin that has it
+  int since = 0;  // minor version of the PJRT API of the first plugin that has the option
 };
 using OptionTable = std::map<std::string, Option, std::less<>>;
 
-// As the plugins of jax-cuda13-pjrt read them: 0.10.2 speaks PJRT API 0.112, 0.11.2 0.115, 0.12.0
-// 0.116.
+// The options that the plugins of jax-cuda13-pjrt read: 0.10.2 speaks PJRT API 0.112, 0.11.2 0.115,
+// 0.12.0 0.116.
 const OptionTable* OptionsOf(const std::string& kind) {
-  static const OptionTable cpu = {};  // cpu_device_count is ours
+  static const OptionTable cpu = {};  // cpu_device_count belongs to Fairway
   static const OptionTable cuda = {
       {"platform_name", {kString}},
       {"allocator", {kString}},
@@ -49,7 +49,7 @@ const OptionTable* OptionsOf(const std::string& kind) {
   return nullptr;
 }
 
-// Those that a plugin of that API has.
+// The options that a plugin of that API version has.
 std::string Names(const OptionTable& table, int api_minor) {
   std::string out;
   for (const auto& [name, option] : table) {
@@ -116,7 +116,7 @@ absl::StatusOr<PjrtOption> ParseOption(std::string_view name, OptionType type,
 constexpr std::string_view kWarnFlag = "--xla_cpu_collective_call_warn_stuck_timeout_seconds";
 constexpr std::string_view kTerminateFlag = "--xla_cpu_collective_call_terminate_timeout_seconds";
 
-// Flags that may be inherited: for looking into XLA, without effect on results.
+// Flags that may be inherited. They help to look into XLA and do not change results.
 constexpr std::string_view kInheritable[] = {"--xla_dump_to", "--xla_dump_hlo_as_text",
                                              "--xla_dump_hlo_pass_re"};
 
@@ -166,8 +166,8 @@ absl::Status CheckOptionsKnown(const PjrtConfig& config, int api_minor) {
     const auto it = table->find(name);
     if (it == table->end() || it->second.since <= api_minor) continue;
     return Error(absl::StatusCode::kOutOfRange,
-                 "the plugin is too old for option {}: it speaks PJRT API 0.{}, the first that has "
-                 "the option 0.{} (it has: {})",
+                 "the plugin is too old for option {}: it speaks PJRT API 0.{}, and the option "
+                 "needs 0.{} (the plugin has: {})",
                  name, api_minor, it->second.since, Names(*table, api_minor));
   }
   return absl::OkStatus();
@@ -176,10 +176,10 @@ absl::Status CheckOptionsKnown(const PjrtConfig& config, int api_minor) {
 std::string XlaFlags(const PjrtConfig& config, std::string_view inherited) {
   std::string out = fmt::format("{}={} {}={}", kWarnFlag, config.collective_warn_timeout.count(),
                                 kTerminateFlag, config.collective_terminate_timeout.count());
-  // As JAX asks for it of every program: without it max and min drop NaN.
+  // JAX asks for this in every program: without it max and min drop NaN.
   if (config.kind == "cpu") out += " --xla_cpu_enable_fast_min_max=false";
-  // The plugin's pool for parts of one operation has a thread for each of its devices. With as many
-  // devices as cores they would only take the cores from each other, spinning.
+  // The plugin's pool for parts of one operation has a thread for each device. With as many devices
+  // as cores these threads would only take the cores from each other, spinning.
   if (config.kind == "cpu" &&
       config.num_devices >= static_cast<int>(std::thread::hardware_concurrency()))
     out += " --xla_cpu_multi_thread_eigen=false";

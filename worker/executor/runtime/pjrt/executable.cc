@@ -58,7 +58,8 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
   }
   std::shared_ptr<Executable> loaded(new Executable());
   loaded->name_ = parsed.metadata().name();
-  // Nothing waits within a thread that others need for what a client takes its time for.
+  // A program that calls clients is neither separable nor brief: a client may take long, and must
+  // not hold up a thread that others need.
   loaded->calls_back_ = parsed.calls_back();
   loaded->separable_ = parsed.separable() && !loaded->calls_back_;
   loaded->brief_ = parsed.brief() && !loaded->calls_back_;
@@ -98,14 +99,14 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Load(const Client& clien
     if (mappings.most > 0 && mappings.used > mappings.most / 10 * 9) {
       return Error(absl::StatusCode::kResourceExhausted,
                    "loading {}: the code that is loaded takes {} of the {} memory mappings that "
-                   "the kernel gives the executor. Let go of compiled functions "
+                   "the kernel gives the executor. Free compiled functions "
                    "(jax.clear_caches), or raise vm.max_map_count there. The plugin said: {}",
                    loaded->name_, mappings.used, mappings.most, Text(program.status()));
     }
     return InvalidArgument("loading {}: {}", loaded->name_, Text(program.status()));
   }
   loaded->program_ = *std::move(program);
-  // The plugin writes as many outputs as it has into arrays of our size.
+  // The plugin writes all its outputs into arrays of our size, so the numbers must agree.
   FAIRWAY_ASSIGN_OR_RETURN(const auto compiled,
                            Compiled::Of(client.api(), loaded->program_->raw(), nullptr));
   FAIRWAY_ASSIGN_OR_RETURN(auto outputs, compiled->Outputs());

@@ -13,11 +13,10 @@
 
 namespace fairway::pjrt {
 
-// A program loaded for its devices, with what PJRT does not tell of it: the signature of its
-// parameters.
+// A program loaded for its devices, with the signature of its parameters, which PJRT does not give.
 class Executable final : public LoadedExecutable {
  public:
-  // How an argument is passed.
+  // How the program takes an argument.
   struct Passing {
     DimensionOrder order;
     bool donated = false;
@@ -29,18 +28,18 @@ class Executable final : public LoadedExecutable {
     std::string memory_kind;
   };
 
-  // `code`: a serialized v1::PjrtCode. `devices` empty: those compiled in.
-  // INVALID_ARGUMENT: not such code, made by another plugin, or devices that do not fit.
-  // Code that names its devices fits no others.
+  // `code`: a serialized v1::PjrtCode. `devices` empty: those compiled in. INVALID_ARGUMENT: not
+  // such code, code of another plugin, or devices that do not fit. Code that names its devices fits
+  // no others.
   static absl::StatusOr<std::shared_ptr<Executable>> Load(const Client& client,
                                                           std::string_view code,
                                                           const std::vector<int>& devices);
 
   const Program& program() const { return *program_; }
   const std::string& name() const { return name_; }
-  // Empty: portable, one device chosen at launch.
+  // Empty: portable; the launch chooses one device.
   const std::vector<int>& devices() const { return devices_; }
-  // On one device.
+  // The parameters on one device.
   const std::vector<BufferSpec>& parameters() const { return parameters_; }
   const std::vector<Passing>& passing() const { return passing_; }
   const std::vector<Output>& outputs() const { return outputs_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child of fatal_traps_test: does what may end a process. Exit code 0: it did all it should; 2:
-// a check of its own failed (text on standard error); a signal: the plugin ended it.
+// The child of fatal_traps_test: does things that may end a process. Exit code 0: everything
+// worked; 2: a check of its own failed (text on standard error); a signal: the plugin ended it.
 #include <unistd.h>
 
 #include <cstdio>
@@ -99,7 +99,7 @@ void LongProgramsBesideAGang(int spare_devices, int busy) {
   shards.request.launch_id = 1;
   test::Running gang = Check(test::Start(*world.runtime, shards.request));
   if (absl::Status status = gang.done.Get(); !status.ok()) Fail(Describe(status));
-  // The point of spare threads: the gang did not wait for the long programs.
+  // This is the purpose of spare threads: the gang did not wait for the long programs.
   if (spare_devices != 0) {
     for (test::Running& single : singles) {
       if (single.done.HasCome()) Fail("a long program was over before the gang; make it longer");
@@ -110,7 +110,7 @@ void LongProgramsBesideAGang(int spare_devices, int busy) {
   std::_Exit(0);  // the long programs are still running
 }
 
-// Starts a gang on 7 of its 8 devices, past the runtime, which would refuse it.
+// Starts a gang on 7 of its 8 devices, bypassing the runtime, which would refuse it.
 void StuckGang() {
   World world(-1);
   auto psum = world.Load(test::Psum(kDevices), test::Spmd(kDevices));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traps that end the process, each in a child of its own: with our precautions it lives, without
-// them it dies (else the precaution would be for nothing).
+// them it dies (otherwise the precaution would be useless).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 namespace fairway {
 namespace {
 
-// A running child; what it writes to standard error comes back at its end.
+// A running child. Its standard error is returned at its end.
 class ChildProcess {
  public:
   ChildProcess(const std::string& what, const std::string& xla_flags) {
@@ -44,7 +44,7 @@ class ChildProcess {
     close(errors_);
   }
 
-  // Reads until the child has ended. Its wait status.
+  // Reads until the child has ended. Returns its wait status.
   int Wait() {
     char chunk[4096];
     ssize_t n;
@@ -124,7 +124,7 @@ TEST(FatalTrapsTest, AStuckGangEndsTheProcessAfterShortTimeouts) {
 
 TEST(FatalTrapsTest, AStuckGangIsLeftToTheWatchdogWithOurTimeouts) {
   ChildProcess child("stuck", Flags(1, 24 * 3600));
-  // The warning shows that XLA has seen it; the abort would come at once.
+  // The warning shows that XLA has seen it; an abort would follow at once.
   EXPECT_TRUE(child.WaitFor("stuck")) << child.text();
   EXPECT_TRUE(child.Runs()) << child.text();
 }

@@ -13,8 +13,8 @@
 namespace fairway::pjrt {
 namespace {
 
-// The extension's header is in no wheel. This is its version 3, which every plugin has that
-// LoadPlugin lets in (API 0.81 and newer). Version 2 had an `int api_version` before `handler`,
+// No wheel has the header of this extension. This is its version 3, which every plugin has that
+// LoadPlugin accepts (API 0.81 and newer). Version 2 had an `int api_version` before `handler`,
 // under the same size of the extension.
 struct RegisterHandlerArgs {
   size_t struct_size;
@@ -48,7 +48,7 @@ const FfiExtension* FindExtension(const PJRT_Api* api) {
 absl::Status RegisterCustomCalls(const Plugin& plugin, const PjrtConfig& config) {
   if (config.kind != "cpu") {
     return Error(absl::StatusCode::kUnimplemented,
-                 "custom calls are for CPU plugins, this is of kind {}", config.kind);
+                 "custom calls need a CPU plugin, this one is of kind {}", config.kind);
   }
   const FfiExtension* extension = FindExtension(plugin.api);
   if (extension == nullptr) {
@@ -68,7 +68,7 @@ absl::Status RegisterCustomCalls(const Plugin& plugin, const PjrtConfig& config)
 }
 
 absl::Status ProbeCustomCalls(const Client& client) {
-  // Shapes do not matter to the compiler, only names; a result that is used is not optimized away.
+  // The compiler looks only at names, not at shapes. It does not optimize a used result away.
   std::string calls, results, types;
   int next = 0;
   for (const ffi::CustomCall& call : ffi::CustomCalls()) {

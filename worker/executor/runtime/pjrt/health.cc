@@ -49,7 +49,8 @@ void Health::WhenLost(absl::AnyInvocable<void(absl::Status)> lost) {
 }
 
 void Health::Suspect(int device, const absl::Status& why) {
-  // Such a device has told that it works, and those of CPUs do as long as the process does.
+  // A device that returns one of these errors works; a CPU device works as long as the process
+  // does.
   if (client_->is_cpu() || why.code() == absl::StatusCode::kResourceExhausted ||
       why.code() == absl::StatusCode::kInvalidArgument)
     return;

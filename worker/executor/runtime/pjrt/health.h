@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the devices of a client can still be used. A fault on a GPU ends its context: from then
-// on every call fails, and only a new process helps.
+// Knows whether the devices of a client can still be used. A fault on a GPU ends its context: from
+// then on every call fails, and only a new process helps.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_HEALTH_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_HEALTH_H_
 
@@ -18,21 +18,21 @@ class Client;
 class Completions;
 class RawBuffer;
 
-// Thread-safe.
+// Shared by the runtime and its callbacks. Thread-safe.
 class Health : public std::enable_shared_from_this<Health> {
  public:
   // Copies from devices run on the thread of `copies`, which may block.
   Health(std::shared_ptr<Client> client, std::shared_ptr<Completions> copies);
   ~Health();
 
-  // `lost` is called at most once, on any thread, with the cause.
+  // Sets `lost`. It is called at most once, on any thread, with the cause.
   void WhenLost(absl::AnyInvocable<void(absl::Status)> lost);
 
-  // A program, a copy or a load on `device` ended with `why`. Looks whether the device still works:
-  // copies four bytes back, which have been there since the start, as there may be no memory now.
+  // A program, a copy or a load on `device` ended with `why`. Tests whether the device still works:
+  // copies four bytes back that are there since the start, because it may have no memory left now.
   // Does nothing for errors that a working device gives.
   void Suspect(int device, const absl::Status& why);
-  // The devices are lost; no need to look.
+  // Reports the devices as lost without a test.
   void Lost(absl::Status why);
 
  private:

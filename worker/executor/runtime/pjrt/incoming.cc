@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of PjrtRuntime whose bytes come later, and copies on one device, which are made of them.
+// PjrtRuntime: buffers whose bytes come later, and copies on one device, which are made from such
+// buffers.
 #include "base/log.h"
 #include "pjrt_c_api.h"
 #include "worker/executor/runtime/pjrt/buffer.h"
@@ -45,7 +46,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     FAIRWAY_RETURN_IF_ERROR(
         Call(api(), api()->PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer, args));
     auto raw = std::make_shared<RawBuffer>(client_, args->buffer_out);
-    // Asked for now: later the buffer may have been donated, and its event would say so instead.
+    // Asks for the event now: later the buffer may have been donated, and the event would say that
+    // instead.
     Padded<PJRT_Buffer_ReadyEvent_Args> event;
     event->buffer = raw->raw();
     FAIRWAY_RETURN_IF_ERROR(Call(api(), api()->PJRT_Buffer_ReadyEvent, event));
@@ -72,7 +74,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       health_->Suspect(device_, status);
       return Fail(std::move(status));
     }
-    // Keeps itself too: destroying the manager waits for its transfers.
+    // The callback keeps this object too: destroying the manager waits for its transfers.
     pjrt::HandOver(completions_, api(), args->done_with_h2d_transfer,
                    [self = shared_from_this(), owner = std::move(view->owner)](absl::Status) {});
     pjrt::HandOver(completions_, api(), std::exchange(ready_, nullptr),
@@ -87,7 +89,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
 
   void Fail(absl::Status status) {
     used_ = true;
-    // Before the plugin's: who sees that one looks here for the first cause.
+    // Set before the plugin's: a reader that sees the plugin's error looks here for the first
+    // cause.
     outcome_->Set(status);
     const std::string text = Text(status);
     Padded<PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args> args;

@@ -29,20 +29,21 @@ using pjrt::Executable;
 using pjrt::Padded;
 using pjrt::RawBuffer;
 
-// One execution on its way through Launch.
+// The state of one execution within Launch.
 struct Attempt {
   const LaunchRequest& request;
   const Executable& executable;
   // [device][argument]; each entry keeps the bytes in place.
   std::vector<std::vector<std::shared_ptr<RawBuffer>>> pins;
-  // Arguments that PJRT must not write into: the caller's, and those with another reader.
+  // Arguments that PJRT must not write into: those of the caller, and those with another reader.
   std::vector<int64_t> non_donatable;
   struct Taken {
     Buffer* buffer;
     size_t d, a;
   };
   std::vector<Taken> consumed;  // inputs that this launch took over
-  // Inputs copied into the order of dimensions that the program takes; passed in their places.
+  // Inputs that were copied into the order of dimensions that the program takes. The copies are
+  // passed in their places.
   std::vector<Taken> relaid;
   std::vector<std::shared_ptr<RawBuffer>> copies;  // one for each of relaid
 
@@ -61,7 +62,7 @@ absl::Status PinInputs(Attempt& attempt) {
   return absl::OkStatus();
 }
 
-// The first input, in argument order, known to have failed; OK if none.
+// Returns the first known failure of an input, in argument order; OK: none is known.
 absl::Status KnownFailure(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
@@ -72,8 +73,8 @@ absl::Status KnownFailure(const Attempt& attempt) {
   return absl::OkStatus();
 }
 
-// A gang that waits for an input holds up all later ones; one with a failed input aborts the
-// process.
+// Refuses a gang whose inputs are not all ready: one that waits for an input would hold up all
+// later gangs, and one with a failed input would abort the process.
 absl::Status CheckGangReady(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
@@ -92,9 +93,9 @@ bool OtherOrder(const Attempt& attempt, size_t d, size_t a) {
   return attempt.input(d, a).spec().order != attempt.executable.passing()[a].order;
 }
 
-// An argument that is to be copied for this program may still be computed by one before it on the
-// same device. And no function of a client is called with what comes of a failed call, of which the
-// plugin does not know.
+// Waits for arguments that must be computed before Launch goes on. An argument that will be copied
+// may still be computed by an earlier program on the same device. And a program that calls its
+// client must not pass it values from a failed call: the plugin does not know of that failure.
 void AwaitArguments(const Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
@@ -106,8 +107,8 @@ void AwaitArguments(const Attempt& attempt) {
   }
 }
 
-// Gives the program each argument with its dimensions in the order in memory that it was compiled
-// for. Arguments that were computed here have it already, as a rule.
+// Copies arguments whose dimensions have another order in memory than the program was compiled for.
+// Arguments that were computed here usually have the right order.
 absl::Status Relayout(Attempt& attempt) {
   for (size_t d = 0; d < attempt.request.inputs.size(); ++d) {
     for (size_t a = 0; a < attempt.request.inputs[d].size(); ++a) {
@@ -123,8 +124,8 @@ absl::Status Relayout(Attempt& attempt) {
   return absl::OkStatus();
 }
 
-// Takes the donated inputs over. With another reader (a host view, the same buffer as a second
-// argument) the bytes stay: the index is passed as non-donatable.
+// Takes the donated inputs over. If an input has another reader (a host view, or a second argument
+// that is the same buffer), its bytes stay: the index is passed as non-donatable.
 void TakeDonated(Attempt& attempt) {
   attempt.non_donatable.assign(attempt.request.non_donatable.begin(),
                                attempt.request.non_donatable.end());
@@ -146,11 +147,11 @@ void TakeDonated(Attempt& attempt) {
 struct Started {
   std::vector<std::vector<PJRT_Buffer*>> outputs;  // [device][output]
   std::vector<PJRT_Event*> events;                 // [device]; nullptr: it did not start
-  absl::Status failure;                            // why some did not
+  absl::Status failure;                            // why some devices did not start
 };
 
-// Runs `count` of the devices from `first` on. All of them: in one call, in which XLA gives each
-// device a thread, since they may wait for each other. One: on this thread when it is cheap.
+// Runs `count` devices from `first` on. All devices: one call, in which XLA gives each device a
+// thread, since they may wait for each other. One device: on this thread if the program is cheap.
 absl::Status ExecuteOn(const pjrt::Client& client, const Attempt& attempt, size_t first,
                        size_t count, Started& started) {
   std::vector<std::vector<PJRT_Buffer*>> arguments(count);
@@ -182,13 +183,13 @@ absl::Status ExecuteOn(const pjrt::Client& client, const Attempt& attempt, size_
   return pjrt::Call(client.api(), client.api()->PJRT_LoadedExecutable_Execute, args);
 }
 
-// An error: nothing has started.
+// On an error nothing has started.
 absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attempt) {
   const size_t devices = attempt.request.devices.size();
   Started started;
   started.outputs.assign(devices, std::vector<PJRT_Buffer*>(attempt.executable.outputs().size()));
   started.events.assign(devices, nullptr);
-  // On CPU a gang of small programs costs ten times less without a thread for each.
+  // On CPU a gang of small programs is ten times cheaper without a thread for each device.
   const size_t step = attempt.executable.separable() && client.is_cpu() ? 1 : devices;
   for (size_t d = 0; d < devices && started.failure.ok(); d += step) {
     started.failure = ExecuteOn(client, attempt, d, step, started);
@@ -197,17 +198,17 @@ absl::StatusOr<Started> Execute(const pjrt::Client& client, const Attempt& attem
   return started;
 }
 
-// Whether a gang whose Execute failed with `why` may have begun on some of its devices. The plugin
-// does not tell; it checks arguments before it begins.
+// Returns whether a gang whose Execute failed with `why` may have begun on some of its devices. The
+// plugin does not say so, but it checks arguments before it begins.
 bool LeavesOthersWaiting(const pjrt::Client& client, const Executable& executable, size_t devices,
                          const absl::Status& why) {
   return !client.is_cpu() && devices > 1 && !executable.separable() &&
          why.code() != absl::StatusCode::kInvalidArgument;
 }
 
-// Waits for the inputs one after the other and sets `outcome` to the first failure among them, in
-// argument order, or to `own`. Each step is posted: long chains of failing programs do not deepen
-// the stack.
+// Waits for the inputs one after the other. Sets `outcome` to the first failure among them, in
+// argument order, or to `own` if there is none. Posts each step, so that long chains of failing
+// programs do not deepen the stack.
 void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
                    std::vector<std::shared_ptr<Outcome>> inputs, size_t next,
                    std::shared_ptr<Outcome> outcome, absl::Status own) {
@@ -226,9 +227,9 @@ void SetFirstCause(std::shared_ptr<pjrt::Completions> completions,
   });
 }
 
-// Sets `outcome` when device `d` has ended, as `event` (taken over) says. Keeps what the program
-// took over until then: destroying a PJRT buffer that is donated to a program which still waits for
-// it blocks for ever.
+// Sets `outcome` when device `d` has ended, with the status of `event` (taken over). Keeps the
+// donated inputs until then: if a program still waits for a donated PJRT buffer, destroying that
+// buffer blocks for ever.
 void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions,
                   const std::shared_ptr<pjrt::Health>& health, const PJRT_Api* api,
                   const Attempt& attempt, size_t d, PJRT_Event* event,
@@ -254,7 +255,7 @@ void FollowDevice(const std::shared_ptr<pjrt::Completions>& completions,
         if (calling != nullptr && !calling->failure().ok()) {
           return outcome->Set(calling->failure());
         }
-        // Of a failed call the plugin does not know.
+        // The plugin does not know of failed calls to clients.
         if (status.ok() && !ffi::AnyCallHasFailed()) return outcome->Set(std::move(status));
         SetFirstCause(std::move(completions), std::move(origins), 0, std::move(outcome),
                       std::move(status));
@@ -267,7 +268,7 @@ struct GangEnd {
   std::condition_variable all_ended;
   size_t left;                         // guarded by mutex
   std::vector<absl::Status> statuses;  // guarded by mutex
-  // Set: a device may wait for the others, and this is told when it waits for ever.
+  // Set: a device may wait for the others; then `health` is told if it waits for ever.
   const std::shared_ptr<pjrt::Health> health;
   absl::AnyInvocable<void(absl::Status)> done;
 
@@ -291,11 +292,12 @@ struct GangEnd {
   }
 };
 
-// XLA's pool tries for 10 s to find memory before a device fails for want of it.
+// XLA's pool looks for memory for 10 s before a device fails for lack of it.
 constexpr std::chrono::seconds kOthersEnd{15};
 
-// A device of a gang with collectives has failed with `why`. The others end by themselves, or wait
-// for it for ever: a thread finds out, as nothing ends such a wait but the end of the process.
+// A device of a gang with collectives has failed with `why`. The other devices end by themselves,
+// or wait for it for ever, and then only the end of the process ends their wait. A thread finds out
+// which.
 void FindOutAboutOthers(std::shared_ptr<GangEnd> end, size_t d, const absl::Status& why) {
   std::thread([end = std::move(end), d, why] {
     if (end->AllEndWithin(kOthersEnd)) return;
@@ -319,7 +321,7 @@ std::vector<std::unique_ptr<DeviceBuffer>> MakeOutputs(
   return buffers;
 }
 
-// The opposite of TakeDonated, of what the plugin did not take.
+// Undoes TakeDonated for inputs that the plugin did not take.
 void RestoreDonated(Attempt& attempt) {
   for (auto& [buffer, d, a] : attempt.consumed) {
     auto& pin = attempt.pins[d][a];
@@ -327,7 +329,7 @@ void RestoreDonated(Attempt& attempt) {
   }
 }
 
-// What a launch that did not start means for the devices.
+// Tells `health` about a launch that did not start.
 void TellHealth(pjrt::Health& health, bool others_wait, const Attempt& attempt,
                 const absl::Status& why) {
   if (!others_wait) return health.Suspect(attempt.request.devices[0], why);
@@ -337,7 +339,7 @@ void TellHealth(pjrt::Health& health, bool others_wait, const Attempt& attempt,
                     attempt.request.devices.size(), Describe(why)));
 }
 
-// The results of a launch that is not started, because an input has failed.
+// Makes the results of a launch that does not start because an input has failed.
 LaunchResult FailedOutputs(const std::shared_ptr<pjrt::Client>& client, const Attempt& attempt,
                            const absl::Status& failed) {
   LaunchResult result;
@@ -354,14 +356,14 @@ absl::StatusOr<LaunchResult> PjrtRuntime::Launch(const LaunchRequest& request,
   if (request.executable == nullptr) return InvalidArgument("no executable to launch");
   const auto& executable = static_cast<const Executable&>(*request.executable);
   Attempt attempt{request, executable, {}, {}, {}, {}, {}};
-  // The plugin compares sizes in bytes only: an s32 passed for an f32 would be read as one.
+  // The plugin compares only sizes in bytes: it would read an s32 as an f32.
   FAIRWAY_RETURN_IF_ERROR(CheckLaunch(request, info_, executable.devices(), executable.parameters(),
                                       [](DeviceBuffer& buffer) -> const BufferSpec& {
                                         return static_cast<Buffer&>(buffer).spec();
                                       }));
   const size_t devices = request.devices.size();
   const bool gang = devices > 1;
-  // For its inputs. A stream has computed them when it comes to this program.
+  // The program may wait for its inputs: when a stream comes to this program, it has computed them.
   const bool may_wait =
       !gang || executable.separable() || info_.gang_inputs == ArrivalRule::kExternal;
   if (!may_wait) FAIRWAY_RETURN_IF_ERROR(CheckGangReady(attempt));

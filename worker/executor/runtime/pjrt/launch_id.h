@@ -6,8 +6,8 @@
 
 namespace fairway::pjrt {
 
-// PJRT takes an int, and mixes the collectives of all launches with id 0. 64-bit ids map to 1 ..
-// 2^31-1 such that neighbours in an island's order never meet.
+// PJRT takes an int, and mixes the collectives of all launches with id 0. So 64-bit ids map to 1 ..
+// 2^31-1, and neighbours in an island's order never get the same number.
 constexpr int LaunchIdForPjrt(uint64_t launch_id) {
   return 1 + static_cast<int>(launch_id % ((uint64_t{1} << 31) - 1));
 }

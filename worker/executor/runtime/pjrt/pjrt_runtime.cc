@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in, out and across; launching is in launch.cc.
+// PjrtRuntime: bytes in, out and across. Launching is in launch.cc.
 #include "worker/executor/runtime/pjrt/pjrt_runtime.h"
 
 #include <numeric>
@@ -31,10 +31,10 @@ using pjrt::WhenReady;
 
 namespace {
 
-// Smaller values are put in order by the thread that has their bytes.
+// The thread that has the bytes reorders smaller values itself.
 constexpr int64_t kCopyAtOnce = 256 << 10;
 
-// An outcome that follows the buffer's own ready event.
+// Returns an outcome that follows the buffer's own ready event.
 std::shared_ptr<Outcome> Follow(const std::shared_ptr<Completions>& completions,
                                 const RawBuffer& raw) {
   const PJRT_Api* api = raw.client().api();
@@ -53,7 +53,7 @@ absl::StatusOr<HostView> ViewInPlace(std::shared_ptr<RawBuffer> raw, int64_t siz
   return HostView{std::string_view(address, static_cast<size_t>(size)), std::move(raw)};
 }
 
-// The bytes of `blob`, whose dimensions lie in spec.order, major to minor.
+// Returns the bytes of `blob`, whose dimensions lie in spec.order, in major to minor order.
 absl::StatusOr<HostView> MajorToMinor(const Buffer::Spec& spec, std::shared_ptr<Blob> blob) {
   if (spec.order.empty()) return HostView{blob->view(), blob};
   std::shared_ptr<Blob> out = Blob::Make(blob->size());
@@ -65,8 +65,8 @@ absl::StatusOr<HostView> MajorToMinor(const Buffer::Spec& spec, std::shared_ptr<
   return HostView{out->view(), out};
 }
 
-// Through PJRT_Buffer_ToHostBuffer: one byte per sub-byte element. The plugin is asked for the
-// order that the device has, since the CPU plugin gives no other whatever it is asked for.
+// Reads through PJRT_Buffer_ToHostBuffer: one byte per sub-byte element. Asks for the order that
+// the device has, because the CPU plugin always returns that one.
 void CopyOut(const std::shared_ptr<Completions>& completions,
              const std::shared_ptr<Completions>& copies, std::shared_ptr<RawBuffer> raw,
              Buffer::Spec spec, int64_t size,
@@ -139,14 +139,15 @@ PjrtRuntime::PjrtRuntime(std::shared_ptr<Client> client)
 }
 
 PjrtRuntime::~PjrtRuntime() {
-  // In this order: completions post copies.
+  // In this order, because completions post copies.
   if (completions_->WaitIdle(std::chrono::seconds(10)) &&
       copies_->WaitIdle(std::chrono::seconds(10))) {
     return;
   }
   spdlog::warn(
       "PJRT work is still under way; its client and threads are kept until the process ends");
-  // A callback to come would destroy them on a thread of the plugin, which cannot wait for itself.
+  // Keeps the client for ever: a later callback would destroy it on a thread of the plugin, which
+  // cannot wait for itself.
   new std::shared_ptr<Client>(client_);
   new std::shared_ptr<Completions>(completions_);
   new std::shared_ptr<Completions>(copies_);
@@ -179,7 +180,7 @@ absl::Status PjrtRuntime::CheckPlace(int device) const {
 absl::StatusOr<std::shared_ptr<LoadedExecutable>> PjrtRuntime::Load(
     std::string_view code, const std::vector<int>& devices) {
   auto loaded = pjrt::Executable::Load(*client_, code, devices);
-  // Code that cannot be loaded is INVALID_ARGUMENT, whatever the plugin said of it.
+  // Code that cannot be loaded is INVALID_ARGUMENT, whatever code the plugin gave.
   if (!loaded.ok()) {
     health_->Suspect(devices.empty() ? 0 : devices[0],
                      Error(absl::StatusCode::kInternal, "{}", Text(loaded.status())));
@@ -213,7 +214,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::FromHost(std::shared_
   FAIRWAY_RETURN_IF_ERROR(Watched(device, Call(api, api->PJRT_Client_BufferFromHostBuffer, args)));
   auto raw = std::make_shared<RawBuffer>(client_, args->buffer);
   const char* block = bytes->data();
-  // Holds the block until the buffer, or the output that took it over, is gone.
+  // Holds the block until the buffer is gone, or the output that took it over.
   WhenReady(api, args->done_with_host_buffer,
             [bytes = std::move(bytes)](absl::Status) mutable { bytes.reset(); });
 
@@ -241,7 +242,7 @@ void PjrtRuntime::Read(DeviceBuffer& buffer,
   auto size = ByteSize(source.spec().dtype, source.spec().shape);
   if (!size.ok()) return std::move(done)(std::move(size).status());
   if (!client_->is_cpu() && *pinned != nullptr) {
-    // The stream orders the copy behind what computes the bytes.
+    // The stream orders the copy after the program that computes the bytes.
     return CopyOut(completions_, copies_, *std::move(pinned), source.spec(), *size,
                    [origin = source.outcome(), health = health_, device = source.spec().device,
                     done = std::move(done)](absl::StatusOr<HostView> view) mutable {
@@ -286,7 +287,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> PjrtRuntime::CopyToDevice(
   args->dst_memory = to;
   FAIRWAY_RETURN_IF_ERROR(Watched(device, Call(api, api->PJRT_Buffer_CopyToMemory, args)));
   auto raw = std::make_shared<RawBuffer>(client_, args->dst_buffer);
-  // The plugin loses the code of the source's error; ours is kept.
+  // Keeps the code of the source's error, which the plugin loses.
   auto outcome = std::make_shared<Outcome>();
   Follow(completions_, *raw)
       ->OnDone([outcome, origin = source.outcome(), pinned, health = health_,

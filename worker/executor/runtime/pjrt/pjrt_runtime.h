@@ -21,24 +21,21 @@ class Health;
 class Slots;
 }  // namespace pjrt
 
-// Beyond the seam, in all calls:
-// - Launch waits for a place when 24 programs of one device, or as many gangs, are under way: XLA
-//   itself blocks at 32. On CPU it waits at 2 gangs, as a pile of them holds all threads of its
-//   pool.
-// - Where info().gang_inputs is kReady, Launch refuses a gang with an input that is not ready or
-// has
+// In addition to the Runtime interface:
+// - Launch waits for a free slot if 24 programs of one device, or 24 gangs, are under way: XLA
+//   itself blocks at 32. On CPU it waits at 2 gangs, because more hold all threads of XLA's pool.
+// - If info().gang_inputs is kReady, Launch refuses a gang with an input that is not ready or has
 //   failed (FAILED_PRECONDITION): XLA would stall every later gang, or abort the process.
-// - A program of one device with an input known to have failed does not run; its outputs have that
-// error.
-// - An input that is being read, or is listed for two arguments, is not written into: it is passed
-// as
-//   non-donatable, and is consumed all the same.
+// - A program of one device with an input known to have failed does not run; its outputs get that
+//   error.
+// - An input that is being read, or is listed for two arguments, is not written into: it is
+//   passed as non-donatable, and still counts as consumed.
 // - `done` may be called before Launch returns.
-// - A block given to FromHost may be released on a thread of the plugin: its release must not call
-// PJRT.
+// - A block given to FromHost may be released on a thread of the plugin: its release must not
+//   call PJRT.
 class PjrtRuntime final : public Runtime {
  public:
-  // Waits up to 20 s for callbacks under way; buffers and executables may outlive it, and keep the
+  // Waits up to 20 s for callbacks under way. Buffers and executables may outlive it; they keep the
   // client.
   ~PjrtRuntime() override;
 
@@ -55,9 +52,9 @@ class PjrtRuntime final : public Runtime {
   absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                       absl::AnyInvocable<void(absl::Status)> done) override;
 
-  // A buffer whose bytes come later; programs of one device may be launched on it before. `fulfil`
-  // is called once, on any thread: with a block of the right size, or with the error that takes its
-  // place. Dropping it uncalled is CANCELLED. UNIMPLEMENTED: sub-byte elements.
+  // A buffer whose bytes come later; programs of one device may be launched on it before that. Call
+  // `fulfil` once, on any thread: with a block of the right size, or with the error that takes its
+  // place. Dropping it uncalled means CANCELLED. UNIMPLEMENTED: sub-byte elements.
   struct Incoming {
     std::unique_ptr<DeviceBuffer> buffer;
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
@@ -65,7 +62,7 @@ class PjrtRuntime final : public Runtime {
   absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device,
                                   std::string_view memory_kind);
 
-  // Blocks of FromHost that the plugin copied although it could have used them in place.
+  // Counts blocks of FromHost that the plugin copied although it could have used them in place.
   int64_t forced_copies() const { return forced_copies_.load(); }
 
  private:
@@ -78,19 +75,20 @@ class PjrtRuntime final : public Runtime {
   };
 
   absl::Status CheckPlace(int device) const;
-  // `status` as it is, of a call for `device`; looks whether that still works when the call failed.
+  // Returns `status`, the result of a call for `device`, unchanged. If the call failed, tests
+  // whether the device still works.
   absl::Status Watched(int device, absl::Status status) const;
   absl::StatusOr<IncomingView> ExpectView(DType dtype, const Shape& shape, int device,
                                           std::string_view memory_kind);
-  // A copy on the buffer's own device and memory, which PJRT has no call for.
+  // Copies within the buffer's own device and memory; PJRT has no call for that.
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Duplicate(DeviceBuffer& buffer);
-  // By way of another memory of the device.
+  // Copies through another memory of the device.
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> DuplicateByBounce(DeviceBuffer& buffer);
 
   RuntimeInfo info_;
   const std::shared_ptr<pjrt::Client> client_;
   const std::shared_ptr<pjrt::Completions> completions_;
-  // For large values that are put in order for a reader: no launch may wait for that.
+  // Reorders large values for readers, so that no launch waits for that.
   const std::shared_ptr<pjrt::Completions> copies_;
   const std::shared_ptr<pjrt::Slots> slots_;
   const std::shared_ptr<pjrt::Health> health_;
@@ -101,7 +99,7 @@ class PjrtRuntime final : public Runtime {
 // Errors: those of pjrt::Client::Create.
 absl::StatusOr<std::unique_ptr<Runtime>> MakePjrtRuntime(const PjrtConfig& config);
 
-// As above, over a client that the process has already.
+// The same, over a client that the process already has.
 std::unique_ptr<PjrtRuntime> MakePjrtRuntime(std::shared_ptr<pjrt::Client> client);
 
 }  // namespace fairway

@@ -56,8 +56,7 @@ absl::Status ReadAttributes(Plugin& plugin) {
 }
 
 absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
-  // XLA's own log tells of every client and every compilation; errors are enough unless somebody
-  // asks.
+  // XLA logs every client and every compilation; errors are enough unless somebody asks for more.
   setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*replace=*/0);
   for (const std::string& library : config.preload) {
     FAIRWAY_RETURN_IF_ERROR(Open(library, RTLD_NOW | RTLD_GLOBAL).status());
@@ -76,7 +75,7 @@ absl::StatusOr<Plugin> LoadOnce(const PjrtConfig& config) {
   }
   plugin.api_major = plugin.api->pjrt_api_version.major_version;
   plugin.api_minor = plugin.api->pjrt_api_version.minor_version;
-  // A shorter table lacks functions at its end, which would be read from beyond it.
+  // A shorter table lacks functions at its end; reading them would read beyond it.
   if (plugin.api_major != PJRT_API_MAJOR || plugin.api->struct_size < PJRT_Api_STRUCT_SIZE) {
     return Error(absl::StatusCode::kUnimplemented,
                  "{} speaks PJRT API {}.{} ({} bytes); this build needs {}.{} or newer ({} bytes)",

@@ -13,7 +13,7 @@
 namespace fairway::pjrt {
 namespace {
 
-// Bytes from one element to the next along each dimension.
+// Returns the bytes from one element to the next along each dimension.
 std::vector<int64_t> Strides(const DimensionOrder& order, const std::vector<int64_t>& dims,
                              int64_t width) {
   const size_t rank = dims.size();
@@ -27,8 +27,8 @@ std::vector<int64_t> Strides(const DimensionOrder& order, const std::vector<int6
   return strides;
 }
 
-// The dimension, of those of more than one element, along which elements lie closest together;
-// dims.size() if there is none.
+// Returns the dimension along which elements lie closest together, among those with more than one
+// element; dims.size() if there is none.
 size_t Fastest(const std::vector<int64_t>& strides, const std::vector<int64_t>& dims) {
   size_t fastest = dims.size();
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -38,13 +38,14 @@ size_t Fastest(const std::vector<int64_t>& strides, const std::vector<int64_t>& 
   return fastest;
 }
 
-// Two dimensions change places. `from` has `rows` rows, `from_row` bytes apart, of `cols` elements;
-// `to` has `cols` rows, `to_row` bytes apart, of `rows` elements. A Width that is a constant of the
-// compiler makes a copy a move.
+// Exchanges two dimensions. `from` has `rows` rows of `cols` elements, `from_row` bytes apart; `to`
+// has `cols` rows of `rows` elements, `to_row` bytes apart. A Width that the compiler knows makes
+// each copy a move.
 template <typename Width>
 void Transpose(const char* from, int64_t from_row, int64_t rows, char* to, int64_t to_row,
                int64_t cols, Width width) {
-  constexpr int64_t kSide = 16;  // in squares: each cache line is used while it is near
+  // copies in squares, so that each cache line is used while it is near
+  constexpr int64_t kSide = 16;
   for (int64_t row = 0; row < rows; row += kSide) {
     const int64_t row_end = std::min(row + kSide, rows);
     for (int64_t col = 0; col < cols; col += kSide) {
@@ -73,7 +74,7 @@ void CopyElements(const char* from, const DimensionOrder& source, char* to,
   const std::vector<int64_t> out = Strides(target, dims, width);
   std::vector<int64_t> extents = dims;
   size_t col = Fastest(in, extents), row = Fastest(out, extents);
-  // A dimension that lies closest on both sides makes larger elements.
+  // A dimension that lies closest on both sides makes the elements larger.
   for (; col == row && col < dims.size(); col = Fastest(in, extents), row = Fastest(out, extents)) {
     width *= std::exchange(extents[col], 1);
   }
@@ -107,7 +108,7 @@ void CopyElements(const char* from, const DimensionOrder& source, char* to,
         transpose(width);
     }
     size_t d = dims.size();
-    // The next index, as an odometer counts; the addresses follow.
+    // Counts to the next index like an odometer; the addresses follow.
     for (; d > 0; --d) {
       from += in[d - 1];
       to += out[d - 1];
@@ -155,7 +156,7 @@ absl::StatusOr<std::shared_ptr<RawBuffer>> CopyInOrder(const Buffer& buffer,
   args->device = client.device(spec.device);
   args->memory = memory;
   FAIRWAY_RETURN_IF_ERROR(Call(client.api(), client.api()->PJRT_Client_BufferFromHostBuffer, args));
-  // Holds the block until the buffer, or the output that took it over, is gone.
+  // Holds the block until the buffer is gone, or the output that took it over.
   WhenReady(client.api(), args->done_with_host_buffer,
             [blob = std::move(blob)](absl::Status) mutable { blob.reset(); });
   return std::make_shared<RawBuffer>(raw->shared_client(), args->buffer);

@@ -8,19 +8,20 @@
 
 namespace fairway::pjrt {
 
-// A copy of `buffer`, whose bytes are computed, with its dimensions in `order`. Blocks for the time
-// of the copy. Needed where an argument came from elsewhere: transfers and uploads are major to
-// minor, whatever order the program takes that reads them.
+// Copies `buffer`, whose bytes are computed, with its dimensions in `order`. Blocks for the time of
+// the copy. Needed if an argument came from elsewhere: transfers and uploads are major to minor,
+// whatever order the program takes.
 //
-// The plugin compares only sizes, so the copy has the dimensions in the order in which they lie in
-// memory: it is good as an argument and for nothing else.
-// UNIMPLEMENTED: no CPU, or a type with several elements in a byte. RESOURCE_EXHAUSTED: no memory.
+// The plugin compares only sizes, so the copy's dimensions are listed in the order in which they
+// lie in memory: the copy is good only as an argument. UNIMPLEMENTED: not a CPU, or a type with
+// several elements in a byte. RESOURCE_EXHAUSTED: no memory.
 absl::StatusOr<std::shared_ptr<RawBuffer>> CopyInOrder(const Buffer& buffer,
                                                        const std::shared_ptr<RawBuffer>& raw,
                                                        const DimensionOrder& order);
 
-// Writes `from`, whose dimensions of `dims` elements of `width` bytes lie in the order `source`, to
-// `to` in the order `target`. Both empty: major to minor. The orders are permutations of dims.
+// Copies `from`, whose dimensions lie in the order `source`, to `to` in the order `target`. `dims`
+// are numbers of elements, each of `width` bytes. An empty order: major to minor. The orders are
+// permutations of the dimensions.
 void CopyElements(const char* from, const DimensionOrder& source, char* to,
                   const DimensionOrder& target, const std::vector<int64_t>& dims, int64_t width);
 

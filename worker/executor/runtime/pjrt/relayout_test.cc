@@ -38,7 +38,7 @@ TEST(CopyElementsTest, PutsDimensionsInAnyOrder) {
   EXPECT_EQ(back, dense);
 }
 
-// Of every width, and beyond the squares that are copied at once.
+// For every width, and beyond the squares that are copied at once.
 TEST(CopyElementsTest, MovesEachElementToItsPlaceInEveryOrder) {
   const std::vector<int64_t> dims = {18, 3, 1, 35};
   const auto place = [&](const pjrt::DimensionOrder& order, const std::vector<int64_t>& index) {
@@ -149,7 +149,7 @@ TEST_F(RelayoutTest, AResultInAnotherOrderIsReadMajorToMinor) {
   EXPECT_EQ(Read(*output), kDoubled);
 }
 
-// The thread that ends the launches of all sessions has no time for it.
+// The thread that ends the launches of all sessions must not spend time on it.
 TEST_F(RelayoutTest, ALargeResultIsPutInOrderOnAThreadOfItsOwn) {
   const auto executable = Doubled("default", "{0,1}", false, "512x300xf32");
   ASSERT_NE(executable, nullptr);
@@ -179,7 +179,7 @@ TEST_F(RelayoutTest, ALargeResultIsPutInOrderOnAThreadOfItsOwn) {
   late->fulfil(test::BlobOf(values));
   EXPECT_TRUE(done.Get().ok());
   runtime_.reset();
-  EXPECT_TRUE(read.HasCome());  // the runtime does not go before
+  EXPECT_TRUE(read.HasCome());  // the runtime is not destroyed before
   const auto view = read.Get();
   ASSERT_TRUE(view.ok()) << view.status();
   for (float& value : values) value *= 2;

@@ -9,7 +9,7 @@
 
 namespace fairway::pjrt {
 
-// Bounds what is under way in the client: gangs, and programs of each device. Thread-safe.
+// Bounds the work under way in the client: gangs, and programs of each device. Thread-safe.
 class Slots {
  public:
   static constexpr int kGangsOnCpu = 2;  // each holds threads of XLA's pool
@@ -18,7 +18,7 @@ class Slots {
 
   Slots(int num_devices, int max_gangs) : max_gangs_(max_gangs), singles_(num_devices, 0) {}
 
-  // Waits for a place. `device` < 0: a gang.
+  // Waits for a free slot. `device` < 0: a gang.
   void Take(int device) {
     std::unique_lock lock(mutex_);
     int& used = Used(device);

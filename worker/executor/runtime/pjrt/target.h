@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs are compiled for: a client's devices (client.h), or a description of devices that
-// need not be there (topology.h).
+// A target of compilation: the devices of a client (client.h), or a description of devices that
+// need not exist here (topology.h).
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TARGET_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TARGET_H_
 
@@ -15,25 +15,25 @@
 
 namespace fairway::pjrt {
 
-// Thread-safe.
+// Shared by whoever compiles for it. Thread-safe.
 class Target {
  public:
   virtual ~Target() = default;
 
   virtual const Plugin& plugin() const = 0;
-  // Host memory is device memory.
+  // True: host memory is device memory.
   virtual bool is_cpu() const = 0;
-  // Code is only for targets with this identity: platform, plugin, interfaces, processor or GPU.
+  // Code fits only targets with this identity: platform, plugin, interfaces, processor or GPU.
   virtual std::string identity() const = 0;
   virtual const std::string& device_kind() const = 0;
   virtual int num_devices() const = 0;
-  // The id that device assignments speak of; `device` < num_devices().
+  // The id of the device in device assignments; `device` < num_devices().
   virtual int device_id(int device) const = 0;
-  // Bytes of one device; 0: not known.
+  // The bytes of one device; 0: not known.
   virtual int64_t device_memory() const = 0;
 
-  // Blocks. `format`: "mlir" or "hlo". `options`: serialized CompileOptionsProto, rebuilt by us:
-  // empty or wrong bytes abort the process.
+  // Compiles without loading. Blocks. `format`: "mlir" or "hlo". `options`: a serialized
+  // CompileOptionsProto that we built; empty or wrong bytes abort the process.
   virtual absl::StatusOr<std::unique_ptr<Compiled>> CompileOnly(
       std::string_view code, std::string_view format, const std::string& options) const = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StableHLO text for tests of what compiles and runs it.
+// StableHLO text for tests of compilers and runtimes.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TEST_PROGRAMS_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TEST_PROGRAMS_H_
 
@@ -47,7 +47,7 @@ inline std::string Add(const std::string& type) {
                      type);
 }
 
-// x + x, and the first argument is taken over by the result.
+// x + x; the result takes the first argument over.
 inline std::string DonatingDouble(const std::string& type) {
   return fmt::format(R"(module @donating {{
   func.func public @main(%x: tensor<{0}> {{tf.aliasing_output = 0 : i32}}) -> tensor<{0}> {{
@@ -58,7 +58,7 @@ inline std::string DonatingDouble(const std::string& type) {
                      type);
 }
 
-// x + y; x is taken over.
+// x + y; the result takes x over.
 inline std::string DonatingAdd(const std::string& type) {
   return fmt::format(R"(module @donating_add {{
   func.func public @main(%x: tensor<{0}> {{tf.aliasing_output = 0 : i32}}, %y: tensor<{0}>)
@@ -70,7 +70,8 @@ inline std::string DonatingAdd(const std::string& type) {
                      type);
 }
 
-// x + x of 2 * `devices` floats, cut evenly; the argument is taken over. Nothing collective.
+// x + x of 2 * `devices` floats, cut evenly; the result takes the argument over. Nothing
+// collective.
 inline std::string ShardedDouble(int devices) {
   return fmt::format(R"(module @sharded_double attributes {{mhlo.num_partitions = {0} : i32}} {{
   func.func public @main(%x: tensor<{1}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}",
@@ -83,7 +84,7 @@ inline std::string ShardedDouble(int devices) {
                      devices, 2 * devices);
 }
 
-// Sum over `devices` of one float each; the result lies on all of them. GSPMD shardings.
+// The sum over `devices` of one float each; the result lies on all of them. GSPMD shardings.
 inline std::string Psum(int devices) {
   return fmt::format(R"(module @psum attributes {{mhlo.num_partitions = {0} : i32}} {{
   func.func public @main(%x: tensor<{0}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}"}})
@@ -97,7 +98,7 @@ inline std::string Psum(int devices) {
                      devices);
 }
 
-// Every device's float becomes the sum of all; the argument is taken over.
+// Every device's float becomes the sum of all; the result takes the argument over.
 inline std::string DonatingPsum(int devices) {
   return fmt::format(R"(module @donating_psum attributes {{mhlo.num_partitions = {0} : i32}} {{
   func.func public @main(%x: tensor<{0}xf32> {{mhlo.sharding = "{{devices=[{0}]<=[{0}]}}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what a Runtime does, for tests. Every wait has a cap and fails the test beyond it.
+// Waits for results of a Runtime, for tests. Every wait has a cap, and fails the test beyond it.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TEST_SUPPORT_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TEST_SUPPORT_H_
 
@@ -29,7 +29,7 @@ inline PjrtConfig ConfigOfTests(int num_devices) {
   return config;
 }
 
-// A callback and the value it will bring.
+// A callback, and the value that it will bring.
 template <typename T>
 class Awaited {
  public:
@@ -56,7 +56,7 @@ inline absl::Status WaitReady(DeviceBuffer& buffer) {
   return ready.Get();
 }
 
-// Whether `condition` comes true within the cap.
+// Returns whether `condition` becomes true within the cap.
 template <typename Condition>
 bool Eventually(Condition condition) {
   const auto end = std::chrono::steady_clock::now() + kCap;

@@ -11,7 +11,7 @@
 namespace fairway::pjrt {
 namespace {
 
-// Names that XLA's GPU topologies have, as options and as attributes.
+// Names of XLA's GPU topologies, as options and as attributes.
 constexpr std::string_view kTargetConfig = "target_config";
 constexpr std::string_view kHostMachine = "host_target_machine_options";
 constexpr std::string_view kTopology = "topology";
@@ -117,7 +117,7 @@ absl::Status Topology::ReadDescription() {
   }
   FAIRWAY_ASSIGN_OR_RETURN(const v1::CompileTarget printed, DescriptionOf(api, raw_));
   device_memory_ = DeviceMemoryIn(printed.config());
-  // A GPU model alone says too little: two of a name differ in memory, and versions of the
+  // The model of a GPU is not enough: GPUs of one name differ in memory, and the versions of the
   // libraries beside the plugin decide what is compiled.
   platform_version_ = fmt::format(
       "{} {}; PJRT {}.{}; StableHLO {}; plugin of {} bytes; {}, target {:08x}", platform_name_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A description of GPUs, for which programs are compiled without one: a compile process of kind
-// cuda has this and no client, and so no memory of the GPU, no context, and none of its faults.
+// A description of GPUs, to compile for them without one. A compile process of kind cuda has this
+// and no client: it uses no memory of the GPU, has no context, and meets none of the GPU's faults.
 #ifndef FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TOPOLOGY_H_
 #define FAIRWAY_WORKER_EXECUTOR_RUNTIME_PJRT_TOPOLOGY_H_
 
@@ -15,10 +15,12 @@ struct PJRT_TopologyDescription;
 
 namespace fairway::pjrt {
 
+// A target without a client. Thread-safe.
 class Topology final : public Target, public std::enable_shared_from_this<Topology> {
  public:
-  // `config.num_devices` GPUs of one host, each as `target` says. Loads the plugin, creates no
-  // client. INVALID_ARGUMENT: no target, or one that the plugin cannot read. Else as LoadPlugin.
+  // Makes a topology of `config.num_devices` GPUs of one host, each as in `target`. Loads the
+  // plugin, creates no client. INVALID_ARGUMENT: no target, or one that the plugin cannot read.
+  // Else as LoadPlugin.
   static absl::StatusOr<std::shared_ptr<Topology>> Create(const PjrtConfig& config,
                                                           const v1::CompileTarget& target);
   ~Topology() override;
@@ -48,11 +50,13 @@ class Topology final : public Target, public std::enable_shared_from_this<Topolo
   int64_t device_memory_ = 0;
 };
 
-// What a topology (of a client, or made above) says that its devices are, in the plugin's words.
+// Returns the plugin's own description of the devices of a topology (that of a client, or one made
+// above).
 absl::StatusOr<v1::CompileTarget> DescriptionOf(const PJRT_Api* api,
                                                 PJRT_TopologyDescription* topology);
 
-// The memory that the text of a GpuTargetConfigProto gives a device; 0: it does not say.
+// Returns the memory of a device according to the text of a GpuTargetConfigProto; 0: it does not
+// say.
 int64_t DeviceMemoryIn(std::string_view target_config);
 
 }  // namespace fairway::pjrt

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One test for each way in which a PJRT plugin goes wrong silently, or fatally, that can be met in
-// this process. Those that end the process are in fatal_traps_test.cc.
+// One test for each way in which a PJRT plugin goes wrong silently, or fatally, and that this
+// process survives. Those that end the process are in fatal_traps_test.cc.
 #include <fstream>
 #include <iterator>
 
@@ -108,7 +108,7 @@ TEST_F(TrapsTest, ArgumentStructsArePaddedAndThePluginTakesThem) {
   EXPECT_EQ(padded->struct_size, sizeof(PJRT_Client_PlatformName_Args) + 256);
   padded->client = client_->raw();
   EXPECT_TRUE(pjrt::Call(client_->api(), client_->api()->PJRT_Client_PlatformName, padded).ok());
-  // What the padding is against: a struct shorter than the plugin's own is refused.
+  // The case for the padding: the plugin refuses a struct shorter than its own.
   PJRT_Client_PlatformName_Args shorter{};
   shorter.struct_size = offsetof(PJRT_Client_PlatformName_Args, platform_name);
   shorter.client = client_->raw();
@@ -273,7 +273,7 @@ TEST_F(TrapsTest, ABufferListedTwiceIsNotWrittenInto) {
 TEST_F(TrapsTest, SubByteElementsAreTheLowBitsOfAByteEachOnTheHost) {
   Open(2);
   auto buffer = Put<int8_t>({1, -2, 7, -8, 3}, DType::kS4, {5});
-  const std::vector<int8_t> wanted = {1, 14, 7, 8, 3};  // as JAX and ml_dtypes have them
+  const std::vector<int8_t> wanted = {1, 14, 7, 8, 3};  // as in JAX and ml_dtypes
   EXPECT_EQ(ReadAll<int8_t>(*runtime_, *buffer).value(), wanted);
   for (int device : {1, 0}) {
     auto copy = runtime_->CopyToDevice(*buffer, device, "");
@@ -394,8 +394,8 @@ TEST_F(TrapsTest, CodeWithAFlippedByteOrOfAnotherPluginIsRefused) {
     EXPECT_NE(Text(refused.status()).find(name), std::string::npos) << refused.status();
 }
 
-// Else code for one host's processor would be given to another's, which ends at the first
-// instruction that it lacks.
+// Otherwise a host could get code for another processor, which ends at the first instruction that
+// it lacks.
 TEST_F(TrapsTest, TheVersionTellsOfThePluginAndTheProcessor) {
   constexpr std::string_view kOne = "processor\t: 0\ncpu MHz\t\t: 3.1\nflags\t\t: fpu avx512f\n";
   constexpr std::string_view kSame = "processor\t: 0\ncpu MHz\t\t: 2\nflags\t\t: fpu avx512f\n";
@@ -413,7 +413,7 @@ TEST_F(TrapsTest, TheVersionTellsOfThePluginAndTheProcessor) {
       fmt::format("; PJRT {}.{}; StableHLO {}; CPU {}", plugin.api_major, plugin.api_minor,
                   plugin.stablehlo_current, pjrt::CpuFeatures(cpuinfo));
   EXPECT_TRUE(client_->identity().ends_with(tail)) << client_->identity();
-  // What the controller shares code by.
+  // The part by which the controller shares code.
   EXPECT_TRUE(runtime_->info().platform_version.ends_with(tail))
       << runtime_->info().platform_version;
 }

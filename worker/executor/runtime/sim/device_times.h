@@ -11,28 +11,29 @@
 
 namespace fairway {
 
-// Not thread-safe.
+// Owned by the sim runtime. Not thread-safe.
 class DeviceTimes {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   explicit DeviceTimes(int num_devices) : free_(static_cast<size_t>(num_devices)) {}
 
-  // The executor was told at `now` to launch `launch`. Ids rise; the steps of a sequence take those
-  // that follow its own.
+  // Notes that the executor got `launch` at `now`. Ids rise. The steps of a sequence have the ids
+  // after its own.
   void Told(uint64_t launch, Time now);
-  // When it was told of this launch, or of the sequence that it is a step of; `now` if that is not
-  // known (any more).
+  // Returns when the executor got this launch, or the sequence that it is a step of; `now` if that
+  // is not known (any more).
   Time ToldAt(uint64_t launch, Time now) const;
 
-  // The earliest time, from `from` on, at which all these devices are free.
+  // Returns the earliest time, from `from` on, at which all these devices are free.
   Time Start(const std::vector<int>& devices, Time from) const;
-  // They are busy from `start` on for `time`; until when (kEndOfTime at the latest).
+  // Makes the devices busy from `start` on for `time`. Returns when they are free again (kEndOfTime
+  // at the latest).
   Time Take(const std::vector<int>& devices, Time start, std::chrono::nanoseconds time);
 
-  // Two centuries: room for differences between clocks above it.
+  // Two centuries. Above it is room for differences between clocks.
   static constexpr Time kEndOfTime{std::chrono::hours(200L * 365 * 24)};
-  // Launches that are remembered: more than an executor is told of ahead.
+  // Launches that are remembered: more than an executor gets ahead.
   static constexpr size_t kRemembered = 4096;
 
  private:

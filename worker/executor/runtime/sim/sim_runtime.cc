@@ -20,7 +20,7 @@ struct SimRuntime::Devices {
   std::mutex mutex;
   DeviceTimes times;
   Timer timer;
-  // From this process's clock to one that the executors of an island share.
+  // The offset from this process's clock to a clock that the executors of an island share.
   const std::chrono::nanoseconds to_shared =
       std::chrono::system_clock::now().time_since_epoch() - Clock::now().time_since_epoch();
 };
@@ -29,7 +29,7 @@ namespace {
 
 constexpr uint32_t kStartRound = 1;
 
-// When the last of the executors that run the launch can begin. Waits for them.
+// Returns when the last of the executors that run the launch can begin. Waits for their answers.
 absl::StatusOr<Clock::time_point> AgreedStart(NativeLaunch& launch, Clock::time_point mine,
                                               std::chrono::nanoseconds to_shared) {
   Exchange& exchange = *launch.exchange;
@@ -55,7 +55,7 @@ absl::StatusOr<Clock::time_point> AgreedStart(NativeLaunch& launch, Clock::time_
   return Clock::time_point(std::chrono::nanoseconds(start) - to_shared);
 }
 
-// The earliest start that inputs and devices allow, and that the other executors agree to.
+// Returns the earliest start that inputs and devices allow, and that the other executors agree to.
 absl::StatusOr<Clock::time_point> StartOf(SimRuntime::Devices& devices, NativeLaunch& launch,
                                           Clock::time_point asked) {
   FAIRWAY_RETURN_IF_ERROR(launch.FirstCause());
@@ -73,7 +73,7 @@ absl::StatusOr<Clock::time_point> StartOf(SimRuntime::Devices& devices, NativeLa
   return AgreedStart(launch, start, devices.to_shared);
 }
 
-// With all inputs known: says when it ends, and ends it then.
+// All inputs are known: computes when the launch ends, and ends it then.
 void Schedule(const std::shared_ptr<SimRuntime::Devices>& devices,
               const std::shared_ptr<NativeLaunch>& launch, Clock::time_point asked) {
   auto start = StartOf(*devices, *launch, asked);
@@ -110,7 +110,7 @@ absl::StatusOr<LaunchResult> SimRuntime::Launch(const LaunchRequest& request,
   launch->due = std::make_shared<Due>();
   FAIRWAY_ASSIGN_OR_RETURN(LaunchResult result, Begin(request, std::move(done), *launch));
   std::vector<Outcome*> awaited;
-  bool late = false;  // it waits for what no launch makes
+  bool late = false;  // it waits for an input that no launch makes
   for (const auto& cells : launch->inputs) {
     for (const NativeCellPtr& cell : cells) {
       Outcome& known = cell->due != nullptr ? cell->due->known : *cell->outcome;
@@ -130,7 +130,7 @@ absl::StatusOr<LaunchResult> SimRuntime::Launch(const LaunchRequest& request,
   }
   WhenAllSet(awaited, [devices = devices_, launch, asked, late] {
     const Clock::time_point now = Clock::now();
-    // By the timer's thread: a chain of launches would call itself.
+    // Goes through the timer's thread: otherwise a chain of launches would recurse.
     devices->timer.At(now, [devices, launch, from = late ? std::max(asked, now) : asked] {
       Schedule(devices, launch, from);
     });

@@ -10,26 +10,26 @@
 
 namespace fairway {
 
-// A launch begins when the executor had been told of it, its inputs are there, and all its devices
-// are free; it ends after the time of its `sleep` and `busy_wait` steps, all other steps take none.
-// These times are computed, each from those before it, so that late timers do not add up. The
-// devices of a gang begin and end together, over all executors if it has an all_reduce.
+// A launch begins when the executor has got it, its inputs are there, and all its devices are free.
+// It ends after the time of its `sleep` and `busy_wait` steps; all other steps take no time. These
+// times are computed, each from earlier ones, so that late timers do not add up. The devices of a
+// gang begin and end together; over all executors if the gang has an all_reduce.
 //
 // Results have the right types and are zeros. Buffers of up to kKeptBytes keep the bytes that were
-// put or received, larger ones read as zeros and take no memory. Thread-safe.
+// put or received. Larger ones read as zeros and take no memory. Thread-safe.
 class SimRuntime final : public NativeRuntime {
  public:
   static constexpr size_t kKeptBytes = 64 << 10;
 
   explicit SimRuntime(int num_devices);
-  // What is under way ends without waiting for its time.
+  // Ends launches that are under way without waiting for their time.
   ~SimRuntime() override;
 
   void NoteLaunch(uint64_t launch_id) override;
   absl::StatusOr<LaunchResult> Launch(const LaunchRequest& request,
                                       absl::AnyInvocable<void(absl::Status)> done) override;
 
-  struct Devices;  // shared with launches that wait
+  struct Devices;  // shared with the launches that wait
 
  private:
   const std::shared_ptr<Devices> devices_;

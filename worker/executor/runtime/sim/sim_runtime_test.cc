@@ -64,7 +64,7 @@ TEST_F(SimRuntimeTest, ADeclaredTimePassesAndCostsNoProcessor) {
   EXPECT_LT(std::clock() - used, CLOCKS_PER_SEC / 10);
 }
 
-// What the executor was told of in time is not late because a thread was.
+// A launch that the executor got in time is not late because a thread was.
 TEST_F(SimRuntimeTest, TimesAreThoseOfTheDeviceNotOfWhenItsThreadGotRoundToIt) {
   const auto nap = Load(Sleep(5ms));
   const auto told = Clock::now();
@@ -80,7 +80,7 @@ TEST_F(SimRuntimeTest, TimesAreThoseOfTheDeviceNotOfWhenItsThreadGotRoundToIt) {
   ASSERT_TRUE(runtime_.Launch(Request(nap, 2, {{y}}), [&](absl::Status) { ended = true; }).ok());
   EXPECT_TRUE(ended) << "it began 5 ms and ended 10 ms after it was told";
 
-  // Of this one it is told now.
+  // The executor gets this one now.
   const auto again = Clock::now();
   runtime_.NoteLaunch(3);
   ASSERT_TRUE(test::Run(runtime_, Request(nap, 3, {{y}})).ok());
@@ -105,7 +105,7 @@ TEST_F(SimRuntimeTest, AChainLaunchedAheadTakesItsTimes) {
 }
 
 TEST_F(SimRuntimeTest, ResultsAreZerosAndTakeNoMemory) {
-  // 80 GB, beside a small one that is only passed on.
+  // 80 GB, beside a small value that is only passed on.
   const auto code =
       Load(Parameter(DType::kF32, "4") + Parameter(DType::kF32, "100000, 0") +
            Parameter(DType::kF32, "0, 200000") + Step("matmul", "1, 2") + Result(3) + Result(0));

@@ -15,8 +15,8 @@
 
 namespace fairway {
 
-// One thread, which runs them in the order of their times; those of one time in the order in which
-// they came. Thread-safe.
+// Has one thread, which runs the closures in the order of their times, and closures of one time in
+// the order of At. Thread-safe.
 class Timer {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -24,9 +24,10 @@ class Timer {
   Timer();
   ~Timer();
 
-  // Not before `time`, on the timer's thread; once it is closed, at once on the caller's.
+  // Runs `work` not before `time`, on the timer's thread; after Close, at once on the caller's
+  // thread.
   void At(Time time, absl::AnyInvocable<void()> work);
-  // Runs what is left without waiting for its time. Not from its own thread.
+  // Runs the remaining closures without waiting for their time. Not from the timer's own thread.
   void Close();
 
  private:
