@@ -41,6 +41,8 @@ inline constexpr size_t kTextBytes = 16 << 20;  // of the errors of one message,
 // in commands and lie in arrays. A text of more than kMaxErrorText bytes is cut in its middle,
 // which it then says; payloads of more bytes are dropped.
 absl::Status Bounded(absl::Status status, size_t most = kMaxErrorText);
+// Such a text: of one that has come the rest is never copied.
+std::string BoundedText(std::string_view text, size_t most = kMaxErrorText);
 // How much of its text each of so many errors of one message may have; 64 bytes at least.
 size_t TextShare(size_t errors);
 
