@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "async/blocking_pool.h"
 #include "base/blob.h"
 #include "base/memory_budget.h"
 #include "base/status.h"
@@ -21,18 +23,25 @@ namespace fairway {
 
 // Where blocks come from when the budget is spent: unlinked files in `directory`, whose pages the
 // kernel may write out and drop.
+//
+// To give such a file up takes the kernel a millisecond for some MiB, so `files` does it, each
+// owner's in turn; null: the thread that drops the last reference.
 struct Spool {
   std::shared_ptr<MemoryBudget> budget;
   std::string directory;
   std::shared_ptr<std::atomic<int64_t>> in_files =
       nullptr;  // bytes of its owner there; null: not counted
+  std::shared_ptr<BlockingPool> files = nullptr;
 
   // One owner's share: of the budget (MemoryBudget), and of the disk, where it may have as many
   // bytes as are left to others.
   Spool Share() const {
     return {std::make_shared<MemoryBudget>(budget), directory,
-            std::make_shared<std::atomic<int64_t>>(0)};
+            std::make_shared<std::atomic<int64_t>>(0), files};
   }
+  // What gives up the mapping of an unlinked file, and so the file. Of its bytes `counted` leave
+  // `in_files` then.
+  std::function<void()> Unmapping(void* map, size_t size, int64_t counted) const;
 };
 
 // Thread-safe. Blocks come back when their last reference goes, on whatever thread that is, also

@@ -4,7 +4,6 @@
 #define FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
