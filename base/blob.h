@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Immutable or being-filled host bytes, 64-byte aligned, so that the PJRT CPU client can alias them
-// without a copy (a smaller alignment silently copies: 150 ms and more for 64 MiB).
+// Immutable or being-filled host bytes. Those that are made here are 64-byte aligned, so that the
+// PJRT CPU client can alias them without a copy (a smaller alignment silently copies: 150 ms and
+// more for 64 MiB).
 #ifndef FAIRWAY_BASE_BLOB_H_
 #define FAIRWAY_BASE_BLOB_H_
 
@@ -33,8 +34,8 @@ class Blob {
     return blob;
   }
 
-  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives it back,
-  // on the thread that drops the last reference.
+  // Takes over memory that somebody else allocated, aligned to kAlignment if a plugin is to see it.
+  // `release` gives it back, on the thread that drops the last reference.
   static std::shared_ptr<Blob> Adopt(char* data, size_t size, std::function<void()> release) {
     auto blob = std::shared_ptr<Blob>(new Blob(data, size));
     blob->release_ = std::move(release);
