@@ -29,7 +29,7 @@ namespace fairway {
 inline constexpr uint64_t kShardsPerUnit = 256;
 inline constexpr uint64_t kNamedShardsPerUnit = 2;
 // What one session may use before the next one has its slice.
-inline constexpr uint64_t kSliceUnits = 250;
+inline constexpr uint64_t kSliceUnits = 125;
 // A node of more pieces is prepared alone.
 inline constexpr size_t kLargePieces = 32;
 

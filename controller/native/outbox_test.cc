@@ -55,7 +55,8 @@ TEST(OutboxTest, ASerializedAnswerKeepsItsPlaceAndIsNotCopied) {
     if (ids.size() == 1) {
       EXPECT_EQ(reinterpret_cast<const char*>(slices.at(0).begin()), bytes);
     }
-    for (const v1::Answer& one : Parsed(message.bytes.get()).answers()) ids.push_back(one.id());
+    const v1::ServerMessage parsed = Parsed(message.bytes.get());
+    for (const v1::Answer& one : parsed.answers()) ids.push_back(one.id());
     weight -= message.weight;
   }
   EXPECT_EQ(ids, (std::vector<uint64_t>{1, 2, 3}));
