@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host bytes, immutable or being filled. They are 64-byte aligned, so that the PJRT CPU client can
-// alias them; with a smaller alignment it silently copies (64 MiB: 150 ms or more).
+// Host bytes, immutable or being filled. Bytes that Make and Copy allocate are 64-byte aligned, so
+// that the PJRT CPU client can alias them; with a smaller alignment it silently copies (64 MiB: 150
+// ms or more).
 #ifndef FAIRWAY_BASE_BLOB_H_
 #define FAIRWAY_BASE_BLOB_H_
 
@@ -33,8 +34,8 @@ class Blob {
     return blob;
   }
 
-  // Takes over memory that somebody else allocated, aligned to kAlignment. `release` gives the
-  // memory back, on the thread that drops the last reference.
+  // Takes over memory that somebody else allocated, aligned to kAlignment if a plugin will see it.
+  // `release` gives the memory back, on the thread that drops the last reference.
   static std::shared_ptr<Blob> Adopt(char* data, size_t size, std::function<void()> release) {
     auto blob = std::shared_ptr<Blob>(new Blob(data, size));
     blob->release_ = std::move(release);

@@ -22,7 +22,14 @@ std::string Cut(std::string_view text, size_t most) {
                      text.substr(tail));
 }
 
+// A cut text is a little longer than `most`; it is not cut again.
+bool Fits(std::string_view text, size_t most) { return text.size() <= most + 64; }
+
 }  // namespace
+
+std::string BoundedText(std::string_view text, size_t most) {
+  return Fits(text, most) ? std::string(text) : Cut(text, most);
+}
 
 absl::Status Bounded(absl::Status status, size_t most) {
   size_t payloads = 0;
@@ -30,10 +37,8 @@ absl::Status Bounded(absl::Status status, size_t most) {
     payloads += url.size() + value.size();
   });
   const std::string_view text(status.message().data(), status.message().size());
-  // A cut text is a little longer than `most`; it is not cut again.
-  const bool fits = text.size() <= most + 64;
-  if (fits && payloads <= most) return status;
-  absl::Status out(status.code(), fits ? std::string(text) : Cut(text, most));
+  if (Fits(text, most) && payloads <= most) return status;
+  absl::Status out(status.code(), BoundedText(text, most));
   if (payloads <= most) {
     status.ForEachPayload(
         [&](absl::string_view url, const absl::Cord& value) { out.SetPayload(url, value); });

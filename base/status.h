@@ -42,6 +42,8 @@ inline constexpr size_t kTextBytes = 16 << 20;
 // programs and workers, travel in commands and lie in arrays. So a text of more than kMaxErrorText
 // bytes is cut in its middle, and says so; larger payloads are dropped.
 absl::Status Bounded(absl::Status status, size_t most = kMaxErrorText);
+// Returns such a text alone, without copying more of it than it returns.
+std::string BoundedText(std::string_view text, size_t most = kMaxErrorText);
 // Returns how many bytes of text each of `errors` errors in one message may have; at least 64.
 size_t TextShare(size_t errors);
 

@@ -37,5 +37,13 @@ TEST(Bounded, LargePayloadsAreDropped) {
   EXPECT_EQ(Bounded(status), absl::NotFoundError("text"));
 }
 
+TEST(Bounded, ATextByItselfIsCutAlike) {
+  for (const size_t size : {0, 100, 4096, 4160, 4161, 1 << 20}) {
+    const std::string text(size, 'x');
+    EXPECT_EQ(BoundedText(text), Text(Bounded(absl::InternalError(text)))) << size;
+    EXPECT_LE(BoundedText(text).size(), kMaxErrorText + 64) << size;
+  }
+}
+
 }  // namespace
 }  // namespace fairway

@@ -42,16 +42,16 @@ function(fairway_library name)
   endif()
 endfunction()
 
-# fairway_allocator(<executable> [RETURNS_LARGE]): it allocates with jemalloc; large blocks go back to the system at once.
+# fairway_allocator(<executable> [RETURNS_SOON]): it allocates with jemalloc; what is free goes back to the system soon.
 # Sanitizers bring an allocator of their own.
 function(fairway_allocator name)
-  cmake_parse_arguments(ARG "RETURNS_LARGE" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "RETURNS_SOON" "" "" ${ARGN})
   if(FAIRWAY_SANITIZE)
     return()
   endif()
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/base/allocator.cc)
-  if(ARG_RETURNS_LARGE)
-    target_compile_definitions(${name} PRIVATE FAIRWAY_RETURNS_LARGE_BLOCKS)
+  if(ARG_RETURNS_SOON)
+    target_compile_definitions(${name} PRIVATE FAIRWAY_RETURNS_SOON)
   endif()
   target_link_libraries(${name} PRIVATE ${FAIRWAY_JEMALLOC})
 endfunction()

@@ -244,7 +244,8 @@ void Controller::OpenDoors(const Spool& spool) {
 }
 
 absl::Status Controller::Start() {
-  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory};
+  const Spool spool{std::make_shared<MemoryBudget>(flags_.transit_memory), flags_.spool_directory,
+                    nullptr, std::make_shared<BlockingPool>("fairway-files", 2)};
   FAIRWAY_ASSIGN_OR_RETURN(shell_, ControllerShell::Start(loop_, OptionsOf(flags_, spool)));
 
   auto http = HttpServer::Listen(loop_, flags_.bind, flags_.http_port,

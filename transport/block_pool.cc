@@ -23,6 +23,16 @@ absl::Status NoMemory(size_t size) {
 
 std::shared_ptr<BlockPool> BlockPool::Make(size_t limit) { return Make(limit, {}); }
 
+std::function<void()> Spool::Unmapping(void* map, size_t size, int64_t counted) const {
+  auto unmap = [map, size, counted, in_files = in_files] {
+    munmap(map, size);
+    if (in_files != nullptr) *in_files -= counted;
+  };
+  if (files == nullptr) return unmap;
+  const auto owner = reinterpret_cast<uintptr_t>(in_files.get());
+  return [files = files, owner, unmap = std::move(unmap)] { files->Run(unmap, owner); };
+}
+
 std::shared_ptr<BlockPool> BlockPool::Make(size_t limit, Spool spool) {
   return std::shared_ptr<BlockPool>(new BlockPool(limit, std::move(spool)));
 }
@@ -49,7 +59,7 @@ absl::StatusOr<std::shared_ptr<Blob>> BlockPool::TakeFile(size_t size) {
   }
   close(file);
   if (map == MAP_FAILED) return failed(error);
-  return Blob::Adopt(static_cast<char*>(map), size, [map, size] { munmap(map, size); });
+  return Blob::Adopt(static_cast<char*>(map), size, spool_.Unmapping(map, size, 0));
 }
 
 absl::StatusOr<std::shared_ptr<Blob>> BlockPool::Take(size_t size) {

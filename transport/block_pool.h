@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "async/blocking_pool.h"
 #include "base/blob.h"
 #include "base/memory_budget.h"
 #include "base/status.h"
@@ -21,18 +23,25 @@ namespace fairway {
 
 // The source of blocks when the budget is spent: unlinked files in `directory`, whose pages the
 // kernel may write out and drop.
+//
+// Giving such a file up takes the kernel a millisecond for some MiB. So `files` does it, each owner
+// in turn; nullptr: the thread that drops the last reference does.
 struct Spool {
   std::shared_ptr<MemoryBudget> budget;
   std::string directory;
   std::shared_ptr<std::atomic<int64_t>> in_files =
       nullptr;  // counts the owner's bytes there; nullptr: not counted
+  std::shared_ptr<BlockingPool> files = nullptr;
 
   // Returns one owner's share: of the budget (MemoryBudget), and of the disk, where it may have as
   // many bytes as it leaves to others.
   Spool Share() const {
     return {std::make_shared<MemoryBudget>(budget), directory,
-            std::make_shared<std::atomic<int64_t>>(0)};
+            std::make_shared<std::atomic<int64_t>>(0), files};
   }
+  // Returns a function that gives up the mapping of an unlinked file, and so the file, and takes
+  // `counted` bytes from `in_files`.
+  std::function<void()> Unmapping(void* map, size_t size, int64_t counted) const;
 };
 
 // Held by data planes and by doors that copy large arrays. A block comes back when its last

@@ -94,7 +94,7 @@ absl::Status StatusFromError(const v1::Error& error) {
   const bool known =
       error.code() >= 1 && error.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return {known ? static_cast<absl::StatusCode>(error.code()) : absl::StatusCode::kUnknown,
-          error.text()};
+          BoundedText(error.text())};
 }
 
 void ErrorFromStatus(const absl::Status& status, v1::Error* error) {

@@ -21,9 +21,10 @@ void ArraySpecToProto(const ArraySpec& spec, v1::ArraySpec* proto);
 absl::StatusOr<Sharding> ShardingFromProto(const v1::Sharding& proto, int rank);
 void ShardingToProto(const Sharding& sharding, v1::Sharding* proto);
 
-// UNKNOWN for code 0 and for numbers that are not a code. Texts become valid UTF-8.
+// UNKNOWN for code 0 and for numbers that are not a code. The text is bounded (BoundedText) and
+// becomes valid UTF-8.
 absl::Status StatusFromError(const v1::Error& error);
-// `status` is not OK.
+// `status` is not OK. Its text becomes valid UTF-8.
 void ErrorFromStatus(const absl::Status& status, v1::Error* error);
 
 }  // namespace fairway

@@ -39,9 +39,12 @@ absl::Status StatusFromProto(const tensorflow::StatusProto& proto) {
   if (code == 0) return absl::OkStatus();
   const bool known = code >= 1 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   absl::Status status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      proto.message());
+                      BoundedText(proto.message()));
+  size_t payloads = 0;
+  for (const auto& [url, value] : proto.payload()) payloads += url.size() + value.size();
+  if (payloads > kMaxErrorText) return status;
   for (const auto& [url, value] : proto.payload()) status.SetPayload(url, absl::Cord(value));
-  return Bounded(std::move(status));
+  return status;
 }
 
 void StatusToProto(const absl::Status& status, tensorflow::StatusProto* proto) {

@@ -33,9 +33,8 @@ absl::Status StatusFromProto(const v1::Status& status) {
   if (status.code() == 0) return absl::OkStatus();
   const bool known =
       status.code() > 0 && status.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return Bounded(
-      Error(known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal,
-            "{}", status.message()));
+  return {known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kInternal,
+          BoundedText(status.message())};
 }
 
 void ToProto(const ExecutorSpec& spec, v1::ExecutorSpec* out) {

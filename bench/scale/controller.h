@@ -71,8 +71,10 @@ class Controller final : public ClusterActions,
 
   // NativeShell
   void Send(v1::Answer answer) override;
+  void SendSerialized(std::string message) override { answers_.MergeFromString(message); }
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
+  void Discard(std::shared_ptr<void> garbage) override { garbage.reset(); }
 
  private:
   class HostLink;

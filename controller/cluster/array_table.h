@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
+#include <memory>
 #include <utility>
 #include <vector>
+
+#include <absl/container/btree_map.h>
 
 #include "base/planted.h"
 #include "base/status.h"
@@ -57,10 +59,14 @@ class RecordCount {
   size_t bytes_ = 0;  // <= *total_
 };
 
-// The arrays of a session by handle, as an unordered_map; their records are counted.
+// The arrays of a session by handle; their records are counted.
+//
+// A tree: whatever it holds, to add one array moves a few dozen handles at most. A hash table that
+// has grown to a million is rehashed in one go, and a client, who chooses the handles, could choose
+// those that fall together. An array stays where it is in memory as long as it is in the table.
 class ArrayTable {
  public:
-  using Map = std::unordered_map<uint64_t, Array>;
+  using Map = absl::btree_map<uint64_t, std::unique_ptr<Array>>;
 
   // Of one array of one shard.
   static constexpr size_t kSmallest = 288;
@@ -73,25 +79,26 @@ class ArrayTable {
   ArrayTable() = default;
   explicit ArrayTable(size_t* total) : count_(total) {}
 
+  // Keeps what there is.
   void emplace(uint64_t handle, Array array) {
-    const size_t bytes = BytesOf(array);
-    if (map_.emplace(handle, std::move(array)).second) count_.Add(bytes);
-  }
-  Map::node_type extract(Map::const_iterator at) {
-    if (!Planted(Bug::kForgetArrayBytes)) count_.Remove(BytesOf(at->second));
-    return map_.extract(at);
+    const auto [at, fresh] = map_.try_emplace(handle);
+    if (!fresh) return;
+    count_.Add(BytesOf(array));
+    at->second = std::make_unique<Array>(std::move(array));
   }
   // There must be one.
-  Map::node_type extract(uint64_t handle) { return extract(map_.find(handle)); }
+  Array Take(uint64_t handle) { return Take(map_.find(handle)); }
+  Array TakeFirst() { return Take(map_.begin()); }
 
-  Map::iterator find(uint64_t handle) { return map_.find(handle); }
-  Map::const_iterator find(uint64_t handle) const { return map_.find(handle); }
-  Array& at(uint64_t handle) { return map_.at(handle); }
+  // nullptr: there is none.
+  Array* find(uint64_t handle) {
+    const auto at = map_.find(handle);
+    return at == map_.end() ? nullptr : at->second.get();
+  }
+  Array& at(uint64_t handle) { return *map_.at(handle); }
   bool contains(uint64_t handle) const { return map_.contains(handle); }
   size_t size() const { return map_.size(); }
   bool empty() const { return map_.empty(); }
-  Map::iterator begin() { return map_.begin(); }
-  Map::iterator end() { return map_.end(); }
   Map::const_iterator begin() const { return map_.begin(); }
   Map::const_iterator end() const { return map_.end(); }
 
@@ -99,6 +106,13 @@ class ArrayTable {
   size_t bytes() const { return count_.bytes(); }
 
  private:
+  Array Take(Map::iterator at) {
+    if (!Planted(Bug::kForgetArrayBytes)) count_.Remove(BytesOf(*at->second));
+    Array array = std::move(*at->second);
+    map_.erase(at);
+    return array;
+  }
+
   Map map_;
   RecordCount count_;
 };

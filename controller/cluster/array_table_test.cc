@@ -32,8 +32,8 @@ TEST(ArrayTableTest, CountsWhatIsInItAndInTheTotal) {
     table.at(2).shards.clear();  // given away: its record stays
     ArrayTable moved = std::move(table);
     EXPECT_EQ(total, 2 * ArrayTable::kSmallest + 2 * sizeof(ShardRef));
-    moved.extract(1);
-    moved.extract(2);
+    moved.Take(1);
+    moved.TakeFirst();
     EXPECT_EQ(total, 0u);
     moved.emplace(3, OnDevices({0}));
   }

@@ -63,6 +63,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
     Node& node = MakeNode(session.id, NodeKind::kReceive, part.island,
                           "put of " + ToString(spec.dtype, spec.shape));
     ChargeShards(part.positions.size());
+    ChargeNamed(part.positions.size());
     node.is_upload = true;
     node.blobs.resize(num_blobs);
     for (const int32_t position : part.positions) {

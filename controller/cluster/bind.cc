@@ -152,7 +152,7 @@ absl::Status Cluster::ProgramRuns::PutConstant(Session& session, BoundProgram& p
   for (size_t b = 0; b < constant.blobs.size(); ++b)
     s.Provide(put.upload, static_cast<int32_t>(b), constant.blobs[b]);
   // The program has it, not the client.
-  array = std::move(session.arrays.extract(put.handle).mapped());
+  array = session.arrays.Take(put.handle);
   return absl::OkStatus();
 }
 

@@ -75,12 +75,10 @@ absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t 
 
 absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle) {
   Charge(1);
-  const auto it = session.arrays.find(handle);
-  if (it != session.arrays.end()) return &it->second;
+  if (Array* array = session.arrays.find(handle); array != nullptr) return array;
   if (Planted(Bug::kCrossSession)) {
     for (auto& [id, other] : sessions) {
-      const auto found = other.arrays.find(handle);
-      if (found != other.arrays.end()) return &found->second;
+      if (Array* array = other.arrays.find(handle); array != nullptr) return array;
     }
   }
   return Error(
@@ -211,7 +209,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       list.closing->request.reset();
   } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
     for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
-      DropView(session.arrays.extract(session.arrays.begin()).mapped());
+      DropView(session.arrays.TakeFirst());
   } else if (!session.watches.empty()) {
     for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
       session.watches.erase(session.watches.begin());

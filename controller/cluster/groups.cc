@@ -47,7 +47,7 @@ void Cluster::State::EraseGroup(Group& group) {
   if (group.next != nullptr) group.next->previous = group.previous;
   if (stake.walk == &group) stake.walk = group.next;
   const SessionId session = group.session;
-  groups.erase(group.id);
+  groups.erase(GroupId(group.id));
   if (stake.groups == nullptr) ForgetHoldings(session);
 }
 

@@ -21,7 +21,7 @@ absl::Status Cluster::State::CheckRecords() const {
     of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
   const auto check = [&](const Session& session) {
     size_t bytes = 0, programs = of_programs[session.id];
-    for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(array);
+    for (const auto& [handle, array] : session.arrays) bytes += ArrayTable::BytesOf(*array);
     for (const auto& [handle, program] : session.programs) programs += program->bytes;
     for (const auto& [key, reserved] : session.binding) programs += reserved;
     total += session.arrays.bytes() + session.node_records.bytes() +
@@ -106,7 +106,7 @@ absl::Status Cluster::Inspection::Invariants::CountViews() {
     for (const auto& [value, array] : program.constants) count(array);
   };
   const auto count_session = [&](const Session& session) {
-    for (const auto& [handle, array] : session.arrays) count(array);
+    for (const auto& [handle, array] : session.arrays) count(*array);
     for (const auto& [handle, program] : session.programs) count_program(*program);
   };
   for (const auto& [id, session] : s.sessions) count_session(session);

@@ -40,7 +40,11 @@ absl::Status Cluster::Requests::MakeRequest::Do(Session& session, int phase, siz
 }
 
 absl::Status Cluster::Requests::MakeRequest::Check(Session& session, size_t item) {
-  if (item == 0) FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(in_.size()));
+  if (item == 0) {
+    FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(in_.size()));
+    handles_.Reserve(in_.size());
+    sources_.reserve(in_.size());
+  }
   FAIRWAY_ASSIGN_OR_RETURN(Array * source, Find(session, in_[item]));
   if (source->unknown) return source->error;
   FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*source, in_[item]));

@@ -50,11 +50,11 @@ absl::Status Cluster::Requests::ResultHandles::CheckCount(size_t results) const 
 }
 
 absl::Status Cluster::Requests::ResultHandles::Add(State& s, Session& session) {
+  s.Charge(1);
   FAIRWAY_RETURN_IF_ERROR(s.CheckRoom(session, handles_.size() + 1));
   const uint64_t asked = asked_.empty() ? 0 : asked_[handles_.size()];
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(session, asked));
   if (asked_.size() > 1 && asked != 0) {
-    if (fresh_.empty()) fresh_.reserve(asked_.size());
     if (!fresh_.insert(handle).second && !Planted(Bug::kOneHandleForTwo))
       return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
   }
@@ -128,11 +128,10 @@ class Cluster::Requests::DestructRequest final : public ManyRequest {
     const uint64_t handle = handles_[item];
     s.Charge(1);
     if (each != nullptr) each(handle);
-    const auto it = session.arrays.find(handle);
-    if (it == session.arrays.end()) {
+    if (!session.arrays.contains(handle)) {
       if (++missing_ <= kNamed) unknown_.push_back(handle);
     } else {
-      const Array given = std::move(session.arrays.extract(it).mapped());
+      const Array given = session.arrays.Take(handle);
       if (!Planted(Bug::kDestructKeepsView)) s.DropView(given);
     }
     if (missing_ > 0 && item + 1 == handles_.size())

@@ -11,9 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include <absl/container/btree_set.h>
 
 #include "controller/cluster/state.h"
 
@@ -53,6 +54,8 @@ class Cluster::Requests::ResultHandles {
   // `asked`: as many as there are results, or none.
   explicit ResultHandles(std::vector<uint64_t> asked) : asked_(std::move(asked)) {}
   absl::Status CheckCount(size_t results) const;
+  // Has room for so many, so that Add moves none of those before.
+  void Reserve(size_t results) { handles_.reserve(results); }
   // Makes sure of the next one. ALREADY_EXISTS: it is in use, or was given twice.
   absl::Status Add(State& s, Session& session);
   size_t size() const { return handles_.size(); }
@@ -66,7 +69,7 @@ class Cluster::Requests::ResultHandles {
  private:
   const std::vector<uint64_t> asked_;
   std::vector<uint64_t> handles_;
-  std::unordered_set<uint64_t> fresh_;  // those asked for, when these are several
+  absl::btree_set<uint64_t> fresh_;  // those asked for, when these are several
 };
 
 // Makes an array of each of several.

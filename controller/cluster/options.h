@@ -27,7 +27,7 @@ struct ClusterOptions {
   int64_t inline_session_bytes = 64 << 20;  // and the session's latest ones not more than this
   // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
   // turn, but for what cannot be interrupted.
-  uint64_t turn_units = 2000;
+  uint64_t turn_units = 1000;
   // What the records of all sessions may hold of the controller's memory, about. One session's
   // arrays and programs may hold as much as is left: beyond, no more are made. One session's
   // unfinished work may, too: beyond, no more of its requests are read (SessionCaps).

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -45,10 +46,10 @@ struct Session {
   std::string tenant;
   SharedVector<VirtualDevice> devices;
   ArrayTable arrays;
-  std::unordered_map<uint64_t, Binding> executables;
+  std::map<uint64_t, Binding> executables;
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
-  std::unordered_map<uint64_t, PendingWatch> watches;
+  std::map<uint64_t, PendingWatch> watches;
   RecordCount node_records;  // of unfinished nodes
   // Of programs, their sequences until they are forgotten, and of what is being bound.
   RecordCount program_records;

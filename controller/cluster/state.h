@@ -4,7 +4,6 @@
 #define FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +12,8 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <absl/container/btree_map.h>
 
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executable_spec.h"
@@ -45,7 +46,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   Admission admission;
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
-  std::unordered_map<GroupId, std::unique_ptr<Group>> groups;
+  absl::btree_map<GroupId, std::unique_ptr<Group>> groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each of them

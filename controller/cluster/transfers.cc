@@ -126,6 +126,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
     }
     command.sources.push_back(std::move(source));
   }
+  s.ChargeNamed(command.out.shards.size());
   s.SendTo(executor, std::move(command));
 }
 

@@ -35,6 +35,7 @@ struct Turns {
 
   void Charge(uint64_t more) { units += more; }
   void ChargeShards(size_t shards) { units += 1 + shards / kShardsPerUnit; }
+  void ChargeNamed(size_t shards) { units += shards / kNamedShardsPerUnit; }
 };
 
 }  // namespace fairway

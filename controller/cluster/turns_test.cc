@@ -2,6 +2,7 @@
 // No operation and no turn is long, whatever one session has made necessary, and its neighbours are
 // served meanwhile. Counted in units of work, not in time.
 #include <algorithm>
+#include <numeric>
 
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executables.h"
@@ -501,6 +502,29 @@ TEST_F(LargeTurnsTest, ASessionThatEndsInTheMiddleOfAReshardLeavesNothing) {
   while (Turn()) {
   }
   EXPECT_EQ(cluster.inspection().counts().arrays, 0u);
+}
+
+// Putting a shard and naming it to its executor takes half a microsecond each.
+TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
+  ClusterOptions options;
+  options.stored_array_bytes = -1;
+  Recorder actions;
+  Cluster cluster(options, &actions);
+  constexpr int kDevices = 500;
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", kDevices)).ok());
+  const SessionId session = cluster.sessions().Open("t").value();
+  std::vector<int32_t> devices(kDevices);
+  std::iota(devices.begin(), devices.end(), 0);
+  const uint64_t before = cluster.units();
+  const auto put = cluster.arrays().Put(
+      session, 1, ArraySpec{DType::kF32, Shape{{4}}, Sharding::Replicated(devices)},
+      std::vector<int32_t>(kDevices, 0));
+  ASSERT_TRUE(put.ok());
+  const uint64_t made = cluster.units();
+  EXPECT_GE(made - before, kDevices / 2);
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+  EXPECT_THAT(actions.lines, testing::Contains(StartsWith("e1 <- receive")));
+  EXPECT_GE(cluster.units() - made, kDevices / 2);
 }
 
 // A report may tell of more than a turn does.

@@ -25,10 +25,11 @@
 namespace fairway {
 
 // Units of work, about a microsecond each: one node, group, handle, piece or command that is
-// touched, or 256 shards that are walked.
+// touched, 256 shards that are walked, or 2 that an upload puts or a command names.
 inline constexpr uint64_t kShardsPerUnit = 256;
+inline constexpr uint64_t kNamedShardsPerUnit = 2;
 // What one session may use before the next one has its slice.
-inline constexpr uint64_t kSliceUnits = 250;
+inline constexpr uint64_t kSliceUnits = 125;
 // A node of more pieces is prepared alone.
 inline constexpr size_t kLargePieces = 32;
 

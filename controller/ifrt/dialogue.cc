@@ -102,13 +102,6 @@ std::string Expand(const std::string& word, const std::string& argument) {
   return "";
 }
 
-std::string Expanded(std::string text) {
-  static const std::regex kShorthand(R"(@(\w+)\(([^()]*)\))");
-  for (std::smatch match; std::regex_search(text, match, kShorthand);)
-    text = match.prefix().str() + Expand(match[1], match[2]) + match.suffix().str();
-  return text;
-}
-
 std::string Show(xla::ifrt::proxy::IfrtResponse response) {
   const auto metadata = response.response_metadata();
   response.clear_response_metadata();
@@ -128,6 +121,13 @@ std::string Show(xla::ifrt::proxy::IfrtResponse response) {
 }
 
 }  // namespace
+
+std::string Expanded(std::string text) {
+  static const std::regex kShorthand(R"(@(\w+)\(([^()]*)\))");
+  for (std::smatch match; std::regex_search(text, match, kShorthand);)
+    text = match.prefix().str() + Expand(match[1], match[2]) + match.suffix().str();
+  return text;
+}
 
 Dialogue::Dialogue(int64_t stored_array_bytes) : cluster_(0, stored_array_bytes) {
   session_ = cluster_.door().Open(kId, "tenant", this).value();
@@ -170,6 +170,10 @@ std::string Dialogue::Take() {
 
 std::string Dialogue::Run() {
   cluster_.RunAll();
+  while (session_->HasMore()) {
+    session_->GoOn();
+    cluster_.RunAll();
+  }
   return Take();
 }
 

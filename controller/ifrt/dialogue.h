@@ -25,6 +25,9 @@
 
 namespace fairway {
 
+// Text with its shorthands written out.
+std::string Expanded(std::string text);
+
 inline constexpr char kFirst[] = "1152921504606846976";   // the first handle that the server makes
 inline constexpr char kFuture[] = "2305843009213693952";  // and the first future
 
@@ -64,6 +67,9 @@ class Dialogue : public testing::Test, public IfrtShell {
   // IfrtShell
   void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
+  void Discard(std::shared_ptr<void> garbage) override {
+    cluster_.RunOffLoop([garbage = std::move(garbage)] {}, [] {});
+  }
 
   uint64_t next_op_ = 1;
   std::vector<std::string> lines_;

@@ -30,6 +30,7 @@ void IfrtDoor::Close(uint64_t id) {
   if (it == sessions_.end()) return;
   const SessionId session = it->second->session();
   by_session_.erase(session);
+  it->second->Closes();
   sessions_.erase(it);
   cluster_->sessions().Close(session);
   if (callbacks_ != nullptr) callbacks_->SessionClosed(session);

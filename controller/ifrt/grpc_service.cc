@@ -177,7 +177,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
         id, ValidUtf8(TextOf(data, "tenant", "default")), TextOf(data, kChannelAttribute, ""),
         door_,
         IfrtStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
-                            "IfrtRequest"});
+                            "IfrtRequest", garbage_});
     const bool open = streams_->Add(id, HostOf(context->peer()), stream, options_.spool.Share());
     absl::Status refusal;
     if (!open) refusal = ShuttingDown();
@@ -263,6 +263,7 @@ class IfrtGrpcService::Impl final : public proxy::GrpcIfrtService::CallbackServi
   IfrtDoor* const door_;
   const IfrtGrpcOptions options_;
   const std::shared_ptr<BlockingPool> pool_;
+  const std::shared_ptr<BlockingPool> garbage_ = std::make_shared<BlockingPool>("ifrt-garbage", 1);
   const std::shared_ptr<BlockingPool> disk_;
   const std::shared_ptr<OpenStreams> streams_;
 };

@@ -7,6 +7,7 @@
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/sessions.h"
 #include "controller/ifrt/describe.h"
+#include "controller/ifrt/making.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_values.h"
 
@@ -59,9 +60,9 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
     StatusToProto(status, metadata->mutable_status());
   } else if (call.counted) {
     metadata->set_seq_num(next_seq_num_++);
-    metadata->mutable_destroyed_user_context_ids()->Assign(destroyed_contexts_->begin(),
-                                                           destroyed_contexts_->end());
-    destroyed_contexts_->clear();
+    metadata->mutable_destroyed_user_context_ids()->Assign(destroyed_contexts_->ids.begin(),
+                                                           destroyed_contexts_->ids.end());
+    destroyed_contexts_->ids.clear();
   }
   shell_->Send(std::move(response));
 }
@@ -71,7 +72,27 @@ bool IfrtSession::MayRead() const {
          options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
+void IfrtSession::Closes() {
+  struct Rest {
+    std::shared_ptr<void> host_buffers;
+    decltype(contexts_) contexts;
+    decltype(futures_) futures;
+    decltype(watches_) watches;
+    decltype(fetches_) fetches;
+    std::shared_ptr<Making> making;
+  };
+  // Nobody is told of them any more.
+  destroyed_contexts_->ended = true;
+  const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + watches_.size() +
+                       fetches_.size() + (making_ == nullptr ? 0 : making_->arrays());
+  auto rest =
+      std::make_shared<Rest>(Rest{host_buffers_.End(), std::move(contexts_), std::move(futures_),
+                                  std::move(watches_), std::move(fetches_), std::move(making_)});
+  GiveUp(*shell_, std::move(rest), parts);
+}
+
 void IfrtSession::Handle(Request& request) {
+  while (making_ != nullptr) MakeSome();  // for tests: its stream waits
   Call call{request.request_metadata().op_id(), true,
             UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
   const auto with = [&](auto fill) {  // `fill` may use `call`
@@ -104,12 +125,10 @@ void IfrtSession::Handle(Request& request) {
         return MakeArray(request.make_array_from_host_buffer_request(), call, r);
       });
     case Request::kMakeArraysFromHostBufferShardsRequest:
-      return with([&](Response& r) {
-        return MakeShards(request.make_arrays_from_host_buffer_shards_request(), call, r);
-      });
+      return MakeShards(std::move(call),
+                        *request.mutable_make_arrays_from_host_buffer_shards_request());
     case Request::kMakeErrorArraysRequest:
-      return with(
-          [&](Response& r) { return MakeErrors(request.make_error_arrays_request(), call, r); });
+      return MakeErrors(std::move(call), *request.mutable_make_error_arrays_request());
     case Request::kAssembleArrayFromSingleDeviceArraysRequest:
       return with([&](Response& r) {
         return Assemble(request.assemble_array_from_single_device_arrays_request(), call, r);
@@ -200,8 +219,8 @@ void IfrtSession::HandleExecutables(Call call, Request& request) {
 
 void IfrtSession::Refuse(const absl::Status& status) {
   refusal_ = status;
-  while (!watches_.empty()) OnWatched(watches_.begin()->first, status);
-  while (!fetches_.empty()) OnFetched(fetches_.begin()->first, status);
+  while (!watches_.empty()) OnWatched(watches_.rbegin()->first, status);
+  while (!fetches_.empty()) OnFetched(fetches_.rbegin()->first, status);
   std::vector<uint64_t> asked;
   for (const auto& [handle, future] : futures_) {
     if (future.waiter.has_value()) asked.push_back(handle);

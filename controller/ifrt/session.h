@@ -13,8 +13,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
+
+#include <absl/container/btree_map.h>
 
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster.h"
@@ -39,6 +40,8 @@ class IfrtShell {
   virtual void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) = 0;
   // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
   virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
+  // Has another thread destroy it.
+  virtual void Discard(std::shared_ptr<void> garbage) = 0;
 };
 
 struct IfrtSessionOptions {
@@ -67,6 +70,11 @@ class IfrtSession {
 
   // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(Request& request);
+  // Does some more of its last request, if it is not over.
+  void GoOn();
+  bool HasMore() const { return making_ != nullptr; }
+  // It is about to be destroyed, its shell lives on: what it holds much of goes to another thread.
+  void Closes();
 
   // From now on `status` is the answer to every request, and to those that wait for one, except
   // for programs that are being compiled.
@@ -79,7 +87,7 @@ class IfrtSession {
   // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;
   // Whether its last request is not over yet: the next one waits.
-  bool Busy() const { return cluster_->sessions().Busy(session_); }
+  bool Busy() const { return making_ != nullptr || cluster_->sessions().Busy(session_); }
   // Units of work that the core has done so far, for everybody.
   uint64_t WorkDone() const { return cluster_->units(); }
 
@@ -135,10 +143,6 @@ class IfrtSession {
   // session_arrays.cc: OK and a filled response, or the error.
   absl::Status MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
                          const Call& call, Response& response);
-  absl::Status MakeShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request,
-                          const Call& call, Response& response);
-  absl::Status MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request, const Call& call,
-                          Response& response);
   absl::Status Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request,
                         const Call& call, Response& response);
   absl::Status Disassemble(
@@ -169,6 +173,17 @@ class IfrtSession {
   void DestructArrays(Call call, const xla::ifrt::proxy::DestructArrayRequest& request);
   bool IsQuick(const StridedLayout& layout) const;
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
+
+  // session_making.cc: answers when all is made.
+  class Making;
+  class MakingShards;
+  class MakingErrors;
+  using ShardsRequest = xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest;
+  using ErrorsRequest = xla::ifrt::proxy::MakeErrorArraysRequest;
+  void MakeShards(Call call, ShardsRequest& request);
+  void MakeErrors(Call call, ErrorsRequest& request);
+  void BeginMaking(std::shared_ptr<Making> making);
+  void MakeSome();
 
   // session_executables.cc
   void Compile(Call call, xla::ifrt::proxy::CompileRequest& request);
@@ -211,14 +226,15 @@ class IfrtSession {
   std::map<uint64_t, Future> futures_;
   std::map<uint64_t, Loaded> loaded_;
   ErrorArrays errors_;
-  std::unordered_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
+  absl::btree_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
   std::shared_ptr<UserContext::Destroyed> destroyed_contexts_;
-  std::unordered_map<uint64_t, std::function<void(absl::Status)>> watches_;              // by token
-  std::unordered_map<uint64_t, std::function<void(absl::StatusOr<BytesRef>)>> fetches_;  // by token
+  std::map<uint64_t, std::function<void(absl::Status)>> watches_;              // by token
+  std::map<uint64_t, std::function<void(absl::StatusOr<BytesRef>)>> fetches_;  // by token
   uint64_t next_token_ = 1;
   uint64_t next_future_;
   int64_t next_seq_num_ = 0;
-  absl::Status refusal_;  // not OK: the answer to everything
+  std::shared_ptr<Making> making_;  // of its last request; nullptr: that is over, or the core's
+  absl::Status refusal_;            // not OK: the answer to everything
   PendingCompilations compiling_;
   std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
 };

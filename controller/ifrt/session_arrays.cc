@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "controller/cluster/arrays.h"
+#include "controller/ifrt/host_bytes.h"
 #include "controller/ifrt/session.h"
 #include "controller/sessions/handle_lists.h"
 #include "wire/ifrt_remap.h"
@@ -33,18 +34,6 @@ absl::StatusOr<CopySemantics> SemanticsFromProto(xla::ifrt::proto::ArrayCopySema
   }
 }
 
-std::optional<std::vector<int64_t>> StridesOf(bool given,
-                                              const xla::ifrt::proto::ByteStrides& strides) {
-  if (!given) return std::nullopt;
-  return std::vector<int64_t>(strides.strides().begin(), strides.strides().end());
-}
-
-absl::Status CheckHasBytes(DType dtype) {
-  if (BitsInMemory(dtype) > 0) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnimplemented, "arrays of element type {} are not served",
-               Name(dtype));
-}
-
 // Only the layout that our arrays have: dense, major to minor.
 absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
   const xla::ifrt::Serialized& s = layout.serialized_layout();
@@ -70,61 +59,6 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
 constexpr int64_t kMostGaps = 64;
 // Of a fetch under way, or of its host buffer.
 constexpr int64_t kFetchRecordBytes = 512;
-
-struct CheckedBuffer {
-  uint64_t handle = 0;
-  StridedLayout layout;
-};
-
-// One array of a MakeArraysFromHostBufferShards request, checked.
-struct CheckedShards {
-  ArraySpec spec;
-  std::vector<CheckedBuffer> buffers;
-  std::vector<int32_t> buffer_of_shard;
-};
-
-using ShardsSpec =
-    xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest::MakeArraysFromHostBufferShardsSpec;
-
-absl::StatusOr<CheckedShards> CheckShards(const ShardsSpec& proto) {
-  CheckedShards out;
-  FAIRWAY_ASSIGN_OR_RETURN(out.spec, ArraySpecFromProto(proto.array_spec()));
-  FAIRWAY_RETURN_IF_ERROR(CheckHasBytes(out.spec.dtype));
-  if (proto.addressable_shard_indices_size() != proto.host_buffers_size())
-    return InvalidArgument("{} lists of shards for {} host buffers",
-                           proto.addressable_shard_indices_size(), proto.host_buffers_size());
-  const int num_shards = out.spec.sharding.num_shards();
-  out.buffer_of_shard.assign(num_shards, -1);
-  for (int b = 0; b < proto.host_buffers_size(); ++b) {
-    const auto& buffer = proto.host_buffers(b);
-    FAIRWAY_ASSIGN_OR_RETURN(const DType dtype, DTypeFromProto(buffer.dtype()));
-    FAIRWAY_ASSIGN_OR_RETURN(const Shape shape, ShapeFromProto(buffer.shape()));
-    if (dtype != out.spec.dtype)
-      return InvalidArgument("host buffer {} is {}, the array {}", b, Name(dtype),
-                             Name(out.spec.dtype));
-    for (const int64_t shard : proto.addressable_shard_indices(b).indices()) {
-      if (shard < 0 || shard >= num_shards)
-        return InvalidArgument("host buffer for shard {} of {}", shard, num_shards);
-      if (out.buffer_of_shard[shard] >= 0)
-        return InvalidArgument("two host buffers for shard {}", shard);
-      FAIRWAY_ASSIGN_OR_RETURN(const Shape expected, out.spec.sharding.ShardShape(
-                                                         out.spec.shape, static_cast<int>(shard)));
-      if (shape != expected)
-        return InvalidArgument("host buffer {} is {}, shard {} is {}", b, ToString(dtype, shape),
-                               shard, ToString(dtype, expected));
-      out.buffer_of_shard[shard] = b;
-    }
-    FAIRWAY_ASSIGN_OR_RETURN(
-        StridedLayout layout,
-        CheckStrides(dtype, shape, StridesOf(buffer.has_byte_strides(), buffer.byte_strides())));
-    out.buffers.push_back({buffer.host_buffer_handle(), std::move(layout)});
-  }
-  for (int i = 0; i < num_shards; ++i) {
-    if (out.buffer_of_shard[i] < 0)
-      return InvalidArgument("no host buffer for shard {} of {}", i, num_shards);
-  }
-  return out;
-}
 
 struct CheckedWhole {
   ArraySpec spec;
@@ -193,78 +127,6 @@ absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBuf
   Hold(call, {put->handle});
   response.mutable_make_array_from_host_buffer_response()->set_array_handle(put->handle);
   TakeUpload(request.host_buffer_handle(), put->upload, 0, checked->layout);
-  return absl::OkStatus();
-}
-
-absl::Status IfrtSession::MakeShards(
-    const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request, const Call& call,
-    Response& response) {
-  absl::Status status;
-  std::vector<CheckedShards> checked;
-  if (!request.array_handles().empty() && request.array_handles_size() != request.specs_size())
-    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(),
-                             request.specs_size());
-  for (int i = 0; i < request.specs_size() && status.ok(); ++i) {
-    absl::StatusOr<CheckedShards> one = CheckShards(request.specs(i));
-    status = one.status();
-    if (status.ok()) checked.push_back(*std::move(one));
-  }
-  std::vector<Cluster::Arrays::PutResult> puts;
-  for (size_t i = 0; i < checked.size() && status.ok(); ++i) {
-    const uint64_t out =
-        request.array_handles().empty() ? 0 : request.array_handles(static_cast<int>(i));
-    const auto put =
-        cluster_->arrays().Put(session_, out, checked[i].spec, checked[i].buffer_of_shard);
-    status = put.status();
-    if (status.ok()) puts.push_back(*put);
-  }
-  // All of them or none, as upstream.
-  if (!status.ok()) {
-    for (size_t i = 0; i < puts.size(); ++i) {
-      for (size_t b = 0; b < checked[i].buffers.size(); ++b)  // nothing else ends its node
-        cluster_->arrays().ProvideUpload(puts[i].upload, static_cast<int32_t>(b), status);
-      (void)cluster_->arrays().Destruct(session_, {puts[i].handle});
-    }
-    for (const auto& spec : request.specs()) {
-      for (const auto& buffer : spec.host_buffers())
-        host_buffers_.Take(buffer.host_buffer_handle(), [](const HostBufferStore::Bytes&) {});
-    }
-    return errors_.Poison(ToVector(request.array_handles()), status);
-  }
-  auto* out = response.mutable_make_arrays_from_host_buffer_shards_response();
-  for (size_t i = 0; i < puts.size(); ++i) {
-    out->add_array_handles(puts[i].handle);
-    for (size_t b = 0; b < checked[i].buffers.size(); ++b)
-      TakeUpload(checked[i].buffers[b].handle, puts[i].upload, static_cast<int32_t>(b),
-                 checked[i].buffers[b].layout);
-  }
-  Hold(call, ToVector(out->array_handles()));
-  return absl::OkStatus();
-}
-
-absl::Status IfrtSession::MakeErrors(const xla::ifrt::proxy::MakeErrorArraysRequest& request,
-                                     const Call& call, Response& response) {
-  const absl::Status error = StatusFromProto(request.error());
-  absl::Status status;
-  if (error.ok()) status = InvalidArgument("error arrays of an OK status");
-  if (!request.array_handles().empty() &&
-      request.array_handles_size() != request.array_specs_size())
-    status = InvalidArgument("{} handles for {} arrays", request.array_handles_size(),
-                             request.array_specs_size());
-  std::vector<uint64_t> handles;
-  for (int i = 0; i < request.array_specs_size() && status.ok(); ++i) {
-    const absl::StatusOr<ArraySpec> spec = ArraySpecFromProto(request.array_specs(i));
-    status = spec.status();
-    if (!status.ok()) break;
-    const uint64_t asked = request.array_handles().empty() ? 0 : request.array_handles(i);
-    const absl::StatusOr<uint64_t> handle =
-        cluster_->arrays().MakeError(session_, asked, *spec, error);
-    status = handle.status();
-    if (status.ok()) handles.push_back(*handle);
-  }
-  if (!status.ok()) return errors_.Poison(ToVector(request.array_handles()), status);
-  SetHandles(handles, response.mutable_make_error_arrays_response()->mutable_array_handles());
-  Hold(call, handles);
   return absl::OkStatus();
 }
 
@@ -354,7 +216,7 @@ void IfrtSession::Remake(Call call, Proto& taken, Remaking how, HandlesOf field)
                         made = Made(std::move(call), out, field)](const auto& result) mutable {
     made(result);
     const int parts = request->array_specs_size();
-    GiveUpOffLoop(*shell_, std::move(request), parts);
+    GiveUp(*shell_, std::move(request), parts);
   };
   const absl::StatusOr<CopySemantics> semantics = SemanticsFromProto(request->copy_semantics());
   if (!semantics.ok()) return made(semantics.status());

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "controller/sessions/handle_lists.h"
+
 namespace fairway {
 namespace {
 
@@ -34,15 +36,20 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
   IfrtSession* session = door_->Find(id_);
   if (session == nullptr) return Going::kEnded;
   for (auto& item : items) unhandled_.push_back(std::move(item));
+  session->GoOn();
   const uint64_t until = session->WorkDone() + kUnitsOfATurn;
   for (size_t handled = 1; !unhandled_.empty(); ++handled) {
     if (LeavesTooMuchUnread()) return Going::kLater;
     if (session->Busy() || handled > kRequestsOfATurn) return Going::kSoon;
     if (session->WorkDone() >= until) return session->MayRead() ? Going::kSoon : Going::kLater;
-    session->Handle(*unhandled_.front());
+    std::unique_ptr<Request> request = std::move(unhandled_.front());
     unhandled_.pop_front();
+    session->Handle(*request);
+    const size_t bytes = KnownSize(*request);
+    GiveUp(std::move(request), bytes);
     if (handled % kRequestsPerFlush == 0) Flush(true);
   }
+  if (session->HasMore()) return Going::kSoon;
   return session->MayRead() ? Going::kOn : Going::kLater;
 }
 

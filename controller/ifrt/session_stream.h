@@ -42,6 +42,7 @@ class IfrtStream final
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
     WorkThen(std::move(work), std::move(then));
   }
+  void Discard(std::shared_ptr<void> garbage) override { GiveAway(std::move(garbage)); }
 
   // gRPC's callbacks.
   void OnReadDone(bool ok) override { ReadDone(ok); }

@@ -69,6 +69,9 @@ class TestCluster : public ClusterActions, public CompileBackend {
                v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
+  // Work for other threads that has not begun.
+  size_t off_loop() const { return off_loop_.size(); }
+
  private:
   struct Work {
     ExecutorId executor;

@@ -16,7 +16,10 @@ namespace fairway {
 // once, when it is destroyed.
 class UserContext {
  public:
-  using Destroyed = std::vector<uint64_t>;
+  struct Destroyed {
+    std::vector<uint64_t> ids;
+    bool ended = false;  // nobody wants to know any more: from then on any thread may destroy them
+  };
 
   // nullptr for id 0, which means none.
   static std::shared_ptr<UserContext> Make(uint64_t id, std::shared_ptr<Destroyed> destroyed) {
@@ -25,7 +28,9 @@ class UserContext {
   }
   UserContext(const UserContext&) = delete;
   UserContext& operator=(const UserContext&) = delete;
-  ~UserContext() { destroyed_->push_back(id_); }
+  ~UserContext() {
+    if (!destroyed_->ended) destroyed_->ids.push_back(id_);
+  }
 
  private:
   UserContext(uint64_t id, std::shared_ptr<Destroyed> destroyed)

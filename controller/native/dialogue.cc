@@ -77,8 +77,16 @@ void NativeDialogue::Send(v1::Answer answer) {
   lines_.push_back(std::move(line));
 }
 
+void NativeDialogue::SendSerialized(std::string message) {
+  v1::ServerMessage parsed;
+  EXPECT_TRUE(parsed.ParseFromString(message));
+  for (const v1::Answer& answer : parsed.answers()) Send(answer);
+  ++serialized_;
+}
+
 void NativeDialogue::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {
   lines_.push_back(fmt::format("{} bytes {}: {}", id, index, std::string(bytes->view())));
+  last_bytes_ = std::move(bytes);
 }
 
 void NativeDialogue::RunOffLoop(std::function<void()> work, std::function<void()> then) {

@@ -55,9 +55,18 @@ class NativeDialogue : public testing::Test, public NativeShell {
  private:
   // NativeShell
   void Send(v1::Answer answer) override;
+  void SendSerialized(std::string message) override;
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override;
+  void Discard(std::shared_ptr<void> garbage) override {
+    cluster_.RunOffLoop([garbage = std::move(garbage)] {}, [] {});
+  }
 
+ protected:
+  int serialized_ = 0;   // messages that came serialized
+  BytesRef last_bytes_;  // of a fetch
+
+ private:
   uint64_t next_id_ = 1;
   std::vector<std::string> lines_;
 };

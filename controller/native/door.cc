@@ -20,7 +20,11 @@ absl::StatusOr<NativeSession*> NativeDoor::Open(const std::string& tenant, Nativ
 }
 
 void NativeDoor::Close(SessionId id) {
-  if (sessions_.erase(id) > 0) cluster_->sessions().Close(id);
+  const auto it = sessions_.find(id);
+  if (it == sessions_.end()) return;
+  it->second->Closes();
+  sessions_.erase(it);
+  cluster_->sessions().Close(id);
 }
 
 void NativeDoor::OnWatched(SessionId session, uint64_t token, absl::Status status) {

@@ -34,7 +34,7 @@ class NativeGrpcService::Impl final
     auto stream = std::make_shared<NativeStream>(
         door_, options_.spool.Share(),
         NativeStream::Context{loop_, pool_, id, [streams = streams_, id] { streams->Remove(id); },
-                              "fairway.v1.ClientMessage"});
+                              "fairway.v1.ClientMessage", garbage_});
     if (streams_->Add(id, context->peer(), stream)) {
       stream->Start();
     } else {
@@ -51,6 +51,8 @@ class NativeGrpcService::Impl final
   NativeDoor* const door_;
   const NativeGrpcOptions options_;
   const std::shared_ptr<BlockingPool> pool_;
+  const std::shared_ptr<BlockingPool> garbage_ =
+      std::make_shared<BlockingPool>("native-garbage", 1);
   const std::shared_ptr<OpenStreams> streams_;
   std::atomic<uint64_t> next_stream_{1};
 };

@@ -31,11 +31,10 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   if (!reader.status().ok() || !out.item.message->ParseFromZeroCopyStream(&reader))
     return InvalidArgument("what came is no fairway.v1.ClientMessage");
   out.bytes += kRequestBytes * static_cast<size_t>(out.item.message->requests_size());
-  // Which the message remembers: the loop has no time to go through long programs.
-  for (const v1::Request& request : out.item.message->requests()) {
-    if (request.has_bind_program()) (void)request.bind_program().ByteSizeLong();
-  }
+  out.item.bytes = out.bytes;
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
+  // Which the message remembers: the loop has no time to go through long requests.
+  (void)out.item.message->ByteSizeLong();
   return out;
 }
 
@@ -75,10 +74,17 @@ NativeStream::Going NativeStream::HandleAll(std::vector<ClientBatch> items) {
         return Going::kLater;
       session_->Handle(*batch.message->mutable_requests(next_request_));
     }
-    batches_.pop_front();
-    next_request_ = 0;
+    DropBatch();
   }
   return session_ == nullptr || session_->MayRead() ? Going::kOn : Going::kLater;
+}
+
+void NativeStream::DropBatch() {
+  ClientBatch over = std::move(batches_.front());
+  batches_.pop_front();
+  next_request_ = 0;
+  const size_t bytes = over.bytes;
+  GiveUp(std::move(over), bytes);
 }
 
 void NativeStream::FailSession(const absl::Status& status) {
@@ -88,13 +94,17 @@ void NativeStream::FailSession(const absl::Status& status) {
 
 void NativeStream::CloseSession() {
   closed_ = true;
-  batches_.clear();
+  while (!batches_.empty()) DropBatch();
   if (session_ != nullptr) door_->Close(std::exchange(session_, nullptr)->session());
 }
 
 void NativeStream::Send(v1::Answer answer) {
   // What an answer weighs is known once it lies in the outbox.
   SessionStream::Send([&] { return outbox_.Add(std::move(answer)); });
+}
+
+void NativeStream::SendSerialized(std::string message) {
+  SessionStream::Send([&] { return outbox_.AddSerialized(std::move(message)); });
 }
 
 void NativeStream::SendBytes(uint64_t id, int32_t index, BytesRef bytes) {

@@ -23,6 +23,7 @@ namespace fairway {
 // A message of the client, parsed, and the uploads that it completed.
 struct ClientBatch {
   std::unique_ptr<v1::ClientMessage> message;
+  size_t bytes = 0;  // that came for it
   std::vector<Uploaded> uploaded;
 };
 
@@ -36,10 +37,12 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 
   // NativeShell; in the loop.
   void Send(v1::Answer answer) override;
+  void SendSerialized(std::string message) override;
   void SendBytes(uint64_t id, int32_t index, BytesRef bytes) override;
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
     WorkThen(std::move(work), std::move(then));
   }
+  void Discard(std::shared_ptr<void> garbage) override { GiveAway(std::move(garbage)); }
 
   // gRPC's callbacks.
   void OnReadDone(bool ok) override { ReadDone(ok); }
@@ -61,6 +64,8 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void CloseSession() override;
 
   absl::Status Begin(const v1::Request& hello);
+  // The first of batches_ is over.
+  void DropBatch();
 
   NativeDoor* const door_;
   Uploads uploads_;  // of gRPC's threads, one at a time

@@ -63,11 +63,24 @@ grpc::Slice SliceOf(const std::shared_ptr<const Blob>& bytes, size_t offset, siz
       new std::shared_ptr<const Blob>(bytes));
 }
 
+// `text` itself, held until gRPC has sent it.
+grpc::Slice SliceOf(std::string text) {
+  auto* const held = new std::string(std::move(text));
+  return grpc::Slice(
+      held->data(), held->size(), [](void* text) { delete static_cast<std::string*>(text); }, held);
+}
+
 }  // namespace
 
 size_t Outbox::Add(v1::Answer answer) {
   const size_t weight = WeightOf(answer);
-  answers_.push_back(std::move(answer));
+  answers_.emplace_back(std::move(answer));
+  return weight;
+}
+
+size_t Outbox::AddSerialized(std::string message) {
+  const size_t weight = message.size();
+  answers_.emplace_back(std::move(message));
   return weight;
 }
 
@@ -91,11 +104,20 @@ Outbox::Message Outbox::Next() {
   std::vector<grpc::Slice> slices;
   v1::ServerMessage message;
   while (!answers_.empty() && out.weight < kAnswersBytes) {
-    out.weight += WeightOf(answers_.front());
-    *message.add_answers() = std::move(answers_.front());
+    auto* const answer = std::get_if<v1::Answer>(&answers_.front());
+    if (answer == nullptr) break;
+    out.weight += WeightOf(*answer);
+    *message.add_answers() = std::move(*answer);
     answers_.pop_front();
   }
-  if (message.answers_size() > 0) slices.emplace_back(message.SerializeAsString());
+  if (message.answers_size() > 0) {
+    slices.emplace_back(message.SerializeAsString());
+  } else if (!answers_.empty()) {
+    auto& serialized = std::get<std::string>(answers_.front());
+    out.weight = serialized.size();
+    slices.push_back(SliceOf(std::move(serialized)));
+    answers_.pop_front();
+  }
   if (!arrays_.empty()) {
     Array array = std::move(arrays_.front());
     arrays_.pop_front();

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
+#include <variant>
 
 #include <grpcpp/support/byte_buffer.h>
 
@@ -24,8 +26,10 @@ class Outbox {
     size_t weight = 0;                        // as returned when its parts were added
   };
 
-  // Both return what it weighs until it is sent: bytes in memory, about.
+  // All return what it weighs until it is sent: bytes in memory, about.
   size_t Add(v1::Answer answer);
+  // A serialized ServerMessage, which goes by itself, in its place among the answers.
+  size_t AddSerialized(std::string message);
   size_t Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes);
   // All small answers, up to some size, and the next piece of one array, each in its turn.
   Message Next();
@@ -38,7 +42,10 @@ class Outbox {
     std::shared_ptr<const Blob> bytes;
     size_t sent = 0;
   };
-  std::deque<v1::Answer> answers_;
+  // An answer, or some that are serialized.
+  using Answers = std::variant<v1::Answer, std::string>;
+
+  std::deque<Answers> answers_;
   std::deque<Array> arrays_;
 };
 

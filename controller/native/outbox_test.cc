@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <gtest/gtest.h>
@@ -32,6 +33,34 @@ TEST(OutboxTest, SmallAnswersGoTogether) {
             "answers { id: 1 } answers { id: 2 } answers { id: 3 } "
             "answers { id: 4 fetched { index: 2 size: 5 data: \"bytes\" } }");
   EXPECT_EQ(outbox.Next().bytes, nullptr);
+}
+
+TEST(OutboxTest, ASerializedAnswerKeepsItsPlaceAndIsNotCopied) {
+  Outbox outbox;
+  v1::Answer answer;
+  answer.set_id(1);
+  size_t weight = outbox.Add(answer);
+  v1::ServerMessage large;
+  large.add_answers()->set_id(2);
+  large.mutable_answers(0)->mutable_fetched()->set_data(std::string(1 << 20, 'x'));
+  std::string serialized = large.SerializeAsString();
+  const char* const bytes = serialized.data();
+  weight += outbox.AddSerialized(std::move(serialized));
+  answer.set_id(3);
+  weight += outbox.Add(answer);
+  std::vector<uint64_t> ids;
+  for (auto message = outbox.Next(); message.bytes != nullptr; message = outbox.Next()) {
+    std::vector<grpc::Slice> slices;
+    ASSERT_TRUE(message.bytes->Dump(&slices).ok());
+    if (ids.size() == 1) {
+      EXPECT_EQ(reinterpret_cast<const char*>(slices.at(0).begin()), bytes);
+    }
+    const v1::ServerMessage parsed = Parsed(message.bytes.get());
+    for (const v1::Answer& one : parsed.answers()) ids.push_back(one.id());
+    weight -= message.weight;
+  }
+  EXPECT_EQ(ids, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(weight, 0u);
 }
 
 TEST(OutboxTest, LargeArraysGoInPiecesByTurns) {

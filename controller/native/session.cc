@@ -58,6 +58,19 @@ void NativeSession::Answer(uint64_t id, const absl::Status& status) {
   shell_->Send(std::move(answer));
 }
 
+void NativeSession::Closes() {
+  struct Rest {
+    std::shared_ptr<void> uploads;
+    std::map<uint64_t, Callable> callables;
+    std::map<uint64_t, uint64_t> watches;
+    std::map<uint64_t, Fetching> fetches;
+  };
+  const size_t parts = uploads_.size() + callables_.size() + watches_.size() + fetches_.size();
+  auto rest = std::make_shared<Rest>(
+      Rest{uploads_.End(), std::move(callables_), std::move(watches_), std::move(fetches_)});
+  GiveUp(*shell_, std::move(rest), parts);
+}
+
 void NativeSession::Handle(v1::Request& request) {
   if (!refusal_.ok()) return Answer(request.id(), refusal_);
   bool answered = false;
@@ -67,8 +80,7 @@ void NativeSession::Handle(v1::Request& request) {
 
 // *answered: on success it was answered, or will be.
 absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
-  // A program names no handles, and may be long.
-  if (!request.has_bind_program()) FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
+  FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
   switch (request.request_case()) {
     case v1::Request::kHello:
       *answered = true;
@@ -76,7 +88,7 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
     case v1::Request::kPing:
       return absl::OkStatus();
     case v1::Request::kPut:
-      return Put(request.put());
+      return Put(*request.mutable_put());
     case v1::Request::kChunk:  // its bytes came by Uploaded
       *answered = true;
       return absl::OkStatus();
@@ -84,7 +96,7 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
       return MakeError(request.make_error());
     case v1::Request::kCompile:
       *answered = true;
-      Compile(request.id(), request.compile());
+      Compile(request.id(), *request.mutable_compile());
       return absl::OkStatus();
     case v1::Request::kBindProgram:
       *answered = true;
@@ -167,8 +179,8 @@ void NativeSession::Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes) {
 
 void NativeSession::Refuse(const absl::Status& status) {
   refusal_ = status;
-  while (!watches_.empty()) OnWatched(watches_.begin()->first, status);
-  while (!fetches_.empty()) OnFetched(fetches_.begin()->first, status);
+  while (!watches_.empty()) OnWatched(watches_.rbegin()->first, status);
+  while (!fetches_.empty()) OnFetched(fetches_.rbegin()->first, status);
 }
 
 bool NativeSession::MayRead() const {

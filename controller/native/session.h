@@ -9,10 +9,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "controller/cluster/cluster.h"
@@ -33,10 +33,14 @@ class NativeShell {
  public:
   virtual ~NativeShell() = default;
   virtual void Send(v1::Answer answer) = 0;
+  // The same of a ServerMessage that another thread has serialized.
+  virtual void SendSerialized(std::string message) = 0;
   // As answers to `id`: the bytes of position `index` of its Fetch.shards, in pieces.
   virtual void SendBytes(uint64_t id, int32_t index, BytesRef bytes) = 0;
   // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
   virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
+  // Has another thread destroy it.
+  virtual void Discard(std::shared_ptr<void> garbage) = 0;
 };
 
 struct NativeSessionOptions {
@@ -59,6 +63,8 @@ class NativeSession {
 
   // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(v1::Request& request);
+  // It is about to be destroyed, its shell lives on: what it holds much of goes to another thread.
+  void Closes();
   // An upload that a put has announced, or will, is complete.
   void Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes);
 
@@ -94,7 +100,7 @@ class NativeSession {
   void Release(uint64_t id, const v1::Release& release);
 
   // session_arrays.cc
-  absl::Status Put(const v1::Put& put);
+  absl::Status Put(v1::Put& put);
   absl::Status MakeError(const v1::MakeError& request);
   // Answers to `id` when it has ended.
   Cluster::Ended Ended(uint64_t id);
@@ -109,7 +115,7 @@ class NativeSession {
   absl::Status Fetch(uint64_t id, const v1::Fetch& fetch);
 
   // session_programs.cc
-  void Compile(uint64_t id, const v1::Compile& compile);
+  void Compile(uint64_t id, v1::Compile& compile);
   absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                     const std::vector<int32_t>& devices);
   void BindProgram(uint64_t id, v1::BindProgram& bind);
@@ -135,9 +141,9 @@ class NativeSession {
     size_t results = 0;
     bool program = false;
   };
-  std::unordered_map<uint64_t, Callable> callables_;  // by handle
-  std::unordered_map<uint64_t, uint64_t> watches_;    // token -> id
-  std::unordered_map<uint64_t, Fetching> fetches_;    // by token
+  std::map<uint64_t, Callable> callables_;  // by handle
+  std::map<uint64_t, uint64_t> watches_;    // token -> id
+  std::map<uint64_t, Fetching> fetches_;    // by token
   uint64_t next_token_ = 1;
   bool greeted_ = false;
   absl::Status refusal_;  // not OK: the answer to everything

@@ -39,6 +39,15 @@ absl::StatusOr<CopySemantics> SemanticsFromProto(v1::CopySemantics semantics) {
   }
 }
 
+// Few bytes are copied, more are taken as they lie: the loop has no time for them. nullptr: there
+// is no memory.
+BytesRef Taken(std::string& bytes) {
+  constexpr size_t kCopied = 4096;
+  if (bytes.size() <= kCopied) return Blob::Copy(bytes);
+  auto held = std::make_shared<std::string>(std::move(bytes));
+  return Blob::Adopt(held->data(), held->size(), [held] {});
+}
+
 struct CheckedPut {
   ArraySpec spec;
   std::vector<int32_t> bytes_of_shard;
@@ -77,7 +86,7 @@ absl::StatusOr<CheckedPut> CheckPut(const v1::Put& put) {
 
 }  // namespace
 
-absl::Status NativeSession::Put(const v1::Put& put) {
+absl::Status NativeSession::Put(v1::Put& put) {
   const auto make = [&]() -> absl::StatusOr<Cluster::Arrays::PutResult> {
     FAIRWAY_RETURN_IF_ERROR(CheckHandles({put.array()}));
     FAIRWAY_ASSIGN_OR_RETURN(CheckedPut checked, CheckPut(put));
@@ -86,17 +95,17 @@ absl::Status NativeSession::Put(const v1::Put& put) {
   };
   const absl::StatusOr<Cluster::Arrays::PutResult> made = make();
   for (int b = 0; b < put.bytes_size(); ++b) {
-    const v1::HostBytes& bytes = put.bytes(b);
+    v1::HostBytes& bytes = *put.mutable_bytes(b);
     if (bytes.has_upload()) {
       uploads_.Take(bytes.upload(), [this, b, made](HostBufferStore::Bytes uploaded) {
         if (made.ok()) cluster_->arrays().ProvideUpload(made->upload, b, std::move(uploaded));
       });
     } else if (made.ok()) {
-      BytesRef blob = Blob::Copy(bytes.data());
-      absl::StatusOr<BytesRef> given = std::move(blob);
+      const size_t size = bytes.data().size();
+      absl::StatusOr<BytesRef> given = Taken(*bytes.mutable_data());
       if (*given == nullptr)
-        given = Error(absl::StatusCode::kResourceExhausted, "no memory for {} bytes of a put",
-                      bytes.data().size());
+        given =
+            Error(absl::StatusCode::kResourceExhausted, "no memory for {} bytes of a put", size);
       cluster_->arrays().ProvideUpload(made->upload, b, std::move(given));
     }
   }
@@ -158,7 +167,7 @@ void NativeSession::Reshard(uint64_t id, v1::Reshard& request) {
   Cluster::Done made = [this, reshard, made = Made(id, out)](const auto& result) mutable {
     made(result);
     const int parts = reshard->shardings_size();
-    GiveUpOffLoop(*shell_, std::move(reshard), parts);
+    GiveUp(*shell_, std::move(reshard), parts);
   };
   cluster_->arrays().Reshard(session_, std::move(in), std::move(targets), *semantics,
                              std::move(out), std::move(made));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests about programs.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,8 +17,23 @@
 namespace fairway {
 namespace {
 
+constexpr size_t kTakenAtOnce = size_t{64} << 10;  // larger programs and answers by another thread
+
+// A ServerMessage of this answer.
+std::string Serialized(v1::Answer answer) {
+  v1::ServerMessage message;
+  *message.add_answers() = std::move(answer);
+  return message.SerializeAsString();
+}
+
+// The bytes of the program, taken out of the request.
+KnownProgram TakeProgram(v1::Compile& compile) {
+  return KnownProgram(std::make_shared<const std::string>(
+      compile.has_native() ? compile.native().SerializeAsString()
+                           : std::move(*compile.mutable_stablehlo())));
+}
+
 struct CheckedCompile {
-  std::string program;
   v1::CompileOptions options;
   std::vector<int32_t> devices;
 };
@@ -64,13 +80,12 @@ absl::StatusOr<CheckedCompile> CheckCompile(const v1::Compile& compile,
   if (compile.program_case() == v1::Compile::PROGRAM_NOT_SET)
     return InvalidArgument("there is no program to compile");
   FAIRWAY_RETURN_IF_ERROR(CheckRuns(devices[out.devices[0]], native));
-  out.program = native ? compile.native().SerializeAsString() : compile.stablehlo();
   return out;
 }
 
 }  // namespace
 
-void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
+void NativeSession::Compile(uint64_t id, v1::Compile& compile) {
   if (compile.executable() == 0) return Answer(id, InvalidArgument("0 is no handle"));
   const absl::StatusOr<IslandId> island =
       cluster_->sessions().IslandOf(session_, {compile.devices().begin(), compile.devices().end()});
@@ -79,16 +94,25 @@ void NativeSession::Compile(uint64_t id, const v1::Compile& compile) {
   if (!checked.ok()) return Answer(id, checked.status());
   std::vector<DeviceId> physical;
   for (const int32_t device : checked->devices) physical.push_back(devices()[device].device);
-  compiler_->Compile(
-      KnownProgram(std::make_shared<const std::string>(std::move(checked->program))),
-      checked->options, *island, physical,
-      [this, alive = alive_, id, handle = compile.executable(), devices = checked->devices,
-       pending = compiling_.Add(compile.ByteSizeLong())](absl::StatusOr<CompiledProgram> program) {
-        if (!*alive) return;
-        absl::Status status = program.status();
-        if (status.ok()) status = Bind(id, handle, *program, devices);
-        if (!status.ok()) Answer(id, status);
-      });
+  const size_t size = KnownSize(compile);
+  auto done = [this, alive = alive_, id, handle = compile.executable(), devices = checked->devices,
+               pending = compiling_.Add(size)](absl::StatusOr<CompiledProgram> program) {
+    if (!*alive) return;
+    absl::Status status = program.status();
+    if (status.ok()) status = Bind(id, handle, *program, devices);
+    if (!status.ok()) Answer(id, status);
+  };
+  if (size <= kTakenAtOnce)
+    return compiler_->Compile(TakeProgram(compile), checked->options, *island, physical,
+                              std::move(done));
+  auto taken = std::make_shared<v1::Compile>(std::move(compile));
+  auto program = std::make_shared<std::optional<KnownProgram>>();
+  shell_->RunOffLoop([taken = std::move(taken), program] { *program = TakeProgram(*taken); },
+                     [this, alive = alive_, program, options = checked->options, island = *island,
+                      physical = std::move(physical), done = std::move(done)] {
+                       if (!*alive) return;
+                       compiler_->Compile(**program, options, island, physical, done);
+                     });
 }
 
 absl::Status NativeSession::Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
@@ -131,26 +155,30 @@ v1::Answer NativeSession::CompiledAnswer(uint64_t id, const ExecutableSignature&
 void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
   const uint64_t handle = bind.executable();
   if (handle == 0) return Answer(id, InvalidArgument("0 is no handle"));
-  // Its stream has looked; to look again takes as long as the program is.
-  const auto known = static_cast<size_t>(bind.GetCachedSize());
-  auto pending = compiling_.Add(known != 0 ? known : bind.ByteSizeLong());
+  auto pending = compiling_.Add(KnownSize(bind));
   auto program = std::make_shared<v1::BoundProgram>(std::move(*bind.mutable_program()));
   struct Told {
     v1::Answer answer;
+    std::string serialized;  // instead, if it is large
     size_t results = 0;
   };
   auto told = std::make_shared<Told>();
   programs_.Bind({handle, [program = std::move(program)] { return std::move(*program); },
                   [told, id](const ExecutableSignature& signature) {
                     told->results = signature.outputs.size();
-                    if (id != 0) told->answer = CompiledAnswer(id, signature);
+                    if (id == 0) return;
+                    told->answer = CompiledAnswer(id, signature);
+                    if (told->answer.ByteSizeLong() > kTakenAtOnce)
+                      told->serialized = Serialized(std::exchange(told->answer, {}));
                   }},
                  [this, alive = alive_, id, told,
                   pending = std::move(pending)](const absl::StatusOr<uint64_t>& bound) {
                    if (!*alive) return;
                    if (!bound.ok()) return Answer(id, bound.status());
                    callables_[*bound] = {told->results, true};
-                   if (id != 0) shell_->Send(std::move(told->answer));
+                   if (id == 0) return;
+                   if (told->serialized.empty()) return shell_->Send(std::move(told->answer));
+                   shell_->SendSerialized(std::move(told->serialized));
                  });
 }
 

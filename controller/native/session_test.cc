@@ -2,6 +2,8 @@
 // Golden dialogues: every request with a success and its errors.
 #include "controller/native/session.h"
 
+#include <google/protobuf/text_format.h>
+
 #include "controller/cluster/fleet.h"
 #include "controller/native/dialogue.h"
 
@@ -49,6 +51,18 @@ TEST_F(NativeDialogue, BytesThatAreInThePutComeBack) {
             "3 ALREADY_EXISTS: handle 5 is in use");
   EXPECT_EQ(Ask("release { arrays: 5 }"), "4 done");
   EXPECT_THAT(Ask("fetch { array: 5 }"), StartsWith("5 NOT_FOUND: there is no array 5"));
+}
+
+TEST_F(NativeDialogue, ManyBytesThatAreInThePutAreTakenAsTheyLie) {
+  v1::Request request;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "put { array: 5 spec { dtype: 11 dims: 262144 sharding { devices: 3 } } }", &request));
+  request.mutable_put()->add_bytes()->set_data(std::string(1 << 20, 'x'));
+  const char* const bytes = request.put().bytes(0).data().data();
+  session_->Handle(request);
+  EXPECT_EQ(Ask("fetch { array: 5 }"), "");
+  Run();
+  EXPECT_EQ(last_bytes_->data(), bytes);
 }
 
 TEST_F(NativeDialogue, BytesThatCameByUploadMakeTheArrayBeforeOrAfterThePut) {
@@ -359,6 +373,20 @@ TEST_F(NativeDialogue, AProgramIsBoundAndRunByOneCall) {
             "4 INVALID_ARGUMENT: p takes 1 arguments, but 0 were given");
   EXPECT_EQ(Ask("release { executables: 7 arrays: [5, 6, 8] }"), "5 done");
   EXPECT_THAT(Ask("call { executable: 7 arguments: 5 results: 9 }"), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(NativeDialogue, AnotherThreadSerializesALargeAnswerToAProgram) {
+  const std::string result = "results { node: 2 }";
+  std::string program = TwoCalls("0, 1"), results;
+  for (int i = 0; i < 5000; ++i) results += result;
+  program.replace(program.find(result), result.size(), results);
+  EXPECT_EQ(AskAndRun(program), "");
+  cluster_.AnswerCompile(TestCode(1, 1, 2, {}));
+  EXPECT_THAT(Run(), StartsWith("1 compiled { name: \"p\" parameters { dtype: 11 dims: 8"));
+  EXPECT_EQ(serialized_, 1);
+  EXPECT_EQ(Ask("call { executable: 7 arguments: 5 results: 6 }"),
+            "2 INVALID_ARGUMENT: 5000 results, but 1 handles were given for them");
+  EXPECT_EQ(AskAndRun("release { executables: 7 }"), "3 done");
 }
 
 TEST_F(NativeDialogue, AWrongProgramIsNamed) {

@@ -29,9 +29,14 @@ absl::Status Check(const Message& message) {
 
 }  // namespace
 
+size_t KnownSize(const Message& message) {
+  const int known = message.GetCachedSize();
+  return known != 0 ? static_cast<size_t>(known) : message.ByteSizeLong();
+}
+
 absl::Status CheckHandleLists(const Message& request) {
   // A handle has at least a byte: most requests need no closer look.
-  return request.ByteSizeLong() > kMostHandles ? Check(request) : absl::OkStatus();
+  return KnownSize(request) > kMostHandles ? Check(request) : absl::OkStatus();
 }
 
 }  // namespace fairway

@@ -18,16 +18,20 @@ namespace fairway {
 // What a request names is held until all of it has been gone through, in several turns.
 inline constexpr int kMostHandles = 1 << 20;
 
+// The bytes of a message, serialized. Its stream has looked, and the message remembers: to look
+// again takes as long as the message is.
+size_t KnownSize(const google::protobuf::Message& message);
+
 // INVALID_ARGUMENT if a list of handles (any list of uint64) in the request is longer. One that is
 // refused is not carried out at all: what should have been its results is not made either.
 absl::Status CheckHandleLists(const google::protobuf::Message& request);
 
-// Has another thread give up a request of many parts: that takes long.
-template <typename Shell, typename Message>
-void GiveUpOffLoop(Shell& shell, std::shared_ptr<Message> request, int parts) {
-  constexpr int kFew = 1000;
-  if (parts <= kFew) return;
-  shell.RunOffLoop([request = std::move(request)] {}, [] {});
+// Gives up a request, or what a session held, of so many parts: many take long, so another thread
+// does it.
+template <typename Shell>
+void GiveUp(Shell& shell, std::shared_ptr<void> garbage, size_t parts) {
+  constexpr size_t kFew = 1000;
+  if (parts > kFew) shell.Discard(std::move(garbage));
 }
 
 using HandleList = google::protobuf::RepeatedField<uint64_t>;

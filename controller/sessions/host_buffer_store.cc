@@ -5,15 +5,20 @@
 
 namespace fairway {
 
-HostBufferStore::~HostBufferStore() {
-  for (auto& [handle, slot] : slots_) {
-    for (const Ready& reader : slot.readers)
+HostBufferStore::~HostBufferStore() { End(); }
+
+std::shared_ptr<void> HostBufferStore::End() {
+  auto held = std::make_shared<Slots>(std::exchange(slots_, {}));
+  for (const uint64_t handle : std::exchange(read_, {})) {
+    for (const Ready& reader : std::exchange(held->at(handle).readers, {}))
       reader(absl::UnavailableError("the session has ended"));
   }
+  return held;
 }
 
 void HostBufferStore::Store(uint64_t handle, Bytes bytes) {
   Slot& slot = slots_[handle];
+  read_.erase(handle);
   if (slot.taker != nullptr) {
     const Ready taker = std::move(slot.taker);
     const std::vector<Ready> readers = std::move(slot.readers);
@@ -63,6 +68,7 @@ void HostBufferStore::Lookup(uint64_t handle, Ready ready) {
     return ready(Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle));
   if (!it->second.bytes.has_value()) {
     it->second.readers.push_back(std::move(ready));
+    read_.insert(handle);
     return;
   }
   const Bytes copy = *it->second.bytes;
@@ -75,6 +81,7 @@ absl::Status HostBufferStore::Delete(uint64_t handle) {
     return Error(absl::StatusCode::kNotFound, "there is no host buffer {}", handle);
   const Slot slot = std::move(it->second);
   slots_.erase(it);
+  read_.erase(handle);
   const absl::Status deleted = Error(absl::StatusCode::kCancelled,
                                      "host buffer {} was deleted before its bytes came", handle);
   for (const Ready& reader : slot.readers) reader(deleted);

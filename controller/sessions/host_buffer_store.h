@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/blob.h"
@@ -23,8 +24,11 @@ class HostBufferStore {
   using Bytes = absl::StatusOr<std::shared_ptr<const Blob>>;
   using Ready = std::function<void(Bytes)>;
 
-  // Those who still wait are answered with UNAVAILABLE.
+  // As End.
   ~HostBufferStore();
+  // Readers that still wait are answered with UNAVAILABLE. Returns what it held, for any thread to
+  // destroy: that may be gigabytes. It is empty then.
+  std::shared_ptr<void> End();
 
   // Bytes came, or an error in their place. A second store of a handle that nobody took replaces
   // the first.
@@ -52,7 +56,9 @@ class HostBufferStore {
     std::vector<Ready> readers;
     std::shared_ptr<void> charge;  // of what is expected
   };
-  std::map<uint64_t, Slot> slots_;
+  using Slots = std::map<uint64_t, Slot>;
+  Slots slots_;
+  std::set<uint64_t> read_;  // those with readers
 };
 
 }  // namespace fairway

@@ -64,6 +64,20 @@ TEST_F(HostBufferStoreTest, UnknownHandlesAreNotFound) {
   EXPECT_EQ(store_.Delete(7).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(HostBufferStoreTest, WhatItHeldIsForAnotherThreadToDestroy) {
+  const std::shared_ptr<const Blob> bytes = Blob::Copy("a");
+  store_.Store(1, bytes);
+  store_.Take(2, Note("taker"));
+  store_.Expect(3);
+  store_.Lookup(3, Note("reader"));
+  std::shared_ptr<void> held = store_.End();
+  EXPECT_EQ(log_, "reader=UNAVAILABLE ");
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(bytes.use_count(), 2);
+  held.reset();
+  EXPECT_EQ(bytes.use_count(), 1);
+}
+
 TEST_F(HostBufferStoreTest, ThoseWhoWaitHearOfTheDeletionAndReadersOfTheEnd) {
   {
     HostBufferStore store;

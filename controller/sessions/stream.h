@@ -36,6 +36,8 @@ class SessionStream : public OpenStream,
     uint64_t owner = 0;            // of what it runs there (BlockingPool::Run)
     std::function<void()> on_end;  // on any thread, once
     std::string message;           // what the client's messages are, "IfrtRequest": for errors
+    // Only destroys, so that nothing waits long for it; nullptr: who has garbage does it.
+    std::shared_ptr<BlockingPool> garbage = nullptr;
   };
 
   explicit SessionStream(Context context) : context_(std::move(context)) {}
@@ -113,6 +115,18 @@ class SessionStream : public OpenStream,
         context_.owner);
   }
 
+  // Has another thread destroy it.
+  template <typename Garbage>
+  void GiveAway(Garbage garbage) {
+    if (context_.garbage == nullptr) return;
+    context_.garbage->Run([garbage = std::move(garbage)] {}, context_.owner);
+  }
+  // Destroys what holds so many bytes, about: much of it takes long.
+  template <typename Garbage>
+  void GiveUp(Garbage garbage, size_t bytes) {
+    if (bytes > kGivenUpHere) GiveAway(std::move(garbage));
+  }
+
   const Context& context() const { return context_; }
   // Bytes that the client has not taken yet, and whether that is too much to go on.
   bool LeavesTooMuchUnread() {
@@ -129,6 +143,7 @@ class SessionStream : public OpenStream,
   static constexpr size_t kInboxItems = 4096;
   static constexpr size_t kInboxBytes = size_t{16} << 20;
   static constexpr size_t kUnsentBytes = size_t{64} << 20;
+  static constexpr size_t kGivenUpHere = size_t{64} << 10;
   // How often a paused stream looks whether the session may read again.
   static constexpr std::chrono::milliseconds kPausePoll{5};
 

@@ -145,12 +145,9 @@ absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
     if (map == MAP_FAILED)
       return Error(absl::StatusCode::kResourceExhausted, "host buffer: mapping {} bytes: {}", size_,
                    std::strerror(errno));
-    auto unmap = [map, length, in_files = spool_.in_files, counted = std::exchange(in_file_, 0)] {
-      munmap(map, length);
-      if (in_files != nullptr) *in_files -= counted;
-    };
     return std::shared_ptr<const Blob>(
-        Blob::Adopt(static_cast<char*>(map), length, std::move(unmap)));
+        Blob::Adopt(static_cast<char*>(map), length,
+                    spool_.Unmapping(map, length, std::exchange(in_file_, 0))));
   }
   auto release = [data = data_, capacity = capacity_, budget = spool_.budget] {
     std::free(data);

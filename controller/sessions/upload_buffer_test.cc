@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/sessions/upload_buffer.h"
 
+#include <future>
 #include <limits>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,6 +99,23 @@ TEST_F(UploadBufferTest, OneClientLeavesMemoryToOthers) {
     const auto blob = first.Finish().value();
     EXPECT_EQ(*one.in_files, 8 << 20);
   }
+  EXPECT_EQ(*one.in_files, 0);
+}
+
+TEST_F(UploadBufferTest, FilesAreGivenUpByAThreadOfTheirOwn) {
+  spool_.files = std::make_shared<BlockingPool>("files", 1);
+  const Spool one = spool_.Share();
+  UploadBuffer buffer(8 << 20, one);
+  for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));
+  ASSERT_TRUE(buffer.spooled());
+  auto blob = buffer.Finish().value();
+  std::promise<void> goes_on;
+  spool_.files->Run([gate = goes_on.get_future()] { gate.wait(); });
+  blob.reset();
+  EXPECT_EQ(*one.in_files, 8 << 20) << "this thread has given it up";
+  EXPECT_EQ(spool_.files->pending(), 2u);
+  goes_on.set_value();
+  while (spool_.files->pending() > 0) std::this_thread::yield();
   EXPECT_EQ(*one.in_files, 0);
 }
 

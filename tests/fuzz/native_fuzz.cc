@@ -66,6 +66,11 @@ class Client : public NativeShell {
     FUZZ_CHECK(!answer.has_error() || answer.error().code() != 0);
     FUZZ_CHECK(asked_.erase(answer.id()) == 1);
   }
+  void SendSerialized(std::string message) override {
+    v1::ServerMessage parsed;
+    FUZZ_CHECK(parsed.ParseFromString(message));
+    for (const v1::Answer& answer : parsed.answers()) Send(answer);
+  }
   void SendBytes(uint64_t id, int32_t, BytesRef bytes) override {
     FUZZ_CHECK(bytes != nullptr);
     const auto asked = asked_.find(id);
@@ -73,6 +78,9 @@ class Client : public NativeShell {
   }
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
     cluster_->RunOffLoop(std::move(work), std::move(then));
+  }
+  void Discard(std::shared_ptr<void> garbage) override {
+    cluster_->RunOffLoop([garbage = std::move(garbage)] {}, [] {});
   }
 
   TestCluster* const cluster_;

@@ -62,6 +62,9 @@ class Client : public IfrtShell {
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {
     cluster_->RunOffLoop(std::move(work), std::move(then));
   }
+  void Discard(std::shared_ptr<void> garbage) override {
+    cluster_->RunOffLoop([garbage = std::move(garbage)] {}, [] {});
+  }
 
   TestCluster* const cluster_;
   IfrtSession* session_ = nullptr;
