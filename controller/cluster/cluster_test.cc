@@ -522,9 +522,11 @@ TEST_F(ClusterTest, AFetchOfALargeResultIsPulledOnceItIsThere) {
   PutReady(1, 0);
   cluster.arrays().Fetch(session, 1, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- send t2 [#0=1:0]", "pull t2 from e1 #0 16B"));
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).fetching, 16);
   EXPECT_TRUE(cluster.arrays().Destruct(session, {1}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());  // a transfer reads it
   cluster.arrays().FetchArrived(TransferId(2), Bytes("abc"));
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).fetching, 0);
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- end send t2", "e1 <- free [1]", "s1 fetched 1: abc"));
 }

@@ -15,7 +15,8 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
   if (it == state_->sessions.end()) return {};
   const auto has = state_->holdings.find(id);
   if (has == state_->holdings.end()) return {};
-  Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom()};
+  Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom(),
+                  it->second.fetching};
   for (const NodeId node_id : has->second.nodes) {
     const Node& node = *state_->nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;

@@ -11,7 +11,11 @@ namespace fairway {
 absl::Status Cluster::State::CheckRecords() const {
   size_t total = 0;
   std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
-  for (const auto& [id, node] : nodes) of_nodes[node->session] += node->record_bytes;
+  std::map<SessionId, int64_t> of_fetches;
+  for (const auto& [id, node] : nodes) {
+    of_nodes[node->session] += node->record_bytes;
+    of_fetches[node->session] += node->pulling;
+  }
   for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
   for (const auto& [id, list] : work) {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
@@ -38,6 +42,9 @@ absl::Status Cluster::State::CheckRecords() const {
     if (session.node_records.bytes() != of_nodes[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
                    id, session.node_records.bytes(), of_nodes[id]);
+    if (session.fetching != of_fetches[id])
+      return Error(absl::StatusCode::kInternal, "session {} counts {} fetched bytes, but has {}",
+                   id, session.fetching, of_fetches[id]);
     if (session.stored.bytes() != of_stored[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} stored bytes, but has {}", id,
                    session.stored.bytes(), of_stored[id]);

@@ -103,7 +103,7 @@ struct Node {
   // kFetch
   ShardRef fetched;
   uint64_t token = 0;
-  bool pulling = false;
+  int64_t pulling = 0;  // bytes that are under way to the controller; Session::fetching counts them
 };
 
 // Nodes that were made for a request, each with the group that it is to make. They are in no

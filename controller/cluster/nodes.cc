@@ -568,6 +568,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (!closed) {
     if (node.kind == NodeKind::kFetch && !status.ok()) Fetched(node.session, node.token, status);
     if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
+    session->second.fetching -= node.pulling;
   }
   Holdings& has = holdings.at(node.session);
   has.nodes.erase(node.id);

@@ -61,6 +61,7 @@ struct Session {
   };
   std::deque<InlinedEntry> inlined;  // oldest first; some of groups that are gone
   int64_t inlined_bytes = 0;         // of `inlined`
+  int64_t fetching = 0;              // bytes under way: the sum of Node::pulling
 };
 
 // What is left of a session that has ended; no handle leads there any more.

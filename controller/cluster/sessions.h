@@ -48,6 +48,7 @@ class Cluster::Sessions {
     size_t nodes = 0;
     size_t record_bytes = 0;  // of what is unfinished
     size_t record_room = 0;   // bytes that records of all sessions may take beside those there are
+    int64_t fetching = 0;     // bytes of fetches under way from executors; they end by themselves
     // The oldest one not launched waits for memory, or for bytes of the client's, rather than for
     // device time.
     bool waits_for_memory = false;

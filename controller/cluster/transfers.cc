@@ -17,6 +17,10 @@ constexpr int kAttemptShift = 48;
 // A shard of an upload up to this size is sent for each of its devices, a larger one once to each
 // executor, which copies it to its other devices.
 constexpr int64_t kRepeatedBytes = 256;
+// A fetch costs a unit for each 2^18 bytes, and at most kFetchUnits, so that a turn begins a few
+// hundred MiB of them.
+constexpr int kFetchedBytesOfAUnit = 18;
+constexpr int64_t kFetchUnits = 1000;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -207,7 +211,10 @@ void Cluster::Transfers::StartFetch(Node& node) {
   }
   s.Move(node, NodeState::kPrepared);
   ++s.executor_fetches;
-  node.pulling = true;
+  node.pulling = place.bytes;
+  if (const auto session = s.sessions.find(node.session); session != s.sessions.end())
+    session->second.fetching += node.pulling;
+  s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));
   const TransferId transfer = TransferOf(node);
   s.SendTo(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
   s.actions->PullToHost(transfer, place.executor, 0, place.bytes);
@@ -217,7 +224,7 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   const Operation operation(*state_);
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));
-  if (node == nullptr || !node->pulling || TransferOf(*node) != transfer) return;
+  if (node == nullptr || node->pulling == 0 || TransferOf(*node) != transfer) return;
   // What failed may have been lost, which its session is about to hear.
   if (PeerGone(bytes.status()) || (!bytes.ok() && s.losses.HasLosses(node->session))) {
     s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));

@@ -49,12 +49,17 @@ struct SessionCaps {
   size_t max_compilations = 256;
   size_t max_compiled_bytes = size_t{1} << 30;
 
+  // Also from so many bytes on that are being fetched. Above it the client's answers would hold
+  // them, if it does not read.
+  int64_t max_fetching = int64_t{256} << 20;
+
   // Not yet while the session waits for what may be among the next requests: what frees memory, or
   // bytes.
   bool MayRead(const Cluster::Sessions::Backlog& backlog,
                const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)
       return false;
+    if (backlog.fetching >= max_fetching) return false;
     const size_t times = backlog.waits_for_memory || backlog.waits_for_bytes ? kTimesWaiting : 1;
     const size_t bytes = std::min(max_queued_bytes, std::max(backlog.record_room, kLeastBytes));
     return backlog.nodes <= times * max_queued_nodes && backlog.record_bytes <= times * bytes;
