@@ -17,6 +17,8 @@ constexpr int kAttemptShift = 48;
 // A shard of an upload up to this size is sent for each of its devices, a larger one once to each
 // executor, which copies it to its other devices.
 constexpr int64_t kRepeatedBytes = 256;
+// Of those that go with a command: they are copied twice, into fresh memory.
+constexpr size_t kCopiedBytesPerUnit = 4096;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -111,6 +113,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
       if (place.bytes <= (fresh ? s.options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
         source.bytes = node.blobs[blob];
+        s.Charge(source.bytes->size() / kCopiedBytesPerUnit);
       } else if (fresh) {
         source.kind = ShardSource::Kind::kController;
         source.index = blob;
