@@ -21,6 +21,8 @@ constexpr int64_t kRepeatedBytes = 256;
 // hundred MiB of them.
 constexpr int kFetchedBytesOfAUnit = 18;
 constexpr int64_t kFetchUnits = 1000;
+// Bytes that go with a command cost a unit each so many: they are copied twice, into fresh memory.
+constexpr size_t kCopiedBytesPerUnit = 4096;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -115,6 +117,7 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
       if (place.bytes <= (fresh ? s.options.inline_upload_bytes : kRepeatedBytes)) {
         source.kind = ShardSource::Kind::kInline;
         source.bytes = node.blobs[blob];
+        s.Charge(source.bytes->size() / kCopiedBytesPerUnit);
       } else if (fresh) {
         source.kind = ShardSource::Kind::kController;
         source.index = blob;

@@ -527,6 +527,23 @@ TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
   EXPECT_GE(cluster.units() - made, kDevices / 2);
 }
 
+// A message is made of them, and a frame of that.
+TEST(UnitsTest, BytesThatGoWithACommandCount) {
+  ClusterOptions options;
+  options.stored_array_bytes = -1;
+  Recorder actions;
+  Cluster cluster(options, &actions);
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("w", "i", 1)).ok());
+  const SessionId session = cluster.sessions().Open("t").value();
+  const auto put = cluster.arrays().Put(
+      session, 1, ArraySpec{DType::kF32, Shape{{16384}}, Sharding::SingleDevice(0)}, {0});
+  ASSERT_TRUE(put.ok());
+  const uint64_t before = cluster.units();
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(64 << 10)));
+  EXPECT_THAT(actions.lines, testing::Contains(StartsWith("e1 <- receive")));
+  EXPECT_GE(cluster.units() - before, 16u);
+}
+
 // A report may tell of more than a turn does.
 TEST_F(TurnsTest, TheEndsOfManyLaunchesAreHeardInSeveralTurns) {
   PutReady(1, 0);

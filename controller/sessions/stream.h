@@ -4,11 +4,13 @@
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,10 +123,18 @@ class SessionStream : public OpenStream,
     if (context_.garbage == nullptr) return;
     context_.garbage->Run([garbage = std::move(garbage)] {}, context_.owner);
   }
-  // Destroys what holds so many bytes, about: much of it takes long.
+  // Destroys what holds so many bytes, about: much of it takes long. Until that is done they count:
+  // above kInboxBytes the session has to wait.
   template <typename Garbage>
   void GiveUp(Garbage garbage, size_t bytes) {
-    if (bytes > kGivenUpHere) GiveAway(std::move(garbage));
+    if (bytes <= kGivenUpHere || context_.garbage == nullptr) return;
+    *given_away_ += bytes;
+    context_.garbage->Run(
+        [garbage = std::optional(std::move(garbage)), bytes, given_away = given_away_]() mutable {
+          garbage.reset();
+          *given_away -= bytes;
+        },
+        context_.owner);
   }
 
   const Context& context() const { return context_; }
@@ -155,6 +165,8 @@ class SessionStream : public OpenStream,
   void MaybeWrite();
 
   const Context context_;
+  // Bytes of messages that wait to be destroyed.
+  const std::shared_ptr<std::atomic<size_t>> given_away_ = std::make_shared<std::atomic<size_t>>(0);
   std::shared_ptr<SessionStream> self_;  // until TransportDone
   std::unique_ptr<In> reading_;          // being filled by the transport
 

@@ -81,9 +81,10 @@ void SessionStream<In, Item, Out>::Drain() {
       inbox_bytes_ = 0;
     }
   }
-  const Going going = HandleAll(std::move(batch));
+  Going going = HandleAll(std::move(batch));
   Flush(false);
   if (going == Going::kEnded) return;
+  if (going == Going::kOn && *given_away_ >= kInboxBytes) going = Going::kLater;
   const std::lock_guard lock(mu_);
   going_ = going;
   paused_ = going == Going::kLater;

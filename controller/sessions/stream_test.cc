@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/sessions/stream.h"
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "async/run_until.h"
+
+namespace fairway {
+namespace {
+
+// Its messages are numbers: how many bytes they have.
+class Numbers final : public SessionStream<size_t, size_t, size_t> {
+ public:
+  explicit Numbers(Context context) : SessionStream(std::move(context)) {}
+  void Say(size_t bytes) {
+    *into_ = bytes;
+    ReadDone(true);
+  }
+  void Leave() { TransportDone(); }
+
+  int reads = 0, handled = 0;
+
+ private:
+  void StartReading(size_t* into) override {
+    into_ = into;
+    ++reads;
+  }
+  void StartWriting(const size_t*) override {}
+  void FinishStream(const absl::Status&) override {}
+  Outgoing Next() override { return {}; }
+  void DropUnsent() override {}
+  absl::StatusOr<Decoded> Decode(std::unique_ptr<size_t> message) override {
+    return Decoded{*message, *message};
+  }
+  absl::Status OpenSession() override { return absl::OkStatus(); }
+  Going HandleAll(std::vector<size_t> items) override {
+    for (const size_t bytes : items) {
+      ++handled;
+      GiveUp(std::make_unique<size_t>(bytes), bytes);
+    }
+    return Going::kOn;
+  }
+  void FailSession(const absl::Status&) override {}
+  void CloseSession() override {}
+
+  size_t* into_ = nullptr;
+};
+
+TEST(SessionStreamTest, ASessionWaitsUntilItsLargeMessagesAreDestroyed) {
+  EventLoop loop;
+  const auto garbage = std::make_shared<BlockingPool>("garbage", 1);
+  std::promise<void> goes_on;
+  garbage->Run([gate = goes_on.get_future()] { gate.wait(); });
+  const auto stream =
+      std::make_shared<Numbers>(Numbers::Context{&loop, nullptr, 1, [] {}, "number", garbage});
+  stream->Start();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->reads == 1; }));
+  stream->Say(1 << 20);
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->handled == 1 && stream->reads == 2; }));
+  stream->Say(20 << 20);
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream->handled == 2; }));
+  ASSERT_TRUE(RunUntil(loop, [looks = 0]() mutable { return ++looks > 20; }));
+  EXPECT_EQ(stream->reads, 2) << "it is read, though nothing of its has been destroyed";
+  EXPECT_EQ(garbage->pending(), 3u);
+  goes_on.set_value();
+  EXPECT_TRUE(RunUntil(loop, [&] { return stream->reads == 3; }));
+  stream->Leave();
+  ASSERT_TRUE(RunUntil(loop, [&] { return stream.use_count() == 1; }));
+}
+
+}  // namespace
+}  // namespace fairway
