@@ -10,7 +10,7 @@
 #include <memory>
 #include <string_view>
 
-#include <absl/functional/any_invocable.h>
+#include "async/loop.h"
 
 namespace boost::asio {
 class io_context;
@@ -19,18 +19,15 @@ class io_context;
 namespace fairway {
 
 // Runs handlers one at a time on the thread that calls Run. A handler over 20 ms is logged by name.
-class EventLoop {
+class EventLoop final : public Loop {
  public:
-  using Handler = absl::AnyInvocable<void()>;
-
   EventLoop();
-  ~EventLoop();
+  ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Thread-safe. Runs `handler` in the loop, after all that was posted before. `name` must outlive
-  // the loop (a literal); it appears in the log if the handler is slow.
-  void Post(std::string_view name, Handler handler);
+  // Thread-safe. `name` appears in the log if the handler is slow.
+  void Post(std::string_view name, Handler handler) override;
   // Thread-safe. The same, not before `delay` has passed. Cannot be cancelled: check your state in
   // the handler.
   void PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler);
