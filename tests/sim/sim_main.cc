@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include <spdlog/spdlog.h>
+
 #include "base/planted.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
@@ -105,6 +107,7 @@ Outcome RunSeeds(const Flags& flags) {
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   if (!flags.ok) return 2;
+  spdlog::set_level(flags.verbose ? spdlog::level::warn : spdlog::level::off);
 #ifdef FAIRWAY_PLANTED_BUGS
   if (flags.all_bugs) {
     bool all = true;
