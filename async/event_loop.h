@@ -10,7 +10,7 @@
 #include <memory>
 #include <string_view>
 
-#include <absl/functional/any_invocable.h>
+#include "async/loop.h"
 
 namespace boost::asio {
 class io_context;
@@ -20,18 +20,16 @@ namespace fairway {
 
 // Owned by main. Runs handlers one at a time on the thread that calls Run. Logs the name of a
 // handler that takes over 20 ms.
-class EventLoop {
+class EventLoop final : public Loop {
  public:
-  using Handler = absl::AnyInvocable<void()>;
-
   EventLoop();
-  ~EventLoop();
+  ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
   // Thread-safe. Runs `handler` in the loop, after all handlers that were posted before. `name`
   // must outlive the loop (a literal); it appears in the log if the handler is slow.
-  void Post(std::string_view name, Handler handler);
+  void Post(std::string_view name, Handler handler) override;
   // Thread-safe. The same, but not before `delay` has passed. It cannot be cancelled: check your
   // state in the handler.
   void PostAfter(std::chrono::milliseconds delay, std::string_view name, Handler handler);

@@ -99,6 +99,20 @@ enum class Bug {
   kForgetExecutorTurn,  // executor: does not ask for another turn for the work that is left
   kForgetSequence,      // executor: a sequence with instructions left gets no other slice
   kEndlessTurn,         // executor: does all the work in one turn
+  kClockJumps,           // controller: the time of a stop counts
+  kKeepBatch,            // hub: what waits in a batch does not leave at a tick
+  kBatchForSuccessor,    // hub: what was for a lost executor goes to the next one
+  kSplitBatch,           // hub: a command that waits is overtaken by one that does not
+  kDeafToPulse,          // hub: a silent host is not noticed
+  kSilentForEver,        // hub: an executor may be silent for ever
+  kCauseNeverDue,        // hub: without an account of its death an executor is not lost
+  kLostTwice,            // hub: an executor that is lost is lost again when its death is told
+  kForgetKill,           // hub: a lost executor is neither fenced nor killed
+  kRestartOne,           // hub: a restart ends one executor of the island
+  kRestartAgain,         // hub: a restart under way is no reason not to restart
+  kAnyDeath,             // hub: the death of an earlier incarnation ends the one that is up
+  kKeepCompilation,      // hub: what a worker that goes away compiles is never answered
+  kReportsAreSilence,    // hub: only what comes first is heard
 };
 
 inline constexpr std::array kAllBugs = {
@@ -183,6 +197,20 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kForgetExecutorTurn, std::string_view("forget_executor_turn")},
     std::pair{Bug::kForgetSequence, std::string_view("forget_sequence")},
     std::pair{Bug::kEndlessTurn, std::string_view("endless_turn")},
+    std::pair{Bug::kClockJumps, std::string_view("clock_jumps")},
+    std::pair{Bug::kKeepBatch, std::string_view("keep_batch")},
+    std::pair{Bug::kBatchForSuccessor, std::string_view("batch_for_successor")},
+    std::pair{Bug::kSplitBatch, std::string_view("split_batch")},
+    std::pair{Bug::kDeafToPulse, std::string_view("deaf_to_pulse")},
+    std::pair{Bug::kSilentForEver, std::string_view("silent_for_ever")},
+    std::pair{Bug::kCauseNeverDue, std::string_view("cause_never_due")},
+    std::pair{Bug::kLostTwice, std::string_view("lost_twice")},
+    std::pair{Bug::kForgetKill, std::string_view("forget_kill")},
+    std::pair{Bug::kRestartOne, std::string_view("restart_one")},
+    std::pair{Bug::kRestartAgain, std::string_view("restart_again")},
+    std::pair{Bug::kAnyDeath, std::string_view("any_death")},
+    std::pair{Bug::kKeepCompilation, std::string_view("keep_compilation")},
+    std::pair{Bug::kReportsAreSilence, std::string_view("reports_are_silence")},
 };
 
 #ifdef FAIRWAY_PLANTED_BUGS

@@ -219,8 +219,9 @@ void Cluster::State::ReleaseBytes(Group& group) {
 }
 
 void Cluster::State::Collect(Group& group) {
-  const bool read =
-      group.readers > 0 && !(Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0);
+  const bool freed =
+      Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0 && group.stored == nullptr;
+  const bool read = group.readers > 0 && !freed;
   if (read || group.producer) return;
   if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();

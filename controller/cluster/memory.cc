@@ -165,13 +165,13 @@ bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Is
   });
 }
 
-bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
+bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId before,
                                      const Island& island) const {
   if (Planted(Bug::kGiveUpEarly)) return false;
   const std::vector<NodeId> running = island.sequencer.Running();
   return std::any_of(running.begin(), running.end(), [&](NodeId id) {
     const auto node = s.nodes.find(id);
-    return node != s.nodes.end() && id < stuck.before &&
+    return node != s.nodes.end() && id < before &&
            HoldsMemoryOf(*node->second, island.id,
                          node->second->session == first.session ? DeviceId() : first.device);
   });
@@ -211,7 +211,7 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
         stuck.lacks = first->lacks;
       }
       if (now_ms - stuck.since < s.options.admission_grace_ms) continue;
-      bool freed = RunsBefore(*first, stuck, island);
+      bool freed = RunsBefore(*first, stuck.before, island);
       if (!freed) {
         // It looks at all nodes: once in a call. The others have their turn in the next one.
         if (judged && !live) continue;
@@ -242,6 +242,8 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& s
     if (!first || first->device != stuck.device || island.moves != moves) return;
     Node& node = *s.FindNode(first->node);
     if (node.submitted > through) return;
+    // What has begun since the first of them waits may free enough for those behind it.
+    if (i > 0 && RunsBefore(*first, node.id, island)) return;
     ++island.given_up;
     island.last_given_up = node.id;
     island.given_up_for = first->device;

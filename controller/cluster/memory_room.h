@@ -46,8 +46,7 @@ class Cluster::MemoryRoom {
   bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
                    const Island& island, const std::set<NodeId>& live) const;
   // The same of what runs already, of which there is little: no need to look further.
-  bool RunsBefore(const Admission::Shortage& first, const Island::Stuck& stuck,
-                  const Island& island) const;
+  bool RunsBefore(const Admission::Shortage& first, NodeId before, const Island& island) const;
   // The nodes that will end without anything being freed by clients: all others wait for memory,
   // directly or not.
   std::set<NodeId> LiveNodes();

@@ -296,6 +296,29 @@ TEST_F(NeighboursTest, WhatRanBeforeItIsWaitedForAndWhatCameLaterIsNot) {
   End(a, 17);
 }
 
+TEST_F(NeighboursTest, WhatBeganBetweenTwoThatWaitIsWaitedForByTheSecond) {
+  PutReady(2, 0, 50);
+  const uint64_t g = Define(2, {0}, {F32({50})}, {F32({50})});
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {3}).ok());
+  Installed(a, 2);
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n15")));
+  Ask();
+  cluster.Tick(1000);
+  cluster.Tick(3000);
+  ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {4}).ok());
+  const uint64_t f = DefineForHog(3, {F32({3200})}, {F32({3200})});
+  ASSERT_TRUE(cluster.executables().Execute(hog, f, {1}, {}, {5}).ok());
+  cluster.arrays().Watch(hog, 3, {5});
+  EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n17")));
+  cluster.Tick(5000);  // n15 is waited for
+  End(a, 15);
+  cluster.Tick(7000);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED")));
+  End(a, 17);
+  for (const int64_t now : {7100, 9100}) cluster.Tick(now);
+  EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 3: RESOURCE_EXHAUSTED")));
+}
+
 TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLongest) {
   const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 bytes that are there
   ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {3}).ok());

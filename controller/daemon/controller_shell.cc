@@ -23,6 +23,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Of time in which the controller did not run.
+constexpr milliseconds kWorthTelling{1000};
+
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
   if (const auto* receive = std::get_if<PrepareReceive>(&command)) {
@@ -47,6 +50,7 @@ ControllerShell::ControllerShell(EventLoop& loop, ControllerOptions options)
       options_(std::move(options)),
       incarnation_(RandomIncarnation()),
       started_(Clock::now()),
+      clock_(started_, 2 * TickInterval()),
       alive_(std::make_shared<bool>(true)),
       host_(HostName()),
       cluster_(std::make_unique<Cluster>(options_.cluster, this)),
@@ -70,7 +74,7 @@ absl::Status ControllerShell::Listen() {
   hub.data_endpoint = ":" + port;
   hub.deadline = options_.executor_deadline;
   WorkerHubEvents* const events = this;
-  hub_ = std::make_unique<WorkerHub>(loop_, hub, events);
+  hub_ = std::make_unique<WorkerHub>(loop_, hub, events, [this] { return clock_.now(); });
   auto server = ListenTcp(loop_, HostPort(options_.bind, options_.link_port),
                           [this](std::unique_ptr<Link> link) { hub_->Accept(std::move(link)); });
   if (!server.ok())
@@ -80,15 +84,25 @@ absl::Status ControllerShell::Listen() {
   return absl::OkStatus();
 }
 
-int64_t ControllerShell::NowMs() const {
+int64_t ControllerShell::UptimeMs() const {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - started_).count();
 }
 
+int64_t ControllerShell::NowMs() const {
+  return std::chrono::duration_cast<milliseconds>(clock_.now() - started_).count();
+}
+
+milliseconds ControllerShell::TickInterval() const {
+  return std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
+}
+
 void ControllerShell::Tick() {
-  const auto interval =
-      std::clamp(options_.executor_deadline / 20, milliseconds(10), milliseconds(100));
-  loop_.PostAfter(interval, "controller tick", [this, alive = alive_] {
+  loop_.PostAfter(TickInterval(), "controller tick", [this, alive = alive_] {
     if (!*alive) return;
+    const auto stopped = clock_.Advance(Clock::now());
+    if (stopped > kWorthTelling)
+      spdlog::warn("the controller did not run for {:.1f} s, which count for no deadline",
+                   std::chrono::duration<double>(stopped).count());
     hub_->Tick();
     cluster_->Tick(NowMs());
     if (callbacks_ != nullptr) callbacks_->Tick(NowMs());
@@ -99,7 +113,7 @@ void ControllerShell::Tick() {
 }
 
 void ControllerShell::WatchIslands() {
-  const auto now = Clock::now();
+  const auto now = clock_.now();
   size_t up = 0;
   for (const IslandStatus& island : cluster_->fleet().Islands()) {
     if (island.executors_up > 0) {
@@ -137,7 +151,7 @@ void ControllerShell::ForgetGone() {
     return cluster_->fleet().ForgetIsland(entry.first, entry.second);
   });
   if (options_.forget_after.count() == 0) return;
-  const auto before = Clock::now() - options_.forget_after;
+  const auto before = clock_.now() - options_.forget_after;
   const auto gone = [&](const auto& entry) { return entry.second < before; };
   if (std::ranges::none_of(empty_since_, gone)) return;
   for (const IslandStatus& island : cluster_->fleet().Islands()) {
@@ -173,7 +187,7 @@ void ControllerShell::MakePlaceFor(const ExecutorSpec& spec) {
   if (options_.forget_after.count() == 0 || spec.island_workers == 1) return;
   std::vector<std::string> members;
   std::string gone;
-  const auto before = Clock::now() - options_.forget_after;
+  const auto before = clock_.now() - options_.forget_after;
   for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
     if (executor.spec.island != spec.island) continue;
     if (executor.spec.worker == spec.worker) return;
@@ -209,7 +223,7 @@ absl::StatusOr<ExecutorId> ControllerShell::OnExecutorUp(const ExecutorSpec& spe
 
 void ControllerShell::OnExecutorLost(ExecutorId executor, const absl::Status& cause) {
   cluster_->fleet().ExecutorLost(executor, cause);
-  gone_since_[executor] = Clock::now();
+  gone_since_[executor] = clock_.now();
   if (callbacks_ != nullptr) callbacks_->ExecutorLost(executor);
   std::erase_if(results_, [&](const auto& entry) { return entry.second.executor == executor; });
   WatchIslands();
@@ -317,7 +331,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.host = host_;
   out.controller_pid = ::getpid();
   out.launcher_pid = options_.launcher_pid;
-  out.uptime_ms = NowMs();
+  out.uptime_ms = UptimeMs();
   out.http_address = http_address_;
   out.link_address = HostPort(options_.bind, link_server_->port());
   out.log_dir = options_.log_dir;

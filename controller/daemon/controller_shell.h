@@ -21,6 +21,7 @@
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/status.h"
 #include "controller/compile/compile_service.h"
+#include "controller/daemon/running_clock.h"
 #include "controller/daemon/snapshot.h"
 #include "controller/daemon/worker_hub.h"
 #include "transport/data_plane.h"
@@ -114,7 +115,10 @@ class ControllerShell final : public ClusterActions,
   void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
   void ServeResult(PullRequest request, DataPlane::Answer answer);
 
+  int64_t UptimeMs() const;
+  // Of the time in which this process ran.
   int64_t NowMs() const;
+  std::chrono::milliseconds TickInterval() const;
   void Tick();
   void WatchIslands();
   // Islands that no worker has come back to and no session knows.
@@ -130,6 +134,7 @@ class ControllerShell final : public ClusterActions,
   const ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;
+  RunningClock clock_;
   std::shared_ptr<bool> alive_;
   std::string host_;
   std::string http_address_;

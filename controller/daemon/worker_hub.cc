@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "base/planted.h"
 #include "controller/daemon/executor_log.h"
 #include "controller/daemon/worker_hub_peers.h"
 #include "transport/frame.h"
@@ -28,14 +29,13 @@ constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for othe
 
 }  // namespace
 
-WorkerHub::WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
+WorkerHub::WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* events,
                      std::function<Clock::time_point()> now)
     : loop_(loop),
       options_(std::move(options)),
       events_(events),
       now_(std::move(now)),
-      alive_(std::make_shared<bool>(true)),
-      last_tick_(now_()) {}
+      alive_(std::make_shared<bool>(true)) {}
 
 WorkerHub::~WorkerHub() { *alive_ = false; }
 
@@ -78,7 +78,7 @@ void WorkerHub::Finish(Peer& peer) {
 
 void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (peer.role == Role::kDone) return;
-  peer.heard = now_();
+  if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
   v1::ToController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
     spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
@@ -186,8 +186,11 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->pid = message.pid();
   executor->peer = peer.number;
   executor->link_cause.clear();
-  executor->batch.Clear();
-  executor->batch_bytes = 0;
+  if (!Planted(Bug::kBatchForSuccessor)) {
+    executor->batch.Clear();
+    executor->batch_bytes = 0;
+  }
+  executor->refused.clear();
   peer.role = Role::kExecutor;
   peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = spec->worker;
@@ -299,6 +302,14 @@ void WorkerHub::Answer(ExecutorId id, const CallbackAnswer& answer) {
   if (it == executors_.end() || it->second->state != Executor::State::kUp) return;
   v1::FromController message;
   ToProto(answer, message.mutable_callback_answer());
+  if (const size_t bytes = message.ByteSizeLong(); bytes > options_.command_bytes) {
+    const absl::Status status = Error(absl::StatusCode::kResourceExhausted,
+                                      "the answer to a callback has {} bytes, a message has room "
+                                      "for {}",
+                                      bytes, options_.command_bytes);
+    message.Clear();
+    ToProto({answer.call, status, {}, {}}, message.mutable_callback_answer());
+  }
   Reply(*peers_.at(it->second->peer), message);
 }
 
@@ -340,7 +351,7 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
   }
   std::vector<std::function<void(absl::StatusOr<CompiledCode>)>> failed;
   for (auto c = compilations_.begin(); c != compilations_.end();) {
-    if (c->second.worker == peer.worker) {
+    if (c->second.worker == peer.worker && !Planted(Bug::kKeepCompilation)) {
       failed.push_back(std::move(c->second.done));
       c = compilations_.erase(c);
     } else {
@@ -356,8 +367,9 @@ void WorkerHub::SupervisorEnded(Peer& peer) {
 void WorkerHub::OnExecutorDied(Peer& peer, const v1::ExecutorDied& died) {
   const std::string how = died.cause().empty() ? "it ended" : died.cause();
   Executor* const executor = FindExecutor(peer.worker);
-  if (executor == nullptr || executor->state == Executor::State::kLost ||
-      executor->spec.incarnation.value != died.incarnation()) {
+  if (executor == nullptr ||
+      (executor->state == Executor::State::kLost && !Planted(Bug::kLostTwice)) ||
+      (executor->spec.incarnation.value != died.incarnation() && !Planted(Bug::kAnyDeath))) {
     spdlog::log(died.asked() ? spdlog::level::info : spdlog::level::warn,
                 "executor of worker {} ended: {}{}", peer.worker, how,
                 died.asked() ? std::string() : LogText(died));
@@ -377,16 +389,18 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   v1::Command message;
   ToProto(command, &message);
   const size_t bytes = message.ByteSizeLong();
-  if (bytes > kMaxCommandBytes) {  // the core sees to it that there is none
-    spdlog::error("worker {} cannot be sent a command of {} bytes; this is a bug of the controller",
-                  executor.spec.worker, bytes);
-  }
+  if (!executor.refused.empty()) return;
+  if (bytes > options_.command_bytes) return RefuseCommand(executor, bytes);
   if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
   *executor.batch.mutable_commands()->add_commands() = std::move(message);
   executor.batch_bytes += bytes;
   // What lets the executor begin nothing goes with what does.
   const bool waits =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
+  if (Planted(Bug::kSplitBatch) && !waits) {
+    std::swap(*executor.batch.mutable_commands()->mutable_commands(0),
+              *executor.batch.mutable_commands()->mutable_commands()->rbegin());
+  }
   if (executor.flush_posted || (waits && executor.batch_bytes < kMaxWaitingBytes)) return;
   executor.flush_posted = true;
   loop_.Post("send commands", [this, alive = alive_, id] {
@@ -395,6 +409,25 @@ void WorkerHub::Send(ExecutorId id, Command command) {
     if (still == executors_.end()) return;
     still->second->flush_posted = false;
     Flush(*still->second);
+  });
+}
+
+void WorkerHub::RefuseCommand(Executor& executor, size_t bytes) {
+  executor.refused = fmt::format(
+      "it was to be sent a command of {} bytes, a message has room for {}: this is a bug of the "
+      "controller, which should have refused what asked for it",
+      bytes, options_.command_bytes);
+  spdlog::error("worker {} is given up: {}", executor.spec.worker, executor.refused);
+  executor.batch.Clear();  // what was for it alone to begin
+  executor.batch_bytes = 0;
+  // The owner is in the middle of something.
+  loop_.Post("command too long", [this, alive = alive_, id = executor.id] {
+    if (!*alive) return;
+    const auto it = executors_.find(id);
+    if (it == executors_.end() || it->second->refused.empty() ||
+        it->second->state != Executor::State::kUp)
+      return;
+    EndExecutor(*peers_.at(it->second->peer), it->second->refused);
   });
 }
 
@@ -429,6 +462,15 @@ void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::st
                  "no worker of {0} with a compiler is connected and has had its executor up: try "
                  "again when `fairway status` shows {0} up",
                  island));
+    });
+    return;
+  }
+  if (const size_t bytes = program->size() + options.ByteSizeLong();
+      bytes > options_.command_bytes) {
+    loop_.Post("program too long", [bytes, most = options_.command_bytes, done = std::move(done)] {
+      done(Error(absl::StatusCode::kResourceExhausted,
+                 "a program of {} bytes cannot be sent to a compiler: a message has room for {}",
+                 bytes, most));
     });
     return;
   }

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "async/event_loop.h"
+#include "async/loop.h"
 #include "base/status.h"
 #include "controller/compile/compile_service.h"
 #include "controller/daemon/link_traffic.h"
@@ -23,6 +23,7 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
+#include "wire/limits.h"
 
 namespace fairway {
 
@@ -52,6 +53,9 @@ struct WorkerHubOptions {
   std::chrono::milliseconds cause_wait{
       1000};  // for the supervisor's account of an executor's death
   std::chrono::milliseconds register_wait{10000};  // for the first message on a link
+  // The longest command, program to be compiled, or answer to a callback that a frame has room for;
+  // tests set less.
+  size_t command_bytes = kMaxCommandBytes;
 };
 
 // Loop-confined.
@@ -59,9 +63,10 @@ class WorkerHub {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `now`: the clock; tests give a virtual one.
-  WorkerHub(EventLoop& loop, WorkerHubOptions options, WorkerHubEvents* events,
-            std::function<Clock::time_point()> now = Clock::now);
+  // `now`: a clock that stands still while this process does not run (running_clock.h), or
+  // deadlines pass before what others said meanwhile has been read; tests give a virtual one.
+  WorkerHub(Loop& loop, WorkerHubOptions options, WorkerHubEvents* events,
+            std::function<Clock::time_point()> now);
   ~WorkerHub();
   WorkerHub(const WorkerHub&) = delete;
   WorkerHub& operator=(const WorkerHub&) = delete;
@@ -73,14 +78,19 @@ class WorkerHub {
 
   // Joins the executor's batch, which leaves when control returns to the loop; of PREPARE of a
   // launch and frees, which give it nothing to begin, at the next Tick at the latest. Dropped when
-  // it is not connected: its loss is then on its way to OnExecutorLost.
+  // it is not connected: its loss is then on its way to OnExecutorLost. One that is too long for a
+  // frame would break the link without a word; the core refuses what would come to that
+  // (RESOURCE_EXHAUSTED). Should one come all the same, it is not sent, nor is anything behind it:
+  // the executor's registration ends, and the cause names the sizes.
   void Send(ExecutorId executor, Command command);
 
-  // The end of a callback, at once. Dropped when the executor is not connected.
+  // The end of a callback, at once. Dropped when the executor is not connected. One that is too
+  // long is RESOURCE_EXHAUSTED to the program.
   void Answer(ExecutorId executor, const CallbackAnswer& answer);
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
-  // back. UNAVAILABLE: none is connected, or it went away.
+  // back. UNAVAILABLE: none is connected, or it went away. RESOURCE_EXHAUSTED: a link cannot carry
+  // the program.
   void Compile(const std::string& island, std::shared_ptr<const std::string> program,
                v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
 
@@ -155,9 +165,11 @@ class WorkerHub {
   // Whether some that an operator had ended have not come back.
   bool Restarting(const std::string& island) const;
   void Flush(Executor& executor);
+  // It cannot be sent a command of so many bytes.
+  void RefuseCommand(Executor& executor, size_t bytes);
   Executor* FindExecutor(const std::string& worker);
 
-  EventLoop& loop_;
+  Loop& loop_;
   const WorkerHubOptions options_;
   WorkerHubEvents* const events_;
   const std::function<Clock::time_point()> now_;
@@ -176,7 +188,6 @@ class WorkerHub {
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;
-  Clock::time_point last_tick_;
   bool stopping_ = false;  // losses are expected
   // While the owner registers an executor: what it sends to it already.
   std::vector<std::pair<ExecutorId, Command>>* early_ = nullptr;

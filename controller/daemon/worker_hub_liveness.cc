@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "base/planted.h"
 #include "controller/daemon/executor_log.h"
 #include "controller/daemon/worker_hub_peers.h"
 
@@ -24,8 +25,10 @@ double Seconds(milliseconds duration) { return static_cast<double>(duration.coun
 void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log,
                             bool asked) {
   executor.state = Executor::State::kLost;
-  executor.batch.Clear();
-  executor.batch_bytes = 0;
+  if (!Planted(Bug::kBatchForSuccessor)) {
+    executor.batch.Clear();
+    executor.batch_bytes = 0;
+  }
   // The core says which executor; here is how.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);
@@ -42,6 +45,7 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const st
 
 void WorkerHub::EndExecutor(Peer& peer, const std::string& why, bool asked) {
   Executor& executor = *executors_[peer.executor];
+  if (Planted(Bug::kForgetKill)) return DeclareLost(executor, why, {}, asked);
   if (const auto it = supervisors_.find(peer.worker); it != supervisors_.end()) {
     v1::FromController kill;
     kill.mutable_kill_executor()->set_incarnation(executor.spec.incarnation.value);
@@ -75,7 +79,7 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
   }
   const std::string island = asked_for->spec.island;
   std::map<std::string, Incarnation>& ended = restarts_[island];
-  if (!Restarting(island)) ended.clear();
+  if (!Restarting(island) || Planted(Bug::kRestartAgain)) ended.clear();
   if (const auto under_way = ended.find(worker); under_way != ended.end()) {
     spdlog::info("worker {}: a restart of {} is under way already", worker, island);
     return under_way->second;
@@ -96,6 +100,7 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
 
 void WorkerHub::EndIsland(const std::string& island, const std::string& reason) {
   for (const auto& [id, executor] : executors_) {
+    if (Planted(Bug::kRestartOne) && id.value % 2 == 0) continue;
     if (executor->spec.island == island && executor->state == Executor::State::kUp)
       EndExecutor(*peers_.at(executor->peer), reason, /*asked=*/true);
   }
@@ -122,19 +127,12 @@ void WorkerHub::Forget(ExecutorId id) {
 
 void WorkerHub::Tick() {
   const auto now = now_();
-  // If this process was stopped itself, all others look silent.
-  const auto late = now - last_tick_;
-  last_tick_ = now;
-  if (late > options_.deadline / 2) {
-    spdlog::warn("the controller did not run for {:.1f} s; the deadlines of executors begin anew",
-                 std::chrono::duration<double>(late).count());
-    for (const auto& [number, peer] : peers_) peer->heard = now;
-  }
   std::vector<Peer*> silent;
   for (const auto& [number, peer] : peers_) {
     if (peer->role == Role::kPulse) continue;  // the kernels watch it
     NoteStalled(*peer, now);
     const auto limit = peer->role == Role::kNew ? options_.register_wait : options_.deadline;
+    if (Planted(Bug::kSilentForEver) && peer->role == Role::kExecutor) continue;
     if (now - peer->heard > limit) silent.push_back(peer.get());
   }
   for (Peer* const peer : silent) {
@@ -155,7 +153,8 @@ void WorkerHub::Tick() {
     }
   }
   for (const auto& [id, executor] : executors_) {
-    Flush(*executor);
+    if (!Planted(Bug::kKeepBatch)) Flush(*executor);
+    if (Planted(Bug::kCauseNeverDue)) continue;
     if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
       DeclareLost(*executor, executor->link_cause);
     }
@@ -199,6 +198,7 @@ void WorkerHub::OnPulse(Peer& peer, const v1::Pulse& pulse) {
 void WorkerHub::HostSilent(Peer& pulse) {
   const auto it = supervisors_.find(pulse.worker);
   if (it == supervisors_.end() || it->second->pulse != pulse.number) return;
+  if (Planted(Bug::kDeafToPulse)) return;
   const std::string how = fmt::format("its host {} acknowledged nothing for {:.0f} s",
                                       it->second->host, Seconds(kHostSilence));
   Executor* const executor = FindExecutor(pulse.worker);

@@ -43,6 +43,7 @@ struct WorkerHub::Executor {
   v1::FromController batch;
   size_t batch_bytes = 0;
   bool flush_posted = false;
+  std::string refused;  // why it gets nothing more: its end is on its way
 };
 
 struct WorkerHub::Supervisor {

@@ -8,13 +8,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <fmt/format.h>
 
 #include "base/blob.h"
@@ -55,24 +54,41 @@ class Random {
   uint64_t state_;
 };
 
+inline constexpr int64_t kMillisecond = 1000;
+inline constexpr int64_t kSecond = 1000000;
+
+using Event = absl::AnyInvocable<void()>;
+
 // Virtual time in microseconds. Events of one instant run in the order in which they were made.
 class EventQueue {
  public:
   int64_t now() const { return now_; }
-  void At(int64_t time, std::function<void()> run) {
-    events_.emplace(std::pair(std::max(time, now_), next_++), std::move(run));
+  void At(int64_t time, Event run) {
+    heap_.push_back({std::max(time, now_), next_++, std::move(run)});
+    std::push_heap(heap_.begin(), heap_.end(), Later);
   }
-  void After(int64_t delay, std::function<void()> run) { At(now_ + delay, std::move(run)); }
-  bool empty() const { return events_.empty(); }
-  size_t size() const { return events_.size(); }
+  void After(int64_t delay, Event run) { At(now_ + delay, std::move(run)); }
+  bool empty() const { return heap_.empty(); }
+  size_t size() const { return heap_.size(); }
   void RunOne() {
-    auto event = events_.extract(events_.begin());
-    now_ = event.key().first;
-    event.mapped()();
+    std::pop_heap(heap_.begin(), heap_.end(), Later);
+    Entry entry = std::move(heap_.back());
+    heap_.pop_back();
+    now_ = entry.time;
+    entry.run();
   }
 
  private:
-  std::map<std::pair<int64_t, uint64_t>, std::function<void()>> events_;
+  struct Entry {
+    int64_t time = 0;
+    uint64_t number = 0;
+    Event run;
+  };
+  static bool Later(const Entry& a, const Entry& b) {
+    return a.time != b.time ? a.time > b.time : a.number > b.number;
+  }
+
+  std::vector<Entry> heap_;
   int64_t now_ = 0;
   uint64_t next_ = 0;
 };

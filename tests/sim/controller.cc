@@ -10,13 +10,9 @@
 #include "controller/cluster/sessions.h"
 #include "tests/sim/client.h"
 #include "tests/sim/session_owner.h"
-#include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
-
-Controller::Controller(World& world, ClusterOptions options)
-    : world_(world), cluster_(options, this) {}
 
 Controller::~Controller() {
   for (const auto& [move, count] : cluster_.inspection().Transitions())
@@ -26,13 +22,6 @@ Controller::~Controller() {
 Machine* Controller::MachineOf(DeviceId device) const {
   const auto it = machine_of_.find(device);
   return it == machine_of_.end() ? nullptr : it->second;
-}
-
-bool Controller::Registered(const Machine& machine) const {
-  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
-    return entry.second.machine == &machine && entry.second.up &&
-           entry.second.session == machine.session();
-  });
 }
 
 void Controller::Settle() {
@@ -56,11 +45,15 @@ void Controller::CheckUnits() {
                   world_.config.cluster.turn_units);
 }
 
-void Controller::Tick(int64_t now_ms) {
+void Controller::Tick() {
+  TickHub();
   const std::map<DeviceId, NodeId> running = Running();
   std::map<IslandId, uint64_t> before;
   for (const IslandStatus& island : cluster_.fleet().Islands()) before[island.id] = island.given_up;
-  cluster_.Tick(now_ms);
+  const uint64_t units = cluster_.units();
+  cluster_.Tick(Now() / kMillisecond);
+  ++world_.steps;
+  if (cluster_.units() == units) return;  // nothing was done
   for (const IslandStatus& island : cluster_.fleet().Islands()) {
     if (before[island.id] == island.given_up) continue;
     const auto older = running.find(island.given_up_for);
@@ -80,60 +73,6 @@ std::map<DeviceId, NodeId> Controller::Running() const {
     if (node) oldest[usage.device] = *node;
   }
   return oldest;
-}
-
-void Controller::Register(Machine& machine) {
-  if (Registered(machine)) return;
-  for (auto& [id, member] : members_) {
-    if (member.machine == &machine && member.up) Lose(machine, member.session);
-  }
-  const absl::StatusOr<ExecutorSpec> spec = OverTheWire(machine.Spec());
-  if (!spec.ok())
-    return world_.Broken("codec", "{} registers: {}", machine.worker(), Describe(spec.status()));
-  const absl::StatusOr<ExecutorId> id = cluster_.fleet().ExecutorUp(*spec);
-  if (!id.ok()) {
-    world_.Broken("F1", "{} cannot register: {}", machine.worker(), Describe(id.status()));
-    return;
-  }
-  world_.Trace("{} registers as e{}", machine.worker(), *id);
-  Member& member = members_[*id];
-  const uint64_t session = world_.next_session++;
-  member = {&machine, session, true, machine.incarnation(), 0};
-  machine.Registered(session, *id);
-  for (const DeviceUsage& usage : cluster_.fleet().Usage()) {
-    if (usage.executor == *id) machine_of_[usage.device] = &machine;
-  }
-  Settle();
-}
-
-void Controller::Lose(Machine& machine, uint64_t session) {
-  for (auto& [id, member] : members_) {
-    if (member.machine != &machine || member.session != session || !member.up) continue;
-    world_.Trace("controller loses {}", machine.worker());
-    member.up = false;
-    if (machine.session() == session) {
-      machine.Unplug();
-    } else {
-      world_.BreakGangs(&machine, session);  // what was sent to it after its end
-    }
-    lost_.insert(&machine);
-    for (auto& client : world_.clients) client->ExecutorLost(machine);
-    cluster_.fleet().ExecutorLost(id, absl::UnavailableError("killed"));
-    Settle();
-  }
-}
-
-void Controller::OnReport(ExecutorId id, Incarnation incarnation, const Report& report) {
-  world_.Trace("report of e{} incarnation {}: through {}, {} more, {} failures", id, incarnation,
-               report.finished_through, report.finished.size(), report.failures.size());
-  const auto it = members_.find(id);
-  if (it != members_.end() && it->second.incarnation != incarnation) world_.Count("fenced report");
-  for (const Report::Failure& failure : report.failures) {
-    if (failure.status.code() == absl::StatusCode::kInternal)
-      world_.Broken("G2", "e{} reports {}", id, Describe(failure.status));
-  }
-  cluster_.fleet().OnReport(id, incarnation, report);
-  Settle();
 }
 
 void Controller::PullUpload(TransferId transfer, int32_t index, Pulled done) {
@@ -233,13 +172,8 @@ void Controller::Send(ExecutorId executor, Command command) {
   } else if (const auto* free = std::get_if<FreeGroups>(&command)) {
     for (const GroupId group : free->groups) world_.Trace("  e{} <- free g{}", executor, group);
   }
-  absl::StatusOr<Command> received = OverTheWire(command, member.incarnation);
-  if (!received.ok())
-    return world_.Broken("codec", "a command to e{}: {}", executor, Describe(received.status()));
-  member.down_link = std::max(member.down_link, world_.queue.now() + world_.LinkDelay());
-  world_.queue.At(member.down_link,
-                  [machine = member.machine, session = member.session,
-                   command = *std::move(received)] { machine->Deliver(session, command); });
+  member.machine->Expect(member.session, command);
+  hub_.Send(executor, std::move(command));
 }
 
 void Controller::OfferUpload(TransferId transfer, std::vector<BytesRef> blobs) {
@@ -253,7 +187,7 @@ void Controller::PullToHost(TransferId transfer, ExecutorId executor, int32_t in
   world_.Count("pull to host");
   Machine* machine = members_.at(executor).machine;
   const uint64_t epoch = world_.epoch;
-  const Incarnation incarnation = members_.at(executor).incarnation;
+  const Incarnation incarnation(members_.at(executor).session);
   const auto arrived = [this, &world = world_, epoch, transfer,
                         bytes](const absl::StatusOr<uint64_t>& value) {
     if (world.controller.get() != this || world.epoch != epoch) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's shell in the simulation: a real Cluster, links to machines, a data port for
+// The controller's shell in the simulation: a real Cluster, a real WorkerHub, a data port for
 // uploads. After every call of the core it checks the core's invariants and what was sent (rules
-// G1, G2, admission in order).
+// G1, G2, admission in order); of what the hub says, that it is so and comes in time (F1).
 #ifndef FAIRWAY_TESTS_SIM_CONTROLLER_H_
 #define FAIRWAY_TESTS_SIM_CONTROLLER_H_
 
@@ -12,13 +12,16 @@
 #include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/daemon/running_clock.h"
+#include "controller/daemon/worker_hub.h"
+#include "tests/sim/links.h"
 #include "tests/sim/machine.h"
 
 namespace fairway::sim {
 
 class World;
 
-class Controller final : public ClusterActions {
+class Controller final : public ClusterActions, public WorkerHubEvents {
  public:
   Controller(World& world, ClusterOptions options);
   ~Controller() override;
@@ -27,21 +30,34 @@ class Controller final : public ClusterActions {
   Cluster& cluster() { return cluster_; }
   void Settle();
   // Time passes: what waits for memory may be given up, but not while something runs on its island.
-  void Tick(int64_t now_ms);
+  void Tick();
 
+  // Microseconds in which it ran.
+  int64_t Now() const { return clock_.now().time_since_epoch() / std::chrono::microseconds(1); }
   // The oldest node that was launched on each device and has not ended.
   std::map<DeviceId, NodeId> Running() const;
 
-  // A machine asks to be registered; a machine of an earlier incarnation is reported as lost first.
-  void Register(Machine& machine);
-  // The loss of that registration is noticed.
-  void Lose(Machine& machine, uint64_t session);
-  void OnReport(ExecutorId id, Incarnation incarnation, const Report& report);
+  void Accept(std::unique_ptr<Link> link) { hub_.Accept(std::move(link)); }
   void PullUpload(TransferId transfer, int32_t index, Pulled done);
-  bool Registered(const Machine& machine) const;
+  // An operator asks for it.
+  void Restart(const Machine& machine);
+  // Asks a worker of the machine's island for code, which is to be answered once.
+  void Compile(const Machine& machine);
+  // Of them, those that are not answered.
+  size_t compiling() const { return compiling_.size(); }
+  // All machines are registered here, as they are now.
+  bool AllUp() const;
 
   Machine* MachineOf(DeviceId device) const;
   const std::set<Machine*>& lost() const { return lost_; }
+
+  // WorkerHubEvents
+  absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override;
+  void OnExecutorLost(ExecutorId id, const absl::Status& cause) override;
+  void OnCrowded(ExecutorId executor) override;
+  void OnReport(ExecutorId id, Incarnation incarnation, Report report) override;
+  void OnCallback(ExecutorId executor, CallbackCall call) override;
+  void OnCallbackGivenUp(ExecutorId executor, uint64_t call) override;
 
   // ClusterActions
   void Send(ExecutorId executor, Command command) override;
@@ -55,11 +71,11 @@ class Controller final : public ClusterActions {
  private:
   struct Member {
     Machine* machine = nullptr;
-    uint64_t session = 0;
+    uint64_t session = 0;  // its incarnation
     bool up = false;
-    Incarnation incarnation;
-    int64_t down_link = 0;  // when the last command sent arrives
   };
+  void TickHub();
+  void CheckStalled();
   void Answered(SessionId session, uint64_t token, bool fetch,
                 const absl::StatusOr<BytesRef>& result);
   void NoteLaunch(Member& member, const Launch& launch);
@@ -69,7 +85,14 @@ class Controller final : public ClusterActions {
   void CheckUnits();
 
   World& world_;
+  ControllerLoop loop_;
+  RunningClock clock_;
   Cluster cluster_;
+  WorkerHub hub_;
+  uint64_t next_program_ = 1;
+  std::set<uint64_t> compiling_;
+  // What the latest restart of each island ended, by worker.
+  std::map<std::string, std::map<std::string, uint64_t>> restarts_;
   std::map<ExecutorId, Member> members_;
   std::map<DeviceId, Machine*> machine_of_;
   std::set<Machine*> lost_;  // ever

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "tests/sim/controller.h"
-#include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
 namespace fairway::sim {
@@ -14,123 +13,7 @@ constexpr uint64_t kAtOnce = 400;  // units of what cannot be interrupted, at mo
 
 }  // namespace
 
-Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
-                 int devices, int64_t memory)
-    : world_(world),
-      worker_(std::move(worker)),
-      island_(std::move(island)),
-      island_workers_(island_workers),
-      devices_(devices),
-      memory_(memory),
-      used_(devices, 0),
-      queues_(devices) {}
-
-ExecutorSpec Machine::Spec() const {
-  ExecutorSpec spec;
-  spec.worker = worker_;
-  spec.island = island_;
-  spec.island_workers = island_workers_;
-  spec.incarnation = incarnation_;
-  spec.runtime = "sim";
-  spec.platform_name = "cpu";
-  spec.memory_kinds = {"device", "host"};
-  spec.num_devices = devices_;
-  spec.device_memory = memory_;
-  spec.gang_inputs = world_.config.gang_inputs;
-  spec.highest_launch_id = last_launch_id_;
-  spec.data_endpoint = worker_;
-  return spec;
-}
-
-void Machine::Start() {
-  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
-                                         world_.config.executor_units);
-  incarnation_ = Incarnation(world_.next_incarnation++);
-  ++life_;
-  doomed = deaf_ = draining_ = report_pending_ = false;
-  world_.Trace("{} starts, incarnation {}", worker_, incarnation_);
-  RegisterSoon();
-}
-
-void Machine::RegisterSoon() {
-  world_.queue.After(world_.LinkDelay(), [this, life = life_] {
-    world_.ToController([this, life] {
-      if (life != life_ || !alive() || world_.controller == nullptr)
-        return;  // a new controller asks by itself
-      world_.controller->Register(*this);
-    });
-  });
-}
-
-void Machine::Registered(uint64_t session, ExecutorId id) {
-  session_ = session;
-  epoch_ = world_.epoch;
-  id_ = id;
-  deaf_ = false;
-  up_link_ = 0;
-}
-
-void Machine::Die() {
-  if (!alive()) return;
-  world_.Trace("{} dies", worker_);
-  if (report_pending_ && !draining_) SendReport();
-  world_.BreakGangs(this, session_);
-  core_.reset();
-  ++life_;
-  session_ = 0;
-  buffers_.clear();
-  failed_.clear();
-  used_.assign(devices_, 0);
-  for (auto& queue : queues_) queue.clear();
-  runs_.clear();
-  receives_.clear();
-  assemblies_.clear();
-  loaded_.clear();
-  follows_.clear();
-  for (auto& [number, pull] : pulls_) {
-    if (pull.done == nullptr) continue;
-    world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
-      done(absl::UnavailableError("the peer went away"));
-    });
-  }
-  pulls_.clear();
-}
-
-void Machine::ControllerGone() {
-  if (!alive()) return;
-  deaf_ = draining_ = true;
-  AfterLaunch();
-}
-
-void Machine::Reset() {
-  world_.Trace("{} resets", worker_);
-  resetting_ = true;
-  core_->Reset();
-  resetting_ = false;
-  draining_ = false;
-  ++life_;
-  session_ = 0;
-  incarnation_ = Incarnation(world_.next_incarnation++);
-  report_pending_ = false;
-  loaded_.clear();
-  follows_.clear();
-  receives_.clear();
-  assemblies_.clear();
-  for (auto& [number, pull] : pulls_) {
-    if (pull.done == nullptr) continue;
-    world_.queue.After(world_.DataDelay(), [done = std::move(pull.done)] {
-      done(absl::UnavailableError("the peer began anew"));
-    });
-  }
-  pulls_.clear();
-  if (core_->num_shards() + core_->num_nodes() + core_->num_sends() != 0)
-    world_.Broken("B1", "{}: Reset left {} shards, {} nodes, {} sends", worker_,
-                  core_->num_shards(), core_->num_nodes(), core_->num_sends());
-  RegisterSoon();
-}
-
-void Machine::Deliver(uint64_t session, const Command& command) {
-  if (session != session_ || deaf_ || !alive()) return;
+void Machine::Deliver(const Command& command) {
   if (const auto* launch = std::get_if<Launch>(&command)) {
     world_.ReceivedLaunch(epoch_, *this, *launch);
     last_launch_id_ = std::max(last_launch_id_, launch->launch_id.value);  // rule L1
@@ -141,8 +24,7 @@ void Machine::Deliver(uint64_t session, const Command& command) {
 void Machine::WantTurn() {
   world_.Count("turn of an executor");
   const int64_t delay = world_.random.Between(0, world_.config.turn_delay);
-  world_.queue.After(delay, [this, life = life_] {
-    if (life != life_) return;
+  After(delay, [this] {
     core_->Turn();
     CheckUnits();
     AfterLaunch();
@@ -243,8 +125,7 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
     if (const Buffer* buffer = Readable(ref, "reading"))
       bytes.push_back({ref, BytesOf(buffer->value, 8)});
   }
-  world_.queue.After(1, [this, node, bytes, life = life_] {
-    if (life != life_) return;
+  After(1, [this, node, bytes] {
     core_->ReadDone(node, bytes);
     AfterLaunch();  // it may have been all that a sequence waited for
   });
@@ -257,22 +138,18 @@ void Machine::Load(const InstallExecutable& install) {
   loaded_[id] = false;
   peers_[id] = install.members;
   follows_.erase(id);
-  world_.queue.After(world_.random.Between(1, 4 * world_.config.duration),
-                     [this, id, alone = install.members.empty(), life = life_] {
-                       if (life != life_) return;
-                       const Code& code = world_.codes.at(id);
-                       loaded_[id] = !code.load_fails;
-                       world_.Count(code.load_fails ? "install fails" : "install");
-                       const bool follows =
-                           alone && !code.load_fails &&
-                           (code.separable || world_.config.gang_inputs == ArrivalRule::kExternal);
-                       if (follows) follows_.insert(id);
-                       core_->InstallDone(id,
-                                          code.load_fails
-                                              ? absl::InvalidArgumentError(code.LoadFailureText())
-                                              : absl::OkStatus(),
-                                          follows);
-                     });
+  After(world_.random.Between(1, 4 * world_.config.duration), [this, id,
+                                                               alone = install.members.empty()] {
+    const Code& code = world_.codes.at(id);
+    loaded_[id] = !code.load_fails;
+    world_.Count(code.load_fails ? "install fails" : "install");
+    const bool follows = alone && !code.load_fails &&
+                         (code.separable || world_.config.gang_inputs == ArrivalRule::kExternal);
+    if (follows) follows_.insert(id);
+    core_->InstallDone(
+        id, code.load_fails ? absl::InvalidArgumentError(code.LoadFailureText()) : absl::OkStatus(),
+        follows);
+  });
 }
 
 void Machine::Unload(ExecutableId executable) {
@@ -404,7 +281,7 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
   world_.Trace("  {} launch {} joins {}", worker_, run->launch.launch_id, gang.code->spec.name);
   if (run->behind && Poisoned(*run)) {
     world_.Count("launch behind a failed one");
-    world_.queue.After(1, [this, run] { LetBe(run); });
+    After(1, [this, run] { LetBe(run); });
     return;
   }
   if (run->behind) Occupy(*run);
@@ -413,7 +290,7 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
     // It never begins. Its peers hear why when they want something of it (GangExchanges).
     world_.queue.After(world_.DataDelay(),
                        [&world = world_, run] { world.BreakGang(run->gang, run->failure); });
-    world_.queue.After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
+    After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
     return;
   }
   gang.joined[this] = run;
@@ -422,10 +299,10 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
       gang.inputs[a][run->positions[d]] = run->inputs[d][a];
   }
   if (gang.broken) {
-    world_.queue.After(world_.random.Between(1, 500000), [this, run] { EndRun(run); });
+    After(world_.random.Between(1, 500000), [this, run] { EndRun(run); });
   } else if (gang.MembersAreApart()) {
     world_.Count("launch of a member apart");
-    world_.queue.After(gang.code->duration, [this, run] { EndRun(run); });
+    After(gang.code->duration, [this, run] { EndRun(run); });
   } else if (gang.joined.size() == gang.members.size()) {
     world_.queue.After(gang.code->duration, [this, g = run->gang] { world_.FinishGang(g); });
   }
@@ -485,6 +362,7 @@ void Machine::AfterLaunch() {
 
 void Machine::EndRun(const std::shared_ptr<Run>& run) {
   if (!runs_.contains(run)) return;
+  if (asleep_) return void(waiting_.emplace_back(life_, [this, run] { EndRun(run); }));
   runs_.erase(run);
   for (const int32_t device : run->node.devices) {
     std::erase(queues_[device], run);
@@ -524,34 +402,7 @@ void Machine::EndRun(const std::shared_ptr<Run>& run) {
   AfterLaunch();
 }
 
-// ---- reports
-
-void Machine::ReportWanted() {
-  if (report_pending_ || session_ == 0) return;
-  report_pending_ = true;
-  const uint64_t life = life_;
-  world_.queue.After(world_.random.Between(0, 300), [this, life] {
-    if (life != life_) return;
-    report_pending_ = false;
-    if (!draining_) SendReport();
-  });
-}
-
-void Machine::SendReport() {
-  // What a lost executor says may come long after its successor has registered.
-  const int64_t late = doomed && world_.random.Percent(50) ? world_.random.Between(0, 3000000) : 0;
-  up_link_ = std::max(up_link_, world_.queue.now() + world_.LinkDelay() + late);
-  absl::StatusOr<Report> received = OverTheWire(core_->TakeReport(), incarnation_);
-  if (!received.ok())
-    return world_.Broken("codec", "a report of {}: {}", worker_, Describe(received.status()));
-  world_.queue.At(up_link_, [this, id = id_, incarnation = incarnation_, epoch = world_.epoch,
-                             report = *std::move(received)] {
-    world_.ToController([this, id, incarnation, epoch, report] {
-      if (world_.controller != nullptr && world_.epoch == epoch)
-        world_.controller->OnReport(id, incarnation, report);
-    });
-  });
-}
+// ---- what is left
 
 void Machine::CheckTotals() {
   for (int d = 0; d < devices_; ++d) {
@@ -593,6 +444,7 @@ std::string Machine::Leftovers() const {
   add("receives", receives_.size());
   add("assemblies", assemblies_.size());
   add("pulls", pulls_.size());
+  add("commands that did not come", on_the_way_.size());
   for (const int64_t bytes : used_) add("bytes", static_cast<size_t>(bytes));
   return text;
 }

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "core/device.h"
+#include "fairway/v1/link.pb.h"
 #include "tests/sim/code.h"
+#include "tests/sim/links.h"
 #include "tests/sim/pieces.h"
 #include "tests/sim/world.h"
 #include "worker/executor/executor_core.h"
@@ -60,35 +62,50 @@ struct Run {
   absl::Status failure;  // it fails here alone
 };
 
-class Machine final : public ExecutorActions {
+class Machine final : public ExecutorActions, public FarSide {
  public:
   Machine(World& world, std::string worker, std::string island, int island_workers, int devices,
           int64_t memory);
+  ~Machine() override;
 
   const std::string& worker() const { return worker_; }
   const std::string& island() const { return island_; }
   int devices() const { return devices_; }
   bool alive() const { return core_ != nullptr; }
   bool draining() const { return draining_; }
-  bool doomed = false;  // a fault is under way
-  // Numbers the registrations of all machines; 0: not registered.
+  Host& host() { return *host_; }
+  // The incarnation of its registration, which it may have asked for only; 0: none.
   uint64_t session() const { return session_; }
   Incarnation incarnation() const { return incarnation_; }
   ExecutorSpec Spec() const;
+  // It is registered at the controller that runs now, and nothing ails it or its host.
+  bool Fine() const;
 
-  // A new process.
+  // A new process, which registers.
   void Start();
+  // The process ends, and its supervisor hears of it.
+  void End(const std::string& cause, bool asked);
   // The process ends. Pulls from it fail.
   void Die();
-  // It registered. Commands of this session are for it.
-  void Registered(uint64_t session, ExecutorId id);
-  // Its link to the controller is cut: it hears nothing more (and is killed or starts anew later).
-  void Unplug() { deaf_ = true; }
-  // The controller's process ended: what was launched runs to its end, then it forgets all and
-  // registers again.
-  void ControllerGone();
+  // The process is stopped: it does nothing, and what comes for it waits until it goes on.
+  void Sleep();
+  void Wake();
+  bool asleep() const { return asleep_; }
+  int64_t slept_at() const { return slept_at_; }
+  int64_t woke_at() const { return woke_at_; }
+  void CutLink(bool hub_first, int64_t later) {
+    if (wire_ != nullptr) wire_->Cut(hub_first, later);
+  }
 
-  void Deliver(uint64_t session, const Command& command);
+  // FarSide. When the link has ended, what was launched runs to its end, then it forgets all and
+  // registers again.
+  void OnFrame(Wire& wire, const Frame& frame) override;
+  void OnEnd(Wire& wire) override;
+
+  // The hub was given a command for this registration.
+  void Expect(uint64_t session, const Command& command) {
+    if (session == session_) on_the_way_.push_back(command.index());
+  }
   void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
   // A gang this run belongs to has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
@@ -149,9 +166,26 @@ class Machine final : public ExecutorActions {
     bool reading = false;
   };
 
+  // Runs it in this process later: not when that has ended or begun anew by then, and not while it
+  // is stopped.
+  template <typename F>
+  void After(int64_t delay, F run) {
+    world_.queue.After(delay, [this, life = life_, run = std::move(run)]() mutable {
+      if (life != life_) return;
+      if (asleep_) return void(waiting_.emplace_back(life, std::move(run)));
+      run();
+    });
+  }
+  void WakeUp();
   void Reset();
-  void RegisterSoon();
+  void Connect();
+  void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
+  void OnCommands(const Frame& frame, v1::Commands& commands);
+  void Deliver(const Command& command);
+  void FailPulls(const char* why);
   void SendReport();
+  void KeepReport();
+  void TellLate();
   void Charge(int device, int64_t bytes);
   void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
   Buffer* Readable(ShardRef ref, const char* what);
@@ -161,10 +195,10 @@ class Machine final : public ExecutorActions {
   void CheckUnits();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
-  void EndReceive(uint64_t session, uint64_t id, absl::StatusOr<uint64_t> value);
+  void EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value);
   // A launch has ended: what follows it, or the end of draining.
   void AfterLaunch();
-  void EndServe(uint64_t life, uint64_t pull);
+  void EndServe(uint64_t pull);
   // Code is loaded with the executors that run it together, as they are now.
   void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
@@ -185,19 +219,28 @@ class Machine final : public ExecutorActions {
   const int island_workers_;
   const int devices_;
   const int64_t memory_;
+  std::unique_ptr<Host> host_;
   std::unique_ptr<ExecutorCore> core_;
+  int64_t pid_ = 0;
+  std::shared_ptr<Wire> wire_;  // its link to the controller
+  bool registered_ = false;     // the controller has said so
+  bool was_registered_ = false;
+  std::deque<size_t> on_the_way_;  // kinds of the commands that were sent, in order
+  v1::ToController late_;          // a report of an earlier registration
+  bool asleep_ = false;
+  int64_t slept_at_ = 0, woke_at_ = 0;
+  std::deque<std::pair<uint64_t, Event>>
+      waiting_;  // for it to go on, with the life of each; 0: any
   Incarnation incarnation_;
   uint64_t life_ = 0;  // numbers the processes and their resets
   uint64_t session_ = 0;
   uint64_t epoch_ = 0;  // of the controller at which it registered
   ExecutorId id_;
-  bool deaf_ = false;
-  bool draining_ = false;  // the controller is gone; launches end
+  bool draining_ = false;  // its link has ended; launches end
   bool report_pending_ = false;
   bool resetting_ = false;
   uint64_t last_launch_id_ = 0;  // over all incarnations
   uint64_t last_gang_id_ = 0;
-  int64_t up_link_ = 0;  // when the last report sent arrives
   std::map<ShardRef, Buffer> buffers_;
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;

@@ -49,16 +49,15 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
   if (world_.config.full_percent > 0 && world_.random.Percent(world_.config.full_percent)) {
     world_.Count("receive runs out of memory");
     world_.full |= bit();
-    world_.queue.After(world_.random.Between(1, 200), [done] {
-      done(absl::ResourceExhaustedError("the runtime has no memory left"));
-    });
+    After(world_.random.Between(1, 200),
+          [done] { done(absl::ResourceExhaustedError("the runtime has no memory left")); });
     return;
   }
   switch (source.kind) {
     case ShardSource::Kind::kInline: {
       world_.Count("receive inline");
       const uint64_t value = ValueOf(*source.bytes);
-      world_.queue.After(world_.random.Between(1, 200), [done, value] { done(value); });
+      After(world_.random.Between(1, 200), [done, value] { done(value); });
       return;
     }
     case ShardSource::Kind::kLocal: {
@@ -69,7 +68,7 @@ void Machine::StartReceive(const PrepareReceive& node, size_t position) {
       receive.local = true;
       const uint64_t value =
           receive.assembly == nullptr ? buffer->value : BoxedValue(buffer->value, receive.from);
-      world_.queue.After(world_.random.Between(1, 2000), [done, value] { done(value); });
+      After(world_.random.Between(1, 2000), [done, value] { done(value); });
       return;
     }
     case ShardSource::Kind::kPeer: {
@@ -115,6 +114,12 @@ void Machine::EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& v
 
 void Machine::EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value) {
   if (life != life_) return;
+  if (asleep_) {
+    waiting_.emplace_back(life, [this, life, id, value = std::move(value)]() mutable {
+      EndReceive(life, id, std::move(value));
+    });
+    return;
+  }
   const Receive receive = receives_.at(id);
   receives_.erase(id);
   if (receive.assembly != nullptr) {
@@ -137,6 +142,10 @@ void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, 
     world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
   };
   if (!alive()) return refuse(absl::UnavailableError("no such peer"));
+  if (asleep_) {  // whatever becomes of it, this is answered
+    waiting_.emplace_back(0, [=, this] { Pull(incarnation, transfer, index, done); });
+    return;
+  }
   if (incarnation != incarnation_) {
     world_.Count("pull of another incarnation");
     return refuse(absl::AbortedError("another incarnation"));
@@ -155,18 +164,15 @@ void Machine::Serve(uint64_t number, const PrepareSend::Item& item) {
   pull.serving = ref;
   pull.reading = true;
   const uint64_t value = item.box ? BoxedValue(buffer->value, *item.box) : buffer->value;
-  world_.queue.After(world_.DataDelay(), [this, life = life_, number, value] {
-    if (life != life_) return;  // its end was told when it died
+  After(world_.DataDelay(), [this, number, value] {
     Pulled done = std::exchange(pulls_.at(number).done, nullptr);
     done(value);
     // The sender hears later that its bytes have been taken.
-    world_.queue.After(world_.random.Between(0, 100),
-                       [this, life, number] { EndServe(life, number); });
+    After(world_.random.Between(0, 100), [this, number] { EndServe(number); });
   });
 }
 
-void Machine::EndServe(uint64_t life, uint64_t number) {
-  if (life != life_) return;
+void Machine::EndServe(uint64_t number) {
   const WaitingPull pull = pulls_.at(number);
   pulls_.erase(number);
   if (pull.reading) EndRead(pull.serving);

@@ -2,13 +2,20 @@
 // Runs worlds: fairway-sim --seeds=N [--first=S] [--seconds=S] [--seed=S [--verbose]] [--coverage]
 //   [--streams]: gangs are started behind those that compute their inputs, as on GPUs
 //   and, where bugs are planted (fairway-sim-bugs): --bug=NAME, --all-bugs.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
+
+#include <spdlog/spdlog.h>
 
 #include "base/planted.h"
 #include "tests/sim/client.h"
@@ -78,10 +85,12 @@ struct Outcome {
   Coverage coverage;
 };
 
-Outcome RunSeeds(const Flags& flags) {
+// `at`: where it is, for others to see.
+Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
   Outcome out;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = flags.first; out.seeds < flags.seeds; ++seed) {
+    if (at != nullptr) *at = seed;
     World world(seed, flags.verbose, flags.gang_inputs);
     try {
       world.Run();
@@ -102,16 +111,51 @@ Outcome RunSeeds(const Flags& flags) {
   return out;
 }
 
+#ifdef FAIRWAY_PLANTED_BUGS
+// In a process of its own: what a planted bug breaks may end it, which shows the bug as well.
+Outcome RunApart(const Flags& flags) {
+  struct Shared {
+    uint64_t at = 0;
+    uint64_t failing = 0;
+    char rule[32] = "";
+    char text[160] = "";
+  };
+  void* const memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return RunSeeds(flags);
+  auto* const shared = new (memory) Shared;
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Outcome out = RunSeeds(flags, &shared->at);
+    shared->failing = out.failing_seed;
+    std::snprintf(shared->rule, sizeof shared->rule, "%s", out.rule.c_str());
+    std::snprintf(shared->text, sizeof shared->text, "%s", out.text.c_str());
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  Outcome out;
+  out.failing_seed = WIFSIGNALED(status) ? shared->at : shared->failing;
+  out.seeds = shared->at - flags.first + 1;
+  out.rule = WIFSIGNALED(status) ? "crash" : shared->rule;
+  out.text = shared->text;
+  ::munmap(memory, sizeof(Shared));
+  return out;
+}
+#endif
+
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   if (!flags.ok) return 2;
+  spdlog::set_level(flags.verbose ? spdlog::level::warn : spdlog::level::off);
 #ifdef FAIRWAY_PLANTED_BUGS
   if (flags.all_bugs) {
     bool all = true;
     std::printf("%-26s %6s  %-10s %s\n", "planted bug", "seeds", "found by", "as");
     for (const auto& [bug, name] : kAllBugs) {
       g_planted_bug = bug;
-      const Outcome out = RunSeeds(flags);
+      const Outcome out = RunApart(flags);
       all = all && out.failing_seed != 0;
       std::printf("%-26s %6s  %-10s %s\n", std::string(name).c_str(),
                   out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "NOT",

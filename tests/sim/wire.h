@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links as the daemons have them: what a controller and an executor send each other is encoded,
-// framed, and decoded again by the codec that ships. What comes out must be what went in.
+// What crosses the links is encoded, framed and decoded by the codec that ships, between the hub
+// and the machines. Here the receiver sends it again: the bytes must be the same.
 #ifndef FAIRWAY_TESTS_SIM_WIRE_H_
 #define FAIRWAY_TESTS_SIM_WIRE_H_
+
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "core/device.h"
 #include "graph/plan.h"
+#include "transport/link.h"
 
 namespace fairway::sim {
 
-// As the receiver has it. An error: it cannot be sent, or what was received is not what was sent.
-absl::StatusOr<Command> OverTheWire(const Command& command, Incarnation incarnation);
-absl::StatusOr<Report> OverTheWire(const Report& report, Incarnation incarnation);
-absl::StatusOr<ExecutorSpec> OverTheWire(const ExecutorSpec& spec);
+// INTERNAL: they are not what was received.
+absl::Status SentAgain(const Frame& received, Incarnation incarnation,
+                       const std::vector<Command>& commands);
+absl::Status SentAgain(const std::string& received, Incarnation incarnation, const Report& report);
 
 }  // namespace fairway::sim
 

@@ -7,6 +7,7 @@
 #include "controller/cluster/inspection.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
+#include "tests/sim/host.h"
 #include "tests/sim/hostile.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/neighbour.h"
@@ -14,7 +15,6 @@
 namespace fairway::sim {
 namespace {
 
-constexpr int64_t kSecond = 1000000;
 constexpr int64_t kTick = kSecond / 10;
 constexpr int64_t kPatience = 600 * kSecond;  // until what still waits is said to wait for ever
 constexpr uint64_t kMaxSteps = 200000;
@@ -50,6 +50,7 @@ void World::Setup() {
   config.duration = r.Percent(50) ? 1000 : r.Percent(80) ? 20000 : 1500000;
   config.losses = r.Percent(50) ? 0 : static_cast<int>(r.Between(1, 4));
   config.controller_losses = r.Percent(85) ? 0 : 1;
+  config.deadline = (r.Percent(70) ? 10 : 60) * kSecond;
   config.failing_percent = r.Percent(60) ? 0 : 20;
   SetupFaults();
   config.cluster.admission_grace_ms = r.Between(200, 2000);
@@ -81,7 +82,8 @@ void World::Setup() {
     }
   }
   StartController();
-  for (auto& machine : machines) queue.After(r.Between(0, 1000), [&m = *machine] { m.Start(); });
+  for (auto& machine : machines)
+    queue.After(r.Between(0, 1000), [&m = *machine] { m.host().Start(); });
   MakeSessions();
   ScheduleFaults();
   queue.After(kTick, [this] { ToController([this] { Tick(); }); });
@@ -132,7 +134,7 @@ void World::ScheduleFaults() {
       if (machine.island() == config.reserved) {
         --down_;
       } else {
-        LoseExecutor(machine);
+        HurtExecutor(machine);
       }
     });
   }
@@ -140,43 +142,17 @@ void World::ScheduleFaults() {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { LoseController(); });
   }
+  for (int64_t i = random.Between(0, 4); i > 0; --i) {
+    queue.After(random.Between(1000, busy), [this] {
+      ToController([this] {
+        if (controller != nullptr) controller->Compile(*random.Pick(machines));
+      });
+    });
+  }
   for (int i = 0; i < config.stops; ++i) {
     ++down_;
     queue.After(random.Between(1000, busy), [this] { StopController(); });
   }
-}
-
-// ---- the controller's loop
-
-void World::ToController(std::function<void()> run) {
-  inbox_.push_back(std::move(run));
-  WakeLoop();
-}
-
-void World::WakeLoop() {
-  if (loop_wakes_ || inbox_.empty()) return;
-  loop_wakes_ = true;
-  queue.At(free_at_, [this] {
-    loop_wakes_ = false;
-    if (queue.now() < free_at_) return WakeLoop();  // it was stopped meanwhile
-    const std::function<void()> run = std::move(inbox_.front());
-    inbox_.pop_front();
-    const uint64_t before = controller == nullptr ? 0 : controller->cluster().units();
-    run();
-    if (controller != nullptr) {
-      const auto units = static_cast<int64_t>(controller->cluster().units() - before);
-      free_at_ = std::max(free_at_, queue.now() + units * config.unit_time);
-    }
-    WakeLoop();
-  });
-}
-
-void World::StopController() {
-  --down_;
-  const int64_t time = random.Between(1000, random.Percent(50) ? kSecond / 2 : 20 * kSecond);
-  Count("controller stopped");
-  Trace("the controller stops for {} us", time);
-  free_at_ = std::max(free_at_, queue.now()) + time;
 }
 
 Machine* World::FindMachine(const std::string& worker) {
@@ -290,104 +266,6 @@ void World::FinishGang(const std::shared_ptr<Gang>& gang) {
                 [m = machine, r = gang->joined.at(machine)] { m->EndRun(r); });
 }
 
-// ---- faults
-
-Pulled World::MayBeCut(Pulled done, uint64_t bits) {
-  if (config.cut_percent == 0 || !random.Percent(config.cut_percent)) return done;
-  Count("pull cut");
-  cut |= bits;
-  auto told = std::make_shared<bool>(false);
-  queue.After(random.Between(1, 2 * config.data_delay), [told, done] {
-    if (!std::exchange(*told, true)) done(absl::UnavailableError("the connection was cut"));
-  });
-  return [told = std::move(told), done = std::move(done)](absl::StatusOr<uint64_t> value) {
-    if (!std::exchange(*told, true)) done(std::move(value));
-  };
-}
-
-void World::LoseExecutor(Machine& machine) {
-  if (!machine.alive() || machine.doomed || machine.session() == 0 || controller == nullptr) {
-    --down_;  // it is down anyway
-    return;
-  }
-  machine.doomed = true;
-  // What tells the controller of the machine's loss, of the session that it has now.
-  const auto loss = [this, &machine] {
-    return [this, &machine, session = machine.session(), lost_epoch = epoch] {
-      ToController([this, &machine, session, lost_epoch] {
-        if (controller != nullptr && epoch == lost_epoch) controller->Lose(machine, session);
-      });
-    };
-  };
-  const int64_t back = random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
-                                          : random.Between(1000, kSecond);
-  const auto start = [this, &machine] {
-    --down_;
-    machine.Start();
-  };
-  if (random.Percent(60)) {
-    Count("executor dies");
-    const auto lose = loss();
-    machine.Die();
-    queue.After(random.Between(0, 300000), lose);
-    queue.After(back, start);
-  } else {
-    // It is only silent: declared lost, and killed later. What it did meanwhile is told late.
-    Count("executor declared lost");
-    loss()();
-    queue.After(random.Between(0, 300000), [&machine, start, loss, back, this] {
-      const auto lose = loss();  // it may have registered at another controller meanwhile
-      machine.Die();
-      lose();
-      queue.After(back, start);
-    });
-  }
-}
-
-void World::LoseController() {
-  if (controller == nullptr) {
-    --down_;
-    return;
-  }
-  Count("controller lost");
-  Trace("the controller dies");
-  for (auto& client : clients) client->ControllerLost();
-  controller.reset();
-  free_at_ = queue.now();
-  for (auto& [key, gang] : gangs_) {
-    if (gang != nullptr && gang->received.size() < gang->members.size()) BreakGang(gang);
-  }
-  for (auto& [first, sequence] : sequences_) {
-    if (sequence.received.size() == sequence.members.size()) continue;
-    sequence.broken = true;
-    const auto last = steps_.upper_bound({std::get<0>(first), std::get<1>(first), sequence.last});
-    for (auto step = steps_.lower_bound(first); step != last; ++step) BreakGang(step->second);
-  }
-  for (auto& machine : machines) machine->ControllerGone();
-  queue.After(random.Between(1000, kSecond), [this] {
-    --down_;
-    StartController();
-  });
-}
-
-void World::StartController() {
-  ++epoch;
-  controller = std::make_unique<Controller>(*this, config.cluster);
-  given_up_.clear();
-  for (auto& machine : machines) {
-    // Those that still drain ask when they are done.
-    if (machine->alive() && !machine->draining()) {
-      queue.After(random.Between(1, kSecond / 10), [this, &m = *machine, now = epoch] {
-        ToController([this, &m, now] {
-          if (controller != nullptr && epoch == now && m.alive() && !m.draining() &&
-              m.session() == 0)
-            controller->Register(m);
-        });
-      });
-    }
-  }
-}
-
 // ---- the end
 
 bool World::ClientsDone() const {
@@ -397,7 +275,8 @@ bool World::ClientsDone() const {
 
 void World::Tick() {
   if (controller != nullptr) {
-    controller->Tick(queue.now() / 1000);
+    controller->Tick();
+    CheckLosses();
     for (const IslandStatus& island : controller->cluster().fleet().Islands()) {
       int64_t& since = down_since_.try_emplace(island.name, queue.now()).first->second;
       if (island.up) {
@@ -417,7 +296,7 @@ void World::Tick() {
                                    [](const SessionOwner* owner) { return owner->waiting(); });
   switch (phase_) {
     case Phase::kBusy:
-      if (!ClientsDone() || down_ > 0 || controller == nullptr) break;
+      if (!ClientsDone() || down_ > 0 || controller == nullptr || !controller->AllUp()) break;
       phase_ = Phase::kSettling;
       phase_since_ = queue.now();
       break;
@@ -434,7 +313,7 @@ void World::Tick() {
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      if (!queue.empty() || !inbox_.empty()) break;
+      if (queue.size() > background || !inbox_.empty()) break;
       CheckEmpty();
       ended_ = true;
       return;
@@ -457,6 +336,8 @@ void World::CheckEmpty() {
   for (const DeviceUsage& usage : controller->cluster().fleet().Usage()) {
     if (usage.used != 0) Broken("B2", "device {} still counts {} bytes", usage.device, usage.used);
   }
+  if (controller->compiling() > 0)
+    Broken("G3", "{} compilations are not answered", controller->compiling());
   for (auto& machine : machines) {
     if (const std::string left = machine->Leftovers(); !left.empty())
       Broken("B1", "left on {}: {}", machine->worker(), left);

@@ -43,6 +43,7 @@ struct Config {
   int cut_percent = 0;       // of pulls: they fail while both ends live
   int lone_percent = 0;      // of launches on an executor: they fail there alone
   int full_percent = 0;      // of launches and receives: the runtime has no memory left after all
+  int64_t deadline = 0;      // of silent executors, microseconds
   int hostile = 0;           // sessions that ask for as much as they can, beside a neighbour
   std::string reserved;      // the neighbour's island
   int failing_percent = 0;   // of computations
@@ -74,8 +75,8 @@ class World {
   std::vector<SessionOwner*> owners;                  // of all sessions
   std::map<ExecutableId, Code> codes;
   uint64_t next_code = 1;
-  uint64_t next_session = 1;  // of machines
   uint64_t next_incarnation = 1;
+  int64_t next_pid = 1000;
   uint64_t epoch = 0;  // of the controller
   uint64_t steps = 0;  // calls of the core
 
@@ -95,7 +96,21 @@ class World {
 
   // The controller's loop does one thing after the other, in the order in which they came; each
   // takes as long as the core's units of work say.
-  void ToController(std::function<void()> run);
+  void ToController(Event run);
+
+  // Heartbeats, which go on when all else has ended.
+  void InBackground(int64_t delay, Event run);
+  size_t background = 0;  // events of them
+  // While the hub takes a frame: its payload.
+  const std::string* received = nullptr;
+
+  // This registration may be declared lost from now on, and must be `within` so much time of the
+  // controller's; negative: it need not be.
+  void MayBeLost(uint64_t session, int64_t within);
+  // Its supervisor says of the end of this registration: `cause`.
+  void Accounted(uint64_t session, std::string cause) { accounts_[session] = std::move(cause); }
+  void Registered(uint64_t session) { registered_.insert(session); }
+  void Lost(const Machine& machine, uint64_t session, const absl::Status& cause);
 
   std::set<SessionId> sequential;  // those that have bound such a program
 
@@ -142,7 +157,7 @@ class World {
   Machine* FindMachine(const std::string& worker);
   int IndexOf(const Machine* machine) const;
 
-  void LoseExecutor(Machine& machine);
+  void HurtExecutor(Machine& machine);
   void LoseController();
   void StartController();
   void StopController();
@@ -155,6 +170,10 @@ class World {
   void SetupHostile();
   void MakeSessions();
   void ScheduleFaults();
+  void CutLinks(Machine& machine);
+  void StopExecutor(Machine& machine);
+  void SilenceHost(Machine& machine);
+  void CheckLosses();
   void Tick();
   bool ClientsDone() const;
   void CheckEmpty();
@@ -173,10 +192,16 @@ class World {
   std::map<OnIsland, std::shared_ptr<Gang>> steps_;
   // The sequence that such a step is of; nullptr: there is none.
   SequenceLaunch* SequenceOfStep(const OnIsland& step);
-  int down_ = 0;                             // faults to come, and machines on their way back
-  std::deque<std::function<void()>> inbox_;  // of the controller's loop
-  bool loop_wakes_ = false;                  // an event will go on with it
-  int64_t free_at_ = 0;                      // until then it is busy, or stopped
+  int down_ = 0;                   // faults to come
+  std::deque<Event> inbox_;        // of the controller's loop
+  bool loop_wakes_ = false;        // an event will go on with it
+  int64_t free_at_ = 0;            // until then it is busy, or stopped
+  std::set<uint64_t> registered_;  // at the controller that runs now
+  struct Excuse {
+    int64_t must_by = 0;  // of the controller's time; negative: it need not be lost
+  };
+  std::map<uint64_t, std::string> accounts_;
+  std::map<uint64_t, Excuse> excuses_;  // registrations that may be lost
 };
 
 }  // namespace fairway::sim

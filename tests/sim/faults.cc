@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to processes, hosts and links, and who may be lost of it (rule F1).
+#include <algorithm>
+
+#include "tests/sim/client.h"
+#include "tests/sim/controller.h"
+#include "tests/sim/host.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+namespace {
+
+constexpr int64_t kHostSilent = 3 * kSecond;
+constexpr int64_t kCauseWait = kSecond;
+constexpr int64_t kTicks = 400 * kMillisecond;
+// Ways of messages, a tick, what else the loop has to do.
+constexpr int64_t kSlack = 2 * kSecond;
+
+}  // namespace
+
+Pulled World::MayBeCut(Pulled done, uint64_t bits) {
+  if (config.cut_percent == 0 || !random.Percent(config.cut_percent)) return done;
+  Count("pull cut");
+  cut |= bits;
+  auto told = std::make_shared<bool>(false);
+  queue.After(random.Between(1, 2 * config.data_delay), [told, done] {
+    if (!std::exchange(*told, true)) done(absl::UnavailableError("the connection was cut"));
+  });
+  return [told = std::move(told), done = std::move(done)](absl::StatusOr<uint64_t> value) {
+    if (!std::exchange(*told, true)) done(std::move(value));
+  };
+}
+
+// ---- executors, their hosts and links
+
+void World::HurtExecutor(Machine& machine) {
+  --down_;
+  if (controller == nullptr || !machine.Fine()) return;  // something ails it already
+  const int64_t kind = random.Below(100);
+  if (kind < 30) {
+    Count("executor dies");
+    machine.End("it was killed", false);
+  } else if (kind < 40) {
+    Count("host dies");
+    machine.host().Die(random.Percent(20) ? random.Between(5 * kSecond, 20 * kSecond)
+                                          : random.Between(1000, kSecond));
+  } else if (kind < 60) {
+    CutLinks(machine);
+  } else if (kind < 75) {
+    StopExecutor(machine);
+  } else if (kind < 87) {
+    SilenceHost(machine);
+  } else {
+    ++down_;
+    const auto restart = [this, &machine] {
+      ToController([this, &machine] {
+        if (controller != nullptr) controller->Restart(machine);
+      });
+    };
+    restart();
+    // Somebody else asks for it, too.
+    queue.After(random.Between(1, 3 * kSecond), [this, restart] {
+      --down_;
+      if (random.Percent(50)) restart();
+    });
+  }
+}
+
+void World::CutLinks(Machine& machine) {
+  const bool hub_first = random.Percent(50);
+  const int64_t later = random.Between(1, random.Percent(50) ? kSecond / 5 : 3 * kSecond);
+  const bool executor = random.Percent(80);
+  Count(hub_first ? "link cut: the controller hears first" : "link cut: the worker hears first");
+  Trace("the link of {} is cut, the other end hears of it {} us later", machine.worker(), later);
+  // The hub waits for the supervisor's account of it, which does not come.
+  const int64_t told = kCauseWait + kTicks;
+  if (executor) MayBeLost(machine.session(), hub_first ? told : later + told);
+  if (executor) machine.CutLink(hub_first, later);
+  if (!executor || random.Percent(30)) machine.host().CutLink(hub_first, later);
+}
+
+void World::StopExecutor(Machine& machine) {
+  const int64_t time =
+      random.Between(kSecond / 10, random.Percent(40) ? 3 * config.deadline / 2 : 5 * kSecond);
+  Count("executor stopped");
+  Trace("the executor of {} stops for {} us", machine.worker(), time);
+  machine.Sleep();
+  const uint64_t session = machine.session();
+  // Its last heartbeat was at most 500 ms and a way before, and is yet to be read, if the
+  // controller is stopped. Its deadline is one of the controller's time.
+  const int64_t by = controller->Now() + config.deadline + kSecond + kSlack;
+  queue.After(config.deadline - kSecond, [this, &machine, session, by] {
+    if (machine.session() != session || !machine.asleep() || controller == nullptr) return;
+    MayBeLost(session, std::max(by - controller->Now(), kSlack));
+  });
+  ++down_;
+  queue.After(time, [this, &machine, session] {
+    --down_;
+    if (machine.session() != session || !machine.asleep()) return;
+    Count("stopped executor goes on");
+    if (const auto it = excuses_.find(session); it != excuses_.end()) it->second.must_by = -1;
+    machine.Wake();
+  });
+}
+
+void World::SilenceHost(Machine& machine) {
+  const int64_t time = random.Between(kSecond / 2, 8 * kSecond);
+  Count("host silent");
+  Trace("the host of {} is silent for {} us", machine.worker(), time);
+  const uint64_t session = machine.session();
+  if (time >= kHostSilent) {
+    queue.After(kHostSilent, [this, session] { MayBeLost(session, kSlack); });
+  }
+  machine.host().Silence(time);
+}
+
+// ---- losses
+
+void World::MayBeLost(uint64_t session, int64_t within) {
+  Trace("incarnation {} may be lost{}", session, within < 0 ? "" : ", and must be");
+  // The later of two causes, if it must be by one of them.
+  const auto [it, fresh] = excuses_.try_emplace(session);
+  const int64_t by = within < 0 || controller == nullptr ? -1 : controller->Now() + within;
+  if (fresh || it->second.must_by < 0) it->second.must_by = by;
+}
+
+void World::Lost(const Machine& machine, uint64_t session, const absl::Status& cause) {
+  if (!excuses_.contains(session))
+    Broken("F1", "{} of incarnation {} is lost, though nothing happened to it: {}",
+           machine.worker(), session, Describe(cause));
+  registered_.erase(session);
+  const auto account = accounts_.find(session);
+  const std::string text = Describe(cause);
+  const bool asked = text.find("an operator asked") != std::string::npos;
+  if (account != accounts_.end() && !asked && text.find(account->second) == std::string::npos)
+    Broken("F1", "the loss of {}: {}, while its supervisor says: {}", machine.worker(), text,
+           account->second);
+}
+
+void World::CheckLosses() {
+  for (const uint64_t session : registered_) {
+    const auto excuse = excuses_.find(session);
+    if (excuse == excuses_.end() || excuse->second.must_by < 0) continue;
+    if (controller->Now() > excuse->second.must_by)
+      return Broken("F1", "incarnation {} is gone, and not lost since", session);
+  }
+}
+
+// ---- the controller
+
+void World::StopController() {
+  --down_;
+  const int64_t time = random.Between(1000, random.Percent(50) ? kSecond / 2 : 20 * kSecond);
+  Count("controller stopped");
+  Trace("the controller stops for {} us", time);
+  free_at_ = std::max(free_at_, queue.now()) + time;
+}
+
+void World::LoseController() {
+  if (controller == nullptr) {
+    --down_;
+    return;
+  }
+  Count("controller lost");
+  Trace("the controller dies");
+  for (auto& client : clients) client->ControllerLost();
+  controller.reset();
+  free_at_ = queue.now();
+  queue.After(random.Between(1000, kSecond), [this] {
+    --down_;
+    StartController();
+  });
+}
+
+void World::StartController() {
+  ++epoch;
+  registered_.clear();
+  excuses_.clear();
+  accounts_.clear();
+  controller = std::make_unique<Controller>(*this, config.cluster);
+  given_up_.clear();
+}
+
+}  // namespace fairway::sim

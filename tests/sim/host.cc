@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/host.h"
+
+#include <utility>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/machine.h"
+#include "wire/link_codec.h"
+
+namespace fairway::sim {
+namespace {
+
+constexpr int64_t kSilence = 1000 * kHostSilence / std::chrono::milliseconds(1);
+
+}  // namespace
+
+Host::Host(World& world, Machine& machine)
+    : world_(world), machine_(machine), compiles_(world.random.Percent(70)) {}
+
+const std::string& Host::worker() const { return machine_.worker(); }
+const std::string& Host::island() const { return machine_.island(); }
+
+bool Host::Fine() const {
+  return alive_ && registered_ && !silent_ && cuts_ == 0 && pulse_ != nullptr &&
+         pulse_->watched() && link_->epoch() == world_.epoch;
+}
+
+// ---- processes
+
+void Host::Start() {
+  alive_ = true;
+  ++life_;
+  pid_ = world_.next_pid++;
+  world_.Trace("{}: its supervisor starts", worker());
+  Dial();
+  StartExecutor(world_.random.Between(1, 1000));
+}
+
+void Host::StartExecutor(int64_t delay) {
+  world_.queue.After(delay, [this, life = life_] {
+    if (life == life_ && alive_ && !machine_.alive()) machine_.Start();
+  });
+}
+
+void Host::Die(int64_t back) {
+  if (!alive_) return;
+  alive_ = registered_ = false;
+  ++life_;
+  deaths_.clear();
+  for (std::shared_ptr<Wire>* wire : {&pulse_, &link_}) {
+    if (*wire != nullptr) (*wire)->HangUp();
+    wire->reset();
+  }
+  machine_.Die();
+  world_.queue.After(back, [this] { Start(); });
+}
+
+void Host::ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked) {
+  if (!alive_) return;  // and nobody tells
+  v1::ToController message;
+  v1::ExecutorDied* const died = message.mutable_executor_died();
+  died->set_incarnation(incarnation);
+  died->set_signal(9);
+  died->set_cause(kill_reason_.empty() ? cause : "killed by its supervisor: " + kill_reason_);
+  died->set_asked(asked || kill_asked_);
+  kill_reason_.clear();
+  kill_asked_ = false;
+  deaths_.push_back(std::move(message));
+  const bool late = world_.random.Percent(20);
+  const int64_t told = world_.random.Between(0, (late ? 1500 : 5) * kMillisecond);
+  const int64_t back = world_.random.Percent(20) ? world_.random.Between(5 * kSecond, 20 * kSecond)
+                                                 : world_.random.Between(kMillisecond, kSecond);
+  // It comes before the hub waits no longer, and before there is a successor.
+  const int64_t most = told + 2 * world_.config.link_delay + 100 * kMillisecond;
+  if (registered_ && cuts_ == 0 && most < std::min(back, kSecond))
+    world_.Accounted(incarnation, deaths_.back().executor_died().cause());
+  world_.queue.After(told, [this, life = life_] {
+    if (life == life_) TellDeaths();
+  });
+  StartExecutor(back);
+}
+
+void Host::TellDeaths() {
+  if (!registered_) return;
+  for (const v1::ToController& died : deaths_) link_->Send(died);
+  deaths_.clear();
+}
+
+void Host::Kill(const v1::KillExecutor& kill) {
+  if (!machine_.alive() || machine_.incarnation().value != kill.incarnation()) return;
+  world_.Trace("{}: its supervisor kills the executor: {}", worker(), kill.reason());
+  kill_reason_ = kill.reason();
+  kill_asked_ = kill.asked();
+  world_.queue.After(world_.random.Between(1, 1000), [this, incarnation = kill.incarnation()] {
+    if (machine_.alive() && machine_.incarnation().value == incarnation)
+      machine_.End("it was killed", false);
+  });
+}
+
+// ---- links
+
+void Host::Dial() {
+  const int64_t pause = world_.random.Between(1, 200 * kMillisecond);
+  world_.queue.After(pause, [this, life = life_] {
+    if (life != life_ || link_ != nullptr) return;
+    if (world_.controller == nullptr || silent_) return Dial();
+    link_ = std::make_shared<Wire>(world_, *this, this);
+    link_->Open();
+    v1::ToController message;
+    v1::RegisterWorker* const registration = message.mutable_register_worker();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_worker(worker());
+    registration->set_island(island());
+    registration->set_incarnation(static_cast<uint64_t>(pid_));
+    registration->set_host("host of " + worker());
+    registration->set_pid(pid_);
+    registration->set_has_compiler(compiles_);
+    link_->Send(message);
+  });
+}
+
+void Host::DialPulse() {
+  world_.queue.After(world_.LinkDelay(), [this, life = life_] {
+    if (life != life_ || !registered_ || pulse_ != nullptr) return;
+    if (world_.controller == nullptr || silent_) return DialPulse();
+    pulse_ = std::make_shared<Wire>(world_, *this, this);
+    pulse_->Open();
+    v1::ToController message;
+    message.mutable_pulse()->set_worker(worker());
+    message.mutable_pulse()->set_host("host of " + worker());
+    message.mutable_pulse()->set_pid(pid_);
+    pulse_->Send(message);
+  });
+}
+
+void Host::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
+  if (wire != link_) return;
+  if (world_.queue.now() - wire->heard_at() > world_.config.deadline) {
+    wire->HangUp();
+    return OnEnd(*wire);
+  }
+  v1::ToController message;
+  message.mutable_heartbeat()->set_sequence(1);
+  wire->Send(message);
+  world_.InBackground(interval, [this, wire, interval] { Beat(wire, interval); });
+}
+
+void Host::OnFrame(Wire& wire, const Frame& frame) {
+  v1::FromController message;
+  if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return world_.Broken("codec", "{}: {}", worker(), Describe(status));
+  if (&wire != link_.get()) {
+    if (message.has_fence() && &wire == pulse_.get()) return;  // its link was cut meanwhile
+    return world_.Broken("F1", "{}: its pulse gets {}", worker(), message.ShortDebugString());
+  }
+  switch (message.message_case()) {
+    case v1::FromController::kWorkerRegistered:
+      registered_ = true;
+      TellDeaths();
+      if (pulse_ == nullptr) DialPulse();
+      return Beat(link_, 1000 * message.worker_registered().heartbeat_interval_ms());
+    case v1::FromController::kKillExecutor:
+      return Kill(message.kill_executor());
+    case v1::FromController::kCompileRequest:
+      return Compile(link_, message.compile_request());
+    default:
+      world_.Broken("F1", "the supervisor of {} gets {}", worker(), message.ShortDebugString());
+  }
+}
+
+void Host::Compile(const std::shared_ptr<Wire>& wire, const v1::LinkCompileRequest& request) {
+  v1::ToController answer;
+  answer.mutable_compile_response()->set_id(request.id());
+  answer.mutable_compile_response()->set_code("code of " + request.program());
+  const auto time = world_.random.Between(1, kSecond);
+  world_.queue.After(time, [this, wire, answer = std::move(answer), life = life_] {
+    if (life == life_ && wire == link_) wire->Send(answer);
+  });
+}
+
+void Host::OnEnd(Wire& wire) {
+  if (&wire == pulse_.get()) {
+    pulse_ = nullptr;
+    if (registered_) DialPulse();
+  } else if (&wire == link_.get()) {
+    link_ = nullptr;
+    registered_ = false;
+    if (pulse_ != nullptr) pulse_->HangUp();
+    pulse_ = nullptr;
+    Dial();
+  }
+}
+
+// ---- faults
+
+void Host::CutLink(bool hub_first, int64_t later) {
+  if (link_ == nullptr) return;
+  ++cuts_;
+  world_.queue.After(later, [this] { --cuts_; });
+  link_->Cut(hub_first, later);
+}
+
+void Host::Silence(int64_t time) {
+  silent_ = true;
+  machine_.Sleep();
+  const auto tell = [this, life = life_, pulse = pulse_] {
+    if (!silent_ || life != life_ || pulse == nullptr || pulse != pulse_) return;
+    world_.Count("host silent for long");
+    pulse->HostSilent();
+  };
+  if (time >= kSilence) world_.queue.After(kSilence, tell);
+  world_.queue.After(time, [this] {
+    silent_ = false;
+    world_.Trace("{}: its host is heard again", worker());
+    while (!held_.empty()) {
+      Event run = std::move(held_.front());
+      held_.pop_front();
+      run();
+    }
+    machine_.Wake();
+  });
+}
+
+}  // namespace fairway::sim

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host with one worker: the supervisor as it is seen from the controller, with its link and its
+// pulse, over a Machine, its executor. What the kernels tell of a silent host is played here.
+#ifndef FAIRWAY_TESTS_SIM_HOST_H_
+#define FAIRWAY_TESTS_SIM_HOST_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "tests/sim/links.h"
+#include "tests/sim/world.h"
+
+namespace fairway::sim {
+
+class Machine;
+
+class Host final : public FarSide {
+ public:
+  Host(World& world, Machine& machine);
+
+  const std::string& worker() const;
+  const std::string& island() const;
+  int64_t pid() const { return pid_; }
+
+  // Starts the supervisor, which starts the executor.
+  void Start();
+  // Both end at once, and come back.
+  void Die(int64_t back);
+  // The executor, of which the last registration was this, has ended: the controller is told, and a
+  // new one started. `asked`: by an operator.
+  void ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked);
+
+  // For so long nothing reaches the host or leaves it.
+  void Silence(int64_t time);
+  bool silent() const { return silent_; }
+  void Hold(Event run) { held_.push_back(std::move(run)); }
+  void CutLink(bool hub_first, int64_t later);
+
+  // A link of a process that has ended is closed then; what starts afterwards is heard of later.
+  void ClosedAt(int64_t time) { closed_at_ = std::max(closed_at_, time); }
+  int64_t closed_at() const { return closed_at_; }
+
+  // Its supervisor is registered at the controller that runs now, with a pulse, and nothing ails
+  // it.
+  bool Fine() const;
+
+  // FarSide
+  void OnFrame(Wire& wire, const Frame& frame) override;
+  void OnEnd(Wire& wire) override;
+
+ private:
+  void Dial();
+  void DialPulse();
+  void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
+  void StartExecutor(int64_t delay);
+  void Kill(const v1::KillExecutor& kill);
+  void TellDeaths();
+  void Compile(const std::shared_ptr<Wire>& wire, const v1::LinkCompileRequest& request);
+
+  World& world_;
+  Machine& machine_;
+  const bool compiles_;
+  bool alive_ = false;
+  uint64_t life_ = 0;
+  int64_t pid_ = 0;
+  std::shared_ptr<Wire> link_;
+  std::shared_ptr<Wire> pulse_;
+  bool registered_ = false;
+  std::deque<v1::ToController> deaths_;  // not told yet
+  std::string kill_reason_;
+  bool kill_asked_ = false;
+  bool silent_ = false;
+  std::deque<Event> held_;
+  int64_t closed_at_ = 0;
+  int cuts_ = 0;  // under way
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_HOST_H_

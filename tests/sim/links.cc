@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/links.h"
+
+#include <utility>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/host.h"
+#include "wire/link_codec.h"
+
+namespace fairway::sim {
+namespace {
+
+constexpr int64_t kLinger = 2000000;  // transport/frame_stream.cc
+
+// Heartbeats and their acknowledgements are field 3 of both messages.
+bool IsBeat(const Frame& frame) { return !frame.payload.empty() && frame.payload[0] == 0x1a; }
+
+}  // namespace
+
+// The hub's end.
+class HubLink final : public Link {
+ public:
+  explicit HubLink(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) { wire_->hub_ = this; }
+  ~HubLink() override { wire_->HubGone(); }
+  void Send(Frame frame) override { wire_->Down(std::move(frame)); }
+  size_t queued_bytes() const override { return 0; }
+  void Close() override { wire_->HubCloses(); }
+  std::string peer() const override { return wire_->host_.worker(); }
+  void WatchHost() override { wire_->watched_ = true; }
+  void LimitFrames(size_t bytes) override { wire_->most_ = bytes; }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+};
+
+void ControllerLoop::Post(std::string_view, Handler handler) {
+  world_.ToController([&world = world_, epoch = epoch_, handler = std::move(handler)]() mutable {
+    if (world.controller != nullptr && world.epoch == epoch) handler();
+  });
+}
+
+Wire::Wire(World& world, Host& host, FarSide* far)
+    : world_(world),
+      host_(host),
+      far_(far),
+      up_at_(host.closed_at()),
+      heard_at_(world.queue.now()) {}
+
+void Wire::Open() {
+  epoch_ = world_.epoch;
+  world_.ToController([self = shared_from_this()] {
+    World& world = self->world_;
+    if (world.controller == nullptr || world.epoch != self->epoch_)
+      return self->EndAtFar(world.LinkDelay());
+    if (self->far_ != nullptr) world.controller->Accept(std::make_unique<HubLink>(self));
+  });
+}
+
+void Wire::WhenHeard(bool background, Event run) {
+  if (background) --world_.background;
+  if (!host_.silent()) return run();
+  host_.Hold(std::move(run));
+}
+
+void Wire::Up(bool background, Event run) {
+  up_at_ = std::max(up_at_, world_.queue.now() + world_.LinkDelay());
+  if (background) ++world_.background;
+  world_.queue.At(up_at_, [self = shared_from_this(), background, run = std::move(run)]() mutable {
+    self->WhenHeard(background, [self, run = std::move(run)]() mutable {
+      self->world_.ToController([self, run = std::move(run)]() mutable {
+        if (self->hub_ != nullptr && !self->cut_) run();
+      });
+    });
+  });
+}
+
+void Wire::Send(const v1::ToController& message) {
+  if (far_ == nullptr || cut_) return;
+  Frame frame = PackFrame(message);
+  const bool beat = IsBeat(frame);
+  Up(beat, [this, frame = std::move(frame)]() mutable {
+    if (closing_ || hub_->on_frame == nullptr) return;
+    if (frame.payload.size() > most_)
+      return world_.Broken("sim", "a frame of {} bytes comes, {} are allowed", frame.payload.size(),
+                           most_);
+    const std::string bytes = frame.payload;
+    world_.received = &bytes;
+    auto f = hub_->on_frame;
+    f(std::move(frame));
+    world_.received = nullptr;
+  });
+}
+
+void Wire::Down(Frame frame) {
+  if (cut_ || closing_ || far_ == nullptr) return;
+  if (!host_.silent()) Hear();  // a way earlier than it does
+  if (IsBeat(frame)) return;
+  down_at_ = std::max(down_at_, world_.queue.now() + world_.LinkDelay());
+  world_.queue.At(down_at_, [self = shared_from_this(), frame = std::move(frame)]() mutable {
+    self->WhenHeard(false, [self, frame = std::move(frame)] {
+      if (self->far_ != nullptr && !self->cut_) self->far_->OnFrame(*self, frame);
+    });
+  });
+}
+
+void Wire::EndAtHub(absl::Status status) {
+  if (hub_ == nullptr) return;
+  auto f = std::exchange(hub_->on_closed, nullptr);
+  hub_->on_frame = nullptr;
+  if (f != nullptr) f(std::move(status));
+}
+
+void Wire::EndAtFar(int64_t delay) {
+  down_at_ = std::max(down_at_, world_.queue.now() + delay);
+  world_.queue.At(down_at_, [self = shared_from_this()] {
+    self->WhenHeard(false, [self] {
+      if (FarSide* far = std::exchange(self->far_, nullptr)) far->OnEnd(*self);
+    });
+  });
+}
+
+void Wire::HangUp() {
+  if (std::exchange(far_, nullptr) == nullptr || cut_) return;
+  Up(false, [this] { EndAtHub(absl::OkStatus()); });
+  host_.ClosedAt(up_at_);
+}
+
+void Wire::HubCloses() {
+  if (std::exchange(closing_, true)) return;
+  EndAtFar(world_.LinkDelay());
+  const int64_t back =
+      host_.silent() ? kLinger : down_at_ - world_.queue.now() + world_.LinkDelay();
+  world_.queue.After(back, [self = shared_from_this()] {
+    self->world_.ToController([self] { self->EndAtHub(absl::OkStatus()); });
+  });
+}
+
+void Wire::HubGone() {
+  hub_ = nullptr;
+  if (far_ != nullptr && !closing_ && !cut_) EndAtFar(world_.LinkDelay());
+}
+
+void Wire::Cut(bool hub_first, int64_t later) {
+  if (cut_ || far_ == nullptr) return;
+  cut_ = true;
+  world_.queue.After(hub_first ? 0 : later, [self = shared_from_this()] {
+    self->world_.ToController(
+        [self] { self->EndAtHub(absl::UnavailableError("connection reset by peer")); });
+  });
+  EndAtFar(hub_first ? later : 0);
+}
+
+void Wire::HostSilent() {
+  if (!watched_ || closing_ || cut_) return;
+  cut_ = true;
+  world_.ToController([self = shared_from_this()] {
+    self->EndAtHub(absl::DeadlineExceededError("connection timed out"));
+  });
+  EndAtFar(0);  // when it is heard again
+}
+
+}  // namespace fairway::sim

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links between the controller's hub and processes on hosts, in virtual time. Frames arrive late
+// and in order; a link can be cut so that one end hears of it first; a silent host gets and sends
+// nothing.
+#ifndef FAIRWAY_TESTS_SIM_LINKS_H_
+#define FAIRWAY_TESTS_SIM_LINKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "async/loop.h"
+#include "fairway/v1/link.pb.h"
+#include "tests/sim/world.h"
+#include "transport/frame.h"
+#include "transport/link.h"
+
+namespace fairway::sim {
+
+class Host;
+class Wire;
+
+// The controller's loop; what is posted dies with its controller.
+class ControllerLoop final : public Loop {
+ public:
+  ControllerLoop(World& world, uint64_t epoch) : world_(world), epoch_(epoch) {}
+  void Post(std::string_view name, Handler handler) override;
+
+ private:
+  World& world_;
+  const uint64_t epoch_;
+};
+
+// Who is at the far end.
+class FarSide {
+ public:
+  virtual ~FarSide() = default;
+  virtual void OnFrame(Wire& wire, const Frame& frame) = 0;
+  // Once; nothing comes after it.
+  virtual void OnEnd(Wire& wire) = 0;
+};
+
+// One connection. The far side holds it, and so does the hub's end.
+class Wire : public std::enable_shared_from_this<Wire> {
+ public:
+  Wire(World& world, Host& host, FarSide* far);
+
+  // To the controller that runs now: the hub gets its end.
+  void Open();
+  void Send(const v1::ToController& message);
+  // The far process has ended, or wants no more: what it sent before still arrives.
+  void HangUp();
+  // Nothing passes any more. One end hears of it now, the other one `later`.
+  void Cut(bool hub_first, int64_t later);
+  // The kernel of the controller's host has not heard of the far one for too long; as on a link
+  // that is watched.
+  void HostSilent();
+  bool watched() const { return watched_; }
+  // To the controller of this epoch.
+  uint64_t epoch() const { return epoch_; }
+  // When the controller has said something, an acknowledgement perhaps, for the last time; or now.
+  int64_t heard_at() const { return heard_at_; }
+  void Hear() { heard_at_ = world_.queue.now(); }
+
+ private:
+  friend class HubLink;
+
+  void Down(Frame frame);
+  void HubCloses();
+  void HubGone();
+  // Runs in the controller's loop after what was sent before.
+  void Up(bool background, Event run);
+  // When the host takes and gives frames again.
+  void WhenHeard(bool background, Event run);
+  void EndAtHub(absl::Status status);
+  void EndAtFar(int64_t delay);
+
+  World& world_;
+  Host& host_;
+  FarSide* far_;
+  class HubLink* hub_ = nullptr;
+  uint64_t epoch_ = 0;
+  int64_t up_at_ = 0, down_at_ = 0;  // when the last one sent arrives
+  int64_t heard_at_ = 0;
+  bool cut_ = false;
+  bool closing_ = false;  // by the hub
+  bool watched_ = false;
+  size_t most_ = kMaxFrameBytes;
+};
+
+}  // namespace fairway::sim
+
+#endif  // FAIRWAY_TESTS_SIM_LINKS_H_

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine's processes, its registrations at the controller, and what it reports.
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/controller.h"
+#include "tests/sim/host.h"
+#include "tests/sim/machine.h"
+#include "tests/sim/wire.h"
+#include "tests/sim/world.h"
+#include "wire/link_codec.h"
+
+namespace fairway::sim {
+Machine::Machine(World& world, std::string worker, std::string island, int island_workers,
+                 int devices, int64_t memory)
+    : world_(world),
+      worker_(std::move(worker)),
+      island_(std::move(island)),
+      island_workers_(island_workers),
+      devices_(devices),
+      memory_(memory),
+      host_(std::make_unique<Host>(world, *this)),
+      used_(devices, 0),
+      queues_(devices) {}
+
+Machine::~Machine() = default;
+
+ExecutorSpec Machine::Spec() const {
+  ExecutorSpec spec;
+  spec.worker = worker_;
+  spec.island = island_;
+  spec.island_workers = island_workers_;
+  spec.incarnation = incarnation_;
+  spec.runtime = "sim";
+  spec.platform_name = "cpu";
+  spec.memory_kinds = {"device", "host"};
+  spec.num_devices = devices_;
+  spec.device_memory = memory_;
+  spec.gang_inputs = world_.config.gang_inputs;
+  spec.highest_launch_id = last_launch_id_;
+  spec.data_endpoint = worker_;
+  return spec;
+}
+
+// ---- processes
+
+void Machine::Start() {
+  core_ = std::make_unique<ExecutorCore>(this, world_.config.gangs_at_work,
+                                         world_.config.executor_units);
+  incarnation_ = Incarnation();
+  pid_ = world_.next_pid++;
+  ++life_;
+  draining_ = report_pending_ = asleep_ = false;
+  world_.Trace("{} starts, pid {}", worker_, pid_);
+  Connect();
+}
+
+void Machine::End(const std::string& cause, bool asked) {
+  const uint64_t incarnation = incarnation_.value;
+  Die();
+  host_->ExecutorEnded(incarnation, cause, asked);
+}
+
+void Machine::FailPulls(const char* why) {
+  for (auto& [number, pull] : pulls_) {
+    if (pull.done == nullptr) continue;
+    world_.queue.After(world_.DataDelay(),
+                       [done = std::move(pull.done), why] { done(absl::UnavailableError(why)); });
+  }
+  pulls_.clear();
+}
+
+void Machine::Die() {
+  if (!alive()) return;
+  world_.Trace("{} dies", worker_);
+  if (report_pending_ && !draining_ && !asleep_) SendReport();
+  KeepReport();
+  if (session_ != 0) world_.MayBeLost(session_, 2000 * kMillisecond);
+  world_.BreakGangs(this, session_);
+  core_.reset();
+  ++life_;
+  session_ = 0;
+  registered_ = asleep_ = false;
+  if (wire_ != nullptr) wire_->HangUp();
+  wire_ = nullptr;
+  buffers_.clear();
+  failed_.clear();
+  used_.assign(devices_, 0);
+  for (auto& queue : queues_) queue.clear();
+  runs_.clear();
+  receives_.clear();
+  assemblies_.clear();
+  loaded_.clear();
+  follows_.clear();
+  FailPulls("the peer went away");
+  // Pulls among them are answered, and all else is of this life.
+  WakeUp();
+}
+
+void Machine::Reset() {
+  world_.Trace("{} resets", worker_);
+  world_.BreakGangs(this, session_);
+  KeepReport();
+  resetting_ = true;
+  core_->Reset();
+  resetting_ = false;
+  draining_ = false;
+  ++life_;
+  session_ = 0;
+  incarnation_ = Incarnation();
+  report_pending_ = false;
+  loaded_.clear();
+  follows_.clear();
+  receives_.clear();
+  assemblies_.clear();
+  FailPulls("the peer began anew");
+  if (core_->num_shards() + core_->num_nodes() + core_->num_sends() != 0)
+    world_.Broken("B1", "{}: Reset left {} shards, {} nodes, {} sends", worker_,
+                  core_->num_shards(), core_->num_nodes(), core_->num_sends());
+  Connect();
+}
+
+void Machine::Sleep() {
+  if (!alive() || asleep_) return;
+  asleep_ = true;
+  slept_at_ = world_.queue.now();
+}
+
+void Machine::Wake() {
+  if (!asleep_) return;
+  world_.Trace("{} goes on", worker_);
+  woke_at_ = world_.queue.now();
+  WakeUp();
+}
+
+void Machine::WakeUp() {
+  asleep_ = false;
+  while (!waiting_.empty() && !asleep_) {
+    auto [life, run] = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (life == life_ || life == 0) run();
+  }
+}
+
+// ---- the registration
+
+bool Machine::Fine() const {
+  return registered_ && !draining_ && !asleep_ && wire_ != nullptr &&
+         wire_->epoch() == world_.epoch && host_->Fine();
+}
+
+void Machine::Connect() {
+  After(world_.random.Between(1, 20 * kMillisecond) + world_.LinkDelay(), [this] {
+    if (world_.controller == nullptr || host_->silent()) return Connect();
+    incarnation_ = Incarnation(world_.next_incarnation++);
+    session_ = incarnation_.value;
+    epoch_ = world_.epoch;
+    registered_ = was_registered_ = false;
+    on_the_way_.clear();
+    wire_ = std::make_shared<Wire>(world_, *host_, this);
+    wire_->Open();
+    v1::ToController message;
+    v1::RegisterExecutor* const registration = message.mutable_register_executor();
+    registration->set_protocol(kLinkProtocol);
+    registration->set_host("host of " + worker_);
+    registration->set_pid(pid_);
+    ToProto(Spec(), registration->mutable_spec());
+    wire_->Send(message);
+  });
+}
+
+void Machine::OnFrame(Wire& wire, const Frame& frame) {
+  if (&wire != wire_.get()) return;
+  if (asleep_) {
+    waiting_.emplace_back(life_, [this, w = wire_, frame] { OnFrame(*w, frame); });
+    return;
+  }
+  v1::FromController message;
+  if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
+    return world_.Broken("codec", "{}: {}", worker_, Describe(status));
+  switch (message.message_case()) {
+    case v1::FromController::kRegistered:
+      if (registered_) return world_.Broken("F1", "{} is registered twice", worker_);
+      registered_ = true;
+      id_ = ExecutorId(message.registered().executor());
+      Beat(wire_, kMillisecond * message.registered().heartbeat_interval_ms());
+      return TellLate();
+    case v1::FromController::kCommands:
+      return OnCommands(frame, *message.mutable_commands());
+    case v1::FromController::kFence:
+      world_.Trace("{} is fenced: {}", worker_, message.fence().reason());
+      if (!message.fence().asked()) world_.Count("executor fenced");
+      return End("it was fenced", message.fence().asked());
+    default:
+      world_.Broken("F1", "the executor of {} gets {}", worker_, message.ShortDebugString());
+  }
+}
+
+void Machine::OnCommands(const Frame& frame, v1::Commands& commands) {
+  if (!registered_ || commands.incarnation() != incarnation_.value)
+    return world_.Broken("F1", "{}, incarnation {}, gets commands of incarnation {}", worker_,
+                         incarnation_, commands.incarnation());
+  std::vector<Command> decoded;
+  for (v1::Command& proto : *commands.mutable_commands()) {
+    absl::StatusOr<Command> command = CommandFromProto(proto);
+    if (!command.ok())
+      return world_.Broken("codec", "a command to {}: {}", worker_, Describe(command.status()));
+    decoded.push_back(*std::move(command));
+  }
+  if (const absl::Status same = SentAgain(frame, incarnation_, decoded); !same.ok())
+    return world_.Broken("codec", "commands to {}: {}", worker_, Describe(same));
+  for (const Command& command : decoded) {
+    if (on_the_way_.empty() || on_the_way_.front() != command.index())
+      return world_.Broken("link", "{} gets a command of kind {}, which was not sent next", worker_,
+                           command.index());
+    on_the_way_.pop_front();
+    Deliver(command);
+    if (!alive()) return;
+  }
+}
+
+void Machine::OnEnd(Wire& wire) {
+  if (&wire != wire_.get()) return;
+  const std::shared_ptr<Wire> kept = wire_;
+  if (asleep_) {
+    waiting_.emplace_back(life_, [this, kept] { OnEnd(*kept); });
+    return;
+  }
+  world_.Trace("the link of {} ends", worker_);
+  wire_ = nullptr;
+  registered_ = false;
+  draining_ = true;
+  // Others may never hear of the launches that wait for them (ExecutorSession::Drain).
+  world_.BreakGangs(this, session_);
+  AfterLaunch();
+}
+
+void Machine::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
+  if (wire != wire_) return;
+  if (asleep_) {
+    wire->Hear();  // what was said meanwhile is still to be read
+  } else if (world_.queue.now() - wire->heard_at() > world_.config.deadline) {
+    world_.Count("controller given up");
+    world_.Trace("{} gives the controller up", worker_);
+    world_.MayBeLost(session_, 2 * kSecond);
+    wire->HangUp();
+    return OnEnd(*wire);
+  } else {
+    v1::ToController message;
+    message.mutable_heartbeat()->set_sequence(1);
+    wire->Send(message);
+  }
+  world_.InBackground(interval, [this, wire, interval] { Beat(wire, interval); });
+}
+
+// ---- reports
+
+void Machine::ReportWanted() {
+  if (report_pending_ || session_ == 0) return;
+  report_pending_ = true;
+  After(world_.random.Between(0, 300), [this] {
+    report_pending_ = false;
+    if (!draining_) SendReport();
+  });
+}
+
+void Machine::SendReport() {
+  if (wire_ == nullptr) return;
+  v1::ToController message;
+  ToProto(core_->TakeReport(), incarnation_, message.mutable_report());
+  wire_->Send(message);
+}
+
+// What it had still to tell; it may tell it, in error, once it has registered anew.
+void Machine::KeepReport() {
+  if (session_ == 0 || core_ == nullptr || !was_registered_) return;
+  late_ = v1::ToController();
+  ToProto(core_->TakeReport(), incarnation_, late_.mutable_report());
+}
+
+void Machine::TellLate() {
+  was_registered_ = true;
+  if (!late_.has_report() || !world_.random.Percent(50)) return;
+  const int64_t delay = world_.random.Between(0, 3000 * kMillisecond);
+  After(delay, [this, late = std::exchange(late_, {})] {
+    if (wire_ == nullptr || !registered_ || draining_) return;
+    world_.Count("late report");
+    wire_->Send(late);
+  });
+}
+
+}  // namespace fairway::sim
