@@ -99,20 +99,20 @@ enum class Bug {
   kForgetExecutorTurn,  // executor: does not ask for another turn for the work that is left
   kForgetSequence,      // executor: a sequence with instructions left gets no other slice
   kEndlessTurn,         // executor: does all the work in one turn
-  kClockJumps,           // controller: the time of a stop counts
-  kKeepBatch,            // hub: what waits in a batch does not leave at a tick
-  kBatchForSuccessor,    // hub: what was for a lost executor goes to the next one
-  kSplitBatch,           // hub: a command that waits is overtaken by one that does not
-  kDeafToPulse,          // hub: a silent host is not noticed
-  kSilentForEver,        // hub: an executor may be silent for ever
-  kCauseNeverDue,        // hub: without an account of its death an executor is not lost
-  kLostTwice,            // hub: an executor that is lost is lost again when its death is told
-  kForgetKill,           // hub: a lost executor is neither fenced nor killed
-  kRestartOne,           // hub: a restart ends one executor of the island
-  kRestartAgain,         // hub: a restart under way is no reason not to restart
-  kAnyDeath,             // hub: the death of an earlier incarnation ends the one that is up
-  kKeepCompilation,      // hub: what a worker that goes away compiles is never answered
-  kReportsAreSilence,    // hub: only what comes first is heard
+  kClockJumps,          // controller: the time of a stop counts
+  kKeepBatch,           // hub: what waits in a batch does not leave at a tick
+  kBatchForSuccessor,   // hub: what was for a lost executor goes to the next one
+  kSplitBatch,          // hub: a command that waits is overtaken by one that does not
+  kDeafToPulse,         // hub: a silent host is not noticed
+  kSilentForEver,       // hub: an executor may be silent for ever
+  kCauseNeverDue,       // hub: without an account of its death an executor is not lost
+  kLostTwice,           // hub: an executor that is lost is lost again when its death is told
+  kForgetKill,          // hub: a lost executor is neither fenced nor killed
+  kRestartOne,          // hub: a restart ends one executor of the island
+  kRestartAgain,        // hub: a restart under way is no reason not to restart
+  kAnyDeath,            // hub: the death of an earlier incarnation ends the one that is up
+  kKeepCompilation,     // hub: what a worker that goes away compiles is never answered
+  kReportsAreSilence,   // hub: only what comes first is heard
 };
 
 inline constexpr std::array kAllBugs = {
