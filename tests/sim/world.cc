@@ -245,6 +245,13 @@ World::SequenceLaunch* World::SequenceOfStep(const OnIsland& step) {
 void World::LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
                     const absl::Status& cause) {
   SequenceLaunch* sequence = SequenceOfStep({controller, machine.island(), first});
+  if (sequence == nullptr && first == last) {
+    for (auto& [key, gang] : gangs_) {
+      if (gang == nullptr || std::get<0>(key) != controller || std::get<2>(key) != first) continue;
+      if (gang->members.empty() || gang->members[0].first->island() != machine.island()) continue;
+      return BreakGang(gang, cause);
+    }
+  }
   if (sequence == nullptr || sequence->last < last)
     return Broken("G1", "{}: launches {} to {} are left out, of which no sequence is",
                   machine.worker(), first, last);

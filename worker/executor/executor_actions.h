@@ -55,8 +55,8 @@ class ExecutorActions {
 
   // Fails with command.cause whatever these launches wait for from other executors.
   virtual void Abandon(const AbandonLaunch& command) {}
-  // These steps do not run here, but other executors run them: from now on, answers whatever those
-  // want from the steps with `cause`.
+  // These launches, or steps of a sequence, do not run here, but other executors run them: from now
+  // on, answers whatever those want from them with `cause`.
   virtual void LeftOut(LaunchId first, LaunchId last, const absl::Status& cause) {}
 
   // Something is to be reported. Calls Core::TakeReport before the turn of the loop ends.

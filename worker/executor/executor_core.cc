@@ -211,7 +211,10 @@ void ExecutorCore::Start(NodeId id, Node& node) {
     return;
   }
   if (absl::Status failed = FailedInput(prepared); !failed.ok()) {
-    if (node.missing == 0) Conclude(id, failed);
+    if (node.missing > 0) return;
+    // The other executors of the gang may wait for it, and the controller may be gone.
+    LeaveOut(node, 0, 1, failed);
+    Conclude(id, failed);
     return;
   }
   node.started = true;

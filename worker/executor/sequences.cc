@@ -293,7 +293,10 @@ void ExecutorCore::On(AbandonLaunch command) {
     if (!node.started && !Planted(Bug::kAbandonBegun)) held.push_back(it->second);
     if (node.run != nullptr) node.run->abandoned = command.cause;
   }
-  for (const NodeId id : held) Conclude(id, command.cause);
+  for (const NodeId id : held) {
+    LeaveOut(nodes_.at(id), 0, command.last.value - command.first.value + 1, command.cause);
+    Conclude(id, command.cause);
+  }
   actions_->Abandon(command);
 }
 

@@ -114,5 +114,35 @@ TEST_F(SharedSequencesTest, AnArgumentThatFailedHereOnlyIsAnsweredWith) {
             " failed 1[0] by argument 0: DATA_LOSS: first");
 }
 
+// Nobody else tells the others when the controller dies before it hears of the failure.
+TEST_F(SharedSequencesTest, AGangThatIsNotBegunForAFailedInputIsAnsweredWith) {
+  PrepareLaunch gang;
+  gang.node = NodeId(4);
+  gang.seq = 1;
+  gang.executable = ExecutableId(7);
+  gang.devices = {0, 1};
+  gang.inputs = {{}, {}};
+  gang.outputs = {{GroupId(10), DType::kF32, "", {{0, 0, Shape{{4}}}, {1, 1, Shape{{4}}}}}};
+  core.OnCommand(gang);
+  gang.node = NodeId(6);
+  gang.seq = 2;
+  gang.executable = ExecutableId(3);
+  gang.inputs = {{{GroupId(10), 0}}, {{GroupId(10), 1}}};
+  gang.outputs[0].group = GroupId(20);
+  core.OnCommand(gang);
+  fairway::Launch launch;
+  launch.node = NodeId(4);
+  launch.launch_id = LaunchId(60);
+  launch.gang = true;
+  core.OnCommand(launch);
+  launch.node = NodeId(6);
+  launch.launch_id = LaunchId(61);
+  launch.ahead = true;
+  core.OnCommand(launch);
+  EXPECT_THAT(Take(), ElementsAre("x7 as 4 id 60 () -> 10"));
+  core.LaunchDone(NodeId(4), absl::DataLossError("first"), {});
+  EXPECT_THAT(Take(), ElementsAre("left out 61 to 61: DATA_LOSS: first"));
+}
+
 }  // namespace
 }  // namespace fairway
