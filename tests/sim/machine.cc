@@ -206,6 +206,9 @@ void Machine::StartLaunch(const PrepareLaunch& node, const Launch& launch) {
   const bool step = node.node.value >> 63 != 0;
   run->gang = step ? world_.GangOfStep(epoch_, *this, launch.launch_id, node.executable)
                    : world_.GangOf(epoch_, node.node, launch.launch_id);
+  if (run->gang == nullptr)
+    return world_.Broken("F1", "{}: node {} has launch id {} of no launch of its controller",
+                         worker_, node.node, launch.launch_id);
   last_launch_id_ = std::max(last_launch_id_, launch.launch_id.value);  // rule L1
   const ExecutableSpec& spec = run->gang->code->spec;
   if (!loaded_[spec.id])
