@@ -17,7 +17,7 @@ LAYERS = {
     "base": 1, "proto": 1,
     "core": 2, "async": 2,
     "graph": 3, "transport": 3,
-    "scheduler": 4, "wire": 4,
+    "scheduler": 4, "log": 4, "wire": 4,
     "controller": 5, "worker": 5, "client": 5,
     "tests": 6, "bench": 6,
 }

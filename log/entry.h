@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entries of an island's log (docs/design/0062-the-log.md). Three rules carry it:
+//
+//   R1 Append only what ends by itself. An entry enters a log when its memory is reserved, its code
+//      is loaded on all its executors, and every shard that it reads is ready or is made by an
+//      entry that is in a log already. Nothing in a log is taken back.
+//   R2 One truth about ends. An entry is concluded when the controller knows that every executor
+//      that it concerns has ended it, and has the results. Until then the controller keeps its
+//      bytes, and executors keep its results.
+//   R3 A changed tree is a new version. The controller replays what is not concluded, everybody
+//      reports anew, and reports of older versions count for nothing.
+#ifndef FAIRWAY_LOG_ENTRY_H_
+#define FAIRWAY_LOG_ENTRY_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "log/ranges.h"
+#include "transport/frame.h"
+
+namespace fairway {
+
+// Of an executor in its island's roster: 0, 1, 2, ...
+using ExecutorIndex = uint32_t;
+
+// The executors that an entry concerns: one of them, or a set that was defined (log/tree.h).
+class LogSetId {
+ public:
+  LogSetId() = default;  // of executor 0 alone
+  static LogSetId One(ExecutorIndex executor) { return LogSetId(uint64_t{executor} << 1); }
+  static LogSetId Defined(uint32_t index) { return LogSetId(uint64_t{index} << 1 | 1); }
+  // As it is in a header. INVALID_ARGUMENT: beyond 33 bits.
+  static absl::StatusOr<LogSetId> FromWire(uint64_t value);
+
+  bool is_one() const { return (value_ & 1) == 0; }
+  uint32_t index() const { return static_cast<uint32_t>(value_ >> 1); }  // of executor or set
+  uint64_t wire() const { return value_; }
+  friend auto operator<=>(LogSetId, LogSetId) = default;
+
+ private:
+  explicit LogSetId(uint64_t value) : value_(value) {}
+  uint64_t value_ = 0;
+};
+
+// What the body is. Only kCommand has one yet; the other numbers are taken by what is to come.
+enum class EntryKind : uint8_t {
+  kCommand = 1,  // an encoded v1.Command for one executor
+  kRoster = 2,   // executors: index, incarnation, devices
+  kPlace = 3,    // devices, by an index; its header defines the set of their executors
+  kCode = 4,     // compiled code, by an index
+  kRun = 5,      // a launch
+  kPut = 6,      // a small upload
+  kMove = 7,     // a transfer
+  kFree = 8,     // runs of groups
+  kEnd = 9,      // stops a move, abandons a run
+  kContinue = 10,
+  kDrop = 11,  // a code or placement
+};
+inline constexpr int kMaxEntryKind = 11;
+std::string_view Name(EntryKind kind);
+
+// Bits.
+enum EntryFlags : uint8_t {
+  kBulkEntry = 1,   // an old command that brings code: up to kMaxBulkBytes
+  kNeverWaits = 2,  // frees and ends, which make room: appended however full all is
+  kMayLinger = 4,   // lets the executor begin nothing: needs no frame of its own
+  kAllEntryFlags = 7
+};
+
+inline constexpr size_t kMaxEntryBytes = 256 << 10;  // of a body
+inline constexpr size_t kMaxLogFrameBytes = kMaxFrameBytes;
+inline constexpr size_t kMaxBulkBytes = kMaxLogFrameBytes - (1 << 20);
+// Of a header: number and set of 10 and 5 bytes, a byte of kind and flags, a length of 5.
+inline constexpr size_t kMaxEntryHeaderBytes = 21;
+
+struct EntryHeader {
+  LogNumber number = 0;
+  LogSetId set;
+  EntryKind kind = EntryKind::kCommand;
+  uint8_t flags = 0;
+  friend bool operator==(const EntryHeader&, const EntryHeader&) = default;
+};
+
+// INVALID_ARGUMENT: unknown flags, a command for more than one executor, or a body over its limit.
+absl::Status CheckEntry(EntryKind kind, LogSetId set, uint8_t flags, size_t body_bytes);
+
+// As the controller keeps it until it is concluded (R2). Immutable: the log and the outboxes of all
+// children share it, and so the bytes of the body, which are encoded once.
+struct LogEntry {
+  EntryHeader header;
+  SessionId session;  // who is charged for it; 0: nobody
+  std::string body;
+
+  size_t bytes() const { return kMaxEntryHeaderBytes + body.size(); }  // as limits count them
+};
+using EntryRef = std::shared_ptr<const LogEntry>;
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_LOG_ENTRY_H_

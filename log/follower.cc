@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log/follower.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "log/planted.h"
+
+namespace fairway {
+
+absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame& frame) {
+  std::vector<LogFrame::Received> fresh;
+  if (frame.version < version_) return fresh;
+  for (const LogRange& range : frame.concluded) {
+    if (running_.Meets(range))
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   "entries {} to {} are said to be concluded, but not all have ended here",
+                   range.first, range.last);
+  }
+  for (const LogFrame::Received& entry : frame.entries) {
+    const EntryHeader& header = entry.header;
+    if (self_.has_value() && header.set.is_one() && header.set.index() != *self_)
+      return InvalidArgument("entry {} is for executor {}, expected {}", header.number,
+                             header.set.index(), *self_);
+    if (header.number > applied_ || Planted(LogMistake::kReplayRunsAgain)) fresh.push_back(entry);
+  }
+  if (frame.version > version_) {
+    version_ = frame.version;
+    Resend();
+  }
+  for (const LogRange& range : frame.concluded) {
+    kept_.Remove(range);
+    news_.Remove(range);
+  }
+  for (const LogFrame::Received& entry : fresh) {
+    running_.Add(entry.header.number);
+    applied_ = std::max(applied_, entry.header.number);
+  }
+  return fresh;
+}
+
+absl::Status LogFollower::Ended(LogNumber number, bool wakes) {
+  if (!running_.Contains(number))
+    return Error(absl::StatusCode::kFailedPrecondition, "entry {} has ended, but does not run here",
+                 number);
+  running_.Remove({number, number});
+  kept_.Add(number);
+  news_.Add(number);
+  urgent_ = urgent_ || wakes;
+  return absl::OkStatus();
+}
+
+void LogFollower::Resend() {
+  news_ = kept_;
+  urgent_ = true;
+}
+
+LogReport LogFollower::Next() {
+  LogReport out{version_, applied_, news_.TakeFront(kMaxFrameRanges)};
+  urgent_ = false;
+  return out;
+}
+
+absl::Status LogFollower::CheckInvariants() const {
+  for (const LogRange& range : kept_.ToRanges()) {
+    if (running_.Meets(range))
+      return absl::InternalError(
+          fmt::format("of {} to {} some run and have ended", range.first, range.last));
+    if (range.last > applied_)
+      return absl::InternalError(fmt::format("{} has ended, but not come", range.last));
+  }
+  for (const LogRange& range : news_.ToRanges()) {
+    for (LogNumber n = range.first; n <= range.last; ++n) {
+      if (!kept_.Contains(n)) return absl::InternalError(fmt::format("{} is news, but gone", n));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

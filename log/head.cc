@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log/head.h"
+
+#include <utility>
+
+#include "log/planted.h"
+
+namespace fairway {
+
+absl::Status LogHead::DefineSet(uint32_t index, IndexSet members) {
+  return sets_.Define(index, std::move(members));
+}
+
+absl::Status LogHead::Begin(std::vector<LogChild> children) {
+  for (const LogChild& child : children) {
+    for (const LogMember& member : child.live) {
+      if (member.joined > log_.last())
+        return InvalidArgument("executor {} joins at {}, expected at most {}", member.executor,
+                               member.joined, log_.last());
+    }
+  }
+  FAIRWAY_ASSIGN_OR_RETURN(LogTree tree, LogTree::Make(tree_.version() + 1, std::move(children)));
+  if (Planted(LogMistake::kStaleSet)) tree.KeepConcerned(tree_);
+  tree_ = std::move(tree);
+  merger_.Begin(tree_.version(), tree_.children());
+  outboxes_.assign(tree_.children(), LogOutbox(tree_.version()));
+  for (const auto& [number, entry] : log_.open()) {
+    IndexSet concerned = tree_.Concerned(sets_, entry->header.set, number);
+    concerned.ForEach([&, &ref = entry](uint32_t child) { outboxes_[child].Append(ref); });
+    merger_.Append(number, std::move(concerned));
+  }
+  Settle();
+  return absl::OkStatus();
+}
+
+absl::Status LogHead::Room(SessionId session, LogSetId set, uint8_t flags, size_t body_bytes) {
+  return Room(tree_.Concerned(sets_, set, log_.last() + 1), session, flags, body_bytes);
+}
+
+absl::Status LogHead::Room(const IndexSet& concerned, SessionId session, uint8_t flags,
+                           size_t body_bytes) const {
+  if ((flags & kNeverWaits) != 0) return absl::OkStatus();
+  FAIRWAY_RETURN_IF_ERROR(log_.Room(session, flags, body_bytes));
+  absl::Status status;
+  concerned.ForEach([&](uint32_t child) {
+    const size_t used = outboxes_[child].bytes();
+    const size_t more = kMaxEntryHeaderBytes + body_bytes;
+    if (status.ok() && used > 0 && used + more > limits_.child_bytes)
+      status = Error(absl::StatusCode::kResourceExhausted,
+                     "{} bytes are on their way to child {}; {} more would be above {}", used,
+                     child, more, limits_.child_bytes);
+  });
+  return status;
+}
+
+absl::StatusOr<LogNumber> LogHead::Append(NewLogEntry entry) {
+  IndexSet concerned = tree_.Concerned(sets_, entry.set, log_.last() + 1);
+  if (concerned.empty())
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "{} {} of version {} is not there, so a {} for it cannot be appended",
+                 entry.set.is_one() ? "executor" : "set", entry.set.index(), tree_.version(),
+                 Name(entry.kind));
+  FAIRWAY_RETURN_IF_ERROR(Room(concerned, entry.session, entry.flags, entry.body.size()));
+  FAIRWAY_ASSIGN_OR_RETURN(const EntryRef ref, log_.Append(std::move(entry)));
+  if (Planted(LogMistake::kAbsentChildEnded)) {
+    for (uint32_t child = 0; child < outboxes_.size(); ++child) {
+      if (!outboxes_[child].connected()) concerned.Remove(child);
+    }
+  }
+  concerned.ForEach([&](uint32_t child) { outboxes_[child].Append(ref); });
+  merger_.Append(ref->header.number, std::move(concerned));
+  Settle();
+  return ref->header.number;
+}
+
+absl::Status LogHead::Attach(uint32_t child, LogNumber applied, LogNumber sent) {
+  if (child >= outboxes_.size())
+    return InvalidArgument("a link of child {}, expected less than {}", child, outboxes_.size());
+  return outboxes_[child].Replay(applied, sent, log_.last(), log_.concluded());
+}
+
+void LogHead::Detach(uint32_t child) { outboxes_[child].Cut(); }
+
+absl::Status LogHead::Take(uint32_t child, const LogReport& report) {
+  if (child >= outboxes_.size())
+    return InvalidArgument("a report of child {}, expected less than {}", child, outboxes_.size());
+  LogOutbox& outbox = outboxes_[child];
+  const bool counts = report.version == tree_.version();
+  if (counts) FAIRWAY_RETURN_IF_ERROR(outbox.CheckApplied(report.applied));
+  FAIRWAY_RETURN_IF_ERROR(merger_.Take(child, report, outbox.sent()));
+  if (counts) outbox.Applied(report.applied);
+  Settle();
+  return absl::OkStatus();
+}
+
+void LogHead::Settle() {
+  for (const LogNumber number : merger_.TakeEnded()) {
+    const auto entry = log_.Conclude(number);
+    if (!entry.ok()) continue;  // never: the merger names each once, and only what the log has
+    tree_.Concerned(sets_, (*entry)->header.set, number).ForEach([&](uint32_t child) {
+      outboxes_[child].Conclude(number);
+    });
+    concluded_.push_back(number);
+  }
+}
+
+std::vector<LogNumber> LogHead::TakeConcluded() { return std::exchange(concluded_, {}); }
+
+absl::Status LogHead::CheckInvariants() const {
+  FAIRWAY_RETURN_IF_ERROR(log_.CheckInvariants());
+  FAIRWAY_RETURN_IF_ERROR(merger_.CheckInvariants());
+  for (const LogOutbox& outbox : outboxes_) FAIRWAY_RETURN_IF_ERROR(outbox.CheckInvariants());
+  if (merger_.pending() != log_.open().size())
+    return absl::InternalError(fmt::format("{} entries are kept, but {} wait for their ends",
+                                           log_.open().size(), merger_.pending()));
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log/head.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace fairway {
+namespace {
+
+using Numbers = std::vector<LogNumber>;
+
+NewLogEntry Entry(LogSetId set, size_t bytes = 10, uint8_t flags = 0,
+                  SessionId session = SessionId(1)) {
+  return {session, set, EntryKind::kRun, flags, std::string(bytes, 'b')};
+}
+
+Numbers InNextFrame(LogHead& head, uint32_t child) {
+  const std::string bytes = head.Next(child);
+  const auto frame = DecodeLogFrame(bytes);
+  EXPECT_TRUE(frame.ok()) << frame.status();
+  Numbers out;
+  for (const auto& entry : frame->entries) out.push_back(entry.header.number);
+  return out;
+}
+
+// Executors 0, 1 and 2, each a child; set 0 has the first two.
+class LogHeadTest : public ::testing::Test {
+ protected:
+  LogHeadTest() {
+    EXPECT_TRUE(head_.DefineSet(0, {0, 1}).ok());
+    EXPECT_TRUE(head_.Begin({{{{0, 0}}}, {{{1, 0}}}, {{{2, 0}}}}).ok());
+    for (uint32_t child = 0; child < 3; ++child) EXPECT_TRUE(head_.Attach(child, 0).ok());
+  }
+  ~LogHeadTest() override { EXPECT_EQ(head_.CheckInvariants(), absl::OkStatus()); }
+  absl::Status Ended(uint32_t child, LogNumber applied, LogRanges ranges) {
+    return head_.Take(child, {head_.version(), applied, std::move(ranges)});
+  }
+  LogHead head_{LogLimits{1000, 2000, 500}};
+};
+
+TEST_F(LogHeadTest, EntriesGoToThoseTheyConcernAndAreConcludedByThem) {
+  EXPECT_EQ(*head_.Append(Entry(LogSetId::Defined(0))), 1u);
+  EXPECT_EQ(*head_.Append(Entry(LogSetId::One(2))), 2u);
+  EXPECT_EQ(InNextFrame(head_, 0), Numbers{1});
+  EXPECT_EQ(InNextFrame(head_, 1), Numbers{1});
+  EXPECT_EQ(InNextFrame(head_, 2), Numbers{2});
+  EXPECT_TRUE(Ended(0, 1, {{1, 1}}).ok());
+  EXPECT_TRUE(Ended(2, 2, {{2, 2}}).ok());
+  EXPECT_EQ(head_.TakeConcluded(), Numbers{2});
+  EXPECT_TRUE(Ended(1, 1, {{1, 1}}).ok());
+  EXPECT_EQ(head_.TakeConcluded(), Numbers{1});
+  EXPECT_EQ(head_.log().bytes(), 0u);
+  EXPECT_TRUE(head_.outbox(0).HasNews());  // that 1 is concluded
+}
+
+TEST_F(LogHeadTest, BothChildrenOfASetGetTheSameBytes) {
+  ASSERT_TRUE(head_.Append(Entry(LogSetId::Defined(0), 100)).ok());
+  EXPECT_EQ(head_.Next(0), head_.Next(1));
+}
+
+TEST_F(LogHeadTest, WhoIsLostConcernsNobodyAndASuccessorGetsNothingOld) {
+  ASSERT_TRUE(head_.Append(Entry(LogSetId::Defined(0))).ok());
+  ASSERT_TRUE(head_.Append(Entry(LogSetId::One(1))).ok());
+  InNextFrame(head_, 0);
+  EXPECT_TRUE(Ended(0, 1, {{1, 1}}).ok());
+  // Executor 1 is lost: 2 was for it alone. 1 waits for the word of 0 in this version.
+  ASSERT_TRUE(head_.Begin({{{{0, 0}}}, {{{2, 0}}}}).ok());
+  EXPECT_EQ(head_.TakeConcluded(), Numbers{2});
+  EXPECT_EQ(head_.Append(Entry(LogSetId::One(1))).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(head_.Attach(0, 1, 1).ok());
+  EXPECT_TRUE(Ended(0, 1, {{1, 1}}).ok());
+  EXPECT_EQ(head_.TakeConcluded(), Numbers{1});
+  // Its successor takes its place.
+  ASSERT_TRUE(head_.Append(Entry(LogSetId::Defined(0))).ok());
+  ASSERT_TRUE(head_.Begin({{{{0, 0}}}, {{{1, 3}}}, {{{2, 0}}}}).ok());
+  ASSERT_TRUE(head_.Attach(1, 0).ok());
+  EXPECT_EQ(InNextFrame(head_, 1), Numbers{});
+  EXPECT_EQ(*head_.Append(Entry(LogSetId::Defined(0))), 4u);
+  EXPECT_EQ(InNextFrame(head_, 1), Numbers{4});
+}
+
+TEST_F(LogHeadTest, ASlowChildHoldsUpOnlyItsUsers) {
+  const SessionId nobody;
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(head_.Append(Entry(LogSetId::One(1), 900, 0, nobody)).ok());
+  EXPECT_EQ(head_.Append(Entry(LogSetId::Defined(0), 900, 0, nobody)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(head_.log().last(), 2u);
+  EXPECT_TRUE(head_.Append(Entry(LogSetId::One(0), 900, 0, nobody)).ok());
+  EXPECT_TRUE(head_.Append(Entry(LogSetId::Defined(0), 900, kNeverWaits, nobody)).ok());
+  InNextFrame(head_, 1);
+  InNextFrame(head_, 1);
+  EXPECT_FALSE(head_.Append(Entry(LogSetId::One(1), 900, 0, nobody)).ok());
+  EXPECT_TRUE(Ended(1, 2, {}).ok());  // they have come, and run
+  EXPECT_TRUE(head_.Append(Entry(LogSetId::One(1), 900, 0, nobody)).ok());
+}
+
+TEST_F(LogHeadTest, AChildThatLiesChangesNothing) {
+  ASSERT_TRUE(head_.Append(Entry(LogSetId::Defined(0))).ok());
+  InNextFrame(head_, 0);
+  EXPECT_FALSE(Ended(2, 0, {{1, 1}}).ok());  // does not concern it
+  EXPECT_FALSE(Ended(1, 0, {{1, 1}}).ok());  // not sent yet
+  EXPECT_FALSE(Ended(0, 2, {{1, 1}}).ok());  // has more than it was sent
+  EXPECT_FALSE(Ended(7, 0, {}).ok());
+  EXPECT_EQ(head_.outbox(0).applied(), 0u);
+  EXPECT_TRUE(head_.TakeConcluded().empty());
+  EXPECT_FALSE(head_.Attach(7, 0).ok());
+  EXPECT_FALSE(head_.Begin({{{{0, 0}, {0, 0}}}}).ok());
+  EXPECT_FALSE(head_.Begin({{{{0, 9}}}}).ok());
+  EXPECT_FALSE(head_.DefineSet(0, {1}).ok());
+  EXPECT_FALSE(head_.DefineSet(1, {}).ok());
+  EXPECT_EQ(head_.version(), 1u);
+}
+
+}  // namespace
+}  // namespace fairway

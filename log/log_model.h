@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// For log_model_test.cc: an island whose executors come, go, move between relays, lose their links
+// and sometimes lie, with the log between them and the controller; and a naive record of what must
+// hold, in which every entry names the incarnations that it concerns.
+#ifndef FAIRWAY_LOG_LOG_MODEL_H_
+#define FAIRWAY_LOG_LOG_MODEL_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "log/follower.h"
+#include "log/head.h"
+
+namespace fairway {
+
+class LogModel {
+ public:
+  // `strict`: what the head refuses or takes is checked too, and all invariants; else only what
+  // comes of it: what executors get, what is concluded, and that all ends.
+  LogModel(uint64_t seed, bool strict);
+
+  // So many random events; then all links are mended, nobody lies, and what is left must end. What
+  // did not hold, or "".
+  std::string Run(int events);
+
+  // How often something happened, over all models: for a test of the test.
+  struct Counts {
+    int appended = 0, refused = 0, concluded = 0, versions = 0, replays = 0, lies = 0, killed = 0;
+  };
+  static Counts counts;
+
+ private:
+  // One life of an executor. The truth about what it has done.
+  struct Incarnation {
+    ExecutorIndex executor = 0;
+    LogNumber joined = 0;
+    bool alive = true;  // its process
+    bool lost = false;  // the controller has taken it out of the tree
+    LogFollower follower{std::nullopt};
+    // Who it listens to: a relay, or the controller (-1), and since which version. It closes the
+    // link to its parent before it dials another.
+    int parent = -1;
+    uint64_t parent_since = 0;
+    std::vector<LogNumber> applied;
+    std::set<LogNumber> ended;
+  };
+  struct Link {
+    bool up = false;
+    std::deque<std::string> down, reports;
+  };
+  // A relay's process: passes on at once, and keeps nothing over a version.
+  struct Relay {
+    LogFollower follower{std::nullopt};
+    std::vector<int> below;  // incarnations
+  };
+  // A direct child of the controller: an executor, or a relay with executors below it.
+  struct Child {
+    int relay = -1;
+    std::vector<int> live;  // incarnations
+    int link() const { return relay >= 0 ? relay : 100 + live.front(); }
+  };
+  struct Entry {
+    IndexSet members;
+    std::set<int> concerned;  // incarnations that were in the tree
+    SessionId session;
+    size_t bytes = 0;
+    int conclusions = 0;
+  };
+
+  uint64_t Pick(uint64_t below) { return random_() % below; }
+  void Fail(std::string what);
+  void Expect(const absl::Status& status, const char* what);
+
+  void Event();
+  void Reform();
+  void Kill();
+  void Define();
+  void Append();
+  void SendDown(uint32_t child);
+  void DeliverDown(uint32_t child);
+  void DeliverToRelay(const Child& child, const LogFrame& frame);
+  void Apply(int incarnation, const LogFrame& frame);
+  void EndOne();
+  void EndBelowRelays();
+  void SendReport(uint32_t child);
+  void DeliverReport(uint32_t child);
+  void Cut(uint32_t child);
+  void Connect(uint32_t child);
+  void Lie(uint32_t child);
+  void Refused(uint32_t child, LogNumber first, LogNumber last, const char* what);
+  void Conclusions();
+  void CheckAll();
+  void Finish();
+  bool Concerns(const Child& child, LogNumber number) const;
+  LogFollower& FollowerOf(const Child& child);
+
+  std::mt19937_64 random_;
+  const bool strict_;
+  std::string failure_;
+  LogHead head_;
+  std::vector<std::unique_ptr<Incarnation>> incarnations_;
+  std::map<ExecutorIndex, int> latest_;  // incarnation of each executor
+  std::map<uint64_t, std::vector<Child>> trees_;
+  std::map<int, Relay> relays_;
+  std::map<int, Link> links_;
+  std::vector<IndexSet> sets_;
+  std::map<LogNumber, Entry> entries_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_LOG_LOG_MODEL_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sets of log numbers, as ranges. Values.
+#ifndef FAIRWAY_LOG_RANGES_H_
+#define FAIRWAY_LOG_RANGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+
+#include "base/status.h"
+
+namespace fairway {
+
+// Of an entry in its island's log: 1, 2, 3, ... without gaps. 0 names none.
+using LogNumber = uint64_t;
+inline constexpr LogNumber kMaxLogNumber = LogNumber{1} << 62;
+
+// `first` to `last`, both of them.
+struct LogRange {
+  LogNumber first = 0;
+  LogNumber last = 0;
+  friend bool operator==(const LogRange&, const LogRange&) = default;
+};
+
+// As frames and reports have them: ascending, and never touching each other.
+using LogRanges = std::vector<LogRange>;
+
+// INVALID_ARGUMENT: a range without a number, one that runs backwards, overlaps or touches the one
+// before it, or goes beyond kMaxLogNumber.
+absl::Status CheckRanges(const LogRanges& ranges);
+
+// Numbers, kept as ranges that do not touch each other: costs as much as there are gaps.
+class LogRangeSet {
+ public:
+  // Nothing happens when it is a member already.
+  void Add(LogNumber number);
+  bool Contains(LogNumber number) const;
+  // Whether any number of `range` is a member.
+  bool Meets(LogRange range) const;
+  // Takes the first ranges out, at most so many.
+  LogRanges TakeFront(size_t most);
+  // Takes out the numbers of `range` that are members.
+  void Remove(LogRange range);
+  bool empty() const { return ranges_.empty(); }
+  size_t ranges() const { return ranges_.size(); }
+  LogRanges ToRanges() const;
+  void Clear() { ranges_.clear(); }
+
+ private:
+  absl::btree_map<LogNumber, LogNumber> ranges_;  // first to last
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_LOG_RANGES_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of one to ten bytes, seven bits each, the lowest first; the highest bit of a byte says
+// that another one follows. As protobuf's, but only the shortest form of a number is accepted.
+#ifndef FAIRWAY_LOG_VARINT_H_
+#define FAIRWAY_LOG_VARINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace fairway {
+
+inline void PutVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+constexpr size_t VarintBytes(uint64_t value) {
+  size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
+// Takes values off the front of bytes that came from outside.
+class VarintReader {
+ public:
+  explicit VarintReader(std::string_view bytes) : rest_(bytes) {}
+
+  // INVALID_ARGUMENT with `what`: the bytes end within it, it is beyond 64 bits, or not the
+  // shortest form.
+  absl::StatusOr<uint64_t> Take(std::string_view what) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < rest_.size() && i < kMost; ++i) {
+      const uint8_t byte = static_cast<uint8_t>(rest_[i]);
+      if (i == kMost - 1 && byte > 1) break;
+      value |= uint64_t{byte & 0x7fu} << (7 * i);
+      if ((byte & 0x80) != 0) continue;
+      if (byte == 0 && i > 0)
+        return InvalidArgument("{} of {} bytes, expected its shortest form", what, i + 1);
+      rest_.remove_prefix(i + 1);
+      return value;
+    }
+    if (rest_.size() < kMost)
+      return InvalidArgument("{} is cut off after {} bytes", what, rest_.size());
+    return InvalidArgument("{} has more than 64 bits", what);
+  }
+
+  // `size` bytes; at most left() are there.
+  std::string_view TakeBytes(size_t size) {
+    const std::string_view out = rest_.substr(0, size);
+    rest_.remove_prefix(out.size());
+    return out;
+  }
+  size_t left() const { return rest_.size(); }
+
+ private:
+  static constexpr size_t kMost = 10;
+  std::string_view rest_;
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_LOG_VARINT_H_
