@@ -165,7 +165,7 @@ def test_an_option_that_this_version_of_the_plugin_lacks_is_refused_with_those_i
         env=clean_environment(TMPDIR=str(tmp_path)))
     assert done.returncode == 2
     assert "too old for option memory_fraction_policy" in done.stderr
-    has = re.search(r"\(it has: (.*?)\)", done.stderr)[1].split(", ")
+    has = re.search(r"\(the plugin has: (.*?)\)", done.stderr)[1].split(", ")
     assert "allocator" in has and "memory_fraction_policy" not in has
 
 
