@@ -136,6 +136,7 @@ Dialogue::Dialogue(int64_t stored_array_bytes) : cluster_(0, stored_array_bytes)
 void Dialogue::TearDown() {
   Run();
   cluster_.door().Close(kId);
+  session_ = nullptr;
   Run();
   EXPECT_EQ(Describe(cluster_.cluster().inspection().CheckInvariants()), "OK");
   EXPECT_EQ(cluster_.cluster().inspection().counts().arrays, 0u);
@@ -170,7 +171,7 @@ std::string Dialogue::Take() {
 
 std::string Dialogue::Run() {
   cluster_.RunAll();
-  while (session_->HasMore()) {
+  while (session_ != nullptr && session_->HasMore()) {
     session_->GoOn();
     cluster_.RunAll();
   }
