@@ -2,8 +2,13 @@
 #include "wire/link_codec.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
+
+#include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 
 namespace fairway {
 namespace {
@@ -105,6 +110,53 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in) {
   out.data_endpoint = in.data_endpoint();
   out.island_workers = std::max(in.island_workers(), 1);
   return out;
+}
+
+struct CommandEncoder::Scratch {
+  std::array<char, 16 << 10> block;
+  google::protobuf::Arena arena{block.data(), block.size()};
+  v1::Command* command = nullptr;
+  size_t bytes = 0;
+};
+
+CommandEncoder::CommandEncoder() : scratch_(std::make_unique<Scratch>()) {}
+CommandEncoder::~CommandEncoder() = default;
+
+void CommandEncoder::Begin(Incarnation incarnation, std::string* payload) {
+  v1::FromController message;
+  message.mutable_commands()->set_incarnation(incarnation.value);
+  message.SerializeToString(payload);
+}
+
+size_t CommandEncoder::Take(const Command& command) {
+  scratch_->command = google::protobuf::Arena::CreateMessage<v1::Command>(&scratch_->arena);
+  ToProto(command, scratch_->command);
+  return scratch_->bytes = scratch_->command->ByteSizeLong();
+}
+
+void CommandEncoder::Append(std::string* payload) {
+  using Out = google::protobuf::io::CodedOutputStream;
+  using Format = google::protobuf::internal::WireFormatLite;
+  const auto length = static_cast<uint32_t>(scratch_->bytes);
+  const uint32_t outer = 1 + static_cast<uint32_t>(Out::VarintSize32(length)) + length;
+  const size_t before = payload->size();
+  payload->resize(before + 1 + Out::VarintSize32(outer) + outer);
+  auto* at = reinterpret_cast<uint8_t*>(payload->data() + before);
+  at = Format::WriteTagToArray(v1::FromController::kCommandsFieldNumber,
+                               Format::WIRETYPE_LENGTH_DELIMITED, at);
+  at = Out::WriteVarint32ToArray(outer, at);
+  at = Format::WriteTagToArray(v1::Commands::kCommandsFieldNumber,
+                               Format::WIRETYPE_LENGTH_DELIMITED, at);
+  at = Out::WriteVarint32ToArray(length, at);
+  scratch_->command->SerializeWithCachedSizesToArray(at);
+  scratch_->arena.Reset();
+}
+
+Frame CommandFrame(std::string payload) {
+  Frame frame;
+  frame.type = kControlFrame;
+  frame.payload = std::move(payload);
+  return frame;
 }
 
 Frame PackFrame(const google::protobuf::MessageLite& message) {

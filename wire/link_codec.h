@@ -6,7 +6,10 @@
 #ifndef FAIRWAY_WIRE_LINK_CODEC_H_
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "core/device.h"
@@ -42,6 +45,28 @@ absl::StatusOr<CallbackCall> CallbackFromProto(const v1::LinkCallback& in);
 void ToProto(const CallbackAnswer& answer, v1::LinkCallbackAnswer* out);
 // Sizes are not looked at: who asked knows them.
 absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAnswer& in);
+
+// Encodes commands one by one as they come, so that none is kept as a message. What it appends, one
+// after the other, is the payload of a frame with a v1::Commands (fields that come again are
+// merged). It keeps the memory of small commands for the next one. Not thread-safe.
+class CommandEncoder {
+ public:
+  CommandEncoder();
+  ~CommandEncoder();
+
+  // Begins a payload.
+  static void Begin(Incarnation incarnation, std::string* payload);
+  // Takes the next command; the bytes that it has.
+  size_t Take(const Command& command);
+  // Appends what was taken.
+  void Append(std::string* payload);
+
+ private:
+  struct Scratch;
+  const std::unique_ptr<Scratch> scratch_;
+};
+// A frame of a payload that was made like that.
+Frame CommandFrame(std::string payload);
 
 // One control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);

@@ -392,6 +392,28 @@ TEST(Specs, RoundTripAndChecks) {
   EXPECT_TRUE(refused([](auto& p) { p.set_worker(std::string(300, 'w')); }));
 }
 
+TEST(Frames, CommandsEncodedOneByOneAreThoseOfOneMessage) {
+  CommandEncoder encoder;
+  for (const size_t size : {size_t{1}, size_t{100}, size_t{40} << 10, size_t{3}}) {
+    const InstallExecutable install{
+        ExecutableId(7), std::make_shared<std::string>(size, 'c'), "sum", {0, 1}, {}, 0};
+    const std::vector<Command> commands = {install, SomeLaunch(), FreeGroups{{GroupId(9)}}};
+    std::string payload;
+    v1::FromController expected;
+    expected.mutable_commands()->set_incarnation(11);
+    CommandEncoder::Begin(Incarnation(11), &payload);
+    for (const Command& command : commands) {
+      v1::Command* message = expected.mutable_commands()->add_commands();
+      ToProto(command, message);
+      EXPECT_EQ(encoder.Take(command), message->ByteSizeLong());
+      encoder.Append(&payload);
+    }
+    v1::FromController decoded;
+    ASSERT_EQ(UnpackFrame(CommandFrame(std::move(payload)), &decoded), absl::OkStatus());
+    EXPECT_EQ(decoded.SerializeAsString(), expected.SerializeAsString());
+  }
+}
+
 TEST(Frames, PackAndUnpack) {
   v1::FromController message;
   message.mutable_fence()->set_reason("gone");

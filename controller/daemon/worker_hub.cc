@@ -186,8 +186,8 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->pid = message.pid();
   executor->peer = peer.number;
   executor->link_cause.clear();
-  executor->batch.Clear();
-  executor->batch_bytes = 0;
+  executor->batch.clear();
+  executor->batch_commands = 0;
   peer.role = Role::kExecutor;
   peer.link->LimitFrames(kMaxFrameBytes);
   peer.worker = spec->worker;
@@ -374,20 +374,19 @@ void WorkerHub::Send(ExecutorId id, Command command) {
     return;
   }
   Executor& executor = *it->second;
-  v1::Command message;
-  ToProto(command, &message);
-  const size_t bytes = message.ByteSizeLong();
+  const size_t bytes = encoder_.Take(command);
   if (bytes > kMaxCommandBytes) {  // the core sees to it that there is none
     spdlog::error("worker {} cannot be sent a command of {} bytes; this is a bug of the controller",
                   executor.spec.worker, bytes);
   }
-  if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
-  *executor.batch.mutable_commands()->add_commands() = std::move(message);
-  executor.batch_bytes += bytes;
+  if (!executor.batch.empty() && executor.batch.size() + bytes > kMaxBatchBytes) Flush(executor);
+  if (executor.batch.empty()) CommandEncoder::Begin(executor.spec.incarnation, &executor.batch);
+  encoder_.Append(&executor.batch);
+  ++executor.batch_commands;
   // What lets the executor begin nothing goes with what does.
   const bool waits =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
-  if (executor.flush_posted || (waits && executor.batch_bytes < kMaxWaitingBytes)) return;
+  if (executor.flush_posted || (waits && executor.batch.size() < kMaxWaitingBytes)) return;
   executor.flush_posted = true;
   loop_.Post("send commands", [this, alive = alive_, id] {
     if (!*alive) return;
@@ -399,18 +398,16 @@ void WorkerHub::Send(ExecutorId id, Command command) {
 }
 
 void WorkerHub::Flush(Executor& executor) {
-  if (executor.state != Executor::State::kUp || executor.batch_bytes == 0) return;
-  executor.batch.mutable_commands()->set_incarnation(executor.spec.incarnation.value);
+  if (executor.state != Executor::State::kUp || executor.batch.empty()) return;
+  const int commands = std::exchange(executor.batch_commands, 0);
+  Frame frame = CommandFrame(std::exchange(executor.batch, {}));
   const auto it = peers_.find(executor.peer);
   if (it != peers_.end()) {
-    Frame frame = PackFrame(executor.batch);
     ++sent_.messages;
     sent_.bytes += kFrameHeaderBytes + frame.payload.size();
-    commands_sent_ += executor.batch.commands().commands_size();
+    commands_sent_ += commands;
     it->second->link->Send(std::move(frame));
   }
-  executor.batch.Clear();
-  executor.batch_bytes = 0;
 }
 
 void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::string> program,

@@ -23,6 +23,7 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
+#include "wire/link_codec.h"
 
 namespace fairway {
 
@@ -176,6 +177,7 @@ class WorkerHub {
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;
+  CommandEncoder encoder_;
   Clock::time_point last_tick_;
   bool stopping_ = false;  // losses are expected
   // While the owner registers an executor: what it sends to it already.

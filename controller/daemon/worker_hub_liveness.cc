@@ -24,8 +24,8 @@ double Seconds(milliseconds duration) { return static_cast<double>(duration.coun
 void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log,
                             bool asked) {
   executor.state = Executor::State::kLost;
-  executor.batch.Clear();
-  executor.batch_bytes = 0;
+  executor.batch.clear();
+  executor.batch_commands = 0;
   // The core says which executor; here is how.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);

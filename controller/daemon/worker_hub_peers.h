@@ -40,8 +40,8 @@ struct WorkerHub::Executor {
   uint64_t peer = 0;
   Clock::time_point cause_due;
   std::string link_cause;
-  v1::FromController batch;
-  size_t batch_bytes = 0;
+  std::string batch;  // the payload of the next frame; empty: there is none
+  int batch_commands = 0;
   bool flush_posted = false;
 };
 
