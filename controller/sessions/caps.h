@@ -49,8 +49,8 @@ struct SessionCaps {
   size_t max_compilations = 256;
   size_t max_compiled_bytes = size_t{1} << 30;
 
-  // Also from so many bytes on that are being fetched. Above it the client's answers would hold
-  // them, if it does not read.
+  // Reading also stops from so many bytes on that come from executors for fetches. Each becomes an
+  // answer, which the controller holds until the client reads it.
   int64_t max_fetching = int64_t{256} << 20;
 
   // Not yet while the session waits for what may be among the next requests: what frees memory, or
