@@ -68,7 +68,9 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return !fetched_->over() &&
+  // An execution whose arguments never come holds back the ends of those behind it.
+  constexpr size_t kMaxUntoldEnds = 16384;
+  return !fetched_->over() && ends_.size() < kMaxUntoldEnds &&
          options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
@@ -77,17 +79,20 @@ void IfrtSession::Closes() {
     std::shared_ptr<void> host_buffers;
     decltype(contexts_) contexts;
     decltype(futures_) futures;
+    ExecutionEnds ends;
+    decltype(statuses_) statuses;
     decltype(watches_) watches;
     decltype(fetches_) fetches;
     std::shared_ptr<Making> making;
   };
   // Nobody is told of them any more.
   destroyed_contexts_->ended = true;
-  const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + watches_.size() +
-                       fetches_.size() + (making_ == nullptr ? 0 : making_->arrays());
-  auto rest =
-      std::make_shared<Rest>(Rest{host_buffers_.End(), std::move(contexts_), std::move(futures_),
-                                  std::move(watches_), std::move(fetches_), std::move(making_)});
+  const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + ends_.size() +
+                       watches_.size() + fetches_.size() +
+                       (making_ == nullptr ? 0 : making_->arrays());
+  auto rest = std::make_shared<Rest>(
+      Rest{host_buffers_.End(), std::move(contexts_), std::move(futures_), std::move(ends_),
+           std::move(statuses_), std::move(watches_), std::move(fetches_), std::move(making_)});
   GiveUp(*shell_, std::move(rest), parts);
 }
 
@@ -242,6 +247,27 @@ void IfrtSession::FutureEnded(uint64_t handle, absl::Status status) {
   Future future = std::move(it->second);
   futures_.erase(it);
   AnswerFuture(*std::move(future.waiter), future);
+}
+
+void IfrtSession::TellEnds() {
+  constexpr int kAtOnce = 256;
+  if (telling_ends_) return;
+  for (int i = 0; i < kAtOnce; ++i) {
+    auto end = ends_.Next();
+    if (!end.has_value()) return;
+    const auto it = statuses_.find(end->first);
+    const uint64_t handle = it->second;
+    statuses_.erase(it);
+    FutureEnded(handle, std::move(end->second));
+  }
+  if (!ends_.has_next()) return;
+  telling_ends_ = true;
+  shell_->RunOffLoop([] {},
+                     [this, alive = alive_] {
+                       if (!*alive) return;
+                       telling_ends_ = false;
+                       TellEnds();
+                     });
 }
 
 void IfrtSession::AskFuture(Call call, uint64_t handle, bool of_execution) {

@@ -24,6 +24,7 @@
 #include "controller/cluster/virtual_device.h"
 #include "controller/compile/compile_service.h"
 #include "controller/compile/program_service.h"
+#include "controller/ifrt/execution_ends.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
 #include "controller/sessions/caps.h"
@@ -133,6 +134,8 @@ class IfrtSession {
   }
   uint64_t MakeFuture(Future future);
   void FutureEnded(uint64_t handle, absl::Status status);
+  // Tells the ends of executions that may be told, some now and the rest in later turns.
+  void TellEnds();
   void AskFuture(Call call, uint64_t handle, bool of_execution);
   void AnswerFuture(Call call, const Future& future);
   uint64_t WatchToken(std::function<void(absl::Status)> done);
@@ -194,6 +197,9 @@ class IfrtSession {
                        const Call& call, Response& response);
   absl::Status DescribeOutputs(uint64_t executable, const ExecuteResult& result,
                                xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
+  // The devices that an execution names, or else those of its code.
+  std::vector<int32_t> DevicesOf(
+      const Loaded& loaded, const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request) const;
   absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle,
                                      const std::vector<int32_t>& devices);
   absl::Status CostAnalysis(uint64_t handle, Response& response);
@@ -224,6 +230,9 @@ class IfrtSession {
   HostBufferStore host_buffers_;
   const std::shared_ptr<MemoryBudget> fetched_;  // its share of options_.fetched
   std::map<uint64_t, Future> futures_;
+  ExecutionEnds ends_;                            // of executions with a status
+  absl::btree_map<uint64_t, uint64_t> statuses_;  // their futures, by their numbers in ends_
+  bool telling_ends_ = false;                     // TellEnds goes on in a later turn
   std::map<uint64_t, Loaded> loaded_;
   ErrorArrays errors_;
   absl::btree_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
