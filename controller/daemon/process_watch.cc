@@ -27,8 +27,8 @@ class AsioWatch final : public ProcessWatch {
         on_orphaned_(std::move(on_orphaned)) {
     WaitForSignal();
     if (life_fd >= 0) {
-      // A pipe end of our own: the inherited one is shared with other children, and Asio would make
-      // it non-blocking for them too.
+      // Opens a file description of its own: the inherited one is shared with other children, and
+      // Asio would make it non-blocking for them too.
       const std::string path = "/proc/self/fd/" + std::to_string(life_fd);
       const int own = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
       if (own >= 0) ::close(life_fd);
@@ -40,7 +40,7 @@ class AsioWatch final : public ProcessWatch {
  private:
   void WaitForSignal() {
     signals_.async_wait([this](const boost::system::error_code& error, int number) {
-      if (error) return;  // `this` is gone
+      if (error) return;  // the watch has ended
       on_signal_(number);
       WaitForSignal();
     });
@@ -49,7 +49,7 @@ class AsioWatch final : public ProcessWatch {
     life_.async_read_some(boost::asio::buffer(ignored_),
                           [this](const boost::system::error_code& error, size_t) {
                             if (error == boost::asio::error::operation_aborted)
-                              return;  // `this` is gone
+                              return;  // the watch has ended
                             if (error) return on_orphaned_();
                             WaitForEnd();
                           });
