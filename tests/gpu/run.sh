@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a machine with a GPU can show.
+# Shows what only a machine with a GPU can show.
 #
 #   run.sh [--plugin FILE] [--out FILE] [--quick] [STEP...]
 #       runs the steps (facts probe target smoke conformance faults trap digits busy bench; all by
