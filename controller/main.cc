@@ -75,7 +75,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag("executor-deadline", &flags->executor_deadline,
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
-              "Time without its executors after which what waits for an island fails");
+              "Time without executors after which work that waits for an island fails");
   config.Flag("forget-after", &flags->forget_after,
               "Time without any of its workers after which an island that no session knows is "
               "forgotten, and without one of them after which another takes its place; 0: never");

@@ -37,7 +37,7 @@ struct AdminClient::State {
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     if (code == absl::StatusCode::kUnavailable && NoGreeting(status.error_message())) {
       return Error(code,
-                   "what listens at {} does not speak gRPC, or was just ending: give the "
+                   "the server at {} does not speak gRPC, or was just ending: give the "
                    "controller's clients' port (its --port, 29000 by default; see --controller)",
                    controller);
     }
@@ -55,7 +55,7 @@ struct AdminClient::State {
                    controller, kAnswerTimeout.count());
     }
     if (code == absl::StatusCode::kUnimplemented) {
-      return Error(code, "what answers at {} is not a Fairway controller", controller);
+      return Error(code, "the server at {} is not a Fairway controller", controller);
     }
     return Error(code, "{}", status.error_message());
   }

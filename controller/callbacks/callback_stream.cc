@@ -29,7 +29,7 @@ void Put(const CallbackArray& array, bool with_bytes, v1::CallbackArray* out) {
 std::string Describe(const v1::CallbackArray& array) {
   const std::optional<DType> dtype = DTypeFromNumber(array.dtype());
   if (!dtype.has_value())
-    return fmt::format("an array of element type {}, which is none", array.dtype());
+    return fmt::format("an array of element type {}, which does not exist", array.dtype());
   if (array.dims_size() > kMaxRank)
     return fmt::format("an array of {} dimensions", array.dims_size());
   return ToString(*dtype, Shape{{array.dims().begin(), array.dims().end()}});

@@ -31,7 +31,7 @@ struct CallbackLimits {
   size_t streams = 4096;
 };
 
-// What the router asks of its shell. Calls must not re-enter the router.
+// The requests of the router to its shell. Calls must not re-enter the router.
 class CallbackActions {
  public:
   virtual ~CallbackActions() = default;

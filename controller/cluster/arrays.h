@@ -108,7 +108,7 @@ class Cluster::Arrays {
                                                 const std::vector<ArraySpec>& targets,
                                                 CopySemantics semantics,
                                                 const std::vector<uint64_t>& out);
-  // What each array is to become.
+  // The types that the arrays are to have.
   struct Targets {
     size_t count = 0;
     std::function<absl::StatusOr<ArraySpec>(size_t i, const ArraySpec& source)> of;

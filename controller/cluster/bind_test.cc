@@ -196,7 +196,7 @@ TEST_F(BindTest, OneSessionsProgramsAndArraysHoldAsMuchAsIsLeftToOthers) {
   const auto put =
       cluster.arrays().Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   EXPECT_THAT(Text(put.status()), HasSubstr("0 programs, which hold 383 MiB more"));
-  // Another session finds some room, and finds again what is given back.
+  // Another session finds some room, and finds the room again that it gives back.
   EXPECT_TRUE(cluster.programs().Reserve(other_, 1, "r", half / 2 - kMiB).ok());
   EXPECT_TRUE(cluster.programs().Reserve(session, 1, "p", 0).ok());
   EXPECT_TRUE(cluster.programs().Bind(session, 0, LongProgram(100)).ok());

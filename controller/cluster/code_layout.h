@@ -26,7 +26,7 @@ struct Place {
   int64_t bytes = 0;  // of the shard, dense
 };
 
-// What a node reserves on one device.
+// The bytes that a node reserves on one device.
 struct Reservation {
   DeviceId device;
   int64_t output = 0;

@@ -53,7 +53,7 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
     donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
       const Group& group = *FindGroup(id);
       const Use& use = uses.at(id);
-      // A group of which only a part is donated stays in memory until it is freed.
+      // A group that is only partly donated stays in memory until it is freed.
       return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
              use.alone && use.shards == group.places.size();
     });

@@ -27,7 +27,7 @@ struct Ledger {
   size_t Room() const;
   // RESOURCE_EXHAUSTED: there is no room for the records of `more` further arrays of this session.
   absl::Status CheckRoom(const Session& session, size_t more) const;
-  // The same of a program that takes so many bytes more.
+  // RESOURCE_EXHAUSTED: there is no room for a program that takes `bytes` more.
   absl::Status CheckProgramRoom(const Session& session, const std::string& name,
                                 size_t bytes) const;
 };

@@ -50,7 +50,7 @@ class Cluster::Losses {
   void DropShared(const std::vector<Executor*>& lost);
   uint64_t num_losses = 0;  // for Loss::number
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 
  public:
   size_t open_losses = 0;  // in all worklists

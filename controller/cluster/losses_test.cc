@@ -222,7 +222,7 @@ TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
   EXPECT_EQ(cluster.fleet().Islands()[1].queued, 0u);
 }
 
-// What clients are told of a loss is the same however long a turn is.
+// A client gets the same answers about a loss, however long a turn is.
 TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   const auto run = [](uint64_t turn_units) {
     Recorder actions;

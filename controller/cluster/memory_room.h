@@ -57,7 +57,7 @@ class Cluster::MemoryRoom {
   Held HeldOn(DeviceId device) const;
   static std::string WhoHolds(const Held& held, SessionId asking);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -73,7 +73,7 @@ class Cluster::ProgramRuns {
   // All steps are made: gives the session the results.
   void EndRun(Session& session, ProgramRun& run);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 
  public:
   static constexpr uint64_t kFirstSequence = uint64_t{1} << 62;  // above all compiled code's ids

@@ -65,7 +65,7 @@ class Cluster::Remaking {
   // Completes the record of a node that has all its shards.
   void EndNode(const Making::Made& made) const;
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

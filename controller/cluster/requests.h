@@ -55,7 +55,7 @@ class Cluster::Requests {
   void FinishBusy(SessionId session);
 
  private:
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -48,7 +48,7 @@ class Cluster::StoredGroups {
   BytesRef StoredPart(const Node& node, const Group& out, int32_t shard) const;
   GroupId PlacedOf(Group& stored);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -36,7 +36,7 @@ class Cluster::Transfers {
   // Adds the sources and pieces of a remade shard, the last one of command.out.
   void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -162,7 +162,7 @@ class ControllerShell final : public ClusterActions,
   std::set<IslandId> given_up_;
   std::map<IslandId, Clock::time_point> empty_since_;   // islands without any executor
   std::map<ExecutorId, Clock::time_point> gone_since_;  // executors that are down
-  std::map<IslandId, absl::Status> forgetting_;         // of which something is left
+  std::map<IslandId, absl::Status> forgetting_;         // islands of which something is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
   std::map<ExecutorId, uint64_t> executor_fetches_;

@@ -53,7 +53,7 @@ void SessionStream<In, Item, Out>::ReadDone(bool ok) {
   absl::StatusOr<Decoded> decoded =
       ok ? Decode(std::move(reading_))
          : Error(absl::StatusCode::kCancelled,
-                 "the session has ended: the client closed its stream, or sent what is no {}",
+                 "the session has ended: the client closed its stream, or sent no valid {}",
                  context_.message);
   std::unique_lock lock(mu_);
   read_at_work_ = false;
