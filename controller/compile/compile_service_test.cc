@@ -103,7 +103,7 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   };
   compile({0, 1});
-  compile({1, 0});  // whose compilation will turn out to be useless for it
+  compile({1, 0});  // waits for the same compilation, in vain
   EXPECT_EQ(cluster_.open_compilations(), 1u);
   cluster_.AnswerCompile(code);
   EXPECT_EQ(results_.size(), 1u);

@@ -148,7 +148,7 @@ class BeastServer final : public HttpServer {
     acceptor_->async_accept(
         [this, acceptor = acceptor_](beast::error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted || !acceptor->is_open())
-            return;  // the server has ended
+            return;  // `this` is gone
           if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
           // Otherwise silent clients would keep all others out.
           if (shared_->open.size() > kMaxConnections) shared_->open.front()->Close();

@@ -40,7 +40,7 @@ class AsioWatch final : public ProcessWatch {
  private:
   void WaitForSignal() {
     signals_.async_wait([this](const boost::system::error_code& error, int number) {
-      if (error) return;  // the watch has ended
+      if (error) return;  // `this` is gone
       on_signal_(number);
       WaitForSignal();
     });
@@ -49,7 +49,7 @@ class AsioWatch final : public ProcessWatch {
     life_.async_read_some(boost::asio::buffer(ignored_),
                           [this](const boost::system::error_code& error, size_t) {
                             if (error == boost::asio::error::operation_aborted)
-                              return;  // the watch has ended
+                              return;  // `this` is gone
                             if (error) return on_orphaned_();
                             WaitForEnd();
                           });

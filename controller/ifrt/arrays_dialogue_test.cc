@@ -187,7 +187,7 @@ TEST_F(ArraysDialogue, StridesThatAskForMuchMoreThanTheArrayAreRefused) {
   EXPECT_EQ(session_->host_buffers().size(), 0u);
 }
 
-// Overlapping elements can make many bytes of few: the size of the result decides.
+// Overlapping elements can make many bytes of few: the result's size decides what leaves the loop.
 TEST_F(ArraysDialogue, OverlappingElementsAreLaidOutOffTheLoop) {
   session_->host_buffers().Store(5, Blob::Copy(std::string(4 * 1023, 'x')));
   Ask("make_array_from_host_buffer_request { dtype { kind: KIND_F32 } shape { dims: [512, 512] } "

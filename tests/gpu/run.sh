@@ -45,7 +45,7 @@ pack() {
   images=$("$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import hardware_digits
 print(hardware_digits.images() or "")' "$here")
   [ -z "$images" ] || cp "$images" "$folder/tests/gpu"
-  # What is built for tests comes along when it is there.
+  # Programs built for tests come along if they exist.
   local built
   for built in tests/runtime_conformance_test bench/null_front_door; do
     if [ -x "$root/build/release/$built" ]; then

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataflow programs as a user writes them, and what is expected of them: prints a line for each
-// thing that does not hold.
+// Dataflow programs as a user writes them, with their expectations: prints a line for each one that
+// does not hold.
 //   programs ADDRESS [FILE]   two slices of two devices; FILE: StableHLO of f(x) = 2 x + 1,
 //                             x: f32[4]; without, slices of the host or the sim runtime
 //   programs ADDRESS flying   starts 100 runs, says so, and ends when they and one more have; an
