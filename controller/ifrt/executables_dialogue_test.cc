@@ -140,7 +140,7 @@ TEST_F(ExecutablesDialogue, TokensOfSeveralDevicesAreTakenApartAndPutTogether) {
                 "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 10 dtype { kind: KIND_TOKEN } }"),
             "4 #3 assemble_array_from_single_device_arrays_response { array_handle: 10 }");
   Run();
-  // Nothing else is put together as tokens.
+  // Only tokens are assembled in this way.
   Put(11, 0, "aaaa");
   Put(12, 1, "bbbb");
   EXPECT_THAT(Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) "
@@ -422,7 +422,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
   for (; session_->MayRead() && kept < 100; ++kept)
     Ask(fmt::format("copy_to_host_buffer_request {{ array_handle: 5 host_buffer_handle: {} }}",
                     100 + kept));
-  EXPECT_EQ(kept, 4);  // half of the bytes, 544 each, and one
+  EXPECT_EQ(kept, 4);  // 544 bytes each: half of the budget, and one more
   EXPECT_TRUE(other->MayRead());
   Run();
   EXPECT_FALSE(session_->MayRead());
@@ -431,7 +431,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
   HostBufferStore::Bytes reader = absl::UnknownError("no bytes yet");
   session_->host_buffers().Lookup(101, [&](HostBufferStore::Bytes bytes) { reader = bytes; });
   EXPECT_TRUE(session_->host_buffers().Delete(101).ok());
-  EXPECT_EQ(fetched->used(), 3 * 544);  // it is still being read
+  EXPECT_EQ(fetched->used(), 3 * 544);  // a reader still has it
   reader = absl::UnknownError("done");
   EXPECT_EQ(fetched->used(), 2 * 544);
   door.Close(kId + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatch, answers, futures.
+// The dispatch of requests, answers, futures.
 #include "controller/ifrt/session.h"
 
 #include <utility>
@@ -16,8 +16,8 @@ namespace {
 
 using xla::ifrt::proxy::IfrtRequest;
 
-// Apart from the cluster's own server-made handles only for readers of logs: the tables are
-// different ones.
+// Differs from the cluster's own handles only for readers of logs: the tables are different
+// ones.
 constexpr uint64_t kFirstFuture = kFirstServerHandle << 1;
 
 absl::Status NotServed(const IfrtRequest& request) {
@@ -55,7 +55,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
   metadata->set_op_id(call.op_id);
   call.context.reset();
   if (!status.ok()) {
-    // A response beside a status would make the client overlook the status.
+    // The client would overlook the status beside a response.
     response->clear_response();
     StatusToProto(status, metadata->mutable_status());
   } else if (call.counted) {
@@ -85,7 +85,7 @@ void IfrtSession::Closes() {
     decltype(fetches_) fetches;
     std::shared_ptr<Making> making;
   };
-  // Nobody is told of them any more.
+  // Nobody is told of the contexts any more.
   destroyed_contexts_->ended = true;
   const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + ends_.size() +
                        watches_.size() + fetches_.size() +
@@ -97,7 +97,7 @@ void IfrtSession::Closes() {
 }
 
 void IfrtSession::Handle(Request& request) {
-  while (making_ != nullptr) MakeSome();  // for tests: its stream waits
+  while (making_ != nullptr) MakeSome();  // for tests: a stream would wait
   Call call{request.request_metadata().op_id(), true,
             UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
   const auto with = [&](auto fill) {  // `fill` may use `call`
@@ -175,7 +175,7 @@ void IfrtSession::Handle(Request& request) {
   }
 }
 
-// Requests about executables, and about what becomes of values.
+// Requests about executables, and about the readiness of values.
 void IfrtSession::HandleExecutables(Call call, Request& request) {
   const auto with = [&](auto fill) {  // `fill` may use `call`
     auto response = std::make_unique<Response>();

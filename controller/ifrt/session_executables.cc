@@ -17,7 +17,7 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kHashedAtOnce = size_t{1} << 20;  // larger programs by another thread
+constexpr size_t kHashedAtOnce = size_t{1} << 20;  // another thread hashes larger programs
 
 }  // namespace
 
@@ -143,7 +143,7 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   ExecuteOptions options;
   const absl::StatusOr<Loaded*> loaded = FindLoaded(request.loaded_executable_handle());
   uint64_t number = 0;  // in ends_
-  if (fill_status) {    // now, because the end may be told from inside the call
+  if (fill_status) {    // now, because the end may come within the call
     Future future;
     future.of_execution = true;
     if (asked_status != 0) {
@@ -200,7 +200,7 @@ absl::Status IfrtSession::DescribeOutputs(
   for (size_t i = 0; i < result.handles.size(); ++i) {
     const ArraySpec& spec = result.specs[i];
     auto* output = response->add_outputs();
-    // jaxlib refuses to fetch a token, and knows it by this.
+    // jaxlib refuses to fetch a token, and recognizes it by this dtype.
     const bool token = !loaded->dataflow && loaded->metadata->outputs(static_cast<int>(i)).token();
     DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
     ShapeToProto(spec.shape, output->mutable_shape());
