@@ -29,7 +29,7 @@ function(fairway_library name)
   set_property(GLOBAL PROPERTY fairway_layer_${name} ${ARG_LAYER})
   set_property(GLOBAL PROPERTY fairway_area_${name} ${area})
   if(ARG_SRCS)
-    add_library(${name} STATIC ${ARG_SRCS})
+    add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARG_SRCS})  # built for what needs it
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
     if(FAIRWAY_PLANTED_BUGS)
