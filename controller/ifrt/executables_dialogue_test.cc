@@ -211,25 +211,28 @@ TEST_F(ExecutablesDialogue, TheStatusHandleIsSetOnlyWhenItWasAskedForAndNotGiven
 
 // Because JAX keeps only the status of the last execution on a device and waits for no other.
 TEST_F(ExecutablesDialogue, OnADeviceStatusesComeInTheOrderOfTheExecutions) {
-  const uint64_t f = Compiled("0", 1, 1);
-  const uint64_t g = Compiled("1", 1, 1);
+  const uint64_t f = Compiled("", 1, 1);
   Put(6, 0, kEightFloats);
   Put(7, 1, kEightFloats);
   EXPECT_EQ(
       Ask("make_array_from_host_buffer_request { @f32(8) @one(0) host_buffer_handle: 5 "
           "array_handle: 5 }"),
-      "5 #4 make_array_from_host_buffer_response { array_handle: 5 }");  // its bytes come later
-  const std::string asks = " execute_options { fill_status: true } ";
-  Ask(Execute(f, "args_handles: 5 result_array_handle: 15" + asks + "result_status_handle: 25"));
-  Ask(Execute(f, "args_handles: 6 result_array_handle: 16" + asks + "result_status_handle: 26"));
-  Ask(Execute(g, "args_handles: 7 result_array_handle: 17" + asks + "result_status_handle: 27"));
+      "4 #3 make_array_from_host_buffer_response { array_handle: 5 }");  // its bytes come later
+  const auto execute = [&](int argument, int device, int result, int status) {
+    Ask(Execute(f, fmt::format("args_handles: {} device_ids: {} result_array_handle: {} "
+                               "execute_options {{ fill_status: true }} result_status_handle: {}",
+                               argument, device, result, status)));
+  };
+  execute(5, 0, 15, 25);
+  execute(6, 0, 16, 26);
+  execute(7, 1, 17, 27);
   Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 26 }");
   Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 27 }");
-  EXPECT_EQ(Run(), "10 #8 loaded_executable_fetch_execute_result_response { }");
+  EXPECT_EQ(Run(), "9 #7 loaded_executable_fetch_execute_result_response { }");
   EXPECT_EQ(AskAndRun("check_value_ready_request { value_handles: 16 }"),
-            "11 #9 check_value_ready_response { }");
+            "10 #8 check_value_ready_response { }");
   session_->host_buffers().Store(5, Blob::Copy(kEightFloats));
-  EXPECT_EQ(Run(), "9 #10 loaded_executable_fetch_execute_result_response { }");
+  EXPECT_EQ(Run(), "8 #9 loaded_executable_fetch_execute_result_response { }");
 }
 
 TEST_F(ExecutablesDialogue, AFailedExecutionIsReportedByStatusAndResults) {
