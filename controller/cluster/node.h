@@ -104,6 +104,7 @@ struct Node {
   ShardRef fetched;
   uint64_t token = 0;
   int64_t pulling = 0;  // bytes that are under way to the controller; Session::fetching counts them
+  std::shared_ptr<void> charge;  // of Session::fetched, from its beginning until the bytes have it
 };
 
 // Nodes that were made for a request, each with the group that it is to make. They are in no

@@ -32,6 +32,12 @@ struct ClusterOptions {
   // arrays and programs may hold as much as is left: beyond, no more are made. One session's
   // unfinished work may, too: beyond, no more of its requests are read (SessionCaps).
   size_t record_memory = size_t{768} << 20;
+  // Bytes that may be under way from executors for fetches of one session: above, its next ones
+  // wait until some have come.
+  int64_t fetching_bytes = int64_t{256} << 20;
+  // What fetched bytes of all sessions hold of the controller's memory until their clients have
+  // taken them, about. Fetches of one session wait while it has more than is left to others.
+  int64_t fetched_memory = int64_t{512} << 20;
   // Shards that are made of more pieces together are made by several nodes.
   size_t node_pieces = 512;
   // What needs a larger command fails: executors would be lost by it.

@@ -5,7 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 
+#include "base/memory_budget.h"
+#include "base/status.h"
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/registry.h"
@@ -15,10 +20,14 @@ namespace fairway {
 // Lowers receives and fetches to commands: who serves which shard to whom, and which bytes go with
 // the commands. The receiver pulls (docs/architecture.md, "Links").
 //
-// Invariant: what PrepareSends has offered is served until EndTransfer.
+// However many fetches wait for one result, they begin a few at a time: while their session has
+// little under way, and its client takes what has come.
+//
+// Invariants: what PrepareSends has offered is served until EndTransfer. Each fetch in waiting_ is
+// queued, and its group is there.
 class Cluster::Transfers {
  public:
-  explicit Transfers(State& state) : s(state) {}
+  explicit Transfers(State& state);
 
   // Whether the upload's bytes go with its commands.
   bool IsInline(const Node& upload) const;
@@ -28,15 +37,28 @@ class Cluster::Transfers {
   void PrepareSends(Node& node);
   // Nobody needs to serve it any more.
   void EndTransfer(const Node& node);
-  // Has the bytes come to the controller, when the group is there.
+  // Has the bytes come to the controller, when the group is there; or has the fetch wait until its
+  // session has fewer.
   void StartFetch(Node& node);
+  // It is over: the next one that waits may begin.
+  void FetchEnded(Node& node);
+  // Clients have taken what had come: as much of what waits may begin.
+  void WakeFetches();
+  // The rule of waiting_.
+  absl::Status Check() const;
+  // A session's share of the memory for fetched bytes.
+  std::shared_ptr<MemoryBudget> Share() const;
 
  private:
+  bool MayFetch(const Session& session) const;
+  void WakeFetch(SessionId id);
   ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
   // The sources and pieces of a remade shard, the last one of command.out.
   void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
 
-  State& s;  // of which this is a part
+  State& s;                                      // of which this is a part
+  const std::shared_ptr<MemoryBudget> fetched_;  // of all sessions
+  std::map<SessionId, std::set<NodeId>> waiting_;
 };
 
 }  // namespace fairway

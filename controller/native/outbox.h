@@ -30,6 +30,7 @@ class Outbox {
   size_t Add(v1::Answer answer);
   // A serialized ServerMessage, which goes by itself, in its place among the answers.
   size_t AddSerialized(std::string message);
+  // Holds the bytes until they are sent; what is copied of them is copied by Next.
   size_t Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes);
   // All small answers, up to some size, and the next piece of one array, each in its turn.
   Message Next();
@@ -42,8 +43,8 @@ class Outbox {
     std::shared_ptr<const Blob> bytes;
     size_t sent = 0;
   };
-  // An answer, or some that are serialized.
-  using Answers = std::variant<v1::Answer, std::string>;
+  // An answer, some that are serialized, or a small array.
+  using Answers = std::variant<v1::Answer, std::string, Array>;
 
   std::deque<Answers> answers_;
   std::deque<Array> arrays_;
