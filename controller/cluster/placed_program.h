@@ -21,7 +21,8 @@ size_t PlacedBytes(const ProgramSource& source);
 
 // Puts a program onto a session's devices (Cluster::Sessions::SharedDevices). It is bound once.
 // INVALID_ARGUMENT: devices that do not exist, or of several islands in one slice.
-// RESOURCE_EXHAUSTED: no host memory for its constants.
+// RESOURCE_EXHAUSTED: no host memory for its constants, or more arguments and results than one call
+// may have (kMaxCallValues).
 absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
     ProgramSource source, const SharedVector<VirtualDevice>& devices);
 
