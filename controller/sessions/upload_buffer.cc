@@ -45,9 +45,12 @@ void UploadBuffer::DropFile() {
   if (spool_.in_files != nullptr) *spool_.in_files -= std::exchange(in_file_, 0);
 }
 
-// Twice what is needed, but never beyond the announced size while that holds.
+// Four times what is needed, but never beyond the announced size while that holds: while it moves,
+// both blocks count, so one that will be of the final size comes early. What will not fit as a
+// whole gets none: all of it would have to be moved in the end.
 bool UploadBuffer::Grow(int64_t needed) {
-  int64_t capacity = std::max(2 * needed, kFirstCapacity);
+  if (data_ == nullptr && !spool_.budget->HasRoom(declared_)) return false;
+  int64_t capacity = std::max(4 * needed, kFirstCapacity);
   if (needed <= declared_) capacity = std::min(capacity, declared_);
   capacity = RoundedToAlignment(capacity);
   if (!spool_.budget->Reserve(capacity)) return false;

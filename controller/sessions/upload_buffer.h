@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of one host buffer gather while a client sends them (rule B3): in memory as long
-// as the process's budget lasts, else in an unlinked file. Receiving never fails; what goes wrong
-// is told at the end.
+// Where the bytes of one host buffer gather while a client sends them (rule B3): in memory if the
+// client's share has room for what it announced, and as long as it has, else in an unlinked file.
+// Receiving never fails; what goes wrong is told at the end.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
 

@@ -22,7 +22,6 @@ CONTROLLER_MIB = 1024
 
 # What does not hold yet (docs/status.md), by case: the bounds that it passes.
 TOO_MUCH = {
-    "buffers_that_nobody_takes": {"memory"},  # half of --transit-memory, 4 GiB by default
     "lost_executor": {"turns"},
 }
 
