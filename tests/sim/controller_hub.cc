@@ -8,6 +8,7 @@
 #include "tests/sim/controller.h"
 #include "tests/sim/host.h"
 #include "tests/sim/wire.h"
+#include "wire/link_codec.h"
 
 namespace fairway::sim {
 namespace {
@@ -152,7 +153,7 @@ void Controller::Compile(const Machine& machine) {
       world_.Broken("G3", "the compilation of {} gives {}", *program,
                     code.ok() ? code->code : Describe(code.status()));
   };
-  hub_.Compile(machine.island(), program, {}, done);
+  hub_.Compile(machine.island(), PackCompileRequest(*program, {}), done);
 }
 
 bool Controller::AllUp() const {
