@@ -7,6 +7,8 @@
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "core/device.h"
@@ -18,7 +20,12 @@
 namespace fairway {
 
 // The version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 6;
+inline constexpr uint32_t kLinkProtocol = 7;
+
+// Types of the frames of these links.
+inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController
+inline constexpr uint8_t kLogFrame = 2;        // of its island's log, to an executor (log/codec.h)
+inline constexpr uint8_t kLogReportFrame = 3;  // of the log, from an executor (log/codec.h)
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;
@@ -33,6 +40,9 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in);
 void ToProto(const Command& command, v1::Command* out);
 // Moves bulk bytes (code) out of `in`.
 absl::StatusOr<Command> CommandFromProto(v1::Command& in);
+// The body of a COMMAND of the log: an encoded v1.Command.
+std::string EncodeCommand(const Command& command);
+absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);
 absl::StatusOr<Report> ReportFromProto(const v1::Report& in);

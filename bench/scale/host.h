@@ -5,6 +5,8 @@
 #define FAIRWAY_BENCH_SCALE_HOST_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "bench/scale/timeline.h"
 #include "core/device.h"
 #include "transport/link.h"
+#include "worker/executor/command_inbox.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/report_pace.h"
 
@@ -65,11 +68,14 @@ class Host final : public ExecutorActions {
   // out.
   template <typename F>
   void Handle(Nanos more, F work);
-  void DoCommands(const Frame& frame);
+  void DoFrame(const Frame& frame);
+  void DoCommands(const std::string& frame);
   // Ends at once what takes no time here: loading, receiving small shards, reading.
   void EndInstantly();
   void MaybeReport();
   void SendReport();
+  // `report`: of the log; empty: none.
+  void SendLogReport(std::string report);
 
   bool turn_wanted_ = false;
   const int index_;
@@ -78,6 +84,7 @@ class Host final : public ExecutorActions {
   Timeline* const timeline_;
   HostWorld* const world_;
   ExecutorCore core_;
+  std::optional<CommandInbox> inbox_;  // once it is registered
   ReportPace pace_{spec_.island_workers};
   absl::Status failure_;
   Nanos busy_until_ = 0;

@@ -13,7 +13,9 @@ namespace {
 constexpr int64_t kLinger = 2000000;  // transport/frame_stream.cc
 
 // Heartbeats and their acknowledgements are field 3 of both messages.
-bool IsBeat(const Frame& frame) { return !frame.payload.empty() && frame.payload[0] == 0x1a; }
+bool IsBeat(const Frame& frame) {
+  return frame.type == kControlFrame && !frame.payload.empty() && frame.payload[0] == 0x1a;
+}
 
 }  // namespace
 
@@ -74,9 +76,10 @@ void Wire::Up(bool background, Event run) {
   });
 }
 
-void Wire::Send(const v1::ToController& message) {
+void Wire::Send(const v1::ToController& message) { Send(PackFrame(message)); }
+
+void Wire::Send(Frame frame) {
   if (far_ == nullptr || cut_) return;
-  Frame frame = PackFrame(message);
   const bool beat = IsBeat(frame);
   Up(beat, [this, frame = std::move(frame)]() mutable {
     if (closing_ || hub_->on_frame == nullptr) return;

@@ -48,6 +48,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // To the controller that runs now: the hub gets its end.
   void Open();
   void Send(const v1::ToController& message);
+  void Send(Frame frame);
   // The far process has ended, or wants no more: what it sent before still arrives.
   void HangUp();
   // Nothing passes any more. One end hears of it now, the other one `later`.
