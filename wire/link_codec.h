@@ -6,6 +6,7 @@
 #ifndef FAIRWAY_WIRE_LINK_CODEC_H_
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
+#include "wire/limits.h"
 
 namespace fairway {
 
@@ -40,8 +42,9 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in);
 void ToProto(const Command& command, v1::Command* out);
 // Moves bulk bytes (code) out of `in`.
 absl::StatusOr<Command> CommandFromProto(v1::Command& in);
-// The body of a COMMAND of the log: an encoded v1.Command.
-std::string EncodeCommand(const Command& command);
+// The body of a COMMAND of the log: an encoded v1.Command. RESOURCE_EXHAUSTED: it would have more
+// than `most` bytes.
+absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most = kMaxCommandBytes);
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);

@@ -511,10 +511,16 @@ absl::StatusOr<Command> CommandFromProto(v1::Command& in) {
   return out;
 }
 
-std::string EncodeCommand(const Command& command) {
+absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most) {
   CommandArena arena;
   ToProto(command, arena.message());
-  return arena.message()->SerializeAsString();
+  const size_t bytes = arena.message()->ByteSizeLong();
+  if (bytes > most)
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "a command of {} bytes, a message has room for {}", bytes, most);
+  std::string out(bytes, '\0');
+  arena.message()->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(out.data()));
+  return out;
 }
 
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes) {

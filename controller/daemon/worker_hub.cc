@@ -386,17 +386,14 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   }
   Executor& executor = *it->second;
   if (!executor.refused.empty()) return;
-  std::string body = EncodeCommand(command);
-  if (body.size() > options_.command_bytes)
-    return RefuseCommand(
-        executor, fmt::format("it was to be sent a command of {} bytes, a message has room for {}",
-                              body.size(), options_.command_bytes));
+  auto body = EncodeCommand(command, options_.command_bytes);
+  if (!body.ok()) return RefuseCommand(executor, body.status());
   // What lets the executor begin nothing goes with what does.
   const bool lingers =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
-  if (const absl::Status status = executor.links->Append(id, std::move(body), lingers);
+  if (const absl::Status status = executor.links->Append(id, *std::move(body), lingers);
       !status.ok())
-    return RefuseCommand(executor, "it was to be sent " + Text(status));
+    return RefuseCommand(executor, status);
   ++commands_sent_;
   if (executor.links->wants_send()) SendSoon();
 }
@@ -415,10 +412,11 @@ void WorkerHub::LeaveLog(const Executor& executor) {
   SendSoon();
 }
 
-void WorkerHub::RefuseCommand(Executor& executor, std::string why) {
-  executor.refused =
-      std::move(why) +
-      ": this is a bug of the controller, which should have refused what asked for it";
+void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
+  executor.refused = fmt::format(
+      "it was to be sent {}: this is a bug of the controller, which should have refused what asked "
+      "for it",
+      Text(why));
   spdlog::error("worker {} is given up: {}", executor.spec.worker, executor.refused);
   LeaveLog(executor);
   // The owner is in the middle of something.

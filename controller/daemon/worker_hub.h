@@ -177,7 +177,7 @@ class WorkerHub {
   // Has the logs send when control returns to the loop.
   void SendSoon();
   // A command cannot be sent to it, which must end.
-  void RefuseCommand(Executor& executor, std::string why);
+  void RefuseCommand(Executor& executor, const absl::Status& why);
   Executor* FindExecutor(const std::string& worker);
 
   Loop& loop_;

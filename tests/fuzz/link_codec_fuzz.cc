@@ -72,10 +72,10 @@ void OnFromController(std::string_view bytes) {
 void OnCommand(std::string_view bytes) {
   const auto command = DecodeCommand(bytes);
   if (!command.ok()) return;
-  const std::string first = EncodeCommand(*command);
+  const std::string first = EncodeCommand(*command).value();
   const auto again = DecodeCommand(first);
   FUZZ_CHECK(again.ok());
-  FUZZ_CHECK(EncodeCommand(*again) == first);
+  FUZZ_CHECK(EncodeCommand(*again).value() == first);
 }
 
 void OnCompileAnswer(std::string_view bytes) {

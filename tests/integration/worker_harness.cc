@@ -111,7 +111,7 @@ std::string WorkerProcess::Log() const {
 }
 
 void SeenExecutor::Send(Command command) {
-  const std::string body = EncodeCommand(command);
+  const std::string body = EncodeCommand(command).value();
   EntryHeader header;
   header.number = ++entries;
   header.set = LogSetId::One(kExecutorId);

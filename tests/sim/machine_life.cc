@@ -211,11 +211,11 @@ void Machine::OnLogFrame(const std::string& frame) {
 }
 
 void Machine::Expect(uint64_t session, const Command& command) {
-  if (session == session_) on_the_way_.push_back(EncodeCommand(command));
+  if (session == session_) on_the_way_.push_back(EncodeCommand(command).value());
 }
 
 void Machine::CheckNext(const Command& command) {
-  const std::string again = EncodeCommand(command);
+  const std::string again = EncodeCommand(command).value();
   if (on_the_way_.empty() || on_the_way_.front() != again) {
     const bool later =
         std::find(on_the_way_.begin(), on_the_way_.end(), again) != on_the_way_.end();

@@ -33,7 +33,9 @@ std::string FrameOf(uint64_t version, const std::vector<std::pair<LogNumber, std
   return writer.Take();
 }
 
-std::string EndOf(uint64_t transfer) { return EncodeCommand(EndSend{TransferId(transfer)}); }
+std::string EndOf(uint64_t transfer) {
+  return EncodeCommand(EndSend{TransferId(transfer)}).value();
+}
 
 std::vector<uint64_t> Transfers(const absl::StatusOr<std::vector<Command>>& commands) {
   std::vector<uint64_t> out;
@@ -66,14 +68,14 @@ TEST(CommandInboxTest, AReportGoesWithAHeartbeatOrWhenThereIsEnoughToReport) {
 
   FreeGroups frees;
   for (uint64_t i = 0; i < 3000; ++i) frees.groups.push_back(GroupId(i));
-  ASSERT_TRUE(inbox.Take(FrameOf(1, {{3, EncodeCommand(frees)}})).ok());
+  ASSERT_TRUE(inbox.Take(FrameOf(1, {{3, EncodeCommand(frees).value()}})).ok());
   EXPECT_THAT(inbox.Report(With::kNothing), IsEmpty());
   EXPECT_FALSE(inbox.Report(With::kReport).empty());
 
   InstallExecutable code;
   code.executable = ExecutableId(1);
   code.code = std::make_shared<const std::string>(300 << 10, 'x');
-  ASSERT_TRUE(inbox.Take(FrameOf(1, {{4, EncodeCommand(code)}})).ok());
+  ASSERT_TRUE(inbox.Take(FrameOf(1, {{4, EncodeCommand(code).value()}})).ok());
   EXPECT_FALSE(inbox.Report(With::kNothing).empty());
 }
 
