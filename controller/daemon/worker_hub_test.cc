@@ -115,6 +115,9 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   PrepareLaunch prepare;
   prepare.node = NodeId(1);
   prepare.seq = 1;
+  prepare.executable = ExecutableId(1);
+  prepare.devices = {0};
+  prepare.inputs = {{}};
   hub_->Send(ExecutorId(1), prepare);
   Settle();
   EXPECT_THAT(executor->commands, IsEmpty());

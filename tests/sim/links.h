@@ -83,6 +83,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   uint64_t epoch_ = 0;
   int64_t up_at_ = 0, down_at_ = 0;  // when the last one sent arrives
   int64_t heard_at_ = 0;
+  size_t down_bytes_ = 0;  // on their way to the far side
   bool cut_ = false;
   bool closing_ = false;  // by the hub
   bool watched_ = false;
