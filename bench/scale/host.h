@@ -44,6 +44,7 @@ class Host final : public ExecutorActions {
   // Handling so far: CPU, and of how many frames.
   Nanos cpu() const { return cpu_; }
   uint64_t frames() const { return frames_; }
+  bool registered() const { return inbox_.has_value(); }
   // Why it stopped, or OK.
   const absl::Status& failure() const { return failure_; }
   const ExecutorCore& core() const { return core_; }
