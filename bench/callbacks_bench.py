@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a callback adds to a call of a jit: `jax.pure_callback` of a scalar against the same jit without it,
-each call waited for, in turns; on a cluster and on JAX's CPU backend."""
+"""The cost that a callback adds to a call of a jit: `jax.pure_callback` of a scalar against the same jit
+without it. Each call is waited for, in turns; on a cluster and on JAX's CPU backend."""
 
 import json
 import pathlib

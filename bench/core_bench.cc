@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What deciding costs: one thread, no sockets, no devices. Every iteration is one step of a chain,
-// y = f(y): Execute, its PREPARE and LAUNCH at the executors' cores, their completion reports, and
-// the free of the input. Expectation: a step touches a few maps per shard, so some microseconds
-// plus less than one per shard.
+// The cost of deciding: one thread, no sockets, no devices. Each iteration is one step of a chain,
+// y = f(y): Execute, its PREPARE and LAUNCH at the executors' cores, their reports of its end, and
+// the free of the input. Expectation: a step touches a few maps per shard, so it costs some
+// microseconds and less than one per shard.
 #include <deque>
 #include <memory>
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `device_put` of an array that lies on devices costs: to another cut, another island, copies.
+"""The cost of `device_put` of an array on devices: to another cut, another island, copies.
 
-Two islands of 4 CPU devices. The source is cut by rows over the first. `detour` is the same move by
-way of the client's memory, which is what JAX does by itself; `JAX` is JAX's CPU backend with 8
+Two islands of 4 CPU devices. The source is cut by rows over the first island. `detour` is the same
+move through the client's memory, as JAX does it by itself; `JAX` is JAX's CPU backend with 8
 devices. All are measured in turns. Processor time is that of the client, the controller and the
-executors; bytes are counted by controller and executors.
+executors; controller and executors count the bytes.
 """
 
 import pathlib
@@ -34,7 +34,7 @@ def counters(cluster):
 
 
 def settled(cluster, pulled):
-    """The counters, once executors have reported that much; they do so with their heartbeats."""
+    """Returns the counters once executors have reported that much, which they do in heartbeats."""
     from cluster import wait_for
 
     wait_for(lambda: counters(cluster)[1] >= pulled, f"{pulled:g} bytes pulled between executors")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of device_put_bench.py: moves one array as it is asked, and tells how long that took.
+"""The client of device_put_bench.py: moves one array on request, and tells how long it took.
 
-Arguments: bytes, comma-separated names of moves. Says "ready NAMES", then reads one name a line and
-answers "1 SECONDS": of the move until all of it is there.
+Arguments: bytes, comma-separated names of moves. Prints "ready NAMES", then reads one name a line
+and answers "1 SECONDS": from the start of the move until all of the array is there.
 """
 
 import sys
@@ -29,7 +29,7 @@ SOURCE = jax.device_put(VALUE, NamedSharding(HERE, ROWS)).block_until_ready()
 
 
 def mover(name):
-    """A function that moves it. A detour is as JAX does it by itself where an array is cut anew; each
+    """Returns a function that moves it. A detour does what JAX itself does for a new cut. Each detour
     begins with a copy of its own, since the client keeps what it has fetched."""
     if not name.startswith("detour "):
         return lambda: jax.device_put(SOURCE, TARGETS[name])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gang computations a second (experiment E1 of docs/benchmarks.md), by the number of devices.
 
-A step is an all-reduce of one scalar a device and a scaling; its result is the next one's argument.
-OpByOp: a call for each. Chained: a call for a program that is a chain of 128. Fused: a call for one
-computation that does it 128 times. Each program of bench/dispatch says what a step is there:
+A step is an all-reduce of one scalar per device and a scaling; its result is the next one's
+argument. OpByOp: a call for each. Chained: a call for a program, a chain of 128. Fused: a call for
+one computation that does it 128 times. Each program of bench/dispatch tells what a step is there:
 
   Fairway                 the C++ SDK and the host runtime, one island of one executor
   Fairway, two executors  the same, of two, which sum over a socket; from 8 devices on
@@ -14,8 +14,8 @@ computation that does it 128 times. Each program of bench/dispatch says what a s
                           into .venv-peers
   TCP hub                 the floor: a hub and a process for each device, blocking loopback sockets
 
-Each is measured in turns with Fairway, the others not running. CPU and memory (the most that each
-process had resident, shared pages counted each time) are those of all processes concerned.
+Each is measured in turns with Fairway, the others not running. CPU and memory (each process's most
+resident memory, shared pages counted each time) are those of all processes involved.
 
 Expected: OpByOp costs some 20 us of CPU for messages and nodes, whatever the number of devices, and
 each device's share of the step in the executor; chains cost the executor alone.
@@ -115,7 +115,7 @@ CLIENTS = {
 
 
 class Samples:
-    """By (who, style, devices): steps a second, CPU; by (who, devices): memory; and what failed."""
+    """By (who, style, devices): steps a second, CPU; by (who, devices): memory; the failures."""
 
     def __init__(self):
         self.rates, self.cpu, self.memory, self.left_out = {}, {}, {}, []

@@ -3,23 +3,23 @@
 cluster of two islands of two devices, beside the null front door (null_front_door.cc), which answers and
 does nothing, and JAX's own CPU backend. Once with all arrays on one device, once *sharded*: over the two
 devices of the island.
+A time is that of a call among a few in a row, whose last result is waited for. A call that
+reads a value (`float(x[0, 0])`) waits each time. The clients live through the whole run and
+measure in turns, one call at a time; ratios are those within the rounds. All compiling comes
+before.
 
-A time is that of a call among a few in a row, of which the last result is waited for. What reads a
-value (`float(x[0, 0])`) waits in each call. The clients live through the whole run and measure in turns,
-one call at a time; ratios are those within the rounds. All compiling comes before.
+A relay in front of the door (relay.py) counts messages of gRPC and bytes of the connection, each way, in
+further clients that are not timed. The controller's own counters tell the messages to executors and the
+bytes between islands. "By default" is island 1 within `jax.default_device`: helper arrays that JAX makes
+for a call, such as the indices of `x[0, 0]` when `x` is sharded, go to the default device. Otherwise
+that is the first of island 0, and they are copied from there.
 
-Messages and bytes are counted, in further clients that are not timed, by a relay in front of the door
-(relay.py): messages of gRPC and bytes of the connection, each way; the controller's own counters tell
-what it said to executors and what went from island to island. "By default" is island 1 within
-`jax.default_device`: what JAX makes for a call, as the indices of `x[0, 0]` when `x` is sharded, goes to
-the default device, which is otherwise the first of island 0, and is copied from there.
+The null front door never runs a program, and all its values are zeros. So it cannot be compared for a
+call whose conversation depends on values (`v[mask]`); where its requests differ from Fairway's, the
+call is named in `left_out` and not compared.
 
-The null front door never runs a program, and all its values are zeros. So it cannot stand beside a call
-whose conversation depends on values (`v[mask]`); where its requests are others than Fairway's, the call
-is named in `left_out` and not compared.
-
-Expected: a call costs a message for each thing that JAX asks for, and Python's own time, which JAX's
-backend costs too; on island 1 what JAX puts on the default device costs a copy between islands.
+Expected: a call costs a message for each request of JAX, and Python's own time, which JAX's backend
+costs too; on island 1 each array that JAX puts on the default device costs a copy between islands.
 """
 
 import json
@@ -37,11 +37,11 @@ from relay import Relay
 ROUNDS, COUNTED_ROUNDS = 9, 3
 TIMES = 10  # calls in a row
 ISLANDS, DEVICES = 2, 2
-MARK = 1 << 20  # bytes that are moved to island 1 behind a call
+MARK = 1 << 20  # bytes that are moved to island 1 after a call
 
 
 class Place(typing.NamedTuple):
-    """Where a call is made: by the client of which backend, on which island's devices."""
+    """The place of a call: the backend of its client, and the island whose devices it uses."""
 
     backend: str
     island: int = 0
@@ -59,8 +59,8 @@ COUNTED["island 1, sharded, by default"] = Place("counted", 1, True, True)
 RATIOS = tuple((f"island {island}{how}", f"{under}{how}")
                for how in ("", ", sharded") for under in ("JAX", "null") for island in (0, 1))
 WAYS = ("messages to", "messages from", "bytes to", "bytes from")
-# What the requests of a conversation say of values; when the client lets go of arrays, and asks
-# whether they are there, depends on time.
+# The requests of a conversation that concern values. The time at which the client drops arrays, or
+# asks whether they are ready, varies.
 OF_VALUES = {"make_array_from_host_buffer", "make_arrays_from_host_buffer_shards",
              "assemble_array_from_single_device_arrays", "copy_to_host_buffer", "copy_arrays",
              "disassemble_into_single_device_arrays", "fully_replicated_shard", "remap_arrays",
@@ -72,7 +72,7 @@ MOVING = ("copy_arrays", "reshard_arrays", "remap_arrays")
 
 
 def serve():
-    """Each line of the input asks for a call, so many times in a row, at a place; answers seconds."""
+    """Each line of the input names a call, how often to make it, and a place; answers seconds."""
     import jax
     import numpy as np
 
@@ -91,7 +91,7 @@ def serve():
             with jax.default_device(devices[island * DEVICES] if by_default else None):
                 function = eager_calls.function_of(call, namespaces[island, sharded])
                 print(json.dumps({"seconds": in_a_row(jax, function, times)}), flush=True)
-        except Exception as error:  # any: what JAX says is the answer
+        except Exception as error:  # any error: JAX's text is the answer
             print(json.dumps({"error": str(error).strip().partition("\n")[0][:300]}), flush=True)
 
 
@@ -107,7 +107,7 @@ def in_a_row(jax, function, times):
 
 
 class Refused(Exception):
-    """What a client said instead of a time."""
+    """The error with which a client answered instead of a time."""
 
 
 class Child:
@@ -139,7 +139,7 @@ class Child:
 
 
 def warm_up(clients, calls):
-    """Compiles. Returns {(call, place): what was said} of the calls that are refused somewhere."""
+    """Compiles. Returns {(call, place): error} of the calls that are refused somewhere."""
     refused = {}
     for call in calls:
         for places in (TIMED, COUNTED):
@@ -172,7 +172,7 @@ def told_executors(cluster):
 
 
 def moved_to_island_1(cluster):
-    """Bytes since the start, as far as known: executors tell what they pulled with heartbeats."""
+    """Bytes since the start, as far as known: executors report their pulls in heartbeats."""
     return cluster.metrics().by("fairway_transferred_bytes_total", "to_island").get("island1", 0)
 
 
@@ -200,7 +200,7 @@ def count(clients, relays, cluster, calls, refused, rounds, times):
 def count_between_islands(clients, cluster, calls, requests, times):
     """{(call, place, what): [bytes a call]}; a call that asks for no copy moves none.
 
-    Behind the calls so many bytes are moved that it can be seen when all has been told.
+    A known number of bytes is moved after the calls, to tell when all reports have come.
     """
     from cluster import wait_for
 
@@ -224,7 +224,7 @@ def count_between_islands(clients, cluster, calls, requests, times):
 
 
 def another_conversation(requests, call, how):
-    """What the null front door is asked for otherwise than Fairway; "" if it is the same."""
+    """The requests in which the null front door's conversation differs from Fairway's, or ""."""
     ours, null = ({kind: round(median(values))
                    for kind, values in requests.get((call, f"{who}{how}"), {}).items()
                    if kind in OF_VALUES and round(median(values))} for who in ("island 0", "null"))
@@ -232,7 +232,7 @@ def another_conversation(requests, call, how):
 
 
 def ratios_of(call, times, different):
-    """Rows of the times at some places to those at others, within the rounds."""
+    """Rows of the ratios of the times at some places to those at others, within the rounds."""
     rows = []
     for over, under in RATIOS:
         if (call, over) in times and (call, under) in times and under not in different:
@@ -266,7 +266,7 @@ def mean(numbers):
 
 
 def table(columns, cell):
-    """Lines: a group's cells, one for each of `columns`, {title: what it is}."""
+    """Returns lines: a group's cells, one for each of `columns`, {title: what it shows}."""
     groups = {group: [call for call in eager_calls.CALLS if eager_calls.CALLS[call] == group]
               for group in eager_calls.GROUPS}
     groups["all"] = list(eager_calls.CALLS)
@@ -287,7 +287,7 @@ def tables(rows):
         return middle(found) if found else None
 
     def spreads(names):
-        """What of a call's median its spread is: the median of the calls, for each column."""
+        """The spread as a part of the call's median: its median over the calls, for each column."""
         parts = []
         for title, name in names.items():
             found = [entry["spread"] / entry["value"] for call in eager_calls.CALLS

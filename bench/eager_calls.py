@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One hundred common calls of `jax.numpy` without `jit`, in groups: what eager_bench.py measures.
+"""One hundred common calls of `jax.numpy` without `jit`, in groups, for eager_bench.py.
 
-A call is an expression over what `values` makes: `x`, `y`, `a` are 8 x 8, `v` and `w` have 8 elements,
-`s` and `i` are scalars, `rows` indices, `mask` booleans, `n` integers, `key` a PRNG key, `host` an array
-of NumPy, and `d` where all of it is. A call costs its conversation with the device, and little
-arithmetic. An array keeps what was fetched of it; so what reads a value computes it first.
+A call is an expression over the names from `values`: `x`, `y`, `a` are 8 x 8, `v` and `w` have 8
+elements, `s` and `i` are scalars, `rows` indices, `mask` booleans, `n` integers, `key` a PRNG key,
+`host` an array of NumPy, and `d` the place of all. A call costs its conversation with the device, and
+little arithmetic. An array keeps fetched values, so a call that reads a value computes it first.
 """
 
 GROUPS = {
@@ -139,8 +139,8 @@ CALLS = {source: group for group, text in GROUPS.items() for source in map(str.s
 
 
 def values(devices):
-    """What the calls name: on one device, or on several, over which `x` and `y` are split by rows and
-    all else is copied, as training with a batch does it."""
+    """The names in the calls: on one device, or on several, over which `x` and `y` are split by rows
+    and the others are copied, as training on a batch does it."""
     import jax
     import jax.numpy as jnp
     import numpy as np

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./dev bench dispatch --json FILE` found, as Markdown tables by the number of devices.
+"""Prints the results of `./dev bench dispatch --json FILE` as Markdown tables by device count.
 
   ./dev python bench/grid.py FILE...
 
-Several files are parts of one measurement (--devices, --beside); of rows in several of them the
-median is taken, as Fairway is measured in each part.
+Several files are parts of one measurement (--devices, --beside). A row that is in several of them
+shows the median, as Fairway is measured in each part.
 """
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a neighbour of hostile clients sees: the cases of tests/stress/hostile_cases.py, each on a cluster of its
-own (host runtime, two islands), beside a client that runs a step on its own device every millisecond. The bar: its
-p99 is at most twice, and 5 ms more than, what it is beside two processes that compute and send nothing, in turns
-with the case. Needs the environment .venv-ecosystem (./dev test ecosystem makes it)."""
+"""The latency of a neighbour of hostile clients: the cases of tests/stress/hostile_cases.py, each on a cluster of
+its own (host runtime, two islands), beside a client that runs a step on its own device every millisecond. The bar:
+its p99 is at most twice, and at most 5 ms above, its p99 beside two processes that compute and send nothing, in
+turns with the case. Needs the environment .venv-ecosystem (./dev test ecosystem makes it)."""
 
 import pathlib
 import subprocess
@@ -22,7 +22,7 @@ def options(parser):
 
 
 def one(name, seconds):
-    """What one run saw, as hostile.py writes it."""
+    """The result of one run, as hostile.py writes it."""
     import json
 
     with tempfile.TemporaryDirectory() as state:

@@ -4,20 +4,20 @@
 A training step is also measured on an island of one device, beside JAX with one device: there XLA's
 pool has as many threads as the machine has cores, not one for each of 8 or 16 devices.
 
-The null front door (null_front_door.cc) answers and does nothing: what a client costs by itself, and
-gRPC. Where XLA's age decides, in the training steps and in compiling, Fairway is compared with the
-plugin alone: JAX in one process over the plugin that executors load, opened as they open it. What that
-lacks of JAX's own backend is the plugin's, which is older than jaxlib. The clients live
-through the whole run and measure in turns, one case at a time, so that all
-see the same machine; a bar is judged by the ratios within the rounds. Times include Python, the
-protocol, launch, compute and the wait for the last result, unless said otherwise; compiling and the
-first calls are apart. CPU is that of all processes concerned, client included.
+The null front door (null_front_door.cc) answers and does nothing: it shows the cost of a client by
+itself, and of gRPC. Where XLA's age decides, in the training steps and in compiling, Fairway is
+compared with the plugin alone: JAX in one process over the plugin that executors load, opened as they
+open it. Its distance from JAX's own backend is due to the plugin, which is older than jaxlib. The
+clients live through the whole run and measure in turns, one case at a time, so that all see the same
+machine; a bar is judged by the ratios within the rounds. Times include Python, the protocol, launch,
+compute and the wait for the last result, unless stated otherwise; compiling and the first calls are
+apart. CPU is that of all processes involved, client included.
 
 Expected: the small steps are slower than in one process, which makes no network round trip, but
-near the null front door; a step of 10 ms and more hides the whole cost. In one process each gang and
-each training step waits for the one before the last, which costs little there. Not the same
-everywhere: "get" is no copy in one process, and the null front door compiles in its own process
-and runs nothing.
+near the null front door; a step of 10 ms and more hides the whole cost. In one process each gang
+and each training step waits for the one before the last, which costs little there. Two cases
+differ: "get" makes no copy in one process, and the null front door compiles in its own process and
+runs nothing.
 """
 
 import json
@@ -42,9 +42,9 @@ PER_UNIT = {"us/call": 1e6, "us/step": 1e6, "ms/step": 1e3, "ms": 1e3}
 
 class Case(typing.NamedTuple):
     unit: str
-    against: str  # what fairway is compared with
-    steps: int = 1  # in one measurement
-    devices: int = DEVICES  # that all concerned have
+    against: str  # the backend that fairway is compared with
+    steps: int = 1  # of one measurement
+    devices: int = DEVICES  # of every backend
 
 
 CASES = {
@@ -77,7 +77,7 @@ def cases_of(backend, devices):
 
 
 class Client:
-    """The cases of so many devices; each returns seconds per step."""
+    """The cases for a number of devices; each returns seconds per step."""
 
     def __init__(self, cases, devices, quick):
         import jax
@@ -123,7 +123,7 @@ class Client:
             self.measure(name)
 
     def chain(self, step, value, steps):
-        # JAX's own CPU backend locks up with hundreds of queued gangs.
+        # JAX's own CPU backend deadlocks with hundreds of queued gangs.
         wait = self.in_one_process and len(value.sharding.device_set) > 1
         began = time.perf_counter()
         for _ in range(steps):
@@ -165,7 +165,7 @@ class Client:
             jax.device_put(self.block, self.first).block_until_ready()
             return time.perf_counter() - began
         if name == "get 64 MiB":
-            fresh = self.plus(self.big).block_until_ready()  # keeps no copy on the host yet
+            fresh = self.plus(self.big).block_until_ready()  # the host has no copy of it yet
             began = time.perf_counter()
             np.asarray(fresh)
             return time.perf_counter() - began
@@ -174,7 +174,7 @@ class Client:
         raise ValueError(name)
 
     def dispatch(self, steps):
-        """The median call; the device is waited for after each 50 calls, not timed."""
+        """The median call; every 50 calls the device is waited for, which is not timed."""
         calls, value = [], self.jax.device_put(self.np.float32(0), self.first)
         for step in range(steps):
             began = time.perf_counter()
@@ -198,7 +198,7 @@ class Client:
         constant = os.getpid() + self.programs / 64
         x = self.training["training step, 1 device"][0][0]
         began = time.perf_counter()
-        # A function of its own each time: JAX itself remembers those it has seen.
+        # A new function each time: JAX itself caches those that it has seen.
         self.jax.jit(lambda v: (v @ v + constant).sum()).lower(x).compile()
         return time.perf_counter() - began
 
@@ -244,7 +244,7 @@ class Child:
 def measure_all(clients, servers, quick):
     """{(case, backend): [value in the case's unit]}, and the CPU of the small steps.
 
-    `clients`: by backend and devices. `servers`: by backend, those of the small steps.
+    `clients`: by backend and devices. `servers`: by backend, for the small steps.
     """
     samples, cpu = {}, {}
     for _ in range(2 if quick else ROUNDS):
@@ -284,7 +284,7 @@ def summarize(samples, cpu):
         long_enough = median(samples[case, "plugin"]) >= 10
         bars.append(bar(f"speed of the {case}, of the plugin's alone",
                         times(case, "plugin", "fairway") if long_enough else None, at_least=0.98))
-        for backend in ("fairway", "plugin"):  # told, not judged
+        for backend in ("fairway", "plugin"):  # reported, not judged
             value, spread = times(case, "JAX", backend)
             rows.append({"name": f"speed of the {case}, {backend}, of JAX's own backend",
                          "value": value, "unit": "times", "spread": spread, "against": None})

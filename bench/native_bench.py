@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """One C++ client of a cluster of the host runtime, one island of one device: native_client.cc.
 
-Rows: a ping (the stream and the controller's loop alone), a no-op called and waited for, called and
-fetched, the client's own time for a call that nobody waits for, and calls a second: of a chain, and
-of calls that need nothing of each other. A value is the median of the rounds; a latency is the p50
+Rows: a ping (the stream and the controller's loop alone), a no-op called and waited for, a no-op
+called and fetched, the client's own time for a call that nobody waits for, and calls a second: of a
+chain, and of independent calls. A value is the median of the rounds; a latency is the p50 (or p99)
+of a round.
 of a round (or p99).
 
 Expected: a ping is two hops of gRPC and two of the controller's loop, 60 to 100 us; a call adds a
-round trip to the executor. Many calls share messages, so what limits them is the controller's and
-the executor's work on a node, some 10 us each (./dev bench core), side by side on two cores.
+round trip to the executor. Many calls share messages, so their rate is limited by the work of the
+controller and of the executor per node, some 10 us each (./dev bench core), in parallel on two
+cores.
 """
 
 import json

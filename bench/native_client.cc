@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one C++ client gets out of a cluster of the host runtime, with a program that does nothing
-// (its result is its parameter). One line of JSON for each round, for native_bench.py:
+// Measures one C++ client of a cluster of the host runtime, with a program that does nothing (its
+// result is its parameter). Prints one line of JSON for each round, for native_bench.py:
 //   native_client ADDRESS ROUNDS STEPS
 #include <algorithm>
 #include <chrono>
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     const Percentiles call = Measure(steps, [&] { Expect(program.Call({one})[0].Ready().Get()); });
     const Percentiles fetch =
         Measure(steps, [&] { Expect(program.Call({one})[0].ToHost().Get().status()); });
-    // A chain that is waited for at its end only, and calls that need nothing of each other.
+    // A chain that is waited for only at its end, and independent calls.
     fairway::Array array = one;
     const auto start = Clock::now();
     for (int i = 0; i < 10 * steps; ++i) array = program.Call({array})[0];

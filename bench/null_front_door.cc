@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// null_front_door --devices=N --plugin=PATH: the IFRT proxy protocol over the same gRPC server as
-// the controller's, answered at once by null_session.h. Prints its port on the first line of its
-// output; end of file on its input ends it.
+// null_front_door --devices=N --plugin=PATH: the IFRT proxy protocol over the controller's gRPC
+// server; null_session.h answers at once. Prints its port on the first line of its output. It ends
+// when its input ends.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ namespace proxy = xla::ifrt::proxy;
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
-// Answers each request in gRPC's own callback, but that values are ready when no upload is under
-// way. Deletes itself in OnDone.
+// Answers each request within gRPC's callback, except that values become ready once no upload is
+// under way. Destroys itself in OnDone.
 class NullStream final : public grpc::ServerBidiReactor<proxy::IfrtRequest, proxy::IfrtResponse> {
  public:
   NullStream(uint64_t id, NullServer* server) : id_(id), server_(server), session_(id, server) {
@@ -82,10 +82,10 @@ class NullStream final : public grpc::ServerBidiReactor<proxy::IfrtRequest, prox
   std::mutex mutex_;
   std::deque<std::shared_ptr<proxy::IfrtResponse>> outbox_;  // the first is being written
   bool ending_ = false;
-  NullSession session_;  // the last: when it is gone, no upload answers here any more
+  NullSession session_;  // the last member: once it is gone, no upload is answered here
 };
 
-// Receives one host buffer and drops it. Deletes itself in OnDone.
+// Receives one host buffer and drops it. Destroys itself in OnDone.
 class NullStore final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest> {
  public:
   NullStore(grpc::CallbackServerContext* context, NullServer* server) : server_(server) {
@@ -111,7 +111,7 @@ class NullStore final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
   proxy::GrpcHostBufferStoreRequest chunk_;
 };
 
-// Sends zeros. Deletes itself in OnDone.
+// Sends zeros. Destroys itself in OnDone.
 class NullLookup final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse> {
  public:
   explicit NullLookup(std::optional<int64_t> bytes) : left_(bytes.value_or(0)) {
@@ -211,7 +211,7 @@ int Main(int argc, char** argv) {
   }
   (*grpc)->Shutdown(std::chrono::milliseconds(100));
   std::fflush(stdout);
-  ::_exit(0);  // the plugin's threads do not end in order
+  ::_exit(0);  // the plugin's threads do not end in an orderly way
 }
 
 }  // namespace

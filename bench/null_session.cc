@@ -32,10 +32,10 @@ absl::StatusOr<std::shared_ptr<const ArraySpec>> OfShard(const ArraySpec& whole,
       ArraySpec{whole.dtype, std::move(shape), whole.sharding.OfShard(shard)});
 }
 
-constexpr uint64_t kDeletion = uint64_t{1} << 62;  // the future of every deletion
+constexpr uint64_t kDeletion = uint64_t{1} << 62;  // the future that all deletions share
 
-// Not those that the client does not count: jaxlib drops its user contexts in the order of the
-// others.
+// Whether the client numbers the answer: jaxlib drops its user contexts in the order of the
+// numbered answers.
 bool Counted(const xla::ifrt::proxy::IfrtRequest& request) {
   using Request = xla::ifrt::proxy::IfrtRequest;
   switch (request.request_case()) {

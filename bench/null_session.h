@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The floor of the JAX front door: one client's conversation with a server that answers and does
-// nothing. Programs are compiled, because JAX asks for their shapes and shardings; they are never
-// run, and every array is zeros. What a client uploads is received and dropped.
+// nothing. Programs are compiled, because JAX asks for their shapes and shardings, but never run;
+// every array is zeros. Uploads are received and dropped.
 #ifndef FAIRWAY_BENCH_NULL_SESSION_H_
 #define FAIRWAY_BENCH_NULL_SESSION_H_
 
@@ -27,24 +27,24 @@
 
 namespace fairway {
 
-// What the sessions of the process share. Thread-safe.
+// The state that the sessions of the process share. Thread-safe.
 class NullServer {
  public:
   NullServer(int num_devices, std::unique_ptr<Compiler> compiler);
 
   const std::vector<VirtualDevice>& devices() const { return devices_; }
 
-  // Cached by content. `options.devices` is filled in here.
+  // Caches by content. Fills in `options.devices` itself.
   absl::StatusOr<std::shared_ptr<const v1::ExecutableMetadata>> Compile(const std::string& program,
                                                                         v1::CompileOptions options);
 
-  // An upload is named by a request and arrives by a call of its own, in either order. `then` runs,
-  // perhaps at once, when all have arrived that the session has named; under the server's lock.
+  // A request names an upload; a call of its own brings it, before or after. `then` runs under the
+  // server's lock once all that the session has named have come, perhaps at once.
   void ExpectUpload(uint64_t session, uint64_t handle);
   void UploadArrived(uint64_t session, uint64_t handle);
   void AfterUploads(uint64_t session, std::function<void()> then);
 
-  // How many zeros a lookup of this host buffer brings; nullopt: there is none.
+  // How many zeros a lookup of this host buffer returns; nullopt: there is no such buffer.
   std::optional<int64_t> HostBuffer(uint64_t session, uint64_t handle) const;
   void SetHostBuffer(uint64_t session, uint64_t handle, int64_t bytes);
   void DeleteHostBuffer(uint64_t session, uint64_t handle);
@@ -52,8 +52,8 @@ class NullServer {
 
  private:
   struct Uploads {
-    std::set<uint64_t> expected;  // named, not arrived
-    std::set<uint64_t> arrived;   // arrived, not named
+    std::set<uint64_t> expected;  // named, but not arrived
+    std::set<uint64_t> arrived;   // arrived, but not named
     std::vector<std::function<void()>> waiting;
   };
 
@@ -101,7 +101,7 @@ class NullSession {
                        Response& response);
   absl::StatusOr<const Loaded*> FindLoaded(uint64_t handle) const;
   absl::StatusOr<Spec> Find(uint64_t handle) const;
-  // Under the client's handle, or one of ours when that is 0.
+  // Keeps the array under the client's handle, or under one of our own if that is 0.
   uint64_t Keep(uint64_t handle, Spec spec);
 
   const uint64_t id_;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes use, from /proc; and clients that are measured, with all that they start."""
+"""The resources that processes use, from /proc; and measured clients, with all that they start."""
 
 import os
 import pathlib
@@ -15,13 +15,13 @@ _MARK = "FAIRWAY_BENCH_CLIENT"
 
 
 def cpu_seconds(pids):
-    """Used by all threads of these processes that still live."""
+    """CPU seconds of all threads of these processes that still live."""
     total = 0
     for pid in pids:
         for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
             try:
                 total += int((task / "schedstat").read_text().split()[0])
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended
                 pass
     return total / 1e9
 
@@ -40,16 +40,16 @@ def peak_memory(pids):
 
 
 class ClientError(Exception):
-    """What a client said, or how it ended."""
+    """An error that a client reported, or the way in which it ended."""
 
 
 class Client:
-    """A process that is asked over its streams (dispatch/serve.py), and all that it starts, which
-    are found again by a variable of their environment; none is left after close()."""
+    """A process that is asked over its streams (dispatch/serve.py), and all that it starts. Those
+    are found by a variable in their environment; none is left after close()."""
 
     def __init__(self, command, environment, servers=(), seconds=200):
-        """`servers`: processes that work for it and were started by others, a function that tells
-        their ids. Raises ClientError when it does not start in `seconds`."""
+        """`servers`: a function that returns the ids of processes that work for it and that others
+        started. Raises ClientError when it does not start within `seconds`."""
         self._mark = secrets.token_hex(16)
         self._servers = servers
         self._seconds = seconds
@@ -67,18 +67,18 @@ class Client:
             raise
 
     def measure(self, style):
-        """(steps, seconds)"""
+        """Returns (steps, seconds)."""
         self.process.stdin.write(style.encode() + b"\n")
         self.process.stdin.flush()
         steps, seconds = self._hear().split()
         return int(steps), float(seconds)
 
     def pids(self):
-        """Of the client, what it has started, and its servers."""
+        """The ids of the client, of all that it has started, and of its servers."""
         return sorted({*self._own(), *(self._servers() if self._servers else ())})
 
     def close(self):
-        """Ends it; what is left of it after twenty seconds is killed."""
+        """Ends it; kills whatever is left after twenty seconds."""
         self.process.stdin.close()
         deadline = time.monotonic() + 20
         while self._own() and time.monotonic() < deadline:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one run of Arg -> A -> B -> Result costs by the number of shards N (experiment E6 of
+"""The cost of one run of Arg -> A -> B -> Result by the number of shards N (experiment E6 of
 docs/benchmarks.md): nodes in the controller's graph, messages, commands and bytes on the links to
 executors, and the controller's memory for a bound program.
 
-A and B run on N devices each of the host runtime: both on one island, where they are one sequence; or
-on two islands of one executor each, with a transfer between them. Runs are waited for one by one, so
-that no two share a message. Counted by the controller (/metrics), without heartbeats. Memory is what
-the controller's resident memory grows by for each of some hundred programs bound, kept and never run.
+A and B run on N devices each of the host runtime: both on one island, as one sequence; or on two
+islands of one executor each, with a transfer between them. Runs are waited for one by one, so no two
+share a message. The controller counts (/metrics), without heartbeats. Memory is the growth of the
+controller's resident memory for each of some hundred programs bound, kept and never run.
 
 Expected: nodes and messages do not depend on N; bytes grow by a shard reference, an address and a
 completion for each shard.
@@ -52,14 +52,14 @@ def measure(islands, devices, runs, rounds, samples):
     where = f"{devices} devices on {islands} island{'s' if islands > 1 else ''}"
     with Cluster(islands=islands, devices=devices, flags=("--runtime=host",)) as cluster:
         client = Client([CLIENT, cluster.address, 2, devices, 0, runs], clean_environment())
-        client.measure("parallel")  # has the code loaded
+        client.measure("parallel")  # loads the code
         for _ in range(rounds):
             before = counters(cluster)
             client.measure("parallel")
             for key, value in counters(cluster).items():
                 samples.setdefault((where, *key), []).append((value - before[key]) / runs)
         controller = next(p.pid for p in cluster.processes() if p.program == "fairway-controller")
-        client.measure("bind")  # what is allocated once
+        client.measure("bind")  # allocates what is allocated once
         for _ in range(rounds):
             before = resident(controller)
             client.measure("bind")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP relay in front of a front door that counts what a JAX client says and hears: messages of gRPC
-by their kind, and bytes of the connection.
+"""A TCP relay in front of a front door. It counts the traffic of a JAX client: messages of gRPC by
+their kind, and bytes of the connection.
 
 It reads HTTP/2 frames and gRPC's length prefixes, and of each message the number of the field that is
-set (proto/ifrt/messages.proto); it changes nothing. It costs time: what goes through it is counted,
+set (proto/ifrt/messages.proto); it changes nothing. It costs time, so clients behind it are counted,
 not timed.
 """
 
@@ -16,7 +16,7 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PREFACE = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 DATA, PADDED, END_STREAM = 0, 8, 1
-OTHER = "other"  # what is not part of a session's stream: the bytes of uploads and fetches
+OTHER = "other"  # traffic outside a session's stream: the bytes of uploads and fetches
 
 
 def kinds_of_requests():
@@ -33,7 +33,7 @@ def kind_of(message, kinds):
 
 
 def opens_session(message):
-    """Whether it is a session's first request, for the devices: its field 2 is there and empty."""
+    """Whether it is a session's first request, for the devices: its field 2 is set and empty."""
     return (2, b"") in fields(message)
 
 
@@ -48,7 +48,7 @@ def varint(data, at):
 
 
 def fields(message):
-    """[(number, bytes)] of the outermost fields; [] for what is no message, as bytes of an array."""
+    """[(number, bytes)] of the outermost fields; [] for bytes that are no message."""
     found, at = [], 0
     try:
         while at < len(message):
@@ -70,15 +70,15 @@ def fields(message):
 
 
 class Connection:
-    """What one TCP connection has carried; its two directions have a reader each."""
+    """The traffic of one TCP connection; each of its two directions has a reader."""
 
     def __init__(self):
-        self.sessions = set()  # the streams that are an IfrtSession
-        self.seen = set()  # the streams whose first message has come
+        self.sessions = set()  # numbers of the streams that are an IfrtSession
+        self.seen = set()  # numbers of the streams whose first message has come
 
 
 class Reader:
-    """Counts one direction of a connection, fed with its bytes as they come."""
+    """Counts one direction of a connection; it is fed with the bytes as they come."""
 
     def __init__(self, connection, from_client, count):
         """`count(kind)` is called for each message."""
@@ -156,7 +156,7 @@ class Relay:
         while True:
             try:
                 client, _ = self._server.accept()
-            except OSError:  # closed
+            except OSError:  # the connection is closed
                 return
             server = socket.create_connection(self._target)
             self._sockets += [client, server]
@@ -178,6 +178,6 @@ class Relay:
                     reader.feed(data)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:  # one side has gone
+        except OSError:  # one side is gone
             source.close()
             sink.close()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one benchmark, prints its table, and writes what it found as one JSON object.
+"""Runs one benchmark, prints its table, and writes the results as one JSON object.
 
   ./dev bench                       lists the benchmarks
   ./dev bench NAME [--json FILE] [--quick] [options of its own: ./dev bench NAME --help]
 
-NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with
-run(quick, **options) -> (rows, bars, left_out); left_out, pairs of what was not measured and why, may
-be missing; options(parser), if there, adds its options; tables(rows), if there, returns the text that
-is printed in place of the rows. Quick: a few steps, to see that it works; its figures mean nothing.
+NAME_bench.cc is a program of Google Benchmark, NAME_bench.py a module with run(quick, **options) ->
+(rows, bars, left_out); left_out, pairs of a thing that was not measured and why, may be missing;
+options(parser), if present, adds its options; tables(rows), if present, returns the text that is
+printed in place of the rows. Quick: a few steps, as a smoke test; its figures mean nothing.
 The file: {bench, commit, machine, build_type, rows: [{name, value, unit, spread, against}],
 bars: [{name, value, bar, holds}], left_out: [{name, why}]}. `value` is a median, `spread` the median absolute deviation of
 the repetitions; `against` names the row that this one is to be compared with, or is null. `holds` is
@@ -56,7 +56,7 @@ def build_type():
 
 
 def run_google_benchmark(program, quick):
-    """Rows of a program: per benchmark the median of its repetitions."""
+    """Rows of a program: for each benchmark the median of its repetitions."""
     sizes = [f"--benchmark_repetitions={REPETITIONS}"]
     if quick:
         sizes = ["--benchmark_repetitions=2", "--benchmark_min_time=0.001"]
@@ -75,7 +75,7 @@ def run_google_benchmark(program, quick):
 
 
 def module_of(name):
-    """The module of the benchmark `name`; None: it is a program."""
+    """The module of the benchmark `name`; None: it is a C++ program."""
     script = HERE / f"{name}_bench.py"
     if not script.exists():
         return None

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scale model: bench/scale, `fairway bench scale`. Experiments E2 and E6 of Pathways (MLSys 2022).
 
-The controller's real code drives simulated hosts in virtual time: the CPU that code uses is measured,
-the time of a computation on the devices and the network's are declared (docs/design/0045-scale-model.md).
-Rows by size: the shortest computation at which a chain of gang computations runs at 99 % of the rate of
-a loop without a controller, the period of gangs whose computation takes no time, the controller's CPU
-for a gang, its sockets' and a host's at parity; bytes that a host, an array and a waiting gang hold in
+The controller's real code drives simulated hosts in virtual time. The CPU of that code is measured; the
+times of a computation on the devices and of the network are declared (docs/design/0045-scale-model.md).
+Rows by size: the shortest computation at which a chain of gang computations runs at 99 % of the rate of a
+loop without a controller; the period of gangs whose computation takes no time; the CPU of the controller,
+its sockets and a host for a gang at parity; the bytes that a host, an array and a waiting gang hold in
 the controller; and a run of the program Arg -> A -> B -> Result.
 
-Bound: a gang's launch and its end are at least a frame each for every host, some 10 us with the system
-calls: 5 ms for 512 hosts when every gang is told by itself, less when a frame tells of several.
+Bound: a gang's launch and its end are at least a frame each per host, some 10 us with the system
+calls: 5 ms for 512 hosts when each frame tells of one gang, less when a frame tells of several.
 """
 
 import json

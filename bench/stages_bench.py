@@ -3,12 +3,12 @@
 of docs/benchmarks.md): prepared everywhere at once, or step by step (a sequential program).
 
 Every island is one executor of one device of the host runtime, in processes of its own. A run is
-waited for before the next; a stage waits for a declared time (the sleep kernel), or does nothing.
-"added" is the time of a run without that of its stages, for each stage.
+waited for before the next begins; a stage waits for a declared time (the sleep kernel), or does
+nothing. "added" is the time of a run without that of its stages, per stage.
 
-Expected: a stage that was prepared costs two messages and a pull between executors, and the
-controller's part in between: some 150 us on two busy cores. Step by step, preparing the transfer and
-the launch is in the way, too: a third to a half more.
+Expected: a prepared stage costs two messages and a pull between executors, and the controller's part
+in between: some 150 us on two busy cores. Step by step, the time to prepare the transfer and the
+launch is added: a third to a half more.
 """
 
 import pathlib
@@ -40,7 +40,7 @@ def measure(stages, runs, rounds, samples):
             for sleep, client in clients.items():
                 for mode in MODES:
                     done, seconds = client.measure(mode)
-                    if round_ > 0:  # the first one has the code loaded
+                    if round_ > 0:  # loads the code
                         samples.setdefault((mode, sleep, stages), []).append(seconds / done * 1e6)
         for client in clients.values():
             client.close()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of stages, each on an island of its own, through a cluster of the host runtime, for
-// stages_bench.py and program_bench.py (bench/dispatch/serve.py says what it speaks):
+// A program of stages, each on an island of its own, on a cluster of the host runtime, for
+// stages_bench.py and program_bench.py (bench/dispatch/serve.py describes its protocol):
 //   stages_client ADDRESS STAGES DEVICES SLEEP_US RUNS
 // Arg -> stage 0 -> ... -> stage STAGES-1 -> Result over as many slices (in turns, if there are
-// fewer), DEVICES devices of each. A stage waits for SLEEP_US, if that is not 0, and scales its
-// input. Styles: "parallel" and "sequential", RUNS runs of it, one after the other, each waited
-// for; "bind": the program is bound RUNS times more, and kept.
+// fewer), DEVICES devices of each. A stage waits for SLEEP_US, unless that is 0, and scales its
+// input. Styles: "parallel" and "sequential": RUNS runs, one after the other, each waited for;
+// "bind": the program is bound RUNS more times, and kept.
 #include <chrono>
 #include <iostream>
 #include <string>

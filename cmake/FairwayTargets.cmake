@@ -3,7 +3,7 @@
 # except between libraries of one folder (`area`), which form one part.
 
 # Build all tests of a kind or of a part, whether there are any yet or not.
-foreach(group unit sim conformance integration in-base in-core in-async in-graph in-transport in-scheduler)
+foreach(group unit unit-both sim conformance integration in-base in-core in-async in-graph in-transport in-scheduler)
   add_custom_target(tests-${group})
 endforeach()
 
@@ -29,7 +29,7 @@ function(fairway_library name)
   set_property(GLOBAL PROPERTY fairway_layer_${name} ${ARG_LAYER})
   set_property(GLOBAL PROPERTY fairway_area_${name} ${area})
   if(ARG_SRCS)
-    add_library(${name} STATIC ${ARG_SRCS})
+    add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARG_SRCS})  # built for what needs it
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
     if(FAIRWAY_PLANTED_BUGS)
@@ -73,9 +73,18 @@ function(fairway_shipped name)
   endif()
 endfunction()
 
-# fairway_test(<name> SRCS ... DEPS ... [LABELS unit|sim|integration|...] [TIMEOUT s]
+# fairway_unit_only(<executable>): `all` leaves it out of a build without sanitizers; tests-unit builds it.
+function(fairway_unit_only name)
+  if(NOT FAIRWAY_SANITIZE)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
+# fairway_test(<name> SRCS ... DEPS ... [LABELS unit|unit-both|sim|integration|...] [TIMEOUT s]
 #              [ENVIRONMENT NAME=value...])
-# Targets tests-<label> and tests-in-<top folder> build all tests of a kind or of a part.
+# Targets tests-<label> and tests-in-<top folder> build all tests of a kind or of a part; tests-unit has those of
+# unit-both, too. Continuous integration runs unit tests with the address sanitizer. Those that leave something out
+# there have the label unit-both, and run without it as well.
 function(fairway_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
@@ -89,9 +98,16 @@ function(fairway_test name)
   target_compile_options(${name} PRIVATE -O0)  # halves what compiling a test costs; what is tested is optimized
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(ARG_LABELS STREQUAL "unit")
+    fairway_unit_only(${name})
+  endif()
   file(RELATIVE_PATH where ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "/.*" "" area "${where}")
-  foreach(group in-${area} ${ARG_LABELS})
+  set(groups in-${area} ${ARG_LABELS})
+  if(ARG_LABELS STREQUAL "unit-both")
+    list(APPEND groups unit)
+  endif()
+  foreach(group ${groups})
     if(NOT TARGET tests-${group})
       add_custom_target(tests-${group})
     endif()

@@ -41,15 +41,10 @@ else()
   # machine gets into an object. Without it, this does so.
   add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=../..)
 endif()
-find_program(FAIRWAY_MOLD mold)
-if(FAIRWAY_MOLD)
-  # On one thread: with Debian 12's oneTBB (2021.8) a link among many can spin without end, which mold's own
-  # later releases warn of ("unstable under heavy load").
-  add_link_options(-fuse-ld=mold LINKER:--no-threads)
-  # mold 1.10 (Debian 12) can begin PT_GNU_RELRO at an empty .tbss, before the segment that holds the rest of it.
-  # Where that segment begins on a page boundary, the page before it is not mapped and the program does not
-  # start: "cannot apply additional memory protection after relocation". So executables go without RELRO.
-  add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-z,norelro>)
+# Not mold: that of Debian 12 (1.10) spins without end on some layouts, and now and then with oneTBB 2021.8.
+find_program(FAIRWAY_LLD ld.lld)
+if(FAIRWAY_LLD)
+  add_link_options(-fuse-ld=lld)
 endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)

@@ -2,8 +2,8 @@
 // fairway-controller: the one process that holds the dataflow graph, the array table, the
 // schedulers and the front doors.
 //
-// Exit codes: 0 an orderly end (SIGTERM, SIGINT, `fairway down`); 1 it failed, the log says why; 2
-// wrong usage; 3 the process that started it went away; 5 a port is in use.
+// Exit codes: 0 orderly end (SIGTERM, SIGINT, `fairway down`); 1 failure, the log says why; 2 wrong
+// usage; 3 the process that started it went away; 5 a port is in use.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   config.Flag("executor-deadline", &flags->executor_deadline,
               "Silence after which an executor is declared lost");
   config.Flag("island-timeout", &flags->island_timeout,
-              "Time without its executors after which what waits for an island fails");
+              "Time without executors after which work that waits for an island fails");
   config.Flag("forget-after", &flags->forget_after,
               "Time without any of its workers after which an island that no session knows is "
               "forgotten, and without one of them after which another takes its place; 0: never");
@@ -148,15 +148,15 @@ class Controller {
  private:
   HttpAnswer OnHttp(std::string_view path);
   AdminHooks Hooks();
-  // The doors of clients, with the callbacks that they and the shell share.
+  // Opens the doors for clients, with the callback router that they and the shell share.
   void OpenDoors(const Spool& spool);
   void OnIslands(size_t up);
   void Notify(const std::string& line);
-  // Ends the process in order; the loop stops when all clients are gone.
+  // Ends the process in order; the loop stops once all clients are gone.
   void End(std::string_view why, int exit_code);
 
   const Flags flags_;
-  // Users of the loop and of the pool are declared below them.
+  // The members below use the loop and the pool.
   EventLoop loop_;
   BlockingPool disk_;
   std::unique_ptr<ControllerShell> shell_;
@@ -271,7 +271,7 @@ absl::Status Controller::Start() {
   watch_ = ProcessWatch::Start(
       loop_, flags_.life_fd,
       [this](int number) {
-        if (ending_) std::_Exit(kExitFailed);  // asked twice
+        if (ending_) std::_Exit(kExitFailed);  // a second signal ends it at once
         End(number == SIGTERM ? "SIGTERM" : "SIGINT", 0);
       },
       [this] { End("the process that started this one went away", kExitOrphaned); });
@@ -313,7 +313,7 @@ void Controller::OnIslands(size_t up) {
 void Controller::Notify(const std::string& line) {
   if (flags_.notify_fd < 0) return;
   const std::string text = line + "\n";
-  // A reader that is gone or full misses it; nothing here depends on it.
+  // If the reader is gone or full it misses the line; nothing here depends on it.
   [[maybe_unused]] const ssize_t written = ::write(flags_.notify_fd, text.data(), text.size());
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gang computations (an all-reduce of one scalar a device, then a scaling, chained) through a
-// cluster of the host runtime in three styles, for dispatch_bench.py (bench/dispatch/serve.py says
-// what it speaks):
+// Gang computations (an all-reduce of one scalar per device, then a scaling, chained) through a
+// cluster of the host runtime in three styles, for dispatch_bench.py (bench/dispatch/serve.py
+// describes its protocol):
 //   dispatch_client ADDRESS DEVICES SCALE
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An all-reduce of one float between processes on this machine, over loopback TCP.
 
-What actor systems bring no CPU collective of their own for (Ray's and Monarch's need PyTorch):
-member 0 receives a float of each other member, adds, and sends the sum back.
+Stands in where actor systems have no CPU collective of their own (Ray's and Monarch's need
+PyTorch): member 0 receives a float from each other member, adds, and sends the sum back.
 """
 
 import socket
@@ -12,10 +12,10 @@ _FLOAT = struct.Struct("<d")
 
 
 class HubSum:
-    """One member. Blocks until the others have joined, and in `sum` until they have called it."""
+    """One member. Making it blocks until all have joined; `sum` blocks until all have called it."""
 
     def __init__(self, rank, count, port=0):
-        """Member 0 listens, at `port` of its own choice; the others are told which."""
+        """Member 0 listens at a `port` of its own choice; the others are told that port."""
         self.rank, self.count = rank, count
         self._peers = []
         if rank == 0:
@@ -27,7 +27,7 @@ class HubSum:
             self._peers.append(peer)
 
     def accept(self):
-        """Member 0 waits for the others; there is nothing to do for them."""
+        """On member 0, waits for the others; elsewhere it does nothing."""
         while self.rank == 0 and len(self._peers) < self.count - 1:
             peer, _ = self._server.accept()
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

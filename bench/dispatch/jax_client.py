@@ -5,8 +5,8 @@ as the environment says.
   jax_client.py DEVICES SCALE
 
 A step is an all-reduce over the devices of one island, then a scaling. OpByOp: a jit for each step.
-"OpByOp without all-reduce": the scaling alone. Chained: a traced program (fairway.program) of 128
-jits, which is one call; front door only. Fused: a jit that does 128 steps.
+"OpByOp without all-reduce": the scaling alone. Chained: one call of a traced program
+(fairway.program) of 128 jits; front door only. Fused: a jit that does 128 steps.
 """
 
 import sys
@@ -51,7 +51,7 @@ def main():
             value = start
             for _ in range(calls):
                 last, value = value, function(value)
-                if in_one_process:  # it locks up with hundreds of queued gangs
+                if in_one_process:  # it deadlocks with hundreds of queued gangs
                     last.block_until_ready()
             value.block_until_ready()
 

@@ -4,7 +4,7 @@
   jax_processes.py DEVICES SCALE
 
 A step is one jit: an all-reduce, then a scaling. OpByOp: each process calls it for each step, with 4
-calls in flight. Fused: one call does 128 steps. The slowest process counts.
+calls in flight. Fused: one call does 128 steps. The time is that of the slowest process.
 """
 
 import os
@@ -46,7 +46,7 @@ def member(coordinator, devices, rank):
     import jax
     from serve import lines
 
-    asked, answers = lines()  # gloo prints to the standard output
+    asked, answers = lines()  # gloo prints to standard output
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, devices, rank)
     run = make_run(devices)
@@ -92,7 +92,7 @@ def main():
             took = run(style, counts[style])
             steps = counts[style] * (CHAIN if style == "Fused" else 1)
             print(steps, f"{took:.9f}", file=answers)
-    except Exception as error:  # told to the bench
+    except Exception as error:  # reported to the bench
         print("error", " ".join(str(error).split()), file=answers)
     for process in members:
         process.stdin.close()

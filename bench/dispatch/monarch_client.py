@@ -4,9 +4,9 @@
   monarch_client.py DEVICES SCALE
 
 A step: the actors add up their scalars over loopback TCP (hub_sum.py), then each multiplies the sum
-by 1 / DEVICES and keeps it for the next step.
-OpByOp: a call of all actors for each step; the driver waits for the call 64 before. Chained: 128
-broadcasts, which nobody answers, and a call that is waited for. Fused: a call that does 128 steps.
+by 1 / DEVICES and keeps it for the next step. OpByOp: a call of all actors for each step; the
+driver waits for the call 64 before. Chained: 128 broadcasts without answers, then a call that is
+waited for. Fused: a call that does 128 steps.
 """
 
 import sys

@@ -23,7 +23,7 @@ CHAIN, WINDOW, IN_FLIGHT = 128, 64, 8
 
 def start(devices):
     warnings.simplefilter("ignore", FutureWarning)
-    # Its workers get as much of the processors as others. Nobody is told how it is used.
+    # Its workers get the same share of the processors as others. It reports no usage statistics.
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0", PYTHONWARNINGS="ignore",
                       PYTHONPATH=os.path.dirname(os.path.abspath(__file__)))
     import ray
@@ -113,7 +113,7 @@ def main():
     kind, devices, scale = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     from serve import lines, serve
 
-    streams = lines()  # Ray prints warnings to the standard output
+    streams = lines()  # Ray prints warnings to standard output
     ray = start(devices)
     try:
         shards = make_actors(ray, devices)

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every measured client speaks with dispatch_bench.py over its standard streams.
+"""The protocol between dispatch_bench.py and every measured client, over standard streams.
 
-It says "ready STYLE,STYLE...", or "error TEXT". Then for each line, a style, it says "STEPS SECONDS" of
-some steps in that style, or "error TEXT". The end of the input ends it.
+The client prints "ready STYLE,STYLE...", or "error TEXT". Then for each line, a style, it prints "STEPS
+SECONDS" of some steps in that style, or "error TEXT". It ends when its input ends.
 """
 
 import os
 import sys
 import time
 
-_SECONDS = 0.4  # that a measurement takes, about
+_SECONDS = 0.4  # about the time of one measurement
 
 
 def lines():
-    """The styles asked for, and the stream for the answers; whatever else is printed goes to stderr."""
+    """Returns the requested styles, and the stream for answers; all other output goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return (line.strip() for line in sys.stdin), answers
 
 
 def calls_for(run, longest=_SECONDS):
-    """How many calls take about that long."""
-    run(1)  # what comes with the first call does not count
+    """Returns how many calls take about _SECONDS."""
+    run(1)  # the cost of the first call does not count
     calls = 1
     while True:
         began = time.perf_counter()
@@ -33,9 +33,9 @@ def calls_for(run, longest=_SECONDS):
 
 
 def serve(styles, scale=1, streams=None):
-    """`styles`: {name: (steps of one call, run(calls))}; `run` returns when all are done.
+    """Serves `styles`: {name: (steps of one call, run(calls))}; `run` returns once all are done.
 
-    `streams`: of lines(), from a client that had to call it before something could be printed.
+    `streams` comes from lines(), if the client had to call it before something could be printed.
     """
     asked, answers = streams or lines()
     print("ready", ",".join(styles), file=answers)
@@ -48,7 +48,7 @@ def serve(styles, scale=1, streams=None):
             began = time.perf_counter()
             run(counts[style])
             took = time.perf_counter() - began
-        except Exception as error:  # told to the bench
+        except Exception as error:  # reported to the bench
             print("error", " ".join(f"{type(error).__name__}: {error}".split()), file=answers)
             continue
         print(counts[style] * steps, f"{took:.9f}", file=answers)

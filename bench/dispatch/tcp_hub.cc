@@ -2,10 +2,10 @@
 // The floor of dispatch_bench.py: a hub and a process for each shard, with nothing between them but
 // blocking loopback TCP.
 //   tcp_hub DEVICES SCALE
-// Says "ready OpByOp,Chained"; then for each line of its input, a style, "STEPS SECONDS".
+// Prints "ready OpByOp,Chained". Then for each line of its input, a style, prints "STEPS SECONDS".
 // OpByOp: the hub sends each peer the value; each answers with its share; the hub adds these up,
 // and the sum is the next step's value. Chained: the hub asks each peer for 128 steps in one
-// message, and is told of each step by a message of its own.
+// message, and each peer answers each step with a message of its own.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@
 namespace {
 
 constexpr uint32_t kChain = 128;
-constexpr int kSteps = 16384;  // of one measurement, at one device
+constexpr int kSteps = 16384;  // of one measurement at one device
 
 struct Order {
   double value;
@@ -79,7 +79,7 @@ std::vector<int> StartPeers(int devices) {
     const pid_t child = fork();
     if (child < 0) Die("fork");
     if (child == 0) {
-      // Else the other peers' ends would stay open in it.
+      // Otherwise the ends of other peers would stay open in it.
       for (const int peer : peers) close(peer);
       close(server);
       RunPeer(address, devices);
@@ -92,7 +92,7 @@ std::vector<int> StartPeers(int devices) {
   return peers;
 }
 
-// The value after `messages` messages to each peer, of so many steps.
+// The value after `messages` messages to each peer, of `steps` steps each.
 double Run(const std::vector<int>& peers, int messages, uint64_t steps) {
   double value = 1;
   std::vector<double> shares(steps);

@@ -9,7 +9,7 @@
 #include "controller/cluster/fleet.h"
 #include "worker/compiler/native_compiler.h"
 
-// jemalloc's; absent where a program is linked with another allocator.
+// jemalloc's function; absent where a program is linked with another allocator.
 extern "C" int mallctl(const char*, void*, size_t*, void*, size_t) __attribute__((weak));
 
 namespace fairway::scale {
@@ -67,7 +67,7 @@ Controller::~Controller() = default;
 
 Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
   const int64_t before = NetAllocated();
-  std::vector<Incoming> incoming = in;  // allocated here as by a read, freed by whoever takes it
+  std::vector<Incoming> incoming = in;  // allocated here, as by a read, and freed by its user
   Turn turn;
   turn.cpu = MeasureCpu([&] {
     for (Incoming& one : incoming) {
@@ -78,7 +78,7 @@ Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
     }
     EndTurn(2);
     loop_.Run();
-    // The daemon's loop would come to these before it slept.
+    // The daemon's loop would do these turns before it slept.
     while (std::exchange(turn_wanted_, false)) cluster_.Turn();
     EndTurn(2);
     loop_.Run();
@@ -100,7 +100,7 @@ Controller::Turn Controller::Run(const std::vector<Incoming>& in) {
 }
 
 void Controller::EndTurn(int rounds) {
-  // What the messages of this turn have posted comes first, and what that has posted.
+  // Work that the messages of this turn have posted runs first, and work that this has posted.
   loop_.Post("end of turn", [this, rounds] {
     if (rounds == 0) return loop_.Stop();
     EndTurn(rounds - 1);

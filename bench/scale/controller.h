@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller of the scale model: the code of the daemon without its sockets and threads, that
-// is the hub of the links, the core, the compile service and the native front door. Messages come
-// and go as bytes; the CPU of every turn of its loop is measured.
+// The controller of the scale model: the daemon's code without its sockets and threads, namely the
+// hub of the links, the core, the compile service and the native front door. Messages come and go
+// as bytes; the CPU of every turn of its loop is measured.
 #ifndef FAIRWAY_BENCH_SCALE_CONTROLLER_H_
 #define FAIRWAY_BENCH_SCALE_CONTROLLER_H_
 
@@ -25,7 +25,7 @@ class Controller final : public ClusterActions,
                          public CompileBackend,
                          public NativeShell {
  public:
-  // What has come: a frame on the link of a host, or a ClientMessage.
+  // A message that has come: a frame on the link of a host, or a ClientMessage.
   struct Incoming {
     int host = -1;  // -1: the client
     Frame frame;
@@ -40,11 +40,11 @@ class Controller final : public ClusterActions,
   explicit Controller(int hosts);
   ~Controller() override;
 
-  // One turn of the loop: all of `in`, and what follows from it.
+  // One turn of the loop: handles all of `in`, and its consequences.
   Turn Run(const std::vector<Incoming>& in);
 
   Cluster& cluster() { return cluster_; }
-  // Bytes that its objects hold; 0 when the allocator does not tell.
+  // Bytes that its objects hold; 0 if the allocator does not tell.
   int64_t allocated() const { return allocated_; }
 
   // ClusterActions
@@ -88,7 +88,7 @@ class Controller final : public ClusterActions,
   NativeDoor door_;
   std::unique_ptr<Compiler> compiler_;
   NativeSession* session_ = nullptr;
-  std::vector<HostLink*> links_;  // of the hub
+  std::vector<HostLink*> links_;  // the hub's ends
   std::vector<std::pair<int, Frame>> sent_;
   v1::ServerMessage answers_;
   std::string packed_answers_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A simulated host of the scale model: a real ExecutorCore that gets and sends real frames. Its CPU
-// is measured and passes on its own virtual time; its devices only take declared time.
+// is measured and passes on its own virtual time; its devices take only the declared time.
 #ifndef FAIRWAY_BENCH_SCALE_HOST_H_
 #define FAIRWAY_BENCH_SCALE_HOST_H_
 
@@ -20,13 +20,13 @@
 
 namespace fairway::scale {
 
-// What a host asks of the world around it.
+// The host's interface to the world around it.
 class HostWorld {
  public:
   virtual ~HostWorld() = default;
-  // It has written this frame to its link at `at`.
+  // The host has written this frame to its link at `at`.
   virtual void FromHost(int host, Nanos at, Frame frame) = 0;
-  // Its devices were given this launch at `at`.
+  // The host gave its devices this launch at `at`.
   virtual void Launched(int host, Nanos at, const Launch& launch) = 0;
 };
 
@@ -36,16 +36,16 @@ class Host final : public ExecutorActions {
 
   // Registers at the controller.
   void Start();
-  // A frame of the controller has come, now.
+  // A frame from the controller comes, now.
   void OnFrame(const Frame& frame);
-  // A launch has ended on its devices, now.
+  // A launch ends on its devices, now.
   void OnLaunchEnd(NodeId node);
 
-  // Handling so far: CPU, and of how many frames.
+  // CPU of the handling so far, and the number of handled frames.
   Nanos cpu() const { return cpu_; }
   uint64_t frames() const { return frames_; }
   bool registered() const { return inbox_.has_value(); }
-  // Why it stopped, or OK.
+  // The reason why it stopped, or OK.
   const absl::Status& failure() const { return failure_; }
   const ExecutorCore& core() const { return core_; }
 
@@ -65,13 +65,13 @@ class Host final : public ExecutorActions {
   void ReportWanted() override;
 
  private:
-  // Runs `work` as soon as the host is free: its CPU, and `more`, pass; then what it caused goes
-  // out.
+  // Runs `work` as soon as the host is free. Its CPU time and `more` pass; then the messages that
+  // it caused go out.
   template <typename F>
   void Handle(Nanos more, F work);
   void DoFrame(const Frame& frame);
   void DoCommands(const std::string& frame);
-  // Ends at once what takes no time here: loading, receiving small shards, reading.
+  // Ends at once the operations that take no time here: loading, receiving small shards, reading.
   void EndInstantly();
   void MaybeReport();
   void SendReport();
@@ -96,7 +96,7 @@ class Host final : public ExecutorActions {
   bool report_wanted_ = false;
   bool report_posted_ = false;
   bool report_timer_ = false;
-  // Of the handling under way.
+  // set by the handling under way
   std::vector<ExecutableId> loaded_;
   std::vector<std::pair<NodeId, size_t>> received_;
   std::vector<NodeId> read_;

@@ -20,7 +20,7 @@ namespace {
 constexpr int kRounds = 100;
 constexpr int kRepetitions = 5;
 
-// One side of the links, in a loop of its own.
+// One side of the links, with a loop of its own.
 struct Side {
   EventLoop loop;
   std::vector<std::unique_ptr<Link>> links;
@@ -57,14 +57,14 @@ class Signal {
   bool given_ = false;
 };
 
-// Sends one frame on each link of `side`, then calls `written`; to be called in its loop.
+// Sends one frame on each link of `side`, then calls `written`. Called in the side's loop.
 void SendAll(Side& side, size_t bytes, std::function<void()> written) {
   for (auto& link : side.links) link->Send(FrameOf(bytes));
-  // Links write in handlers of their own, which come before this one.
+  // Links write in handlers of their own, which run before this one.
   side.loop.Post("written", [written = std::move(written)] { written(); });
 }
 
-// The CPU of the near side for frames that have all come before it looks, per frame.
+// The near side's CPU per frame, for frames that have all come before it looks.
 Nanos MeasureReceive(Side& near, Side& far, size_t bytes) {
   Signal written;
   Nanos used = 0;
@@ -76,7 +76,7 @@ Nanos MeasureReceive(Side& near, Side& far, size_t bytes) {
   return used / static_cast<Nanos>(kRounds * near.links.size());
 }
 
-// The CPU of the near side for frames that it writes in one turn of its loop, per frame.
+// The near side's CPU per frame, for frames that it writes in one turn of its loop.
 Nanos MeasureSend(Side& near, Signal& all_at_far, size_t bytes) {
   Nanos used = 0;
   for (int round = 0; round < kRounds; ++round) {

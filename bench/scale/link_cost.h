@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sockets cost: the CPU of a thread that receives and sends control frames over real links.
+// The cost of sockets: the CPU of a thread that receives and sends control frames over real links.
 #ifndef FAIRWAY_BENCH_SCALE_LINK_COST_H_
 #define FAIRWAY_BENCH_SCALE_LINK_COST_H_
 
@@ -8,16 +8,16 @@
 
 namespace fairway::scale {
 
-// Per frame, of the thread that has the link's loop.
+// Per frame, of the thread that runs the link's loop.
 struct LinkCost {
   Nanos receive = 0;
   Nanos send = 0;
 };
 
-// Measured over TCP on loopback with `links` links that carry one frame of `bytes` each at a time,
-// as the links of hosts do that work on one gang: no two frames share a read or a write, but a wait
-// for events gives many. Takes a second. A write to loopback also does what the network stack of
-// the receiving side does, which one to a network does not.
+// Measures over TCP on loopback, with `links` links that carry one frame of `bytes` each at a time,
+// like the links of hosts that work on one gang: no two frames share a read or a write, but one
+// wait for events yields many. Takes a second. A write to loopback also does the receiver's part of
+// the network stack, which a write to a network does not.
 absl::StatusOr<LinkCost> MeasureLinkCost(int links = 64, size_t bytes = 200);
 
 }  // namespace fairway::scale

@@ -48,7 +48,7 @@ void PrintPoints(const Options& options, const Parity& parity) {
 
 absl::Status Run(const Options& options, bool details, bool as_json) {
   FAIRWAY_ASSIGN_OR_RETURN(const Parity parity, FindParity(options));
-  // At parity, the last that held.
+  // The last point that held, at parity.
   const Parity::Point* at = nullptr;
   for (const Parity::Point& point : parity.points) {
     if (point.computation == parity.computation) at = &point;

@@ -11,10 +11,10 @@ namespace fairway::scale {
 namespace {
 
 constexpr Nanos kNoTime = 1'000;            // a computation that takes no time
-constexpr Nanos kForEver = Nanos{1} << 50;  // one that does not end: twelve days
-constexpr Nanos kLongest = 10'000'000'000;  // that is tried
+constexpr Nanos kForEver = Nanos{1} << 50;  // a computation that does not end: twelve days
+constexpr Nanos kLongest = 10'000'000'000;  // the longest that is tried
 constexpr double kPrecision = 1.05;
-constexpr int kItems = 64;  // of which the memory is divided
+constexpr int kItems = 64;  // their memory is measured together, and divided by this
 
 absl::StatusOr<Result> RunOnce(const Options& options) {
   Model model(options);
@@ -30,11 +30,11 @@ absl::Status Ping(Model& model) {
   return model.Ask({ping});
 }
 
-// Calls that wait behind one that does not end: what is held for each.
+// Queues calls behind one that does not end, to see how much each of them holds.
 absl::Status QueueCalls(Model& model, uint64_t first, int count) {
   std::vector<v1::Request> calls;
   for (int i = 0; i < count; ++i) calls.push_back(model.CallRequest(first + i));
-  // Their answers never come; the ping's says that all have been handled.
+  // Their answers never come; the answer to the ping says that all have been handled.
   model.Tell(std::move(calls));
   return Ping(model);
 }
@@ -51,7 +51,7 @@ absl::StatusOr<Parity> FindParity(Options options) {
   };
   FAIRWAY_RETURN_IF_ERROR(holds(kNoTime).status());
   out.fastest_period = out.points[0].result.period;
-  Nanos low = out.fastest_period;  // shorter ones cannot hold
+  Nanos low = out.fastest_period;  // a shorter one cannot hold
   Nanos high = low;
   while (true) {
     FAIRWAY_ASSIGN_OR_RETURN(const bool held, holds(high));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scale model is asked: how short computations may be, what things cost the controller,
-// and how programs grow with the number of devices.
+// The measurements of the scale model: how short computations may be, how much things cost the
+// controller, and how programs grow with the number of devices.
 #ifndef FAIRWAY_BENCH_SCALE_MEASURE_H_
 #define FAIRWAY_BENCH_SCALE_MEASURE_H_
 
@@ -21,24 +21,24 @@ struct Parity {
   };
   Nanos computation = 0;      // the smallest at which devices idle for at most 1 % of the time
   Nanos fastest_period = 0;   // of gangs whose computation takes no time
-  std::vector<Point> points;  // in the order in which they were tried; the first takes no time
+  std::vector<Point> points;  // in the order of the attempts; the first takes no time
 };
-// Tries computations until it is known to 5 %.
+// Tries computations until the smallest is known to 5 %.
 absl::StatusOr<Parity> FindParity(Options options);
 
 // Bytes that the controller's objects hold. 0: the allocator does not tell.
 struct Memory {
-  double host = 0;   // registered
-  double array = 0;  // ready, one shard on each device
-  double gang = 0;   // waiting to be launched, with its result
+  double host = 0;   // of a registered host
+  double array = 0;  // of a ready array, one shard on each device
+  double gang = 0;   // of a gang that waits for its launch, with its result
 };
 absl::StatusOr<Memory> MeasureMemory(Options options);
 
 // Experiment E6 (Pathways, 4.3): one run of the program Arg -> A -> B -> Result.
 struct ProgramSize {
-  int graph_nodes = 0;           // as the client writes it
-  double controller_nodes = 0;   // that a run makes
-  double client_bytes = 0;       // between client and controller, both ways, per run
+  int graph_nodes = 0;           // in the client's program
+  double controller_nodes = 0;   // made by a run
+  double client_bytes = 0;       // between client and controller, in both directions, per run
   double frames_per_host = 0;    // from the controller, per run
   double bytes_per_host = 0;     // the same, per run
   double reports_per_host = 0;   // to the controller, bytes per run

@@ -13,11 +13,11 @@
 namespace fairway::scale {
 namespace {
 
-constexpr size_t kFramesPerTurn = 128;  // what one wait of the controller's loop gives
-constexpr uint64_t kStep = 1;           // handle of the computation
+constexpr size_t kFramesPerTurn = 128;  // frames that one wait of the controller's loop yields
+constexpr uint64_t kStep = 1;           // the computation's handle
 constexpr uint64_t kProgram = 2;
 constexpr uint64_t kFirstArray = 10;
-constexpr uint64_t kSetUp = uint64_t{1} << 40;  // ids of requests that are no calls
+constexpr uint64_t kSetUp = uint64_t{1} << 40;  // ids of requests that are not calls
 
 ExecutorSpec SpecOf(const Options& options, int host) {
   ExecutorSpec spec;
@@ -230,7 +230,7 @@ Result Model::Run() {
   const auto ahead = static_cast<size_t>(options_.ahead);
   const auto measured = static_cast<size_t>(options_.gangs);
   const auto chain = static_cast<size_t>(options_.chain);
-  // Steady from when the client begins to wait for ends, and as long as it goes on calling.
+  // The rate is steady from the client's first wait for an end until its last call.
   calls_wanted_ = ahead + measured + ahead;
   while (calls_ < ahead) SendCall(++calls_);
   if (absl::Status s = RunUntil([&] { return ended_.size() >= ahead * chain; }); !s.ok())
@@ -326,7 +326,7 @@ void Model::Launched(int host, Nanos at, const Launch& launch) {
   gang.nodes[static_cast<size_t>(host)] = launch.node;
   gang.last = std::max(gang.last, at);
   if (++gang.begun < hosts_.size()) return;
-  // An all-reduce: it ends everywhere when the last host's devices have come to it, and computed.
+  // An all-reduce: it ends everywhere once the devices of the last host have begun and computed.
   const Nanos end = std::max(gang.last, devices_busy_) + options_.computation;
   devices_busy_ = end;
   timeline_.At(end, [this, nodes = std::move(gang.nodes)] {

@@ -2,9 +2,9 @@
 // The scale model: one island of many simulated hosts, driven by the controller's real code with
 // really serialized messages, in virtual time (docs/design/0045-scale-model.md).
 //
-// What passes on a machine's virtual time is the CPU that its code used in this process, and what
-// sockets cost. Declared are the time of a computation on the devices, the network, and nothing
-// else. The client computes a chain, y = f(y), f over all devices of the island.
+// The virtual time of a machine advances by the CPU that its code used in this process, and by the
+// cost of sockets. Only the time of a computation on the devices and the network are declared. The
+// client computes a chain, y = f(y), where f runs on all devices of the island.
 #ifndef FAIRWAY_BENCH_SCALE_MODEL_H_
 #define FAIRWAY_BENCH_SCALE_MODEL_H_
 
@@ -26,20 +26,20 @@ namespace fairway::scale {
 struct Options {
   int hosts = 16;
   int devices_per_host = 8;
-  Nanos network = 25'000;         // one way, between any two machines
-  double gigabits = 10;           // of the controller's port, each way
-  Nanos computation = 1'000'000;  // on the devices, of one gang
-  int gangs = 100;                // calls that are measured, from the end of call `ahead` on
-  int ahead = 64;                 // calls that the client makes before the first has ended
-  // Whether the devices run gangs in the order given, as accelerators do, so that one may be
-  // started before its inputs are ready (LoadedExecutable::separable); or each is when they are.
+  Nanos network = 25'000;         // in one direction, between any two machines
+  double gigabits = 10;           // of the controller's port, in each direction
+  Nanos computation = 1'000'000;  // the time of one gang on the devices
+  int gangs = 100;                // measured calls, counted from the end of call `ahead`
+  int ahead = 64;                 // calls that the client makes before the first one ends
+  // Whether devices run gangs in the order given, as accelerators do, so that a gang may be started
+  // before its inputs are ready (LoadedExecutable::separable). Otherwise a gang runs when they are.
   bool in_order = true;
-  int chain = 1;  // nodes of one call: a program of so many steps when above 1
+  int chain = 1;  // nodes of one call; above 1 the call runs a program
   LinkCost link;
 };
 
 struct Result {
-  std::string error;  // why there is none
+  std::string error;  // why there is no result
   Nanos period = 0;   // of one gang, at the steady rate
   // Of the controller, per gang, over the same time.
   double code_us = 0;     // CPU of its code
@@ -51,7 +51,7 @@ struct Result {
   double host_us = 0;  // CPU of the code of one host, per gang
   int max_turn_frames = 0;
 
-  // Of what devices could do without waiting.
+  // The share of what devices could do without waiting.
   double parity(Nanos computation) const {
     return period > 0 ? static_cast<double>(computation) / static_cast<double>(period) : 0;
   }
@@ -62,18 +62,18 @@ class Model final : public HostWorld {
   explicit Model(const Options& options);
   ~Model() override;
 
-  // Registers all hosts. Not OK, here and below: what went wrong.
+  // Registers all hosts. An error, here and below, tells what went wrong.
   absl::Status Register();
-  // That, unless it was done, then compiles and puts the first argument.
+  // Registers the hosts, unless that was done; then compiles, and puts the first argument.
   absl::Status Start();
   // Runs the chain.
   Result Run();
 
-  // The client sends requests, and time passes until all are answered.
+  // Sends the client's requests, and lets time pass until all are answered.
   absl::Status Ask(std::vector<v1::Request> requests);
-  // The same, without answers.
+  // Sends requests that have no answers.
   void Tell(std::vector<v1::Request> requests);
-  // An array on all devices, there.
+  // Puts an array on all devices, and waits until it is there.
   absl::Status Put(uint64_t handle);
 
   Controller& controller() { return controller_; }
@@ -81,9 +81,9 @@ class Model final : public HostWorld {
   // Frames and bytes so far.
   struct Traffic {
     uint64_t frames_out = 0, frames_in = 0, bytes_out = 0, bytes_in = 0;
-    uint64_t client_bytes = 0;  // both ways
+    uint64_t client_bytes = 0;  // in both directions
     Nanos code = 0, sockets = 0;
-    Nanos hosts = 0;  // CPU of all hosts
+    Nanos hosts = 0;  // CPU of all hosts together
     int max_turn_frames = 0;
   };
   Traffic traffic() const;
@@ -98,8 +98,8 @@ class Model final : public HostWorld {
 
  private:
   struct Gang {
-    size_t begun = 0;  // hosts
-    Nanos last = 0;    // of them
+    size_t begun = 0;  // the hosts that have begun
+    Nanos last = 0;    // the last of their times
     std::vector<NodeId> nodes;
   };
   v1::Request CompileRequest() const;
@@ -120,13 +120,13 @@ class Model final : public HostWorld {
   bool registered_ = false;
   bool turn_scheduled_ = false;
   Nanos controller_busy_ = 0;
-  Nanos port_out_ = 0;  // until when the controller's port is busy
+  Nanos port_out_ = 0;  // when the controller's port is free again
   Nanos port_in_ = 0;
   Traffic traffic_;
   std::map<LaunchId, Gang> gangs_;
   Nanos devices_busy_ = 0;
   std::vector<Nanos> ended_;  // ends of gangs
-  absl::Status failure_;      // the first error answered
+  absl::Status failure_;      // the first error among the answers
   uint64_t answers_ = 0;
   uint64_t calls_ = 0;  // sent
   uint64_t calls_wanted_ = 0;

@@ -17,7 +17,7 @@ Options Small() {
   options.devices_per_host = 2;
   options.gangs = 40;
   options.ahead = 24;
-  options.computation = 50'000'000;  // far above what deciding costs on any machine
+  options.computation = 50'000'000;  // far above the cost of deciding on any machine
   options.link = {2000, 3000};
   return options;
 }
@@ -28,7 +28,7 @@ TEST(TimelineTest, EventsRunInTheOrderOfTheirTimes) {
   timeline.At(20, [&] { ran.push_back(3); });
   timeline.At(10, [&] {
     ran.push_back(1);
-    timeline.At(5, [&] { ran.push_back(2); });  // in the past: now
+    timeline.At(5, [&] { ran.push_back(2); });  // in the past: runs now
   });
   timeline.At(20, [&] { ran.push_back(4); });
   while (timeline.Step()) {
@@ -61,10 +61,10 @@ TEST(ScaleModelTest, WhatHostsGotIsWhatTheControllerSent) {
     received += host->frames();
     EXPECT_EQ(host->core().num_nodes(), 0u);
   }
-  // What is under way when the client has heard of the last gang: frees.
+  // Frees may be under way when the client has been told of the last gang.
   EXPECT_LE(received, model.traffic().frames_out);
   EXPECT_GE(received + 2 * options.hosts, model.traffic().frames_out);
-  // Every gang is told to every host at least by one frame, or with others in one.
+  // A frame tells a host of one gang at least, or of several together.
   EXPECT_GE(model.traffic().bytes_out, model.gangs_ended() * options.hosts * 20);
   const ClusterCounts counts = model.controller().cluster().inspection().counts();
   EXPECT_EQ(counts.executions, 88u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time of the scale model: events in order, and how much CPU a piece of real code used.
+// The virtual time of the scale model: ordered events, and the CPU that a piece of real code used.
 #ifndef FAIRWAY_BENCH_SCALE_TIMELINE_H_
 #define FAIRWAY_BENCH_SCALE_TIMELINE_H_
 
@@ -16,12 +16,12 @@ namespace fairway::scale {
 
 using Nanos = int64_t;  // virtual time since the start, or a duration
 
-// Events run in the order of their times, those of one time in the order in which they were given.
+// Events run in the order of their times; those of one time run in the order of insertion.
 class Timeline {
  public:
   Nanos now() const { return now_; }
 
-  // Not before now.
+  // `time` must not be before now.
   void At(Nanos time, absl::AnyInvocable<void()> event) {
     events_.push({time > now_ ? time : now_, next_++, std::move(event)});
   }
@@ -29,7 +29,7 @@ class Timeline {
   // Runs the next event. False: there is none.
   bool Step() {
     if (events_.empty()) return false;
-    // The queue gives no way to move its top out; nothing is compared before the pop.
+    // The queue offers no way to move its top out; nothing is compared before the pop.
     Entry entry = std::move(const_cast<Entry&>(events_.top()));
     events_.pop();
     now_ = entry.time;
@@ -58,7 +58,7 @@ inline Nanos ThreadCpu() {
   return Nanos{at.tv_sec} * 1000000000 + at.tv_nsec;
 }
 
-// What asking for the CPU time costs by itself.
+// The cost of reading the CPU time.
 inline Nanos ClockCost() {
   static const Nanos kCost = [] {
     Nanos least = INT64_MAX;
@@ -72,7 +72,7 @@ inline Nanos ClockCost() {
   return kCost;
 }
 
-// The CPU that `f` uses.
+// The CPU time that `f` uses.
 template <typename F>
 Nanos MeasureCpu(F&& f) {
   const Nanos begin = ThreadCpu();

@@ -15,8 +15,8 @@ constexpr auto kAnswerTimeout = std::chrono::seconds(5);
 
 auto AnswerDeadline() { return std::chrono::system_clock::now() + kAnswerTimeout; }
 
-// Whether `error` of gRPC says that somebody took the connection and broke off, or spoke something
-// else, before any call.
+// Whether gRPC's `error` says that the peer broke the connection off, or spoke another protocol,
+// before any call.
 bool NoGreeting(const std::string& error) {
   if (!error.starts_with("failed to connect")) return false;
   for (const char* end : {"Socket closed", "Connection reset", "http1.x server"}) {
@@ -37,7 +37,7 @@ struct AdminClient::State {
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     if (code == absl::StatusCode::kUnavailable && NoGreeting(status.error_message())) {
       return Error(code,
-                   "what listens at {} does not speak gRPC, or was just ending: give the "
+                   "the server at {} does not speak gRPC, or was just ending: give the "
                    "controller's clients' port (its --port, 29000 by default; see --controller)",
                    controller);
     }
@@ -55,7 +55,7 @@ struct AdminClient::State {
                    controller, kAnswerTimeout.count());
     }
     if (code == absl::StatusCode::kUnimplemented) {
-      return Error(code, "what answers at {} is not a Fairway controller", controller);
+      return Error(code, "the server at {} is not a Fairway controller", controller);
     }
     return Error(code, "{}", status.error_message());
   }
@@ -87,7 +87,7 @@ absl::Status AdminClient::GetLogs(const v1::GetLogsRequest& request,
   FAIRWAY_RETURN_IF_ERROR(state_->bad_address);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
-  // Only the first line has a deadline: who reads the others, in a pager, takes his time.
+  // Only the first line has a deadline: a user may read the others in a pager, at leisure.
   auto deadline = AnswerDeadline();
   bool late = false;
   const auto next = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talks to a controller's Admin service. Blocking; errors are one clear line.
+// A client of a controller's Admin service. Blocking; an error is one clear line.
 #ifndef FAIRWAY_CLIENT_CLI_ADMIN_CLIENT_H_
 #define FAIRWAY_CLIENT_CLI_ADMIN_CLIENT_H_
 
@@ -14,14 +14,14 @@ namespace fairway {
 
 class AdminClient {
  public:
-  // `controller`: as ControllerAddress takes it; otherwise all calls return its error.
+  // `controller` is as ControllerAddress takes it; if it is wrong, all calls return that error.
   explicit AdminClient(const std::string& controller);
   ~AdminClient();
 
-  // UNAVAILABLE: nobody is there; DEADLINE_EXCEEDED: no answer within 5 s; UNIMPLEMENTED: somebody
-  // else answers.
+  // UNAVAILABLE: nobody listens there; DEADLINE_EXCEEDED: no answer within 5 s; UNIMPLEMENTED: the
+  // server there has no such service.
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
-  // The same until the first line; `on_line` and the lines behind it may take any time.
+  // The same errors until the first line; `on_line` and the later lines may take any time.
   absl::Status GetLogs(const v1::GetLogsRequest& request,
                        const std::function<void(const v1::LogLine&)>& on_line);
   absl::StatusOr<v1::RestartExecutorResponse> RestartExecutor(const std::string& worker);

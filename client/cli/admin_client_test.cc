@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A controller that has one line of w0, and is silent about all others.
+// A controller that has one line of w0's log, and does not answer other requests.
 class Controller final : public v1::Admin::CallbackService {
  public:
   Controller() {
@@ -33,7 +33,7 @@ class Controller final : public v1::Admin::CallbackService {
   }
   ~Controller() override { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return HostPort("127.0.0.1", port_); }
-  // Of the last call of GetLogs.
+  // Whether the last call of GetLogs had a deadline.
   bool had_deadline() const { return had_deadline_; }
 
   grpc::ServerWriteReactor<v1::LogLine>* GetLogs(grpc::CallbackServerContext* context,
@@ -94,7 +94,7 @@ TEST(AdminClientTest, APortThatSpeaksNoGrpcIsToldFromNone) {
     ASSERT_EQ(::bind(listener.get(), any, size), 0);
     ASSERT_EQ(::listen(listener.get(), 8), 0);
     ASSERT_EQ(::getsockname(listener.get(), any, &size), 0);
-    // Hangs up; what it has not read by then resets the connection.
+    // Hangs up. Bytes that it has not read by then make the close a reset.
     std::thread server([&] {
       const OwnedFd connection(::accept(listener.get(), nullptr, nullptr));
       char byte;

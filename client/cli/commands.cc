@@ -38,7 +38,7 @@ int Fail(std::string_view command, const absl::Status& status) {
   return kExitFailed;
 }
 
-// Whether the process runs. One that has ended and only waits for its parent to look does not.
+// Whether the process runs. A zombie, whose parent has not waited for it yet, does not.
 bool Runs(int64_t pid) {
   std::ifstream in(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -60,8 +60,8 @@ int RunDown(int argc, const char* const* argv) {
   if (!status.ok()) return Fail("down", status.status());
   const auto answer = admin->Shutdown();
   if (!answer.ok()) return Fail("down", answer.status());
-  admin.reset();  // a connection that nobody reads would hold the controller's end up
-  // Its processes can be watched only from their own host.
+  admin.reset();  // an open connection would delay the controller's end
+  // Only a command on the cluster's own host can watch its processes.
   std::set<int64_t> waiting;
   if (status->host() == HostName()) waiting = {answer->controller_pid(), answer->launcher_pid()};
   waiting.erase(0);

@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr int kLifeFd = 3;
 constexpr int kNotifyFd = 4;
-constexpr int kMaxRestarts = 20;  // of one child, none of them having run for kStable
+constexpr int kMaxRestarts = 20;  // of one child that never ran for kStable
 constexpr milliseconds kStable{30000};
 constexpr milliseconds kStopGrace{10000};  // for an orderly end; then SIGKILL
 constexpr int kExitPortInUse = 5;          // fairway-controller's
@@ -38,14 +38,14 @@ milliseconds Backoff(int restarts) {
   return milliseconds(std::min(100 << std::min(restarts, 6), 5000));
 }
 
-// The message of the first error among log lines; without one, the last line.
+// The message of the first error in the log lines; if there is none, the last line.
 std::string FirstError(const std::string& lines) {
   std::istringstream in(lines);
   std::string line;
   while (std::getline(in, line)) {
     const auto record = nlohmann::json::parse(line, nullptr, false);
     if (!record.is_object()) continue;
-    // Others write JSON too, with fields of other types.
+    // Other programs write JSON too, with fields of other types.
     const auto level = record.find("level"), text = record.find("msg");
     if (level != record.end() && *level == "error" && text != record.end() && text->is_string())
       return text->get<std::string>();
@@ -53,7 +53,7 @@ std::string FirstError(const std::string& lines) {
   return line.empty() ? "its log is empty" : line;
 }
 
-// Processes whose parent is `parent`.
+// The processes whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> out;
   std::error_code error;
@@ -79,7 +79,7 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
 Launcher::Launcher(LauncherOptions options)
     : options_(std::move(options)), http_port_(options_.http_port) {
   controller_.name = "controller";
-  // Clients see the islands in the order of their names.
+  // Padded with zeros, because clients see the islands in the order of their names.
   const size_t digits = std::to_string(options_.islands - 1).size();
   for (int i = 0; i < options_.islands; ++i) {
     for (int k = 0; k < options_.workers_per_island; ++k) {
@@ -104,7 +104,7 @@ absl::Status Launcher::Prepare() {
   ::sigprocmask(SIG_BLOCK, &handled, nullptr);
   signals_ = OwnedFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signals_.get() < 0) return Error(absl::StatusCode::kInternal, "signalfd failed");
-  // Executors whose supervisor dies become our children, so that StopAll sees them end.
+  // Executors whose supervisor dies become our children, so that StopAll can wait for them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   FAIRWAY_ASSIGN_OR_RETURN(auto life, MakePipe());
   std::tie(life_read_, life_write_) = std::move(life);
@@ -353,7 +353,7 @@ void Launcher::StopAll() {
     const bool named_gone =
         controller_.pid == 0 &&
         std::all_of(workers_.begin(), workers_.end(), [](const Child& w) { return w.pid == 0; });
-    // What is left are executors that lost their supervisor.
+    // The rest are executors that lost their supervisor.
     if (named_gone) life_write_.Reset();
     if (Clock::now() >= deadline && !killed) {
       killed = true;

@@ -18,7 +18,7 @@ using client::DType;
 using client::HostArray;
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr size_t kAlignment = 64;  // of the bytes within the file
+constexpr size_t kAlignment = 64;  // of the array's bytes within the file
 
 struct Name {
   std::string_view descr;
@@ -30,7 +30,7 @@ constexpr Name kNames[] = {{"|b1", DType::kPred}, {"|i1", DType::kS8},   {"<i2",
                            {"<f2", DType::kF16},  {"<f4", DType::kF32},  {"<f8", DType::kF64},
                            {"<c8", DType::kC64},  {"<c16", DType::kC128}};
 
-// What follows `'key': ` in the header, up to one of `ends`.
+// The text after `'key': ` in the header, up to one of `ends`.
 std::optional<std::string> Field(const std::string& header, std::string_view key,
                                  std::string_view ends) {
   const size_t at = header.find(fmt::format("'{}':", key));
@@ -61,7 +61,7 @@ absl::StatusOr<size_t> SizeOf(DType dtype, const client::Shape& shape) {
   return static_cast<size_t>(size);
 }
 
-// The header's text; the stream stands behind it.
+// The header's text; afterwards the stream is at its end.
 absl::StatusOr<std::string> HeaderOf(std::istream& in) {
   char start[8] = {};
   in.read(start, sizeof start);

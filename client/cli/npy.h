@@ -10,10 +10,10 @@
 
 namespace fairway {
 
-// INVALID_ARGUMENT: no .npy file of a type that arrays have; NOT_FOUND: no such file.
+// INVALID_ARGUMENT: not a .npy file of a type that arrays have; NOT_FOUND: no such file.
 absl::StatusOr<client::HostArray> ReadNpy(const std::string& path);
 
-// INVALID_ARGUMENT: NumPy has no such type; UNAVAILABLE: it cannot be written.
+// INVALID_ARGUMENT: NumPy has no such type; UNAVAILABLE: the file cannot be written.
 absl::Status WriteNpy(const std::string& path, const client::HostArray& array);
 
 }  // namespace fairway

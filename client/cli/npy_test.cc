@@ -54,7 +54,7 @@ TEST_F(NpyTest, WhatWasWrittenIsRead) {
   }
 }
 
-// numpy.save of arange(4, dtype='<f4'), by NumPy 2.
+// The file is what NumPy 2 writes for numpy.save of arange(4, dtype='<f4').
 TEST_F(NpyTest, AFileOfNumPyIsRead) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }";
   header.resize(117, ' ');

@@ -23,7 +23,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Above every number that children are given, so that no duplication hits another's source.
+// Above all descriptor numbers of children, so that no dup2 overwrites the source of another.
 constexpr int kFirstPrivateFd = 64;
 
 absl::Status FromErrno(int error, std::string_view what) {
@@ -110,7 +110,7 @@ absl::StatusOr<int> FreePort(const std::string& host, int preferred) {
     acceptor.open(endpoint.protocol(), error);
     if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
-    // Only listening tells whether another listener has the port.
+    // Only `listen` tells whether another listener has the port.
     if (!error) acceptor.listen(1, error);
     if (!error) return acceptor.local_endpoint().port();
   }

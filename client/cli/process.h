@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting and watching child processes of `fairway up`.
+// Starts and watches child processes for `fairway up`.
 #ifndef FAIRWAY_CLIENT_CLI_PROCESS_H_
 #define FAIRWAY_CLIENT_CLI_PROCESS_H_
 
@@ -13,7 +13,7 @@
 
 namespace fairway {
 
-// A file descriptor, closed with its owner.
+// A file descriptor that is closed with its owner.
 class OwnedFd {
  public:
   OwnedFd() = default;
@@ -31,7 +31,7 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// Read end, write end; both close on exec.
+// Returns the read end and the write end; both close on exec.
 absl::StatusOr<std::pair<OwnedFd, OwnedFd>> MakePipe();
 
 struct ChildSpec {
@@ -40,17 +40,17 @@ struct ChildSpec {
   std::vector<std::pair<int, int>> inherited;  // (our descriptor, its number in the child)
 };
 
-// Starts it in a process group of its own, so that Ctrl-C reaches only us, with no signal blocked.
+// Starts it in its own process group, with no signal blocked, so that Ctrl-C reaches only us.
 absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
 
-// "exit code 3", "signal 9 (Killed)", from waitpid's status.
+// Describes waitpid's status: "exit code 3", "signal 9 (Killed)".
 std::string DescribeExit(int wait_status);
 
-// The last `lines` lines of a file; empty when it cannot be read.
+// The last `lines` lines of a file; empty if it cannot be read.
 std::string TailOfFile(const std::string& path, int lines);
 
-// A port of the IP address `host` that nobody uses now: `preferred` if that is free, else any.
-// INVALID_ARGUMENT: `host` is no IP address; UNAVAILABLE: there is none, or it is not this host's.
+// A free port of the IP address `host`: `preferred` if that is free, else any. INVALID_ARGUMENT:
+// `host` is not an IP address; UNAVAILABLE: no port is free, or `host` is not this host's.
 absl::StatusOr<int> FreePort(const std::string& host, int preferred);
 
 // The directory of the running program.

@@ -17,7 +17,7 @@ namespace {
 using google::protobuf::TextFormat;
 
 absl::StatusOr<std::string> ContentsOf(const std::string& path) {
-  // A stream opens a directory and throws when it is read.
+  // A stream opens a directory without an error, and throws when it is read.
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return InvalidArgument("cannot read {}: is a directory", path);
@@ -40,7 +40,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
   const std::string& path_;
 };
 
-// For each node without a source, where it stands.
+// Gives each node without a source its place in the file.
 void AddSources(const std::string& path, const TextFormat::ParseInfoTree& tree,
                 v1::Program& program) {
   const auto* graphs = v1::Program::descriptor()->FindFieldByName("graphs");

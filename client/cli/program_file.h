@@ -11,17 +11,17 @@
 
 namespace fairway {
 
-// In protobuf's text format, or its JSON if the name ends with ".json". Nodes without a source get
-// "FILE:LINE" (of JSON: "FILE"), so that messages about them say where they are. NOT_FOUND: no such
-// file; INVALID_ARGUMENT: it does not parse, with file, line and column.
+// Reads protobuf's text format, or its JSON if the name ends with ".json". Nodes without a source
+// get "FILE:LINE" (in JSON: "FILE"), so that messages about them tell where they are. NOT_FOUND: no
+// such file; INVALID_ARGUMENT: it does not parse; the text has file, line and column.
 absl::StatusOr<v1::Program> ReadProgramFile(const std::string& path);
 
-// Puts code from files into computations: "NAME=FILE", StableHLO. INVALID_ARGUMENT: no computation
-// of that name; NOT_FOUND: no such file.
+// Puts code from files into computations. Each of `given` is "NAME=FILE", with StableHLO.
+// INVALID_ARGUMENT: no computation has that name; NOT_FOUND: no such file.
 absl::Status AddCode(const std::vector<std::string>& given, v1::Program& program);
 
-// How the arguments of a program, and its results, are called: by the name of their node, or by
-// their number where that is empty or not theirs alone.
+// The names of a program's arguments and results: the name of their node, or their number where
+// that name is empty or not unique.
 std::vector<std::string> ArgumentNames(const v1::Program& program);
 std::vector<std::string> ResultNames(const v1::Program& program);
 

@@ -37,7 +37,7 @@ struct RunFlags {
   int repeat = 1;
 };
 
-// An error of the program in `file`. Where the controller is gone, the file is not what is wrong.
+// Names the program's `file` in an error, unless the cause is that the controller is gone.
 absl::Status OfFile(const absl::Status& status, const std::string& file) {
   return absl::IsUnavailable(status) ? status : Annotate(status, file);
 }
@@ -47,8 +47,8 @@ absl::Status ToAbsl(const client::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
 }
 
-// NAME=VALUE of a flag that may be given several times. INVALID_ARGUMENT: one is no pair, or names
-// none of `names`.
+// Splits NAME=VALUE of a flag that may be given several times. INVALID_ARGUMENT: a value is not
+// such a pair, or its name is not among `names`.
 absl::StatusOr<std::map<size_t, std::string>> Pairs(std::string_view flag,
                                                     const std::vector<std::string>& given,
                                                     const std::vector<std::string>& names) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::map<size_t, std::string>> Pairs(std::string_view flag,
   return out;
 }
 
-// The devices of each slice of the program: the first ones of an island.
+// The devices of each slice of the program: the first devices of an island.
 absl::StatusOr<std::vector<std::vector<int>>> Places(const v1::Program& program,
                                                      const std::vector<std::string>& given,
                                                      const Session& session) {
@@ -109,7 +109,7 @@ struct Arguments {
   std::vector<HostArray> host;
   std::vector<Array> arrays;
 
-  // Puts those that are not there, or that a run took over.
+  // Puts the arguments that are not on devices yet, or that a run took over; with `all`, all.
   void Put(Session& session, const Executable& program, bool all) {
     arrays.resize(host.size());
     for (size_t a = 0; a < host.size(); ++a) {
@@ -137,7 +137,7 @@ absl::StatusOr<Arguments> ReadArguments(const RunFlags& flags, const v1::Program
   return out;
 }
 
-// Fetches the results; prints them, or writes those that have a file.
+// Fetches the results, and prints them, or writes those that have a file.
 absl::Status Show(const std::vector<Array>& results, const std::vector<std::string>& names,
                   const std::map<size_t, std::string>& files) {
   for (size_t r = 0; r < results.size(); ++r) {

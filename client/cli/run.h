@@ -4,7 +4,7 @@
 
 namespace fairway {
 
-// `fairway run FILE`: runs a dataflow program on a cluster. argv[0] is the command; returns the
+// `fairway run FILE`: runs a dataflow program on a cluster. argv[0] is the command. Returns the
 // exit code.
 int RunProgram(int argc, const char* const* argv);
 

@@ -15,7 +15,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-// protobuf's own JSON writes 64-bit numbers as strings, which every reader would have to undo.
+// protobuf's own JSON writes 64-bit numbers as strings, which every reader would have to convert.
 Json ToJson(const Message& message) {
   const auto* const descriptor = message.GetDescriptor();
   const auto* const reflection = message.GetReflection();
@@ -23,7 +23,7 @@ Json ToJson(const Message& message) {
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* field = descriptor->field(i);
     Json& value = out[field->name()];
-    if (field->is_repeated()) {  // messages only, in admin.proto
+    if (field->is_repeated()) {  // in admin.proto only messages are repeated
       value = Json::array();
       for (int j = 0; j < reflection->FieldSize(message, field); ++j) {
         value.push_back(ToJson(reflection->GetRepeatedMessage(message, field, j)));
@@ -53,7 +53,7 @@ Json ToJson(const Message& message) {
         value = ToJson(reflection->GetMessage(message, field));
         break;
       default:
-        break;  // none of the others is used
+        break;  // admin.proto uses no other type
     }
   }
   return out;
@@ -86,7 +86,7 @@ std::string ExecutorText(const v1::Executor& executor) {
   if (!executor.supervisor_connected()) out += ", no supervisor";
   out += '\n';
   if (!executor.last_error().empty()) {
-    // Without the log lines that may follow the cause.
+    // Leaves out the log lines that may follow the cause.
     const std::string& error = executor.last_error();
     const size_t end = std::min(error.find("; the last lines of its log:"), error.find('\n'));
     out += fmt::format("    {}: {}", executor.up() ? "lost before" : "lost", error.substr(0, end));

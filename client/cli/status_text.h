@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster's status for people and for programs.
+// The status of a cluster, as text for people and as JSON for programs.
 #ifndef FAIRWAY_CLIENT_CLI_STATUS_TEXT_H_
 #define FAIRWAY_CLIENT_CLI_STATUS_TEXT_H_
 
@@ -12,11 +12,11 @@ namespace fairway {
 // A few lines: controller, islands with their executors and memory, counts.
 std::string StatusText(const v1::GetStatusResponse& status);
 
-// What to say of a controller of another version than this command; "" when they agree.
+// A note if the controller's version differs from this command's; "" if they agree.
 std::string VersionNote(std::string_view command, std::string_view controller);
 
-// One JSON object with the fields of the message under their names in admin.proto; 64-bit numbers
-// are numbers.
+// One JSON object with the message's fields under their names in admin.proto; 64-bit numbers are
+// written as numbers.
 std::string StatusJson(const v1::GetStatusResponse& status);
 
 // "0", "640 B", "1.5 MiB".

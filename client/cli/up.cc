@@ -41,8 +41,8 @@ std::string StateRoot() {
   return std::string(home != nullptr ? home : "/tmp") + "/.local/state/fairway";
 }
 
-// The plugin of the repository's Python environment, beside the build that this program belongs to.
-// Empty: none. From a wheel, the command is started with FAIRWAY_PJRT_PLUGIN (fairway/command.py).
+// The plugin in the repository's Python environment, beside this program's build; empty: there is
+// none. A wheel's command sets FAIRWAY_PJRT_PLUGIN (client/python/_fairway_command.py).
 std::string DefaultPlugin() {
   const std::string pattern =
       ProgramDirectory() +
@@ -83,7 +83,7 @@ std::vector<std::string> Split(const std::string& list) {
   return out;
 }
 
-// --gpus of each island's worker; empty: not of kind cuda.
+// The --gpus of each island's worker; empty: the islands are not of kind cuda.
 std::vector<std::string> GpusOfIslands(const UpFlags& flags) {
   if (flags.runtime != "pjrt" || flags.plugin_kind != "cuda") return {};
   std::vector<std::string> listed = Split(flags.gpus);
@@ -97,7 +97,7 @@ std::vector<std::string> GpusOfIslands(const UpFlags& flags) {
   return out;
 }
 
-// What is wrong with --gpus and --gpu-fraction; empty: nothing that can be told here.
+// The fault in --gpus and --gpu-fraction; empty: none that can be found here.
 std::string WrongGpus(const UpFlags& flags) {
   if (flags.runtime != "pjrt" || flags.plugin_kind != "cuda") {
     return flags.gpus.empty() && flags.gpu_fraction == 0
@@ -127,15 +127,15 @@ std::string WrongGpus(const UpFlags& flags) {
   return "";
 }
 
-// Makes the directory this process's own while the result lives. The logs of an earlier cluster on
-// this port are kept once, as NAME.log.1. ALREADY_EXISTS: a cluster that runs has it.
+// Locks the directory for this process while the result lives. The logs of an earlier cluster on
+// this port are kept once, as NAME.log.1. ALREADY_EXISTS: a running cluster has it.
 absl::StatusOr<OwnedFd> TakeStateDirectory(const std::string& directory, int port) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
     return Error(absl::StatusCode::kUnavailable, "cannot make {}: {}", directory, error.message());
   OwnedFd lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Where the file system knows no locks it goes without.
+  // On a file system without locks the cluster runs without one.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Error(absl::StatusCode::kAlreadyExists,
                  "--port={}: a cluster of another `fairway up` has this port, with its logs in {}; "
@@ -159,7 +159,7 @@ void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
         kDefaultPort, address);
   }
   fmt::print("{}", launcher.Summary());
-  // The other runtimes have no compiler for what JAX makes.
+  // The other runtimes have no compiler for JAX's programs.
   fmt::print("\nFor {}, in your shell:\n{}  export FAIRWAY_CONTROLLER={}\n\n",
              flags.runtime == "pjrt" ? "JAX" : "clients",
              flags.runtime == "pjrt" ? "  export JAX_PLATFORMS=fairway,cpu\n" : "", address);
@@ -168,7 +168,7 @@ void PrintReady(const UpFlags& flags, int port, const Launcher& launcher) {
   std::fflush(stdout);
 }
 
-// Runs the cluster; `ready` is called once it is up.
+// Runs the cluster. Calls `ready` once it is up.
 int RunCluster(const UpFlags& flags, const std::string& plugin,
                const std::function<void(const std::string& state_directory)>& ready) {
   constexpr int kAttempts = 5;
@@ -218,13 +218,13 @@ int RunCluster(const UpFlags& flags, const std::string& plugin,
     const bool port_in_use = absl::IsAlreadyExists(status);
     fmt::print(stderr, "fairway up: {}{}\n", Text(status),
                port_in_use ? "; end what has it, or choose another one (0: any that is free)" : "");
-    if (absl::IsInvalidArgument(status)) return kExitUsage;  // flags that a daemon refused
+    if (absl::IsInvalidArgument(status)) return kExitUsage;  // a daemon refused its flags
     return port_in_use ? kExitPortInUse : kExitFailed;
   }
 }
 
-// Runs the cluster in a background process; returns when it is ready or has failed, with what it
-// had to say.
+// Runs the cluster in a background process. Returns when it is ready or has failed, after printing
+// its output.
 int RunDetached(const UpFlags& flags, const std::string& plugin) {
   auto pipe = MakePipe();
   if (!pipe.ok()) {
@@ -241,7 +241,7 @@ int RunDetached(const UpFlags& flags, const std::string& plugin) {
   if (background == 0) {
     ::setsid();
     read_end.Reset();
-    // All output until the cluster is ready goes to the foreground process; nothing after that.
+    // The foreground process gets all output until the cluster is ready, and none after that.
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     ::dup2(write_end.get(), STDOUT_FILENO);

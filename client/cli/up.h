@@ -5,7 +5,7 @@
 
 namespace fairway {
 
-// argv[0] is "up". Returns the exit code of the program.
+// argv[0] is "up". Returns the exit code.
 int RunUp(int argc, const char* const* argv);
 
 }  // namespace fairway

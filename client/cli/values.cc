@@ -21,7 +21,7 @@ using client::DType;
 
 constexpr size_t kShown = 8;
 
-// Calls `work` with a value of the C++ type of `dtype`; false: it has none here.
+// Calls `work` with a value of the C++ type of `dtype`. False: there is no such C++ type.
 template <typename Work>
 bool OfType(DType dtype, Work work) {
   switch (dtype) {
@@ -52,14 +52,14 @@ bool OfType(DType dtype, Work work) {
   }
 }
 
-// `text`, which is `number`, as T holds it: exactly, but for the rounding of floats. Nothing: T
-// cannot.
+// The value of `text`, which is `number`, as a T: exact, except for the rounding of floats.
+// nullopt: T cannot hold it.
 template <typename T>
 std::optional<T> As(DType dtype, const std::string& text, double number) {
   if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(number);
   } else {
-    // Not by way of a double, which would round what is above 2^53.
+    // Not through a double, which would round values above 2^53.
     absl::int128 whole = 0;
     if (!absl::SimpleAtoi(text, &whole)) {  // 1e3
       if (std::trunc(number) != number || std::abs(number) > 0x1p64) return std::nullopt;
@@ -82,7 +82,7 @@ absl::StatusOr<client::HostArray> Filled(DType dtype, const client::Shape& shape
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(size, extent, &size)) return InvalidArgument("it is too large");
   }
-  // Zeros of calloc take no memory until they are read.
+  // calloc's zeros take no memory until they are read.
   void* data = std::calloc(std::max<size_t>(static_cast<size_t>(size), 1), 1);
   if (data == nullptr)
     return Error(absl::StatusCode::kResourceExhausted, "no memory for {} bytes", size);

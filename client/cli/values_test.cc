@@ -28,7 +28,7 @@ TEST(ValuesTest, IntegersAreExact) {
     const auto array = Filled(dtype, {}, value);
     return array.ok() ? FirstValues(*array) : Text(array.status());
   };
-  EXPECT_EQ(shown(DType::kS64, "9007199254740993"), "[9007199254740993]");  // no double is that
+  EXPECT_EQ(shown(DType::kS64, "9007199254740993"), "[9007199254740993]");  // not a double
   EXPECT_EQ(shown(DType::kS64, "-9223372036854775808"), "[-9223372036854775808]");
   EXPECT_EQ(shown(DType::kS64, "-9223372036854775809"), "s64 cannot be -9223372036854775809");
   EXPECT_EQ(shown(DType::kU64, "18446744073709551615"), "[18446744073709551615]");

@@ -127,7 +127,7 @@ TEST(ConnectionTest, WaitsTwoMinutesForAControllerThatIsSilent) {
   opener.join();
 }
 
-// The stream's last read fails before it is known why.
+// The stream's last read fails before the reason is known.
 TEST(ConnectionTest, WhatIsAskedWhileASessionEndsHearsWhy) {
   Controller controller;
   for (int i = 0; i < 100; ++i) {
@@ -141,7 +141,7 @@ TEST(ConnectionTest, WhatIsAskedWhileASessionEndsHearsWhy) {
   }
 }
 
-// Then nobody else has a channel, and gRPC's thread may not end the last one.
+// This is the last channel of the process, and gRPC's own thread must not end it.
 TEST(ConnectionTest, ASessionMayEndInItsOwnCallback) {
   Controller controller;
   for (int i = 0; i < 100; ++i) {

@@ -12,7 +12,7 @@ namespace fairway::client {
 
 absl::StatusOr<std::vector<Tile>> TilesOf(const ::fairway::ArraySpec& spec) {
   std::vector<Tile> out;
-  std::set<std::vector<int64_t>> seen;  // origins
+  std::set<std::vector<int64_t>> seen;  // the tiles' origins
   const int64_t element = ::fairway::BytesPerElement(spec.dtype);
   for (int i = 0; i < spec.sharding.num_shards(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(const IndexDomain domain, spec.sharding.Domain(spec.shape, i));

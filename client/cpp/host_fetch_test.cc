@@ -27,7 +27,7 @@ std::vector<int> Asked(const HostFetch& fetch) {
   return {proto.shards().begin(), proto.shards().end()};
 }
 
-// "more", "complete", or the error.
+// Returns "more", "complete", or the error.
 std::string Take(HostFetch& fetch, int index, int64_t size, const std::string& data) {
   v1::Fetched piece;
   piece.set_index(index);

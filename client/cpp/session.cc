@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<int32_t>> TileOfShard(const ::fairway::ArraySpec& spe
   return out;
 }
 
-// `fill`: writes the request that makes an executable with that handle. `error`: that of the
+// `fill` writes the request that makes an executable with the given handle. `error` is that of the
 // program.
 template <typename Fill>
 Future<Result<Executable>> Compile(const std::shared_ptr<Connection>& connection,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `fairway`, as pip installs it: it becomes the program of that name in the wheel.
 
-A module of its own, outside of the package: importing that brings numpy, which takes ten times as long
-as what is done here.
+A module outside of the package, because importing that brings numpy, which takes ten times as long as
+the work here.
 """
 
 import importlib.util
@@ -22,12 +22,12 @@ class Missing(RuntimeError):
 
 
 def prefix() -> pathlib.Path:
-    """Where bin/, lib/ and include/ of the wheel are.
+    """Returns the folder of the wheel that has bin/, lib/ and include/.
 
     Raises:
-      Missing: the package did not come from a wheel that has them.
+      Missing: the package did not come from a wheel with these folders.
     """
-    spec = importlib.util.find_spec("fairway")  # a look at the folders; nothing is imported
+    spec = importlib.util.find_spec("fairway")  # looks at folders; imports nothing
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = pathlib.Path(folder) / "_native"
         if (path / "bin" / "fairway").is_file():
@@ -49,7 +49,7 @@ def cpu_plugin() -> str | None:
 
 
 def main() -> None:
-    """Becomes the program, with the arguments of this process."""
+    """Replaces this process by the program, with the same arguments."""
     try:
         program = prefix() / "bin" / "fairway"
     except Missing as error:

@@ -18,15 +18,15 @@ namespace {
 
 constexpr int kDefaultLines = 100;
 constexpr int kMaxLines = 100000;
-// Calls of GetLogs at one time: each holds its lines, some MiB of each process, until its client
-// has read them.
+// The most calls of GetLogs at one time. Each holds its lines, some MiB of each process, until its
+// client has read them.
 constexpr int kMaxLogReaders = 4;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), Text(status)};
 }
 
-// Streams lines it was given; owns itself. One of `readers` from now until its lines are gone.
+// Streams the lines that it is given. Owns itself. Counts in `readers` until its lines are gone.
 class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
  public:
   explicit LogStream(std::atomic<int>& readers)
@@ -37,7 +37,7 @@ class LogStream final : public grpc::ServerWriteReactor<v1::LogLine> {
     if (!refused_) --readers_;
   }
   bool refused() const { return refused_; }
-  // From any thread, once.
+  // Called once, on any thread.
   void Begin(absl::StatusOr<std::vector<std::pair<std::string, std::string>>> lines) {
     if (!lines.ok()) return Finish(ToGrpc(lines.status()));
     lines_ = *std::move(lines);

@@ -22,10 +22,10 @@ struct AdminHooks {
   EventLoop* loop = nullptr;
   BlockingPool* disk = nullptr;                  // reads log files
   std::function<ControllerSnapshot()> snapshot;  // called in the loop
-  // Called in the loop; as WorkerHub's.
+  // Called in the loop; answers as WorkerHub::RestartExecutor does.
   std::function<absl::StatusOr<Incarnation>(const std::string& worker)> restart_executor;
-  std::function<void()> shutdown;  // called in the loop, after the answer was made
-  std::string log_dir;             // empty: none
+  std::function<void()> shutdown;  // called in the loop, once the answer has been made
+  std::string log_dir;             // empty: there are no logs
 };
 
 class AdminService {

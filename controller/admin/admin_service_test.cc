@@ -34,7 +34,7 @@ class AdminLogsTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     service_->Register(&builder);
     server_ = builder.BuildAndStart();
-    grpc::ChannelArguments arguments;  // or a fast connection would take all the lines unread
+    grpc::ChannelArguments arguments;  // a fast connection would take all lines unread
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     stub_ = v1::Admin::NewStub(grpc::CreateCustomChannel(
         "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));
@@ -78,7 +78,7 @@ TEST_F(AdminLogsTest, AnyBytesMayStandInALog) {
 }
 
 TEST_F(AdminLogsTest, ReadersThatDoNotReadAreFew) {
-  std::ofstream out(directory_ + "/w0.log");  // more than the connection takes unread
+  std::ofstream out(directory_ + "/w0.log");  // more than is taken before the client reads
   for (int i = 0; i < 4000; ++i) out << std::string(1000, 'x') << "\n";
   out.close();
   std::vector<std::unique_ptr<Reader>> readers;
@@ -93,7 +93,7 @@ TEST_F(AdminLogsTest, ReadersThatDoNotReadAreFew) {
             "4 others are reading the logs, and no more may at one time: each has its lines in the "
             "controller's memory until it has read them. End one of them, or wait until it ended");
 
-  // One that has ended makes room for another.
+  // A reader that has ended makes room for another.
   readers.pop_back();
   while (readers.back()->Read()) continue;
   EXPECT_TRUE(readers.back()->lines->Finish().ok());

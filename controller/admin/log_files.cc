@@ -9,7 +9,7 @@
 namespace fairway {
 namespace {
 
-// Only so much of a file's end is read.
+// The most bytes that are read, from the end of a file.
 constexpr std::streamoff kMaxTail = 4 << 20;
 
 std::deque<std::string> Tail(const std::filesystem::path& path, size_t max_lines) {
@@ -20,7 +20,7 @@ std::deque<std::string> Tail(const std::filesystem::path& path, size_t max_lines
   const std::streamoff begin = std::max<std::streamoff>(0, size - kMaxTail);
   in.seekg(begin);
   std::string line;
-  if (begin > 0) std::getline(in, line);  // most likely a part of one
+  if (begin > 0) std::getline(in, line);  // most likely the rest of a line
   while (std::getline(in, line)) {
     lines.push_back(line);
     if (lines.size() > max_lines) lines.pop_front();

@@ -11,9 +11,9 @@
 
 namespace fairway {
 
-// (process, line), oldest first, at most `max_lines` of each process (all: empty `process`). Blocks
-// on the disk. FAILED_PRECONDITION: no directory was configured; NOT_FOUND: no such process, with
-// the known ones.
+// Returns (process, line), oldest first, at most `max_lines` of each process (empty `process`: of
+// all processes). Blocks on the disk. FAILED_PRECONDITION: no directory was configured. NOT_FOUND:
+// there is no such process; the text names the known ones.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadLogs(
     const std::string& directory, const std::string& process, int max_lines);
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMessageOverhead = 512;
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// What is handled before others have their turn in the loop; each message counts as so much at
-// least.
+// The bytes that are handled before others have their turn in the loop. Each message counts as its
+// bytes and kBytesOfAMessage.
 constexpr size_t kBytesOfATurn = size_t{4} << 20;
 constexpr size_t kBytesOfAMessage = size_t{4} << 10;
 
@@ -29,13 +29,13 @@ void Put(const CallbackArray& array, bool with_bytes, v1::CallbackArray* out) {
 std::string Describe(const v1::CallbackArray& array) {
   const std::optional<DType> dtype = DTypeFromNumber(array.dtype());
   if (!dtype.has_value())
-    return fmt::format("an array of element type {}, which is none", array.dtype());
+    return fmt::format("an array of element type {}, which does not exist", array.dtype());
   if (array.dims_size() > kMaxRank)
     return fmt::format("an array of {} dimensions", array.dims_size());
   return ToString(*dtype, Shape{{array.dims().begin(), array.dims().end()}});
 }
 
-// Costs as much as `wanted` is large, whatever came.
+// Its cost depends on the size of `wanted` only, not on what came.
 absl::Status CheckResult(int index, const v1::CallbackArray& came, const CallbackArray& wanted) {
   const std::vector<int64_t>& dims = wanted.shape.dims;
   if (came.dtype() != static_cast<int32_t>(wanted.dtype) ||
@@ -97,7 +97,7 @@ absl::Status CallbackStream::Handle(const In& message) {
 absl::Status CallbackStream::OnReturn(const v1::CallbackReturn& message) {
   const uint64_t call = message.call();
   returning_.erase(call);
-  // What nobody waits for is not looked at; the router says whether there was such a call.
+  // Results for a call that has ended are not checked. The router says whether it ever existed.
   const std::vector<CallbackArray>* const wanted = router_->Wanted(id_, call);
   if (wanted == nullptr)
     return router_->Returned(id_, call, absl::CancelledError("the call has ended"), {});
@@ -135,7 +135,7 @@ absl::Status CallbackStream::OnChunk(const v1::CallbackChunk& message) {
     return InvalidArgument("a chunk of {} bytes; each may have {}", message.data().size(),
                            kChunkBytes);
   const auto it = returning_.find(message.call());
-  if (it == returning_.end()) return absl::OkStatus();  // of a call that has failed
+  if (it == returning_.end()) return absl::OkStatus();  // the call has failed
   Returning& returning = it->second;
   std::string_view data = message.data();
   while (!data.empty()) {

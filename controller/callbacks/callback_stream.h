@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One Serve stream: between a transport's callbacks and the router in the loop. It knows no gRPC,
+// One Serve stream, between a transport's callbacks and the router in the loop. It knows no gRPC,
 // so that tests can play the transport.
 #ifndef FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
 #define FAIRWAY_CONTROLLER_CALLBACKS_CALLBACK_STREAM_H_
@@ -17,7 +17,7 @@
 
 namespace fairway {
 
-// Thread-safe. Who derives from it is the transport.
+// Thread-safe. The transport derives from it.
 class CallbackStream
     : public SessionStream<v1::CallbackClientMessage, std::unique_ptr<v1::CallbackClientMessage>,
                            v1::CallbackServerMessage> {
@@ -28,24 +28,24 @@ class CallbackStream
   CallbackStream(uint64_t id, CallbackRouter* router, Context context)
       : SessionStream(std::move(context)), id_(id), router_(router) {}
 
-  // In the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
+  // Called in the loop. RESOURCE_EXHAUSTED: the client has left too many calls unread.
   absl::Status Call(uint64_t number, const CallbackCall& call, const CallbackCaller& caller);
   void Cancel(uint64_t number, const std::string& reason);
-  // Calls whose results are still coming; in the loop.
+  // The calls whose results are still coming. Called in the loop.
   size_t num_returning() const { return returning_.size(); }
 
  private:
   struct Unsent {
-    std::unique_ptr<Out> message;  // or
-    uint64_t call = 0;             // the call whose bytes these are, in chunks
+    std::unique_ptr<Out> message;  // nullptr: `chunks` are sent instead
+    uint64_t call = 0;             // the call whose bytes `chunks` are
     std::shared_ptr<const Blob> chunks;
-    size_t next = 0;   // of those bytes
+    size_t next = 0;   // the offset in `chunks` of the next byte to send
     size_t bytes = 0;  // of the message
   };
-  // A Return whose bytes are still coming.
+  // A Return whose bytes are still coming in chunks.
   struct Returning {
     std::vector<CallbackArray> results;
-    std::vector<std::shared_ptr<Blob>> filled;  // by result; nullptr: it came with the Return
+    std::vector<std::shared_ptr<Blob>> filled;  // by result; nullptr: it came at once
     size_t at = 0;                              // the result that the next byte is for
     size_t offset = 0;
   };
@@ -59,18 +59,18 @@ class CallbackStream
   void FailSession(const absl::Status& status) override { CloseWith(status); }
   void CloseSession() override;
 
-  // In the loop.
+  // Called in the loop.
   absl::Status Handle(const In& message);
   absl::Status OnReturn(const v1::CallbackReturn& message);
   absl::Status OnChunk(const v1::CallbackChunk& message);
-  // The bytes that came, and room for those that come in chunks. INVALID_ARGUMENT: others than are
-  // wanted; nothing of them is copied.
+  // Takes the bytes that came, and makes room for those that come in chunks. INVALID_ARGUMENT: the
+  // results are not those that are wanted; then nothing is copied.
   static absl::StatusOr<Returning> Expect(const v1::CallbackReturn& message,
                                           const std::vector<CallbackArray>& wanted);
   absl::Status FinishIfAllCame(uint64_t call);
-  // Tells the router of a call that waits, and forgets it.
+  // Tells the router the end of a call that waits, and forgets the call.
   absl::Status EndCall(uint64_t call, absl::Status status, std::vector<CallbackArray> results);
-  // Of a call that is over, once: what came for it and what was to be sent of it.
+  // Forgets a call that has ended: what came for it, and what was still to be sent. Called once.
   void Forget(uint64_t call);
   void CloseWith(const absl::Status& status);
   void Queue(std::unique_ptr<Out> message);
@@ -79,7 +79,7 @@ class CallbackStream
   CallbackRouter* const router_;
   bool open_ = false;                          // in the loop: Open came
   bool closed_ = false;                        // in the loop
-  std::deque<std::unique_ptr<In>> unhandled_;  // in the loop: others had to wait long enough
+  std::deque<std::unique_ptr<In>> unhandled_;  // in the loop: left over when a turn was used up
   std::map<uint64_t, Returning> returning_;    // in the loop, by call
   std::deque<Unsent> outbox_;                  // guarded by SessionStream's lock
 };

@@ -36,7 +36,7 @@ class GrpcCallbackStream final
   }
 };
 
-// The streams, by number. Thread-safe.
+// The open streams, by number. Thread-safe.
 class StreamTable {
  public:
   void Add(uint64_t id, const std::shared_ptr<CallbackStream>& stream) {

@@ -18,11 +18,11 @@ class ServerBuilder;
 
 namespace fairway {
 
-// Thread-safe but for `router` and what it calls, which are for the loop. `loop` must outlive it;
-// the server must be shut down before it is destroyed.
+// Thread-safe, except `router` and what it calls, which belong to the loop. `loop` must outlive the
+// service; the server must be shut down before the service is destroyed.
 class CallbackGrpcService {
  public:
-  // As of CallbackActions.
+  // As in CallbackActions.
   struct Executors {
     std::function<void(ExecutorId, CallbackAnswer)> answer;
     std::function<void(ExecutorId, const CallbackCall&)> fetch_arguments;
@@ -34,7 +34,7 @@ class CallbackGrpcService {
 
   CallbackRouter& router();
   void Register(grpc::ServerBuilder* builder);
-  // Ends all streams and refuses new ones. Blocks; not in the loop, which must run.
+  // Ends all streams and refuses new ones. Blocks. Not called in the loop, which must be running.
   void Shutdown(std::chrono::milliseconds grace);
   size_t num_streams() const;
 

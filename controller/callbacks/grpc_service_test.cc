@@ -101,7 +101,7 @@ class CallbackGrpcTest : public testing::Test {
           CallbackCaller{kSession, "jit_f", 3});
     });
   }
-  // The program gives as many mebibytes, which a client leaves unread.
+  // The program passes `count` MiB, which the client leaves unread.
   std::weak_ptr<const Blob> CalledWithMebibytes(uint64_t call, int64_t count) {
     constexpr int64_t kPiece = int64_t{16} << 20;
     const std::shared_ptr<const Blob> bytes = Blob::Make(kPiece);
@@ -184,7 +184,7 @@ TEST_F(CallbackGrpcTest, LargeArraysCrossInChunksInBothDirections) {
     came += message.chunk().data();
   }
   EXPECT_TRUE(came == "1234" + bytes);
-  // The small one comes with the Return; chunks know no borders of arrays.
+  // The small array comes with the Return; a chunk may hold bytes of several arrays.
   client->Say(fmt::format(R"(return {{ call: 1 results {{ dtype: 4 dims: {0} size: {1} }}
                                        results {{ dtype: 4 size: 4 data: "5678" }}
                                        results {{ dtype: 4 dims: {0} size: {1} }} }})",
@@ -210,7 +210,7 @@ TEST_F(CallbackGrpcTest, NoRoomIsMadeForLargeResultsThatNobodyWants) {
   client->Hear();
   client->Say("return { call: 1 results { dtype: 4 dims: 1000000000000 size: 4000000000000 } }");
   EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kInvalidArgument);
-  // Its chunks are dropped, and so are those of calls that never were.
+  // Chunks of a call that has ended are dropped, and so are those of a call that never was.
   client->Say("chunk { call: 1 data: 'abcd' }");
   client->Say("chunk { call: 77 data: 'abcd' }");
   Called(42);
@@ -236,7 +236,7 @@ TEST_F(CallbackGrpcTest, ASecondReturnOfACallForgetsWhatTheFirstLeftOpen) {
   client->Say("chunk { call: 1 data: '12' }");
   client->Say("return { call: 1 code: 10 text: 'no' }");
   EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kAborted);
-  client->Say("chunk { call: 1 data: '345' }");  // dropped, with all of a call that has ended
+  client->Say("chunk { call: 1 data: '345' }");  // dropped, because the call has ended
   client->Say("return { call: 1 results { dtype: 4 size: 4 } }");
   client->Say("chunk { call: 1 data: '123456' }");
   Called(42);
@@ -260,12 +260,12 @@ TEST_F(CallbackGrpcTest, WhatAClientLeftUnreadGoesWithItsCall) {
   InLoop([&] { service_.router().Tick(5100); });
   EXPECT_EQ(NextAnswer().status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(unread.expired());
-  // Nor does it count as unread any more.
+  // Nor do its bytes count as unread any more.
   InLoop([&] { (void)service_.router().Returned(1, 1, absl::OkStatus(), {}); });
   Called(42);
   v1::CallbackServerMessage message;
   while (message.call().call() != 2) ASSERT_TRUE(client->stream->Read(&message));
-  // The same when the client answers without having read.
+  // The same happens when the client answers without having read.
   const auto more = CalledWithMebibytes(43, 32);
   client->Say("return { call: 3 }");
   EXPECT_TRUE(NextAnswer().status.ok());

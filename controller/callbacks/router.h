@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which client's stream a call of a running program goes to, and how it ends
+// Decides which client's stream a call of a running program goes to, and how the call ends
 // (docs/design/0046-callbacks.md).
 #ifndef FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
 #define FAIRWAY_CONTROLLER_CALLBACKS_ROUTER_H_
@@ -24,44 +24,44 @@ inline constexpr char kChannelAttribute[] = "fairway_callbacks";  // of a sessio
 
 struct CallbackLimits {
   int64_t call_ms = 60000;  // 0: a call may take as long as it wants
-  // Under way at once. Beyond it a call fails.
+  // The most calls under way at one time; a further call fails.
   size_t session_calls = 4096;
-  int64_t session_bytes = 2 * kMaxCallbackBytes;  // of arguments and results
+  int64_t session_bytes = 2 * kMaxCallbackBytes;  // the most bytes of arguments and results
   int64_t total_bytes = 4 * kMaxCallbackBytes;
   size_t streams = 4096;
 };
 
-// What the router asks of its shell. Calls must not re-enter the router.
+// The requests of the router to its shell. Calls must not re-enter the router.
 class CallbackActions {
  public:
   virtual ~CallbackActions() = default;
   virtual void Answer(ExecutorId executor, CallbackAnswer answer) = 0;
-  // The arguments of this call have no bytes: CallbackRouter::ArgumentsCame is to come, unless the
-  // executor is lost.
+  // Fetches the arguments of a call that came without their bytes. The shell then calls
+  // CallbackRouter::ArgumentsCame, unless the executor is lost.
   virtual void FetchArguments(ExecutorId executor, const CallbackCall& call) = 0;
-  // `number`: of the call on that stream. An error: it cannot be sent.
+  // `number` is the call's number on that stream. An error means that the call cannot be sent.
   virtual absl::Status SendCall(uint64_t stream, uint64_t number, const CallbackCall& call,
                                 const CallbackCaller& caller) = 0;
   virtual void SendCancel(uint64_t stream, uint64_t number, const std::string& reason) = 0;
-  // The stream is to be ended; StreamClosed is to come.
+  // Ends the stream; the shell then calls StreamClosed.
   virtual void EndStream(uint64_t stream, const absl::Status& status) = 0;
 };
 
 // A pure state machine: events in, actions out; no thread, socket or clock. Loop-confined.
 //
-// A client that let the limit pass and has answered nothing since the call was sent is silent: its
-// calls fail at once until it answers something, so that a stopped client with much work queued
-// holds devices for the limit, and not for each launch anew.
+// A client is silent if it let the limit pass and has answered nothing since the call was sent. Its
+// calls fail at once until it answers something. So a stopped client with much work queued holds
+// devices for one limit, not for one limit per launch.
 //
 // A call ends once: with the client's answer, at the limit, or with the session, the stream or the
-// executor. Its executor gets exactly one answer, unless that is gone itself.
+// executor. Its executor gets exactly one answer, unless the executor itself is lost.
 class CallbackRouter {
  public:
   CallbackRouter(CallbackLimits limits, CallbackActions* actions)
       : limits_(limits), actions_(actions) {}
 
-  // ---- Sessions. One that was never opened here has no channel. The end of the last session of a
-  // channel ends its stream.
+  // ---- Sessions. A session that was never opened here has no channel. When the last session of a
+  // channel ends, the channel's stream ends.
   void SessionOpened(SessionId session, std::string channel);
   void SessionClosed(SessionId session);
 
@@ -70,25 +70,25 @@ class CallbackRouter {
   // another stream serves it. RESOURCE_EXHAUSTED: too many streams.
   absl::Status StreamOpened(uint64_t stream, const std::string& channel);
   void StreamClosed(uint64_t stream);
-  // Results are of the types that came. Ignored: the answer to a call that has ended.
-  // INVALID_ARGUMENT: there never was such a call; the stream is to be ended.
+  // The results have the types that the call wants. An answer to a call that has ended is ignored.
+  // INVALID_ARGUMENT: there never was such a call, and the stream is to be ended.
   absl::Status Returned(uint64_t stream, uint64_t number, absl::Status status,
                         std::vector<CallbackArray> results);
-  // What a call of that stream wants; nullptr: it has ended, or never was. Valid until the next
-  // event.
+  // The results that a call of that stream wants; nullptr: it has ended, or never was. Valid until
+  // the next event.
   const std::vector<CallbackArray>* Wanted(uint64_t stream, uint64_t number) const;
 
-  // ---- Executors. `caller`: an error says why there is none.
+  // ---- Executors. `caller` is an error if the call has no caller.
   void Called(int64_t now_ms, ExecutorId executor, CallbackCall call,
               absl::StatusOr<CallbackCaller> caller);
-  // In the order of the arguments. Ignored when the call has ended, or has its arguments.
+  // `arguments` are in order. Ignored when the call has ended, or has its arguments.
   void ArgumentsCame(ExecutorId executor, uint64_t call,
                      absl::StatusOr<std::vector<std::shared_ptr<const Blob>>> bytes);
-  // The executor waits no longer.
+  // The executor no longer waits for the call.
   void GivenUp(ExecutorId executor, uint64_t call);
   void ExecutorLost(ExecutorId executor);
 
-  // Ends what has taken too long; call it a few times a second.
+  // Ends the calls that have taken too long. Called a few times a second.
   void Tick(int64_t now_ms);
 
   const CallbackLimits& limits() const { return limits_; }
@@ -102,21 +102,21 @@ class CallbackRouter {
   struct Stream {
     std::string channel;
     uint64_t calls = 0;    // so far
-    uint64_t answers = 0;  // so far, also those that nobody waited for
+    uint64_t answers = 0;  // so far, late ones included
     bool silent = false;
-    std::map<uint64_t, uint64_t> waits;  // number of the stream -> key of calls_
+    std::map<uint64_t, uint64_t> waits;  // number on the stream -> key of calls_
   };
   struct Call {
     ExecutorId executor;
-    uint64_t call = 0;  // of the executor
+    uint64_t call = 0;  // the executor's number for it
     SessionId session;
     uint64_t stream = 0;
     uint64_t number = 0;   // on the stream; 0: not sent yet
-    uint64_t answers = 0;  // of the stream when it was sent
+    uint64_t answers = 0;  // Stream::answers when it was sent
     int64_t due_ms = 0;    // 0: never
     int64_t bytes = 0;
     CallbackCaller caller;
-    CallbackCall asked;  // its arguments are empty once it was sent
+    CallbackCall asked;  // its arguments are empty once it has been sent
   };
   struct Load {
     size_t calls = 0;
@@ -129,12 +129,12 @@ class CallbackRouter {
   absl::Status Room(SessionId session, int64_t bytes) const;
   static absl::Status CheckResults(const std::vector<CallbackArray>& wanted,
                                    const std::vector<CallbackArray>& came);
-  // A session has it no more; true: none has.
+  // A session has given the channel up. Returns whether no session has it any more.
   bool Release(const std::string& channel);
   void Send(uint64_t key);
-  // Takes it out of all tables.
+  // Takes the call out of all tables.
   Call Take(uint64_t key);
-  // Ends it without an answer of the client's, who is told unless it is gone.
+  // Ends the call without the client's answer; tells the client unless its stream is gone.
   void End(uint64_t key, const absl::Status& status, bool tell_client);
   template <typename Which>
   std::vector<uint64_t> Those(Which which) const;
@@ -142,12 +142,12 @@ class CallbackRouter {
   const CallbackLimits limits_;
   CallbackActions* const actions_;
   std::map<SessionId, Session> sessions_;
-  std::map<std::string, size_t> channels_;  // of open sessions, with the number of those
+  std::map<std::string, size_t> channels_;  // of open sessions -> how many have it
   std::map<uint64_t, Stream> streams_;
   std::map<std::string, uint64_t> serving_;  // channel -> stream
   uint64_t next_key_ = 1;
   std::map<uint64_t, Call> calls_;
-  std::map<std::pair<ExecutorId, uint64_t>, uint64_t> by_executor_;  // its call -> key
+  std::map<std::pair<ExecutorId, uint64_t>, uint64_t> by_executor_;  // (executor, number) -> key
   std::map<SessionId, Load> loads_;
   std::set<std::pair<int64_t, uint64_t>> due_;  // (time, key)
   int64_t bytes_ = 0;

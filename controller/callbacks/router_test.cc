@@ -25,7 +25,7 @@ CallbackArray Float(float value) {
   return {DType::kF32, Shape{}, Blob::Copy({reinterpret_cast<const char*>(&value), 4})};
 }
 
-// One line per action.
+// Writes one line per action.
 class CallbackRouterTest : public ::testing::Test, public CallbackActions {
  protected:
   void Answer(ExecutorId executor, CallbackAnswer answer) override {
@@ -160,7 +160,7 @@ TEST_F(CallbackRouterTest, ASilentClientIsNotWaitedForAgainUntilItAnswers) {
   EXPECT_TRUE(router_.Returned(kStream, 1, absl::OkStatus(), {Float(1)}).ok());
   Called(3);
   EXPECT_THAT(Log(), ElementsAre("call 10/2 f7 jit_f on 2"));
-  // One that answers others is slow, not silent.
+  // A client that answers other calls is slow, not silent.
   now_ += 10;
   Called(4);
   EXPECT_TRUE(router_.Returned(kStream, 3, absl::OkStatus(), {Float(1)}).ok());
@@ -191,11 +191,11 @@ TEST_F(CallbackRouterTest, TheEndOfASessionOrAStreamEndsItsCallsAlone) {
       Log(), ElementsAre(HasSubstr("cancel 10/1 the session"), "answer 5/1 CANCELLED 0", "end 10"));
   router_.StreamClosed(kOtherStream);
   EXPECT_THAT(Log(), ElementsAre("answer 6/2 UNAVAILABLE 0"));
-  // A later stream of the channel serves later calls.
+  // A later stream of the channel serves the later calls.
   ASSERT_TRUE(router_.StreamOpened(30, kOther).ok());
   Called(3, kFar, kNeighbour);
   EXPECT_THAT(Log(), ElementsAre("call 30/1 f7 jit_f on 2"));
-  // What the session launched before it ended calls nobody.
+  // A launch that outlives its session calls nobody.
   Called(9);
   EXPECT_THAT(Log(), ElementsAre("answer 5/9 FAILED_PRECONDITION 0"));
 }
@@ -226,13 +226,13 @@ TEST_F(CallbackRouterTest, WhatIsUnderWayIsBoundedPerSessionAndInAll) {
   Called(3);  // 24 bytes
   EXPECT_THAT(Log().back(), "answer 5/3 RESOURCE_EXHAUSTED 0");
   EXPECT_THAT(text_, HasSubstr("have 16 bytes, 8 more are too many: at most 20"));
-  // Calls without arrays are counted, too.
+  // Calls without arrays are counted as well.
   for (uint64_t call = 4; call <= 5; ++call)
     router_.Called(now_, kExecutor, {call, LaunchId(3), 7, 0, {}, {}},
                    CallbackCaller{kSession, "jit_f", 2});
   EXPECT_THAT(Log().back(), "answer 5/5 RESOURCE_EXHAUSTED 0");
   EXPECT_THAT(text_, HasSubstr("3 callbacks of the session are under way"));
-  // Others are well until all together are too much.
+  // Another session's calls are sent until the calls of all sessions are too many.
   Called(1, kFar, kNeighbour);
   Called(2, kFar, kNeighbour);
   EXPECT_THAT(Log().back(), "call 20/2 f7 jit_f on 2");
@@ -263,7 +263,7 @@ TEST_F(CallbackRouterTest, ACallWhoseArgumentsArePulledIsSentWhenTheyAreThere) {
   };
   called(1);
   EXPECT_THAT(Log(), ElementsAre("fetch 5/1"));
-  Called(2);  // is not held up
+  Called(2);  // does not wait for the arguments of call 1
   EXPECT_THAT(Log(), ElementsAre("call 10/1 f7 jit_f on 2"));
   router_.ArgumentsCame(kExecutor, 1, std::vector<std::shared_ptr<const Blob>>{Blob::Make(4)});
   EXPECT_THAT(Log(), ElementsAre("call 10/2 f7 jit_f on 2"));
@@ -272,7 +272,7 @@ TEST_F(CallbackRouterTest, ACallWhoseArgumentsArePulledIsSentWhenTheyAreThere) {
   EXPECT_EQ(router_.Wanted(kStream, 3), nullptr);
   EXPECT_TRUE(router_.Returned(kStream, 2, absl::OkStatus(), {}).ok());
   EXPECT_THAT(Log(), ElementsAre("answer 5/1 OK 0"));
-  // What ends before they are there was never sent, and their failure is the call's.
+  // A call that ends before its arguments come is never sent. If they fail, the call fails.
   called(3);
   router_.GivenUp(kExecutor, 3);
   router_.ArgumentsCame(kExecutor, 3, std::vector<std::shared_ptr<const Blob>>{Blob::Make(4)});
@@ -298,7 +298,7 @@ TEST_F(CallbackRouterTest, ArgumentsThatAreNotThoseOfTheCallAreNotSent) {
   Log();
   EXPECT_THAT(came(8), ElementsAre("answer 5/1 INTERNAL 0"));
   EXPECT_THAT(text_, HasSubstr("8 bytes of argument 0 came, f32[] has 4"));
-  Called(1);  // of which the arguments are there
+  Called(1);  // the call with its arguments
   Log();
   EXPECT_THAT(came(4), IsEmpty());
   EXPECT_EQ(router_.num_calls(), 1u);
@@ -329,7 +329,7 @@ TEST_F(CallbackRouterTest, StreamsAreBoundedAndOneServesAChannel) {
   router_.SessionOpened(SessionId(3), std::string(kChannelBytes, 'c'));
   EXPECT_EQ(router_.StreamOpened(14, std::string(kChannelBytes, 'c')).code(),
             absl::StatusCode::kResourceExhausted);
-  router_.StreamClosed(14);  // was refused
+  router_.StreamClosed(14);  // the stream that was refused
   router_.StreamClosed(kStream);
   EXPECT_TRUE(router_.StreamOpened(15, kChannel).ok());
 }

@@ -19,21 +19,21 @@
 
 namespace fairway {
 
-// What a handle points at: a list of shards (or an error from the start), and its type.
+// The record of an array handle: a list of shards (or an error from the start), and its type.
 struct Array {
   ArraySpec spec;
   std::vector<ShardRef> shards;
   absl::Status error;    // set: there are no shards
-  bool deleted = false;  // set: given away (or an error array that was deleted); no shards
-  bool unknown = false;  // of an error array: `spec` says nothing
+  bool deleted = false;  // set: given away, or a deleted error array; it has no shards
+  bool unknown = false;  // of an error array: not even the type is known, `spec` says nothing
 };
 
-// Bytes of one session's records of some kind, counted in a total of all sessions as well. What it
-// still counts when it is destroyed leaves the total.
+// Bytes of one session's records of one kind, counted in a total of all sessions as well. On
+// destruction, the bytes that it still counts leave the total.
 class RecordCount {
  public:
   RecordCount() = default;
-  // `total` outlives it.
+  // `total` must outlive it.
   explicit RecordCount(size_t* total) : total_(total) {}
   RecordCount(RecordCount&& other) noexcept
       : total_(other.total_), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -61,16 +61,16 @@ class RecordCount {
 
 // The arrays of a session by handle; their records are counted.
 //
-// A tree: whatever it holds, to add one array moves a few dozen handles at most. A hash table that
-// has grown to a million is rehashed in one go, and a client, who chooses the handles, could choose
-// those that fall together. An array stays where it is in memory as long as it is in the table.
+// A tree, so that adding an array moves a few dozen handles at most, however many there are. A hash
+// table of a million entries is rehashed in one go, and clients choose the handles: one could
+// choose handles that collide. An array keeps its address as long as it is in the table.
 class ArrayTable {
  public:
   using Map = absl::btree_map<uint64_t, std::unique_ptr<Array>>;
 
-  // Of one array of one shard.
+  // The bytes of an array of one shard, which is the least.
   static constexpr size_t kSmallest = 288;
-  // Does not change while the array is there: an array that is given away keeps its type.
+  // Constant while the array is in the table: an array that is given away keeps its type.
   static size_t BytesOf(const Array& array) {
     return kSmallest - sizeof(ShardRef) +
            sizeof(ShardRef) * static_cast<size_t>(array.spec.sharding.num_shards());
@@ -79,18 +79,18 @@ class ArrayTable {
   ArrayTable() = default;
   explicit ArrayTable(size_t* total) : count_(total) {}
 
-  // Keeps what there is.
+  // Does nothing if the handle is in the table.
   void emplace(uint64_t handle, Array array) {
     const auto [at, fresh] = map_.try_emplace(handle);
     if (!fresh) return;
     count_.Add(BytesOf(array));
     at->second = std::make_unique<Array>(std::move(array));
   }
-  // There must be one.
+  // The handle must be in the table.
   Array Take(uint64_t handle) { return Take(map_.find(handle)); }
   Array TakeFirst() { return Take(map_.begin()); }
 
-  // nullptr: there is none.
+  // nullptr: the handle is not in the table.
   Array* find(uint64_t handle) {
     const auto at = map_.find(handle);
     return at == map_.end() ? nullptr : at->second.get();
@@ -102,7 +102,7 @@ class ArrayTable {
   Map::const_iterator begin() const { return map_.begin(); }
   Map::const_iterator end() const { return map_.end(); }
 
-  // Of all arrays in it.
+  // The bytes of all arrays in the table.
   size_t bytes() const { return count_.bytes(); }
 
  private:

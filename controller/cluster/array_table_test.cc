@@ -25,7 +25,7 @@ TEST(ArrayTableTest, CountsWhatIsInItAndInTheTotal) {
     ArrayTable table(&total);
     table.emplace(1, OnDevices({0}));
     EXPECT_EQ(table.bytes(), ArrayTable::kSmallest);
-    table.emplace(1, OnDevices({0}));  // there is one already
+    table.emplace(1, OnDevices({0}));  // does nothing: the handle is in the table
     EXPECT_EQ(total, ArrayTable::kSmallest);
     table.emplace(2, OnDevices({0, 1, 2}));
     EXPECT_EQ(total, 2 * ArrayTable::kSmallest + 2 * sizeof(ShardRef));
@@ -51,7 +51,7 @@ class RecordMemoryTest : public ::testing::Test {
     one_ = cluster_->sessions().Open("t").value();
     other_ = cluster_->sessions().Open("t").value();
   }
-  // Makes arrays until it is refused, which must come; how many.
+  // Makes arrays until one is refused, which must happen. Returns how many were made.
   int Fill(SessionId session, uint64_t first) {
     const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::Replicated({0})};
     for (int made = 0; made < 200; ++made) {
@@ -73,7 +73,7 @@ TEST_F(RecordMemoryTest, OneSessionsArraysHoldAsMuchAsIsLeftToOthers) {
   EXPECT_EQ(Fill(one_, 1), 50);
   EXPECT_EQ(Fill(other_, 1), 25);
   EXPECT_EQ(Fill(one_, 100), 0);
-  // It can always give some up, and then make others.
+  // A session can always give arrays up, and then make others.
   EXPECT_TRUE(cluster_->arrays().Destruct(one_, {1, 2, 3, 4, 5}).ok());
   EXPECT_EQ(Describe(cluster_->inspection().CheckInvariants()), "OK");
   EXPECT_GT(Fill(other_, 100), 0);

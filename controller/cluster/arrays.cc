@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The array table: put, copy, assemble, disassemble, delete. Views are lists of shards, so most of
-// these move nothing.
+// these operations move nothing.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -14,7 +14,7 @@
 namespace fairway {
 namespace {
 
-// Shards of one array with equal numbers are the same; -1: not known of that one.
+// Shards of one array with equal numbers have the same contents; -1: the sharding does not tell.
 int64_t PartOf(const Sharding& sharding, int32_t position) {
   if (sharding.fully_replicated()) return 0;
   const bool tells = sharding.kind() == Sharding::Kind::kTiled || sharding.per_device();
@@ -102,7 +102,7 @@ void Cluster::Arrays::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<
 }
 
 void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes) {
-  // One node per island, numbered one after the other. Some of these may be forgotten since.
+  // One node per island, with consecutive ids. Some of the nodes may have been forgotten.
   for (uint64_t id = upload.value; id < upload.value + most_islands; ++id) {
     Node* node = FindNode(NodeId(id));
     if (node == nullptr || !node->is_upload || node->upload != upload ||
@@ -128,7 +128,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
       continue;
     }
     node->blobs[blob] = *bytes;
-    // Small bytes lie in the node and in the message that takes them to an executor.
+    // Small bytes lie in the node and in the message that carries them to an executor.
     if (const auto session = sessions.find(node->session);
         session != sessions.end() && size <= options.inline_upload_bytes && !node->stores) {
       node->record_bytes += 2 * static_cast<size_t>(size);
@@ -161,7 +161,7 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
   for (const IslandShards& part : parts) {
     Node* node = nullptr;
     Group* group = nullptr;
-    // What comes from elsewhere comes to an executor once; its other devices copy that.
+    // A shard from another executor is sent to an executor once; the other devices there copy it.
     std::map<std::pair<ExecutorId, int64_t>, ShardRef> came;
     for (const int32_t position : part.positions) {
       ShardRef from = source.shards[position];
@@ -262,7 +262,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Disassemble(
     return InvalidArgument("disassemble: {} results named for {} shards", out.size(), count);
   FAIRWAY_ASSIGN_OR_RETURN(std::vector<uint64_t> handles,
                            s.NewHandles(*session, out, static_cast<size_t>(count)));
-  const Array whole = *array;  // the table may move while it grows
+  const Array whole = *array;  // a copy: the table may move the record while it grows
   for (int i = 0; i < count; ++i) {
     Array piece{
         {whole.spec.dtype, whole.spec.shape, whole.spec.sharding.OfShard(i)}, {}, whole.error};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that a session has: how they come, in slices, what they count for, and how they go.
+// The programs of a session: bound in slices, counted against the session's share, released.
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +12,8 @@ namespace fairway {
 namespace {
 
 constexpr int kAtOnce = 16;
-constexpr uint64_t kUnitsAtOnce = 32;  // between two looks at the units
-// What is larger is destroyed by another thread.
+constexpr uint64_t kUnitsAtOnce = 32;  // done between two looks at the unit count
+// Another thread destroys anything larger.
 constexpr size_t kLargeBytes = size_t{64} << 10;
 
 }  // namespace
@@ -100,7 +100,7 @@ bool Cluster::ProgramRuns::GoOnBind(Session& session, ProgramBind& bind) {
       bind.refusal = Annotate(PutConstant(session, program, placed.constants[bind.constants++]),
                               "program " + placed.name);
     } else {
-      // The handle may have been taken since.
+      // The handle may have come into use meanwhile.
       const absl::StatusOr<uint64_t> handle = s.NewHandle(session, bind.out);
       bind.refusal = handle.status();
       if (!handle.ok()) return false;
@@ -124,7 +124,7 @@ absl::Status Cluster::ProgramRuns::DefineSequence(Session& session, BoundProgram
   }
   const ExecutableId id = part.spec.id = ExecutableId(next_sequence++);
   if (program.sequences.empty()) program.sequences.reserve(program.placed->plan.steps.size());
-  program.sequences.resize(part.step);  // transfers between them have none
+  program.sequences.resize(part.step);  // the transfers in between have no sequence
   program.sequences.push_back(id);
   part.layout.session = session.id;
   part.layout.record_bytes = part.bytes;
@@ -138,7 +138,7 @@ absl::Status Cluster::ProgramRuns::PutConstant(Session& session, BoundProgram& p
                                                const PlacedProgram::Constant& constant) {
   s.Charge(1);
   Array& array = program.constants[constant.value];
-  // As a result it is the client's as well, who may have deleted it.
+  // A constant that is also a result belongs to the client as well, who may have deleted it.
   const bool lost = std::any_of(array.shards.begin(), array.shards.end(), [&](ShardRef ref) {
     const Group& group = *s.FindGroup(ref.group);
     return group.state == GroupState::kFailed || group.is_deleted(ref.shard);
@@ -151,7 +151,7 @@ absl::Status Cluster::ProgramRuns::PutConstant(Session& session, BoundProgram& p
                                      constant.blob_of_shard, /*lazy=*/false));
   for (size_t b = 0; b < constant.blobs.size(); ++b)
     s.Provide(put.upload, static_cast<int32_t>(b), constant.blobs[b]);
-  // The program has it, not the client.
+  // The array belongs to the program, not to the client.
   array = session.arrays.Take(put.handle);
   return absl::OkStatus();
 }

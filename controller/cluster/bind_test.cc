@@ -31,7 +31,7 @@ class BindTest : public TurnsTest {
     placed_ = *placed;
     return *std::move(placed);
   }
-  // Begins to bind a program of so many steps as handle `out`.
+  // Begins to bind a program of `rounds` steps as handle `out`.
   void Begin(int rounds, uint64_t out) {
     Bounded([&] {
       cluster.programs().Bind(session, 1, out, Placed(LongProgram(rounds)), [this](auto bound) {
@@ -40,20 +40,20 @@ class BindTest : public TurnsTest {
       return true;
     });
   }
-  // Turns until there is nothing to do.
+  // Runs turns until there is nothing left to do. Returns how many it ran.
   int AllTurns() {
     int turns = 0;
     for (; Turn(); ++turns) EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
     return turns;
   }
-  // Another handle for array 1.
+  // Makes another handle for array 1.
   absl::Status MakeView(uint64_t handle) {
     return cluster.arrays()
         .Assemble(session, *cluster.arrays().Spec(session, 1), {1}, CopySemantics::kReuseInput,
                   handle)
         .status();
   }
-  // Of what programs take.
+  // Expects that programs hold nothing any more.
   void ExpectNothingIsLeft() {
     cluster.sessions().Close(other_);
     cluster.sessions().Close(session);
@@ -182,7 +182,7 @@ TEST_F(BindTest, OneSessionsProgramsAndArraysHoldAsMuchAsIsLeftToOthers) {
   const size_t half = room_ / 2;
   ASSERT_TRUE(cluster.programs().Reserve(session, 1, "p", half - kMiB).ok());
   EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
-  // It has as much as is left: neither programs nor arrays come to it.
+  // It has as much as is left: it gets no more programs and arrays.
   const absl::Status refused = cluster.programs().Reserve(session, 2, "q", 2 * kMiB);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Text(refused),
@@ -196,14 +196,14 @@ TEST_F(BindTest, OneSessionsProgramsAndArraysHoldAsMuchAsIsLeftToOthers) {
   const auto put =
       cluster.arrays().Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   EXPECT_THAT(Text(put.status()), HasSubstr("0 programs, which hold 383 MiB more"));
-  // Another session finds some, and what is given back is there again.
+  // Another session finds some room, and finds the room again that it gives back.
   EXPECT_TRUE(cluster.programs().Reserve(other_, 1, "r", half / 2 - kMiB).ok());
   EXPECT_TRUE(cluster.programs().Reserve(session, 1, "p", 0).ok());
   EXPECT_TRUE(cluster.programs().Bind(session, 0, LongProgram(100)).ok());
   EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
 }
 
-// A constant's blobs and shards, and a value that is not on the devices of its slice.
+// Every device exists, those of a slice are of one island, and their number is right.
 TEST_F(BindTest, AProgramIsPlacedOnlyOnDevicesThatThereAre) {
   for (const auto& [devices, text] : {std::pair(std::vector<int32_t>{0}, "there is no device 9"),
                                       {std::vector<int32_t>{0, 2}, "span the devices of 2 islands"},

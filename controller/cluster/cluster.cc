@@ -16,7 +16,7 @@
 
 namespace fairway {
 namespace {
-// How long the loss of an executor may take to be told after a pull from it failed.
+// How long the report of an executor's loss may take after a pull from it failed.
 constexpr int64_t kDeferredFailureMs = 15000;
 }  // namespace
 
@@ -177,7 +177,7 @@ void Cluster::Sessions::Close(SessionId id) {
   State& s = *state_;
   const auto it = s.sessions.find(id);
   if (it == s.sessions.end()) return;
-  // From here on nothing of it is found by handle; its launched work goes on without it.
+  // From here on no handle finds anything of the session; its launched work goes on.
   auto closing = std::make_unique<Closing>(std::move(it->second));
   s.sessions.erase(it);
   Worklist& list = s.WorkOf(id);
@@ -216,7 +216,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   } else if (!session.programs.empty()) {
     list.retiring.push_back(std::move(session.programs.extract(session.programs.begin()).mapped()));
   } else {
-    // Younger ones first: nothing is taken back for the sake of others that end too.
+    // Younger nodes first, so that nothing is taken back for nodes that end as well.
     const absl::Status closed = absl::CancelledError("the session has ended");
     const uint64_t until = units + kSliceUnits;  // nodes may be of many pieces
     for (int i = 0; i < kAtOnce && !Planted(Bug::kCloseLeavesNodes); ++i) {

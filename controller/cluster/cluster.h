@@ -4,7 +4,7 @@
 // the core").
 //
 // A pure state machine: operations and events in, actions out; no thread, no socket, no clock, no
-// random source. Every operation returns at once; what must wait is a node of the graph.
+// random source. Every operation returns at once; anything that must wait is a node of the graph.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_H_
 
@@ -24,18 +24,18 @@ struct Array;          // array_table.h
 struct BoundProgram;   // program_records.h
 struct PlacedProgram;  // program_records.h
 
-// Handles are the session's own numbers. Clients make theirs below kFirstServerHandle; 0 is never a
-// handle.
+// A handle is the session's own number. Clients choose theirs below kFirstServerHandle; 0 is never
+// a handle.
 inline constexpr uint64_t kFirstServerHandle = uint64_t{1} << 60;
 
 // IFRT ArrayCopySemantics.
 enum class CopySemantics : uint8_t { kAlwaysCopy, kReuseInput, kDonateInput };
 
-// The core. Its operations belong to owners, each with a header that says what they do; all of them
-// work on one state and follow each other: the answers to one operation are handed over
-// (ClusterActions) when it is over, and may begin the next one.
+// The core. Its operations belong to owners, each with a header that says what they do. All owners
+// work on one state. The answers to an operation are handed over (ClusterActions) once it is over,
+// and may begin the next operation.
 //
-// Loop-confined: the loop that owns it calls all of it.
+// Loop-confined: only the loop that owns it calls it.
 class Cluster {
  public:
   class Fleet;        // fleet.h: executors and islands
@@ -45,7 +45,7 @@ class Cluster {
   class Programs;     // programs.h: many computations that run as one
   class Inspection;   // inspection.h: for tests and metrics
 
-  // `actions` outlives it.
+  // `actions` must outlive it.
   Cluster(ClusterOptions options, ClusterActions* actions);
   ~Cluster();
   Cluster(const Cluster&) = delete;
@@ -63,19 +63,19 @@ class Cluster {
   const Programs& programs() const;
   const Inspection& inspection() const;
 
-  // The answers to requests that take several turns: handles of results, or why it was refused.
+  // The answer to a request that takes several turns: handles of results, or why it was refused.
   using Done = std::function<void(absl::StatusOr<std::vector<uint64_t>>)>;
   using Ended = std::function<void(absl::Status)>;
-  // Each handle as it is made or given up.
+  // Called with each handle as it is made or given up.
   using Each = std::function<void(uint64_t)>;
 
   // Does some of the work that is left (see ClusterActions::WantTurn).
   void Turn();
-  // Time passes; call it a few times a second. What waits for memory fails when it has made no
-  // progress for options.admission_grace_ms (rule B2): frees may be on their way.
+  // Time passes; called a few times a second. A node that waits for memory fails after
+  // options.admission_grace_ms without progress (rule B2), since frees may be on their way.
   void Tick(int64_t now_ms);
-  // Units of work that all operations, events and turns have taken so far: one for each node,
-  // group, handle, piece or command that was touched, about a microsecond.
+  // Units of work that all operations, events and turns have taken so far. One unit is about a
+  // microsecond: one for each node, group, handle, piece or command that was touched.
   uint64_t units() const;
 
  private:
@@ -92,7 +92,7 @@ class Cluster {
   class Transfers;
 
   std::unique_ptr<State> state_;
-  std::unique_ptr<Owners> owners_;  // of operations on *state_
+  std::unique_ptr<Owners> owners_;  // operate on *state_
 };
 
 }  // namespace fairway

@@ -46,7 +46,7 @@ TEST_F(ClusterTest, ACopyOfSeveralMakesAllOrNone) {
   EXPECT_EQ(cluster.inspection().counts().arrays, 2u);
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
   EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 1));
-  // Nor is one taken apart in part.
+  // Nor does a disassembly that is refused take an array apart in part.
   const auto put = cluster.arrays().Put(
       session, 3, {DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1})}, {0, 0});
   cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
@@ -99,7 +99,7 @@ TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) 
   const uint64_t f = Define(1, {0}, {F32({128})}, {F32({1})}, 512);
   ASSERT_TRUE(cluster.executables()
                   .Execute(session, f, {1}, {}, {2})
-                  .ok());  // holds 576 and waits for the upload's 512
+                  .ok());  // reserves 576 bytes and waits for the upload, which needs 512
   actions.Take();
   cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
   EXPECT_THAT(actions.Take(),
@@ -107,7 +107,7 @@ TEST_F(ClusterTest, ALateUploadTakesMemoryBackFromYoungerNodesThatHaveNotBegun) 
   cluster.arrays().Watch(session, 1, {2});
   End(a, 1);
   cluster.Tick(0);
-  cluster.Tick(2000);  // 512 + 576 do not fit together, whatever ends
+  cluster.Tick(2000);  // 512 + 576 bytes do not fit together, whatever ends
   EXPECT_THAT(actions.Take(),
               ElementsAre("withdraw t1", HasSubstr("s1 watched 1: RESOURCE_EXHAUSTED")));
 }
@@ -137,7 +137,7 @@ TEST_F(ClusterTest, WhatWaitedForCodeAndHasEndedIsNotLookedForWhenTheCodeIsThere
       cluster.arrays().Put(session, 1, {DType::kF32, Shape{{128}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {}, {F32({1})}, 512);
   ASSERT_TRUE(cluster.executables().Execute(session, f, {}, {}, {2}).ok());
-  // Taken back for an older one, and prepared again: it waits once.
+  // The launch is taken back for an older node and prepared again: it waits for its code once.
   cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(512)));
   End(a, 1);
   ASSERT_TRUE(cluster.arrays().Delete(session, {1}).ok());
@@ -152,7 +152,7 @@ TEST_F(ClusterTest, WhatWaitedForCodeAndHasEndedIsNotLookedForWhenTheCodeIsThere
 
 TEST_F(ClusterTest, WhatDependsOnTheWaitingNodeIsNoReasonToWaitLonger) {
   Start(1024);
-  PutReady(1, 0, 128);  // 512
+  PutReady(1, 0, 128);  // 512 bytes
   const auto put =
       cluster.arrays().Put(session, 2, {DType::kF32, Shape{{180}}, Sharding::SingleDevice(0)}, {0});
   const uint64_t f = Define(1, {0}, {F32({180})}, {F32({1})});

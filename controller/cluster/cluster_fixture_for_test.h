@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the golden tests of the core share: a shell that writes every action down, and two islands.
+// The support of the core's golden tests: a shell that writes every action down, and two islands.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CLUSTER_FIXTURE_FOR_TEST_H_
 
@@ -112,8 +112,8 @@ inline std::string Text(const Command& command) {
   return std::visit(Visitor{}, command);
 }
 
-// Writes every action down as a line and remembers the sequence numbers, so that tests can report
-// ends by node.
+// Writes every action down as a line. Remembers the sequence numbers, so that tests can report the
+// ends of nodes by node id.
 class Recorder : public ClusterActions {
  public:
   void Send(ExecutorId executor, Command command) override {
@@ -140,13 +140,13 @@ class Recorder : public ClusterActions {
         fmt::format("s{} fetched {}: {}", s, token,
                     bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
   }
-  // An answer may call the core, so it comes when the core is whole.
+  // An answer may call the core, so the core must be consistent when it comes.
   void CheckCore() const { EXPECT_EQ(Describe(cluster->inspection().CheckInvariants()), "OK"); }
   Lines Take() { return std::exchange(lines, {}); }
 
   Cluster* cluster = nullptr;
   bool turn_wanted = false;
-  std::function<void()> on_watched;  // at the next one
+  std::function<void()> on_watched;  // called at the next one
   Lines lines;
   std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
 };
@@ -176,7 +176,7 @@ inline ValueType F32(std::vector<int64_t> dims, bool donated = false) {
 
 class ClusterTest : public ::testing::Test {
  protected:
-  // Uploads go to their devices at once, whatever their size: most tests are about what lies there.
+  // Uploads go to their devices at once, whatever their size: most tests are about device memory.
   static ClusterOptions AtOnce() {
     ClusterOptions options;
     options.stored_array_bytes = -1;
@@ -193,11 +193,11 @@ class ClusterTest : public ::testing::Test {
   }
   void TearDown() override { EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK"); }
 
-  // Does what is left of earlier operations.
+  // Does the work that earlier operations left.
   void RunTurns() {
     while (std::exchange(actions.turn_wanted, false)) cluster.Turn();
   }
-  // f32[4] on one device, uploaded and there.
+  // Uploads f32[4], or `elements`, onto one device, and reports its arrival.
   void PutReady(uint64_t handle, int32_t device, int64_t elements = 4) {
     const auto put = cluster.arrays().Put(
         session, handle, {DType::kF32, Shape{{elements}}, Sharding::SingleDevice(device)}, {0});

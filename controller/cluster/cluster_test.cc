@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the controller's core: what it asks of executors and answers to clients, line
-// by line.
+// Golden dialogues of the controller's core: its commands to executors and its answers to clients,
+// line by line.
 #include <numeric>
 
 #include "controller/cluster/arrays.h"
@@ -55,7 +55,7 @@ TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutBytesThatItHolds) {
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
-  Report forged;  // of another island's executor
+  Report forged;  // the executor belongs to another island
   forged.inlined = {{{GroupId(2), 0}, Bytes("evil")}};
   cluster.fleet().OnReport(b, Incarnation(7), forged);
   End(a, 2, absl::OkStatus(),
@@ -102,7 +102,7 @@ TEST_F(ClusterTest, AComputationIsLaunchedBehindTheOneThatMakesItsInput) {
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   ASSERT_TRUE(cluster.executables().Execute(session, g, {2}, {}, {3}).ok());
   Installed(a, 2);
-  actions.Take();  // its code is there, but what makes its input has not been launched
+  actions.Take();  // its code is there, but the launch that makes its input has not begun
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [] inline [2:0]",
                                           "e1 <- launch n3 id 2 ahead keep [] inline [3:0]"));
@@ -133,7 +133,7 @@ TEST_F(ClusterTest, AComputationIsNotLaunchedBeforeAReceivedInputHasArrived) {
 
 TEST_F(ClusterTest, UpdatesInPlaceOneBehindTheOtherNeedTheirMemoryOnce) {
   Start(1024);
-  PutReady(1, 0, 200);  // 800 of 1024
+  PutReady(1, 0, 200);  // 800 of 1024 bytes
   const uint64_t f = Define(1, {0}, {F32({200}, true)}, {F32({200})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   ASSERT_TRUE(cluster.executables().Execute(session, f, {2}, {}, {3}).ok());
@@ -211,7 +211,7 @@ TEST_F(ClusterTest, ACopyToTheSameDeviceMovesNothingUnlessACopyIsAskedFor) {
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n2 g2 from [local 1:0]"));
   End(a, 2);
   EXPECT_TRUE(cluster.arrays().Delete(session, {1}).ok());
-  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 2));  // shares the buffer
+  EXPECT_TRUE(*cluster.arrays().IsDeleted(session, 2));  // it shares the buffer
   EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 3));
 }
 
@@ -244,11 +244,11 @@ TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereThe
                                           "e1 <- send t3 [#0=1:0[2]+[2]]",
                                           "e2 <- receive n3 g3 from [wa:1#0 [2]+[2] to 0:[0]]"));
   EXPECT_TRUE(cluster.arrays().Destruct(session, {1}).ok());
-  EXPECT_THAT(actions.Take(), IsEmpty());  // it is still read
+  EXPECT_THAT(actions.Take(), IsEmpty());  // the copy still reads it
   End(a, 2);
   End(b, 3);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- end send t3", "e1 <- free [1]"));
-  // Two pieces make a shard; one of the executors fails.
+  // A shard is made of two pieces; one of the executors fails.
   const ArraySpec whole{DType::kF32, Shape{{4}}, Sharding::Replicated({0, 3})};
   ASSERT_TRUE(
       cluster.arrays().Reshard(session, {2}, {whole}, CopySemantics::kDonateInput, {3}).ok());
@@ -267,7 +267,7 @@ TEST_F(ClusterTest, AReshardPullsBoxesOfShardsFromPeersAndTakesLocalOnesWhereThe
                                           HasSubstr("s1 watched 9: INTERNAL: reshard of f32[4]")));
 }
 
-// Each of n shards from each of n: with n in the thousands that would be gigabytes, in one turn.
+// With n shards made from n, n in the thousands, the pieces' records would take gigabytes.
 TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
   constexpr int kDevices = 1025;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", kDevices)).ok());
@@ -295,7 +295,7 @@ TEST_F(ClusterTest, AReshardOfTooManyPiecesIsRefusedAndItsTwoHalvesAreNot) {
 TEST_F(ClusterTest, ACopyThatEndedWellOfAnArrayThatFailsHasItsError) {
   Start();
   PutReady(1, 0);
-  // The second shard of `cut` has no bytes and needs nothing.
+  // The second shard of `cut` has no bytes, so nothing has to make it.
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({1})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   const ArraySpec cut{DType::kF32, Shape{{1}}, Sharding::Tiled({2, 3}, {2}, {0, 1}).value()};
@@ -349,7 +349,7 @@ TEST_F(ClusterTest, DependantsOfAFailedComputationNeverRunAndTellTheFirstCause) 
   cluster.arrays().Watch(session, 9, {4});
   End(a, 2, absl::InvalidArgumentError("boom"));
   EXPECT_THAT(actions.Take(), IsEmpty());
-  End(a, 3, absl::InvalidArgumentError("boom"));  // launched behind it: the executor lets it be
+  End(a, 3, absl::InvalidArgumentError("boom"));  // it was launched after n2: the executor skips it
   EXPECT_THAT(
       actions.Take(),
       UnorderedElementsAre(
@@ -369,7 +369,7 @@ TEST_F(ClusterTest, ADonatedInputIsGoneForTheClientAndTakenOverWhenNobodyElseRea
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- launch n2 id 1 keep [] inline [2:0]"));
   const auto again = cluster.executables().Execute(session, f, {1}, {}, {3});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition);
-  cluster.arrays().Watch(session, 1, {3});  // the error is in the result handle too
+  cluster.arrays().Watch(session, 1, {3});  // the result handle holds the error too
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("deleted or donated")));
   End(a, 2);
 }
@@ -402,7 +402,7 @@ TEST_F(ClusterTest, LosingAnExecutorFailsWhatWasThereAndSparesTheRest) {
   actions.Take();
   cluster.arrays().Watch(session, 1, {3});
   cluster.arrays().Watch(session, 2, {2});
-  // An upload on the way has lost nothing: it waits for the executor's return.
+  // An upload under way has lost nothing: it waits for the executor's return.
   const auto put =
       cluster.arrays().Put(other, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   cluster.arrays().ProvideUpload(put->upload, 0, Bytes("0123456789abcdef"));
@@ -422,7 +422,7 @@ TEST_F(ClusterTest, LosingAnExecutorFailsWhatWasThereAndSparesTheRest) {
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g4 from [inline 16B]"));
   Report report;
   report.finished_through = 1;
-  cluster.fleet().OnReport(a, Incarnation(7), report);  // of the dead incarnation: refused
+  cluster.fleet().OnReport(a, Incarnation(7), report);  // of the dead incarnation: it is refused
   EXPECT_EQ(cluster.inspection().counts().nodes, 1u);
   cluster.fleet().OnReport(a, Incarnation(8), report);
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
@@ -437,7 +437,7 @@ TEST_F(ClusterTest, AClosedSessionLeavesNothing) {
   Installed(a, 1);
   actions.Take();
   cluster.sessions().Close(session);
-  EXPECT_THAT(actions.Take(), IsEmpty());  // both are launched
+  EXPECT_THAT(actions.Take(), IsEmpty());  // both launches have begun
   End(a, 2);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- free [1]"));
   End(a, 3);
@@ -505,7 +505,7 @@ TEST_F(ClusterTest, EveryPieceOfAReplicatedResultIsItsOwn) {
   Installed(a, 1);
   actions.Take();
   End(a, 2, absl::OkStatus(), {{{GroupId(2), 0}, Bytes("bytes of device0")}});
-  // A program may leave different bytes in them (shard_map with check_vma=False).
+  // A program may leave different bytes on the two devices (shard_map with check_vma=False).
   ASSERT_TRUE(cluster.arrays().Disassemble(session, 2, CopySemantics::kReuseInput, {3, 4}).ok());
   cluster.arrays().Fetch(session, 1, 2);
   cluster.arrays().Fetch(session, 2, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where compiled code runs and what it takes of device memory there. Private to this folder.
+// Where compiled code runs, and how much device memory it takes there. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_CODE_LAYOUT_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_CODE_LAYOUT_H_
 
@@ -13,7 +13,7 @@
 
 namespace fairway {
 
-inline constexpr int64_t kAllocationUnit = 64;  // device memory is accounted in these
+inline constexpr int64_t kAllocationUnit = 64;  // device memory is counted in units of this size
 inline int64_t Rounded(int64_t bytes) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
@@ -21,28 +21,28 @@ inline int64_t Rounded(int64_t bytes) {
 // Where one shard of a group lies.
 struct Place {
   ExecutorId executor;
-  int32_t ordinal = 0;  // of the device within its executor
+  int32_t ordinal = 0;  // of the device, within its executor
   DeviceId device;
   int64_t bytes = 0;  // of the shard, dense
 };
 
-// What a node reserves on one device.
+// The bytes that a node reserves on one device.
 struct Reservation {
   DeviceId device;
   int64_t output = 0;
   int64_t temp = 0;
-  int64_t credit = 0;  // of donated inputs that certainly become outputs: not reserved again
+  int64_t credit = 0;  // donated inputs that certainly become outputs: not reserved again
   int64_t total() const { return output + temp - credit; }
 };
 
-// What an executable needs to be known of where it runs, worked out once: launches are many, and of
-// many devices.
+// The facts about an executable's devices that launches need. They are worked out once, because
+// launches are many, and each may have many devices.
 struct CodeLayout {
-  // What runs on one executor.
+  // The part of the executable that runs on one executor.
   struct Part {
     ExecutorId executor;
-    std::vector<int32_t> positions;  // in the executable's devices
-    std::vector<int32_t> ordinals;   // of these devices
+    std::vector<int32_t> positions;  // in the executable's list of devices
+    std::vector<int32_t> ordinals;   // of these devices, within the executor
   };
   struct Output {
     SharedVector<Place> places;        // by position
@@ -51,22 +51,22 @@ struct CodeLayout {
   std::vector<Part> parts;                // in the order of the executors' first devices
   std::vector<int32_t> part_of;           // by position
   std::vector<Output> outputs;            // by result
-  std::vector<Reservation> reservations;  // of a launch
-  size_t command_bytes = 0;               // of its largest command (command_bytes.h)
+  std::vector<Reservation> reservations;  // for a launch
+  size_t command_bytes = 0;               // the size of its largest command (command_bytes.h)
   size_t runs = 0;                        // nodes that run it and have not ended
-  // Of a program's sequence: whose it is, and what it counts there until it is forgotten.
+  // Of a program's sequence: its session, and the bytes counted there until it is forgotten.
   SessionId session;
   size_t record_bytes = 0;
 };
 
-// Where a device is.
+// The seat of a device: its executor, and its number there.
 struct DeviceSeat {
   ExecutorId executor;
-  int32_t ordinal = 0;  // within it
+  int32_t ordinal = 0;  // within the executor
 };
-// `seats`: of the executable's devices.
+// `seats` are those of the executable's devices.
 CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats);
-// Adds to what is reserved on a device, which is looked for first at `position`.
+// Adds to the reservation on `device`. The search for it begins at index `position`.
 void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int64_t output,
                     int64_t temp, size_t position = SIZE_MAX);
 

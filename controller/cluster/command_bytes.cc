@@ -8,7 +8,7 @@
 namespace fairway {
 namespace {
 
-// Of protobuf, with what names them and tells their length.
+// The most bytes of a protobuf field, its tag and length included.
 constexpr size_t kNumber = 11;  // of 64 bits
 constexpr size_t kSmall = 6;    // of 32 bits and not negative
 constexpr size_t kMessage = 8;
@@ -36,7 +36,7 @@ size_t CommandBytes(const ExecutableSpec& spec, size_t devices) {
   size_t prepare = spec.parameters.size() * devices * (kNumber + kSmall);
   for (const ValueType& type : spec.outputs)
     prepare += kMessage + devices * TypeBytes(type.shard, type.memory_kind);
-  // An argument is kept, or has failed; bytes of results are asked for.
+  // An argument is kept or has failed. Results may be wanted inline.
   const size_t failed = spec.sequence == nullptr ? 0 : 3 * kMessage;
   const size_t launch = spec.parameters.size() * (kSmall + failed) + kTextBytes +
                         spec.outputs.size() * devices * (kMessage + kNumber + kSmall);

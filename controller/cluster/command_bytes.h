@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether executors can be sent what a launch takes. Private to this folder.
+// Whether the commands of a launch can be sent to executors. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_COMMAND_BYTES_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_COMMAND_BYTES_H_
 
@@ -10,12 +10,12 @@
 
 namespace fairway {
 
-// The most bytes on a link of any command that installs, prepares or launches it, on `devices` of
-// one executor.
+// The most bytes that any command which installs, prepares or launches the code has on a link, for
+// `devices` of one executor.
 size_t CommandBytes(const ExecutableSpec& spec, size_t devices);
 
-// RESOURCE_EXHAUSTED: a command of `bytes`, or with as many results, is refused by who gets it, who
-// is lost then; `most`: ClusterOptions::command_bytes.
+// RESOURCE_EXHAUSTED: a command has more than `most` bytes (ClusterOptions::command_bytes), or too
+// many results. An executor would refuse it and be lost.
 absl::Status CheckCommands(const ExecutableSpec& spec, size_t bytes, size_t most);
 
 }  // namespace fairway

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core accepts, an executor can be sent, and what an executor says is believed about what
-// it holds.
+// The core accepts only what can be sent to an executor, and believes an executor only about what
+// that executor holds.
 #include "controller/cluster/command_bytes.h"
 
 #include "controller/cluster/arrays.h"
@@ -20,7 +20,7 @@ using ::testing::Not;
 
 size_t BytesOf(const Command& command) { return EncodeCommand(command).value().size(); }
 
-// The largest numbers that there can be.
+// The largest numbers that can occur.
 TEST(CommandBytesTest, NoCommandIsLarger) {
   constexpr size_t kArguments = 5'000, kResults = 4'000, kDevices = 64;
   const Shape shape{std::vector<int64_t>(kMaxRank, INT64_MAX)};
@@ -159,7 +159,7 @@ TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutWhatItHolds) {
   const uint64_t f = Define(1, {0}, {}, {F32({4})});
   ASSERT_TRUE(
       cluster.executables().Execute(session, f, {}, {.non_donatable = {}, .watch = 7}, {1}).ok());
-  Installed(b, 1);  // it was never asked to
+  Installed(b, 1);  // that executor was never asked to
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("<- launch"))));
   Installed(a, 1);
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("e1 <- launch n1")));
@@ -174,9 +174,9 @@ TEST_F(ClusterTest, AnExecutorIsBelievedOnlyAboutWhatItHolds) {
                   {{GroupId(99), 0}, Bytes("x")}};
   lies.installed = {{ExecutableId(99), absl::UnknownError("no")}};
   cluster.fleet().OnReport(b, Incarnation(7), lies);
-  cluster.fleet().OnReport(a, Incarnation(8), lies);  // of another life
+  cluster.fleet().OnReport(a, Incarnation(8), lies);  // a report of an earlier incarnation
   EXPECT_THAT(actions.Take(), IsEmpty());
-  // Of an output that its node does not have.
+  // A report about an output that its node does not have.
   Report odd;
   odd.finished = {1};
   odd.failures = {{1, absl::UnknownError("no"), 77, -1}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments that a launch takes over (rule B1), and what that saves of memory.
+// The arguments that a launch takes over (rule B1), and the memory that this saves.
 #include <algorithm>
 #include <unordered_map>
 
@@ -9,7 +9,7 @@
 namespace fairway {
 
 void Cluster::State::CreditDonations(Node& node) {
-  // What a sequence takes over need not be free when its outputs come to be.
+  // A buffer that a sequence takes over need not be free when its outputs are made.
   if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
   bool changed = false;
   const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
@@ -34,9 +34,9 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
   std::vector<bool> donated(node.inputs.size());
   if (arguments.empty()) return donated;
   struct Use {
-    size_t argument = 0;  // the first one with shards of the group
+    size_t argument = 0;  // the first argument with shards of the group
     size_t shards = 0;
-    bool alone = true;  // no other argument has some
+    bool alone = true;  // no other argument has shards of it
   };
   std::unordered_map<GroupId, Use> uses;
   for (size_t a = 0; a < node.inputs.size(); ++a) {
@@ -53,7 +53,7 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
     donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
       const Group& group = *FindGroup(id);
       const Use& use = uses.at(id);
-      // Its other shards, if any, stay in memory until the group is freed.
+      // A group that is only partly donated stays in memory until it is freed.
       return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
              use.alone && use.shards == group.places.size();
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled code and programs as the core knows them, and what a run of them is asked and answers.
-// Plain values: any thread may have them.
+// Compiled code and programs as the core knows them, and the options and results of their runs.
+// Plain values: any thread may hold them.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLE_SPEC_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLE_SPEC_H_
 
@@ -31,19 +31,19 @@ struct ValueType {
   bool per_device = false;  // tile_of are the contents of Sharding::PerDevice
 };
 
-// Compiled code as the core knows it; defined once, shared by sessions, installed at executors when
-// first needed.
+// Compiled code as the core knows it. It is defined once, shared by sessions, and installed at
+// executors when first needed.
 struct ExecutableSpec {
   ExecutableId id;
   std::string name;
   IslandId island;                // where it runs
-  std::vector<DeviceId> devices;  // in the order of the device assignment; portable code: one
+  std::vector<DeviceId> devices;  // in the order of the device assignment; of portable code: one
   std::vector<ValueType> parameters;
   std::vector<ValueType> outputs;
   int64_t temp_bytes = 0;  // peak temporary memory per device, besides arguments and results
   std::shared_ptr<const std::string> code;
   std::string checksum;
-  // Instead of code: a part of a program, and the executables that its steps run.
+  // Set instead of code: a part of a program, whose steps run the executables listed next.
   std::shared_ptr<const Sequence> sequence;
   std::vector<ExecutableId> parts;
   int64_t max_steps = 1;      // launch ids that one launch takes
@@ -55,11 +55,11 @@ struct ProgramSource {
   std::string name;
   ProgramPlan plan;
   std::vector<std::vector<int32_t>> slices;  // virtual devices, of one island each
-  // Nothing of a run is prepared before what it takes has ended, instead of all at once.
+  // A node of a run is prepared once its inputs have ended; otherwise all are prepared at once.
   bool sequential = false;
 };
 
-// What a session's executable or program takes and makes, as arrays of that session.
+// The arguments and results of a session's executable or program, as arrays of that session.
 struct ExecutableSignature {
   std::string name;
   std::vector<ArraySpec> parameters;
@@ -68,14 +68,14 @@ struct ExecutableSignature {
 };
 
 struct ExecuteOptions {
-  std::vector<int32_t> non_donatable;  // arguments to leave alone
-  // OnWatched with this token when all of it has ended, with the error of the first of it that
-  // failed; it may come from inside the call. Nothing comes if the call is refused.
+  std::vector<int32_t> non_donatable;  // arguments that must not be donated
+  // Calls OnWatched with this token when the whole run has ended, with the error of its first
+  // failed node. That may happen within the call. Nothing comes if the call is refused.
   std::optional<uint64_t> watch;
-  // Of programs: the same as Watch of the results, which are not there before all of it is made.
+  // Of programs: watches the results, which exist only once all nodes of the run are made.
   std::optional<uint64_t> watch_results = std::nullopt;
 
-  // Which of so many arguments these are.
+  // Marks the arguments, of `arguments` in all, that must not be donated.
   std::vector<bool> Kept(size_t arguments) const {
     std::vector<bool> kept(arguments);
     for (const int32_t a : non_donatable) {
@@ -86,7 +86,7 @@ struct ExecuteOptions {
 };
 
 struct ExecuteResult {
-  NodeId node;                    // of a program: the first one that it makes
+  NodeId node;                    // of a program: the first node that it makes
   std::vector<uint64_t> handles;  // of the outputs
   std::vector<ArraySpec> specs;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled code: what the core knows, and what sessions have and run of it.
+// Compiled code: what the core knows of it, which handles sessions have, and its launches.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLES_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLES_H_
 
@@ -12,36 +12,36 @@
 
 namespace fairway {
 
-// Code is known to the core by a content's id and shared by all sessions; it is installed at
+// The core knows code by the id of its content, shares it among all sessions, and installs it at
 // executors when first needed. A session has handles for code, each over devices of its own.
 //
 // Loop-confined. Nothing blocks. NOT_FOUND: the session has ended, or has no such handle.
 class Cluster::Executables {
  public:
-  // Makes code known, by id; a second definition of the same id is ignored.
+  // Makes code known by its id; a second definition of the same id is ignored.
   void Define(ExecutableSpec spec);
   bool Has(ExecutableId id) const { return Find(id) != nullptr; }
-  // nullptr: unknown. Valid until it is forgotten.
+  // nullptr: the id is unknown. Valid until the code is forgotten.
   const ExecutableSpec* Find(ExecutableId id) const;
-  // Those that a session has a handle for, or that unfinished work or an executor's loading needs.
+  // The code that has a handle, or that unfinished work or the loading of an executor needs.
   std::set<ExecutableId> InUse() const;
   // Forgets code that is not in use; the executors that loaded it drop it.
   void Forget(ExecutableId id);
-  // A session's handle for defined code over these virtual devices. Several handles may share one
-  // executable. NOT_FOUND: there is no such code. INVALID_ARGUMENT: it was compiled for other
+  // Makes a session's handle for defined code over these virtual devices. Several handles may share
+  // one executable. NOT_FOUND: there is no such code. INVALID_ARGUMENT: it was compiled for other
   // devices, or `out` is outside the client's range. ALREADY_EXISTS: `out` is in use.
   absl::StatusOr<uint64_t> Bind(SessionId session, uint64_t out, ExecutableId id,
                                 const std::vector<int32_t>& devices);
   absl::Status Release(SessionId session, uint64_t handle);
-  // The same of many, executables and programs alike, in several turns: meanwhile the session is
-  // busy. `each` is told each handle as it is given up.
+  // Releases many handles, of executables and programs alike, in several turns. The session is busy
+  // meanwhile. `each` is called with each handle as it is given up.
   void Release(SessionId session, std::vector<uint64_t> handles, Ended ended, Each each = nullptr);
   absl::StatusOr<ExecutableSignature> Signature(SessionId session, uint64_t executable) const;
 
-  // Runs it once. Fire and forget: with `out` handles given, every error is also put into them.
-  // INVALID_ARGUMENT: number, dtype, shape, devices or shards of the arguments are not those of the
-  // executable (the text says which argument, what came and what was expected);
-  // FAILED_PRECONDITION: an argument was deleted or donated.
+  // Runs the executable once. With `out` handles given, the client need not wait for the answer:
+  // every error is also put into them. INVALID_ARGUMENT: the number, dtype, shape, devices or
+  // shards of the arguments are not those of the executable (the text says which argument, what
+  // came and what was expected). FAILED_PRECONDITION: an argument was deleted or donated.
   absl::StatusOr<ExecuteResult> Execute(SessionId session, uint64_t executable,
                                         const std::vector<uint64_t>& args,
                                         const ExecuteOptions& options,

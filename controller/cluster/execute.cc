@@ -13,7 +13,7 @@
 namespace fairway {
 namespace {
 
-// For each device position the first one that holds the same tile; empty when each holds its own.
+// For each device position the first one that holds the same tile; empty if no two do.
 std::vector<int32_t> ReplicaOf(const ValueType& type, size_t devices) {
   if (devices == 1) return {};
   if (type.tile_of.empty()) return std::vector<int32_t>(devices, 0);
@@ -42,7 +42,7 @@ absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, const std::vector<int32_
   return ArraySpec{type.dtype, type.global, std::move(sharding)};
 }
 
-// Checks argument `a`; what it says must let the user find the mistake.
+// Checks argument `a`. Its messages must let the user find the mistake.
 absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& array,
                            const std::vector<const Group*>& groups) {
   const ValueType& want = spec.parameters[a];
@@ -70,8 +70,8 @@ absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& ar
   return absl::OkStatus();
 }
 
-// What a launch that waits costs the controller, about: it bounds what one session can make it
-// hold.
+// The approximate bytes that a waiting launch holds at the controller. They bound how much one
+// session can make it hold.
 size_t RecordBytes(const Node& node) {
   constexpr size_t kNode = 1024, kGroup = 512;
   const size_t shards = node.inputs.empty() ? 1 : node.inputs.front().size();
@@ -105,7 +105,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
     const int64_t bytes = ByteSize(type.dtype, type.shard).value_or(0);
     if (last != nullptr && bytes == layout.outputs.back().places[0].bytes &&
         type.tile_of == last->tile_of) {
-      layout.outputs.push_back(layout.outputs.back());  // which they share
+      layout.outputs.push_back(layout.outputs.back());  // outputs alike share their places
     } else {
       for (Place& place : places) place.bytes = bytes;
       layout.outputs.push_back({places, ReplicaOf(type, places.size())});
@@ -147,11 +147,11 @@ std::set<ExecutableId> Cluster::Executables::InUse() const {
   for (const auto& [id, session] : state_->sessions) {
     for (const auto& [handle, binding] : session.executables) out.insert(binding.executable);
   }
-  // Of programs and what is left of them.
+  // The parts of programs, and of programs that are gone but still at work.
   for (auto it = state_->executables.lower_bound(ExecutableId(ProgramRuns::kFirstSequence));
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
-  // And of programs that are being bound.
+  // The parts of programs that are being bound.
   for (const auto& [id, list] : state_->work) {
     for (const auto& bind : list.binds) {
       for (const PlacedProgram::Part& part : bind->program->placed->parts)
@@ -310,7 +310,7 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
                                         const std::vector<int32_t>& donatable,
                                         const OutputTypes& outputs, const absl::Status& poison) {
   CodeLayout& layout = layouts.at(spec.id);
-  // What it reads is placed before it has an id: that comes first.
+  // Its stored inputs are placed first, because the nodes that place them need lower ids.
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
     stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
@@ -337,7 +337,7 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
     made.outputs.push_back(std::move(array));
   }
   if (!poison.ok()) {
-    // It never runs, and its results hold the error: that of an argument, or that it is too large.
+    // It never runs. Its results hold the error: an argument's, or that it is too large.
     Fail(node, poison, node.id);
     return made;
   }
@@ -354,8 +354,8 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
   session.node_records.Add(node.record_bytes);
   Enqueue(node);
   for (const int32_t a : donatable) MarkDeleted(arguments[a]->shards);
-  // A donated input that nothing else reads becomes an output's memory: it need not be reserved
-  // twice.
+  // A donated input that nothing else reads becomes an output's memory, so that memory need not be
+  // reserved twice.
   if (Node* open = FindNode(made.node); open != nullptr) CreditDonations(*open);
   return made;
 }

@@ -162,7 +162,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
       told.status = std::move(failure->second);
     if (const auto outputs = failed_outputs.find(seq); outputs != failed_outputs.end())
       told.failed_outputs = std::move(outputs->second);
-    std::erase_if(told.failed_outputs, [&](const auto& failed) {  // that it does not have
+    std::erase_if(told.failed_outputs, [&](const auto& failed) {  // outputs that it does not have
       return static_cast<size_t>(failed.first) >= node->outputs.size();
     });
   };
@@ -177,7 +177,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
     all.emplace_back(*open);
     executor.open.erase(open);
   }
-  // What was launched ahead of its inputs after those.
+  // In program order: a launch that was sent ahead of its inputs comes after them.
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.second.node < b.second.node; });
   for (const auto& [seq, open] : all) ended(seq, open);

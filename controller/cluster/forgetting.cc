@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Islands that never come back are forgotten, with their executors and devices. Ids of islands and
+// Forgets islands that never come back, with their executors and devices. Ids of islands and
 // executors are not used again; numbers of devices are, once nothing knows the island any more.
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace fairway {
 
 bool Cluster::State::Needed(const Island& island) const {
   if (island.sessions > 0 || island.telling > 0) return true;
-  // Of sessions that have ended: what was launched runs to its end.
+  // Sessions that have ended may still have launched work, which runs to its end.
   for (const auto& [session, has] : holdings) {
     const auto stake = has.stakes.find(island.id);
     if (stake == has.stakes.end()) continue;

@@ -51,7 +51,7 @@ TEST_F(ClusterTest, AnIslandThatASessionKnowsIsLeftUntilItsEnd) {
   cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
   EXPECT_EQ(cluster.fleet().Islands()[0].sessions, 2u);
   EXPECT_EQ(cluster.fleet().Islands()[0].executors_up, 0u);
-  // What waits for it fails, and so does what comes.
+  // Work that waits for it fails, and so does work that comes later.
   const auto waits =
       cluster.arrays().Put(session, 2, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   cluster.arrays().ProvideUpload(waits->upload, 0, Bytes("0123456789abcdef"));
@@ -75,7 +75,7 @@ TEST_F(ClusterTest, AnIslandThatASessionKnowsIsLeftUntilItsEnd) {
   EXPECT_THAT(cluster.fleet().Executors(), SizeIs(1));
   EXPECT_THAT(cluster.fleet().Usage(), SizeIs(2));
 
-  // Its name comes back as another island, which this session does not see.
+  // An executor of its name forms another island, which this session does not see.
   const ExecutorId again = cluster.fleet().ExecutorUp(Worker("wa", "ia", 3)).value();
   EXPECT_NE(again, a);
   EXPECT_THAT(cluster.sessions().Devices(session), SizeIs(4));
@@ -99,7 +99,7 @@ TEST_F(ClusterTest, AnIslandThatASessionKnowsIsLeftUntilItsEnd) {
 TEST_F(ClusterTest, WhatRunsOnAfterItsSessionKeepsTheIslandThatItTakesFrom) {
   Start();
   PutReady(1, 0);
-  // A copy to the other island is on its way.
+  // A copy to the other island is under way.
   ASSERT_TRUE(cluster.arrays()
                   .Copy(session, {1}, std::vector<int32_t>{2}, std::nullopt,
                         CopySemantics::kAlwaysCopy, {2})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shard groups: the bytes of arrays, and who needs them. Private to this folder.
+// Shard groups: the bytes of arrays, and their readers and references. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_GROUP_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_GROUP_H_
 
@@ -27,22 +27,22 @@ enum class GroupState : uint8_t { kPending, kReady, kFailed };
 
 struct Group;
 
-// Of a group whose bytes lie with the controller and not on its devices (stored.cc): a small
-// upload, or what is made of such without computing.
+// The state of a group whose bytes lie with the controller and not on its devices (stored.cc): a
+// small upload, or an array that was made of such groups without computing.
 struct Stored {
   std::vector<int32_t> blob_of_shard;
-  std::vector<BytesRef> blobs;  // none: they have not come, or nobody needs them any more
+  std::vector<BytesRef> blobs;  // empty: they have not come, or nobody needs them any more
   size_t bytes = 0;             // charged to the session
-  // The same shards on the devices, since something there has read them. It refers to that group.
+  // The group of the same shards on devices, once something there has read them. It refers to this.
   GroupId placed;
 };
 
-// What a session has on one island.
+// The nodes and groups of a session on one island.
 struct Stake {
-  size_t nodes = 0;         // of the island, unfinished
-  Group* groups = nullptr;  // the first of a list
-  Group* walk = nullptr;    // the next one that hears of a loss
-  // What of it is accounted for, by device from the island's first one on.
+  size_t nodes = 0;         // nodes on the island that have not ended
+  Group* groups = nullptr;  // the first of the list
+  Group* walk = nullptr;    // the next one to be told of a loss
+  // The bytes and shards accounted for, by device from the island's first one on.
   struct Held {
     int64_t bytes = 0;
     int shards = 0;
@@ -51,9 +51,9 @@ struct Stake {
   std::vector<Held> held;
 };
 
-// What a session has that may outlive it: launched work runs to its end.
+// The nodes and groups of a session, which may outlive it: launched work runs to its end.
 struct Holdings {
-  std::set<NodeId> nodes;  // unfinished
+  std::set<NodeId> nodes;  // that have not ended
   std::map<IslandId, Stake> stakes;
 };
 
@@ -66,7 +66,7 @@ struct Group {
   std::string memory_kind;
   std::vector<Shape> shapes;  // one for all shards, or one per shard
   SharedVector<Place> places;
-  SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: each its own
+  SharedVector<int32_t> replica_of;  // the first shard of the same tile; empty: no two are alike
 
   GroupState state = GroupState::kPending;
   absl::Status error;  // kFailed
@@ -74,29 +74,29 @@ struct Group {
   NodeId producer;     // until it has ended
 
   int handle_refs = 0;        // views of client handles
-  int readers = 0;            // unfinished nodes that read it
-  int queued_readers = 0;     // of `readers`, those that have no memory yet; no fetches
+  int readers = 0;            // unfinished nodes that read the group
+  int queued_readers = 0;     // of `readers`, those that have no memory yet; without fetches
   bool charged = false;       // its bytes are reserved on its devices
   bool reserved = false;      // its producer has reserved them
   bool leaving = false;       // counted by Admission::WillRelease; see State::CountLeaving
   bool declared = false;      // executors know it
   bool launched = false;      // its producer was launched
-  std::vector<bool> deleted;  // per shard; empty: none
+  std::vector<bool> deleted;  // by shard; empty: none
   size_t num_deleted = 0;
-  std::map<int32_t, BytesRef> inlined;  // bytes that came with the completion, by shard
-  std::unique_ptr<Stored> stored;       // nullptr: it lies in its places
+  std::map<int32_t, BytesRef> inlined;  // by shard: bytes that came with the end of its producer
+  std::unique_ptr<Stored> stored;       // nullptr: the bytes lie in `places`
 
   struct Watcher {
     uint64_t watch;
     size_t position;
   };
-  // Nodes that wait until it is settled; some have ended. When it is settled the first `num_told`
-  // of them know, and the worklist of its session has it until all do.
+  // Nodes that wait until the group is settled; some may have ended. Once it is settled, the first
+  // `num_told` of them know, and the group is in the worklist of its session until all do.
   std::vector<NodeId> waiters;
   size_t num_told = 0;
   std::deque<Watcher> watchers;
-  uint64_t lost_in = 0;    // Loss::number of the loss that made it fail
-  Stake* stake = nullptr;  // its session's on its island, which lists it:
+  uint64_t lost_in = 0;    // Loss::number of the loss that failed it
+  Stake* stake = nullptr;  // of its session on its island; lists this group:
   Group* previous = nullptr;
   Group* next = nullptr;
 

@@ -81,7 +81,7 @@ void Cluster::State::SetCharged(Group& group, bool charged) {
 std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
   constexpr size_t kFew = 16;
   std::vector<GroupId> out;
-  std::unordered_set<GroupId> known;  // `out`, when these are more than a few
+  std::unordered_set<GroupId> known;  // the ids in `out`, once these are more than a few
   for (const ShardRef& ref : shards) {
     if (!out.empty() && out.back() == ref.group) continue;
     if (out.size() < kFew) {
@@ -191,7 +191,7 @@ void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId c
   group.cause = cause;
   group.producer = NodeId();
   group.inlined.clear();
-  // Launched work on surviving executors may still read its shards there.
+  // Launched work on surviving executors may still read the group's shards there.
   if (group.readers == 0 || Planted(Bug::kFreeAtLoss)) ReleaseBytes(group);
   if (!was_settled) WorkOf(group.session).settled.push_back(group.id);
 }
@@ -228,7 +228,7 @@ void Cluster::State::Collect(Group& group) {
     stored_groups.Unstore(group);
     ReleaseBytes(group);
   }
-  // A group on the list of the settled is forgotten when its waiters have been told.
+  // A settled group that has waiters is forgotten once they have been told.
   if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() &&
       group.watchers.empty())
     EraseGroup(group);
@@ -237,7 +237,7 @@ void Cluster::State::Collect(Group& group) {
 void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
   Group* group = FindGroup(ref.group);
   if (group == nullptr || group->handle_refs == 0) return;
-  // An executor is believed about what it holds itself.
+  // An executor is believed only about shards that it holds itself.
   if (ref.shard < 0 || static_cast<size_t>(ref.shard) >= group->places.size()) return;
   const Place& place = group->places[ref.shard];
   if (place.executor != from || static_cast<int64_t>(bytes->size()) != place.bytes) return;

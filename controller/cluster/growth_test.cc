@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No table is moved as a whole when it grows: what a hash table of a million entries allocates and
-// goes through in one go holds everybody up. Seen by the largest block that is allocated.
+// No table is moved as a whole when it grows: rehashing a million entries in one go would hold
+// everybody up. The test watches the largest block that is allocated.
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -13,7 +13,7 @@
 #include "controller/cluster/sessions.h"
 
 namespace {
-size_t largest = 0;  // block that was asked for
+size_t largest = 0;  // block that was allocated
 }
 
 void* operator new(size_t bytes) {

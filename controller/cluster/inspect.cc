@@ -46,7 +46,7 @@ absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, 
   };
   if (executor == s.executors.end() || ordinal < 0 || ordinal >= executor->second.spec.num_devices)
     return none();
-  // Few are launched at once, and calls of clients take longer.
+  // A walk is cheap enough: few nodes are launched at once, and a client's call takes longer.
   for (const NodeId id : s.islands.at(executor->second.island).sequencer.Running()) {
     const auto found = s.nodes.find(id);
     if (found == s.nodes.end()) continue;

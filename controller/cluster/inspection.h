@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests, simulations and metrics see of the core.
+// The view of the core that tests, simulations and metrics have.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_INSPECTION_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_INSPECTION_H_
 
@@ -13,16 +13,16 @@
 
 namespace fairway {
 
-// Looks at the core without changing it. Loop-confined. All but `counts` walk everything there is:
-// for tests and reports, not for requests.
+// Looks at the core without changing it. Loop-confined. All but `counts` walk the whole state: they
+// are for tests and reports, not for requests.
 class Cluster::Inspection {
  public:
   ClusterCounts counts() const;
-  // How often each move of a node's state machine was made, "kQueued -> kPrepared"; for coverage.
+  // How often the state of a node moved, by move ("kQueued -> kPrepared"); for coverage.
   std::map<std::string, uint64_t> Transitions() const;
-  // One line per unfinished node, for reports on what waits.
+  // One line per unfinished node, for reports on waiting work.
   std::vector<std::string> Unfinished() const;
-  // Checks the rules that hold between any two events; the text names the first that does not.
+  // Checks the rules that hold between any two events; the error names the first broken one.
   absl::Status CheckInvariants() const;
 
  private:

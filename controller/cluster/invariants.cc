@@ -57,17 +57,17 @@ absl::Status Cluster::State::CheckRecords() const {
                record_bytes, total);
 }
 
-// What is counted in the first checks is compared in the later ones.
+// The first checks fill the counts, and the later ones compare them.
 struct Cluster::Inspection::Invariants {
   const State& s;
   std::map<GroupId, int> handle_refs;
   std::map<GroupId, int> readers, queued_readers;
   std::map<DeviceId, int64_t> used, leaving;  // bytes
-  std::map<NodeId, int> untold;               // settled inputs that a node does not know of
+  std::map<NodeId, int> untold;               // settled inputs that the node has not been told of
   std::map<const Stake*, std::map<DeviceId, Stake::Held>> held;
 
   absl::Status CheckMoves();
-  // Who refers to which group.
+  // Counts the references to each group.
   absl::Status CountViews();
   absl::Status CheckStored();
   absl::Status CheckWaiters();
@@ -151,7 +151,7 @@ absl::Status Cluster::Inspection::Invariants::CheckStored() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
-  // Inputs that are settled and whose readers do not know yet count as open.
+  // An input that is settled still counts as open until its reader has been told.
   for (const auto& [id, group] : s.groups) {
     for (size_t w = group->num_told; group->settled() && w < group->waiters.size(); ++w)
       ++untold[group->waiters[w]];

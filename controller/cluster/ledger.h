@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the records of sessions may hold of the controller's memory. Private to this folder.
+// How much of the controller's memory the records of sessions may hold. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_LEDGER_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_LEDGER_H_
 
@@ -12,22 +12,22 @@ namespace fairway {
 
 struct Session;
 
-// One count for all sessions (docs/design/0059-shares.md): each may hold as much as is left to
-// others. The sessions' own counts (RecordCount) add to it and take from it.
+// One count for all sessions (docs/design/0059-shares.md): each session may hold as much as it
+// leaves to others. The sessions' own counts (RecordCount) add to it and take from it.
 //
-// Invariant: record_bytes is the sum of what the sessions' counts say, of those that are closing
-// too.
+// Invariant: record_bytes is the sum of the counts of all sessions, including sessions that are
+// closing.
 struct Ledger {
   explicit Ledger(size_t memory) : record_memory(memory) {}
 
   const size_t record_memory;  // ClusterOptions::record_memory
   size_t record_bytes = 0;     // of all sessions' records
 
-  // Bytes that are left.
+  // The bytes that are left.
   size_t Room() const;
-  // RESOURCE_EXHAUSTED: there is no room for the records of so many more arrays of this session.
+  // RESOURCE_EXHAUSTED: there is no room for the records of `more` further arrays of this session.
   absl::Status CheckRoom(const Session& session, size_t more) const;
-  // The same of a program that takes so many bytes more.
+  // RESOURCE_EXHAUSTED: there is no room for a program that takes `bytes` more.
   absl::Status CheckProgramRoom(const Session& session, const std::string& name,
                                 size_t bytes) const;
 };

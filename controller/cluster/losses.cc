@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor is lost, or an island given up: each session that has something there hears of it in
-// slices (docs/design/0058-bounded-turns.md). Until it has heard all, the session takes no
-// operation and nothing of what it has there, or takes from there, is prepared. Until all sessions
-// have, the island prepares and launches nothing, and what registered again in the lost one's place
-// gets nothing: so no slice sees what a later incarnation does.
+// Sessions are told of a lost executor, or of an island that was given up, in slices
+// (docs/design/0058-bounded-turns.md). Until a session has been told all, it takes no operation,
+// and none of its nodes there, or that read from there, is prepared. Until all sessions have been
+// told, the island prepares and launches nothing, and the successor of the lost executor gets no
+// commands. So no slice sees anything that a later incarnation does.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -14,9 +14,9 @@
 
 namespace fairway {
 namespace {
-// Between two looks at the units.
+// Items done between two looks at the unit count.
 constexpr int kFew = 16;
-constexpr uint64_t kFewUnits = 250;  // nodes may be of many pieces
+constexpr uint64_t kFewUnits = 250;  // more units than kFew items: nodes may be of many pieces
 }  // namespace
 
 void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
@@ -29,7 +29,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
   lost.last_error = Text(cause);
   Island& island = s.islands.at(lost.island);
   ++island.epoch;
-  if (lost.telling > 0) return;  // it was given nothing since the last time
+  if (lost.telling > 0) return;  // it was given nothing since the loss before this one
   lost.lost_open = std::exchange(lost.open, {});
   for (const auto& [executable, install] : std::exchange(lost.installs, {}))
     lost.lost_installs.push_back(executable);
@@ -65,7 +65,7 @@ void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Stat
   s.Charge(told.size());
   for (const SessionId session : told) {
     std::deque<Loss>& losses = s.WorkOf(session).losses;
-    // Executors of one island that go together are heard of together.
+    // Losses of executors of one island that come together are told together.
     const bool joins = lost != nullptr && !losses.empty() && losses.back().island == island.id &&
                        losses.back().phase == Loss::Phase::kBegin && losses.back().given_up.ok();
     if (!joins) {
@@ -101,7 +101,7 @@ void Cluster::Losses::FinishLosses(SessionId session) {
 void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
   Loss& loss = list.losses.front();
   const uint64_t until = s.units + kFewUnits;
-  const auto has = s.holdings.find(session);  // none: all has ended since
+  const auto has = s.holdings.find(session);  // none: all of it has ended meanwhile
   switch (loss.phase) {
     case Loss::Phase::kBegin:
       loss.phase = loss.given_up.ok() ? Loss::Phase::kGroups : Loss::Phase::kNodes;
@@ -131,7 +131,7 @@ void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
     }
     case Loss::Phase::kTakeBack:
       if (Planted(Bug::kLossTakesNothingBack)) loss.again.clear();
-      // Younger ones first: readers before what they read.
+      // Younger nodes first, so that readers go before the nodes that they read.
       for (int i = 0; i < kFew && s.units < until && !loss.again.empty(); ++i) {
         const Loss::Again again = loss.again.back();
         loss.again.pop_back();
@@ -183,7 +183,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
   }
   if (!loss.given_up.ok()) {
     const Group* fetched = s.FindGroup(node.fetched.group);
-    const bool stored = fetched != nullptr && fetched->stored != nullptr;  // not there
+    const bool stored = fetched != nullptr && fetched->stored != nullptr;  // not on the island
     const bool waits = node.island == loss.island && !stored &&
                        node.state != NodeState::kLaunched &&
                        (node.state != NodeState::kWaiting || node.held());
@@ -193,7 +193,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
   if (node.state == NodeState::kLaunched) return LoseLaunched(node, loss);
   if (s.FailIfPoisoned(node)) return;
   if (node.kind == NodeKind::kFetch) {
-    // It failed meanwhile, and not for the loss.
+    // It failed before, and not because of the loss.
     if (!node.deferred.ok() && !PeerGone(node.deferred))
       s.Fail(node, absl::Status(node.deferred), node.id);
     return;
@@ -238,7 +238,7 @@ void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
   const NodeId id = node.id;
   node.failure = status_of(parts[0].second);
   s.LaunchLost(node);
-  if (!node.deferred.ok()) {  // the others have told of it
+  if (!node.deferred.ok()) {  // the other executors have already reported the loss of a peer
     s.Conclude(node, absl::Status(node.failure), id);
     return;
   }

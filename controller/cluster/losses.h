@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions hear of lost executors and given up islands. Private to this folder.
+// Tells sessions of lost executors and of islands that were given up. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_LOSSES_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_LOSSES_H_
 
@@ -15,42 +15,42 @@
 
 namespace fairway {
 
-// An executor is lost, or an island given up: each session with something there hears of it in
-// slices (docs/design/0058-bounded-turns.md). What it is yet to hear lies in its worklist.
+// Tells each session that has something on an island of a lost executor, or that the island was
+// given up, in slices (docs/design/0058-bounded-turns.md). The rest lies in its worklist.
 //
 // Invariants: open_losses is the number of losses in all worklists; Island::telling and
-// Executor::telling count the sessions that have not heard, and until these are 0 nothing is
+// Executor::telling count the sessions that have not been told all. Until these are 0 nothing is
 // launched there.
 class Cluster::Losses {
  public:
   explicit Losses(State& state) : s(state) {}
 
-  // Has all sessions with something on the island hear of it: of the executor, or, without, that it
-  // was given up.
+  // Begins to tell all sessions with something on the island of the loss of `lost`, or, if that is
+  // nullptr, that the island was given up.
   void BeginLoss(Island& island, Executor* lost, const absl::Status& status);
-  // Some more of what one session hears of it.
+  // Tells one session some more of a loss.
   void GoOnLoss(SessionId session, Worklist& list);
-  // Whether the session is yet to hear of one.
+  // Whether the session has not been told all of some loss.
   bool HasLosses(SessionId session) const;
-  // Has the session hear of all losses now, in this turn.
+  // Tells the session the rest of all losses now, in this turn.
   void FinishLosses(SessionId session);
-  // Parks one that was admitted until its session has heard of all losses, if they may be of what
-  // it takes; else prepares it.
+  // Prepares an admitted node. If it takes something that a loss still open to its session may
+  // concern, parks it until the session has been told all.
   void AfterLosses(Node& node);
-  // Looks again at some of the parked.
+  // Looks again at some of the parked nodes.
   void Unpark();
 
  private:
   void LoseGroups(SessionId session, Loss& loss);
   void LoseNode(Node& node, Loss& loss);
   void LoseLaunched(Node& node, const Loss& loss);
-  // The session has heard it.
+  // The session has been told all of it.
   void LossHeard(const Loss& loss);
-  // All have: code that ran there too is loaded anew.
+  // All sessions have been told: loads anew the code that also ran on the lost executors.
   void DropShared(const std::vector<Executor*>& lost);
   uint64_t num_losses = 0;  // for Loss::number
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 
  public:
   size_t open_losses = 0;  // in all worklists

@@ -41,7 +41,7 @@ TEST_F(TurnsTest, TheNextOperationOfASessionWithALossSeesAllOfIt) {
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 fetched 5: DATA_LOSS")));
 }
 
-// Its successor would be asked for what only the lost incarnation had.
+// Otherwise a successor would be asked for bytes that only the lost incarnation had.
 TEST_F(TurnsTest, ASuccessorGetsNothingBeforeAllHaveHeardOfTheLoss) {
   ASSERT_NO_FATAL_FAILURE(RunChain(5000));
   const SessionId third = cluster.sessions().Open("t").value();
@@ -90,7 +90,7 @@ TEST_F(TurnsTest, AnIslandIsGivenUpInSeveralTurns) {
   EXPECT_THAT(actions.lines, Contains(StartsWith("s1 watched 8: UNAVAILABLE: island ia: ")));
 }
 
-// Its bytes came late, and what came meanwhile has its memory and has not begun.
+// The older node's bytes came late; younger nodes have taken its memory and have not begun.
 TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   constexpr int64_t kSteps = 5000;
   Cluster small(AtOnce(), &actions);
@@ -143,7 +143,7 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
   EXPECT_THAT(actions.lines, Not(Contains(StartsWith(wanted))));
   while (turn()) ASSERT_EQ(Describe(small.inspection().CheckInvariants()), "OK");
   EXPECT_THAT(actions.lines, Contains(StartsWith(wanted)));
-  // What was taken back waits behind it, and fits again when it has been given up.
+  // The younger node waits behind the older one, and fits again when that array is deleted.
   ASSERT_TRUE(small.arrays().Delete(mine, {1}).ok());
   Report report;
   report.finished = {actions.seq.at({first, late})};
@@ -155,7 +155,7 @@ TEST_F(TurnsTest, RoomIsMadeForAnOlderNodeInSeveralTurnsAndNeighboursAreServedMe
   actions.cluster = &cluster;
 }
 
-// A turn may end, and islands have theirs, between a failure and what follows from it.
+// A turn may end between a failure and its consequences, and islands launch in between.
 TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
   Recorder actions;
   ClusterOptions options;
@@ -193,7 +193,7 @@ TEST(CutTurnsTest, NothingIsLaunchedBeforeItHasHeardHowItsInputsEnded) {
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
-// No walk over what others have queued.
+// It takes no walk over the queues of other sessions.
 TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
   constexpr uint64_t kSteps = 10000;
   Start(64 * 2 * kSteps);
@@ -222,13 +222,13 @@ TEST_F(ClusterTest, WhatRunsIsAskedFirstWhetherItFreesMemory) {
   EXPECT_EQ(cluster.fleet().Islands()[1].queued, 0u);
 }
 
-// What clients are told of a loss is the same however long a turn is.
+// A client gets the same answers about a loss, however long a turn is.
 TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   const auto run = [](uint64_t turn_units) {
     Recorder actions;
     ClusterOptions options;
     options.turn_units = turn_units;
-    options.stored_array_bytes = -1;  // what is put is there, and is lost
+    options.stored_array_bytes = -1;  // an upload is on its devices at once, and can be lost
     Cluster cluster(options, &actions);
     actions.cluster = &cluster;
     const auto turns = [&] {
@@ -255,7 +255,7 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     };
     const uint64_t on_a = define(1, {0}), on_c = define(2, {1}), on_b = define(3, {2}),
                    gang = define(4, {0, 1});
-    // Arrays 1, 2 and 3 are on wa, on wc and on both; 4 is to be on wa, when its bytes come.
+    // Arrays 1, 2 and 3 are on wa, on wc and on both. 4 will be on wa once its bytes come.
     const std::vector<std::vector<int32_t>> places = {{0}, {1}, {0, 1}, {0}};
     std::vector<NodeId> uploads;
     for (size_t i = 0; i < places.size(); ++i) {
@@ -316,7 +316,7 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
     std::erase_if(actions.seq, [&](const auto& entry) { return entry.first.first == ids[0]; });
     EXPECT_TRUE(cluster.fleet().ExecutorUp(specs[0]).ok());
     cluster.arrays().ProvideUpload(uploads[3], 0, BytesRef(Blob::Make(16)));
-    // All that can end does.
+    // Everything that can end ends.
     for (int round = 0; round < 100; ++round) {
       turns();
       cluster.Tick(round);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that make an array of each of several, and the one that copies them.
+// Requests that make one array from each of several inputs; the copy.
 #include <algorithm>
 #include <memory>
 
@@ -132,8 +132,8 @@ class Cluster::Requests::CopyRequest final : public MakeRequest {
                              bool&) override {
     return s.Copied(session, source, target, may_alias(), made_);
   }
-  // What stays where it is now belongs to the copy as well; the source is deleted as soon as one
-  // of its shards is.
+  // The copy also holds the shards that do not move. The source is deleted as soon as one of its
+  // shards is.
   void Donate(Array& source, const Array& copy) override {
     std::vector<ShardRef> moved;
     for (size_t i = 0; i < source.shards.size(); ++i) {

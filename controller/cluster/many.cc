@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How requests of many arrays go on, and those that make no arrays: delete, destruct, watch.
+// The turns of requests on many arrays, and the requests that make none: delete, destruct, watch.
 #include "controller/cluster/many.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace fairway {
 namespace {
 
-// Between two looks at the units.
+// Items done between two looks at the unit count.
 constexpr int kAtOnce = 16;
 constexpr uint64_t kUnitsAtOnce = 32;
 
@@ -118,7 +118,7 @@ class Cluster::Requests::DestructRequest final : public ManyRequest {
  public:
   DestructRequest(State& state, std::vector<uint64_t>&& handles)
       : ManyRequest(state, 1), owned_(std::move(handles)), handles_(owned_) {}
-  // `handles` outlive it.
+  // `handles` must outlive it.
   DestructRequest(State& state, const std::vector<uint64_t>& handles)
       : ManyRequest(state, 1), handles_(handles) {}
 
@@ -141,7 +141,7 @@ class Cluster::Requests::DestructRequest final : public ManyRequest {
     return absl::OkStatus();
   }
 
-  static constexpr size_t kNamed = 10;  // a client may send millions
+  static constexpr size_t kNamed = 10;  // the error names no more: a client may send millions
   const std::vector<uint64_t> owned_;
   const std::vector<uint64_t>& handles_;
   std::vector<uint64_t> unknown_;
@@ -202,12 +202,12 @@ void Cluster::Executables::Release(SessionId id, std::vector<uint64_t> handles, 
 
 class Cluster::Requests::WatchRequest final : public ManyRequest {
  public:
-  // `watch` is open until all are registered.
+  // `watch` stays open until all arrays are registered.
   WatchRequest(State& state, uint64_t watch, std::vector<uint64_t> handles)
       : ManyRequest(state, 1), watch_(watch), handles_(std::move(handles)) {}
 
  private:
-  // And one that ends the registering.
+  // One more item ends the registering.
   size_t Items(int) const override { return handles_.size() + 1; }
   absl::Status Do(Session& session, int, size_t item, bool&) override {
     if (item == handles_.size()) {
@@ -218,7 +218,7 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
     const uint64_t handle = handles_[item];
     const absl::StatusOr<Array*> array = Find(session, handle);
     PendingWatch& watch = session.watches.at(watch_);
-    if (!array.ok()) {  // later ones would change nothing
+    if (!array.ok()) {  // later arrays would not change the result
       missing_ = true;
       ++watch.open;
       s.WatchEnded(session.id, watch_, item, array.status(), NodeId());

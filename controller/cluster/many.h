@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that name many arrays, or make one of many pieces: done a few items at a time, so that
-// no turn is long. Private to this folder.
+// Requests that name many arrays, or make one of many pieces. They are done a few items at a time,
+// so that no turn is long. Private to this folder.
 //
-// A request is checked before it changes anything that its client sees: what cannot be done is
-// refused whole. What it makes until then is in no table, so that nothing else finds it half made;
-// from then on item after item is done and nothing can be refused any more.
+// All checks come before any change that the client sees: a request that cannot be done is refused
+// as a whole. Until then, the things that it makes are in no table, so nothing finds them half
+// made. After that item after item is done, and nothing can be refused any more.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_MANY_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_MANY_H_
 
@@ -20,7 +20,7 @@
 
 namespace fairway {
 
-// Goes through its items once in each of its phases.
+// Goes through all its items once in each of its phases.
 class Cluster::Requests::ManyRequest : public LongRequest {
  public:
   bool GoOn(Session& session) final;
@@ -29,12 +29,12 @@ class Cluster::Requests::ManyRequest : public LongRequest {
  protected:
   ManyRequest(State& state, int phases) : s(state), phases_(phases) {}
 
-  // How many items a phase has; asked when it has begun.
+  // The number of items in a phase; asked once the phase has begun.
   virtual size_t Items(int phase) const = 0;
-  // Does an item of a phase, or some of it: then `again` is to be set. An error refuses the
+  // Does an item of a phase, or a part of the item; then it sets `again`. An error refuses the
   // request.
   virtual absl::Status Do(Session& session, int phase, size_t item, bool& again) = 0;
-  // An array of the client's.
+  // Finds an array of the client.
   absl::StatusOr<Array*> Find(Session& session, uint64_t handle) const {
     return s.FindIn(session, handle);
   }
@@ -48,31 +48,31 @@ class Cluster::Requests::ManyRequest : public LongRequest {
   bool refused_ = false;
 };
 
-// The handles for results: those asked for, or fresh ones.
+// The handles of the results: those that were asked for, or fresh ones.
 class Cluster::Requests::ResultHandles {
  public:
-  // `asked`: as many as there are results, or none.
+  // `asked` has a handle per result, or is empty.
   explicit ResultHandles(std::vector<uint64_t> asked) : asked_(std::move(asked)) {}
   absl::Status CheckCount(size_t results) const;
-  // Has room for so many, so that Add moves none of those before.
+  // Makes room for `results` handles, so that Add does not move the earlier ones.
   void Reserve(size_t results) { handles_.reserve(results); }
-  // Makes sure of the next one. ALREADY_EXISTS: it is in use, or was given twice.
+  // Checks or makes the next handle. ALREADY_EXISTS: it is in use, or was given twice.
   absl::Status Add(State& s, Session& session);
   size_t size() const { return handles_.size(); }
   uint64_t operator[](size_t i) const { return handles_[i]; }
-  // Forgets what Add keeps of it.
+  // Forgets the note that Add made of handle `i`.
   void Used(size_t i) { fresh_.erase(handles_[i]); }
-  // Forgets some of it all; whether nothing is left.
+  // Frees a part of its memory. Returns whether nothing is left.
   bool GiveUp();
   std::vector<uint64_t> Take() { return std::move(handles_); }
 
  private:
   const std::vector<uint64_t> asked_;
   std::vector<uint64_t> handles_;
-  absl::btree_set<uint64_t> fresh_;  // those asked for, when these are several
+  absl::btree_set<uint64_t> fresh_;  // the asked-for handles, if there are several
 };
 
-// Makes an array of each of several.
+// Makes an array from each of several.
 class Cluster::Requests::MakeRequest : public ManyRequest {
  public:
   bool GiveUp() override;
@@ -85,14 +85,14 @@ class Cluster::Requests::MakeRequest : public ManyRequest {
         semantics_(semantics),
         handles_(std::move(out)) {}
 
-  // What it is to become; INVALID_ARGUMENT if it cannot.
+  // The array that the item is to become. INVALID_ARGUMENT: it cannot.
   virtual absl::StatusOr<ArraySpec> TargetOf(const Session& session, size_t item,
                                              const Array& source) = 0;
-  // `source`, which is no error, as `target`: its shards and what makes them, in made_. `again`:
-  // there is more to be done.
+  // Makes `target` from `source`, which is no error array: its shards, and in made_ the nodes that
+  // make them. Sets `again` if there is more to be done.
   virtual absl::StatusOr<Array> Make(Session& session, const Array& source, const ArraySpec& target,
                                      bool& again) = 0;
-  // Takes what is donated from the source.
+  // Marks the donated shards of `source`.
   virtual void Donate(Array& source, const Array& result) = 0;
 
   uint64_t in(size_t item) const { return in_[item]; }
@@ -109,15 +109,15 @@ class Cluster::Requests::MakeRequest : public ManyRequest {
   absl::Status Do(Session& session, int phase, size_t item, bool& again) override;
   absl::Status Check(Session& session, size_t item);
   absl::Status MakeOne(Session& session, size_t item, bool& again);
-  // Puts what it has made into the tables, one node after the other, and then the array.
+  // Puts an item's nodes into the tables, one after the other, and then its array.
   void Commit(Session& session, size_t item, bool& again);
 
   const std::vector<uint64_t> in_;
   const CopySemantics semantics_;
   ResultHandles handles_;
-  std::vector<Array*> sources_;  // of the session, which changes none meanwhile
-  std::deque<Item> items_;       // of those that are not committed
-  size_t committed_ = 0;         // of made_'s nodes
+  std::vector<Array*> sources_;  // of the session, which changes no array meanwhile
+  std::deque<Item> items_;       // the items that are not committed yet
+  size_t committed_ = 0;         // the nodes of made_ that are in the tables
 };
 
 }  // namespace fairway

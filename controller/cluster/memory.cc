@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for memory (rule B2). On a device, the nodes of a session are admitted in program order,
-// so that the oldest that waits depends only on nodes that hold their memory. A node that comes
-// late (its bytes came late, an executor was away) finds that younger ones, perhaps its own
-// dependants, were admitted before it, as do those of other sessions that passed it: for the oldest
-// that waits on an island, younger ones that have not begun make room again.
+// Waiting for memory (rule B2). On each device the nodes of a session are admitted in program
+// order, so the oldest waiting node depends only on nodes that hold their memory. A node may come
+// late, because its bytes came late or an executor was away. Then younger nodes, perhaps its own
+// dependants, were admitted before it, as were nodes of other sessions that passed it. For the
+// oldest waiting node of an island, younger nodes that have not begun make room again.
 #include <algorithm>
 
 #include "base/planted.h"
@@ -18,7 +18,7 @@ void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int
                   : std::find_if(reservations.begin(), reservations.end(),
                                  [&](const Reservation& r) { return r.device == device; });
   if (it == reservations.end()) it = reservations.insert(it, Reservation{device, 0, 0, 0});
-  // More than any device has, and sums of a few of these fit into 64 bits.
+  // More than any device has; sums of a few of these fit into 64 bits.
   constexpr int64_t kMost = 2 * Admission::kNoLimit;
   it->output = std::min(it->output + Rounded(std::min(output, kMost)), kMost);
   it->temp = std::min(it->temp + Rounded(std::min(temp, kMost)), kMost);
@@ -97,9 +97,9 @@ bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
   }
   s.Charge(victims.size() / 16);
   if (!missing.empty()) return false;
-  // Younger ones first: readers before what they read.
+  // Younger nodes first, so that readers go before the nodes that they read.
   s.islands.at(node.island).victims.assign(victims.rbegin(), victims.rend());
-  // They may fit again beside it, if more is given back: it comes before them.
+  // The victims may fit again beside it if more memory comes back, so it goes before them.
   s.admission.ServeNext(node.island, node.session);
   s.to_pump.insert(node.island);
   return true;
@@ -139,7 +139,7 @@ bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, Devic
            (!device || std::any_of(node.reservations.begin(), node.reservations.end(),
                                    [&](const Reservation& r) { return r.device == device; }));
   }
-  // What the client has not given up stays when its reader has ended.
+  // A group that the client has not given up stays when its reader has ended.
   return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
     const Group& group = *s.groups.at(id);
     return group.island == island && group.stored == nullptr &&
@@ -157,7 +157,7 @@ bool Cluster::MemoryRoom::AnotherWillFree(IslandId island, const std::set<NodeId
 bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
                                       const Island& island, const std::set<NodeId>& live) const {
   if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
-  // Its own session may give something up when its own work has ended. Others are not waited for.
+  // The end of its work may let its own session free memory. Other sessions are not counted on.
   return std::any_of(live.begin(), live.lower_bound(stuck.before), [&](NodeId id) {
     const Node& node = *s.nodes.at(id);
     return HoldsMemoryOf(node, island.id,
@@ -183,7 +183,7 @@ void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
 }
 
 void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
-  if (s.losses.open_losses > 0) return;  // what is under way is about to change
+  if (s.losses.open_losses > 0) return;  // the work under way is about to change
   std::optional<std::set<NodeId>> live;
   bool judged = false;
   for (auto& [id, island] : s.islands) {
@@ -197,11 +197,11 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
     if (firsts.empty()) continue;
     if (!island.victims.empty() || MakeRoom(*s.FindNode(firsts[0].node))) continue;
     for (const Admission::Shortage& told : firsts) {
-      // Others that have failed here may have made room.
+      // The failure of other nodes may have made room.
       const auto first = s.admission.First(id, told.session);
       if (!first || first->node != told.node) continue;
       Island::Stuck& stuck = island.stuck[first->session];
-      // One that was taken back since has a grace of its own.
+      // A node that was taken back since has a grace of its own.
       if (stuck.node != first->node || s.FindNode(first->node)->submitted > stuck.through) {
         stuck = {first->node,     NodeId(s.next_node), now_ms,
                  s.num_submitted, first->lacks,        std::max<int64_t>(first->lacks / 16, 1)};
@@ -213,7 +213,7 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
       if (now_ms - stuck.since < s.options.admission_grace_ms) continue;
       bool freed = RunsBefore(*first, stuck.before, island);
       if (!freed) {
-        // It looks at all nodes: once in a call. The others have their turn in the next one.
+        // It looks at all nodes, so it runs once per call; the rest has its turn in the next call.
         if (judged && !live) continue;
         if (!live) live = LiveNodes();
         judged = true;
@@ -232,17 +232,17 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
 
 void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& stuck,
                                     uint64_t through) {
-  constexpr int kInATurn = 256;  // the others follow in the next turns
+  constexpr int kInATurn = 256;  // the rest fails in later turns
   const Held held = HeldOn(stuck.device);
   const uint64_t moves = island.moves;
   for (int i = 0; i < kInATurn; ++i) {
-    // As long as nothing is freed and nothing begins, all that has waited as long for the same
-    // device is as stuck.
+    // As long as nothing is freed and nothing begins, all nodes that have waited as long for the
+    // same device are stuck as well.
     const auto first = s.admission.First(island.id, stuck.session);
     if (!first || first->device != stuck.device || island.moves != moves) return;
     Node& node = *s.FindNode(first->node);
     if (node.submitted > through) return;
-    // What has begun since the first of them waits may free enough for those behind it.
+    // Nodes that began after the first of them may free enough for the later ones.
     if (i > 0 && RunsBefore(*first, node.id, island)) return;
     ++island.given_up;
     island.last_given_up = node.id;
@@ -251,7 +251,7 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& s
            Exhausted(*first, WhoHolds(held, node.session) +
                                  ". No work that is under way would free enough"),
            node.id);
-    // What depends on it fails with it, before it is given up for the same reason.
+    // Its dependants fail with it first, so that none of them is given up for the same reason.
     const auto left = s.work.find(stuck.session);
     while (left != s.work.end() && left->second.follows()) s.DoItem(stuck.session, left->second);
   }
@@ -259,7 +259,7 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& s
 
 std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
   std::set<NodeId> live;
-  std::set<IslandId> moving;  // islands whose queue moves
+  std::set<IslandId> moving;  // islands on which a waiting node may go on
   for (size_t before = SIZE_MAX; before != live.size() + moving.size();) {
     before = live.size() + moving.size();
     for (const auto& [id, island] : s.islands) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for device memory, and what becomes of it (rule B2). Private to this folder.
+// Decides who waits for device memory, gets room, or fails (rule B2). Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_MEMORY_ROOM_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_MEMORY_ROOM_H_
 
@@ -17,9 +17,9 @@
 
 namespace fairway {
 
-// Judges what waits for memory: makes room for the oldest one by taking younger ones back that have
-// not begun, and fails what has waited for its grace when nothing under way would free enough. Who
-// holds what, and who is next, is in Admission; this adds what the graph knows.
+// Judges the nodes that wait for memory: makes room for the oldest by taking back younger ones that
+// have not begun, and fails one that has waited for its grace when nothing under way would free
+// enough. Admission knows who holds what, and who is next; this adds what the graph knows.
 //
 // Invariants: an island with victims admits and launches nothing (Pump), and its victims are
 // prepared nodes or gone.
@@ -28,36 +28,36 @@ class Cluster::MemoryRoom {
   explicit MemoryRoom(State& state) : s(state) {}
 
   // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
-  // whether it will.
+  // whether it will fit.
   bool MakeRoom(const Node& node);
-  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether all
-  // are.
+  // Takes some of the island's victims back, until `units` reaches `until`. Returns whether none is
+  // left.
   bool TakeVictims(Island& island, uint64_t until);
-  // Fails what has waited for memory for a grace that nothing under way will free.
+  // Fails nodes that have waited for their grace for memory that nothing under way will free.
   void GiveUpStuck(int64_t now_ms);
-  // RESOURCE_EXHAUSTED: what the node needs, and `why` it does not get it.
+  // RESOURCE_EXHAUSTED: names what the node needs, and `why` it does not get that.
   absl::Status Exhausted(const Admission::Shortage& shortage, std::string_view why) const;
 
  private:
-  // Whether the node's end may free memory there; with `device`, on that one.
+  // Whether the node's end may free memory on the island, or on `device` if it is given.
   bool HoldsMemoryOf(const Node& node, IslandId island, DeviceId device = DeviceId()) const;
   bool AnotherWillFree(IslandId island, const std::set<NodeId>& live) const;
-  // Whether something that was there before it began to wait, and ends, may free memory for it.
+  // Whether the end of a node that was there before the wait began may free memory for it.
   bool WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
                    const Island& island, const std::set<NodeId>& live) const;
-  // The same of what runs already, of which there is little: no need to look further.
+  // The same for nodes that already run. They are few, and if one helps no search is needed.
   bool RunsBefore(const Admission::Shortage& first, NodeId before, const Island& island) const;
-  // The nodes that will end without anything being freed by clients: all others wait for memory,
-  // directly or not.
+  // The nodes that will end without any free by a client. All others wait for memory, directly or
+  // not.
   std::set<NodeId> LiveNodes();
-  // Fails `stuck` and what has waited as long for the same device, up to Node::submitted `through`.
+  // Fails `stuck` and the nodes that wait as long for its device, up to Node::submitted `through`.
   void FailStuck(Island& island, const Admission::Shortage& stuck, uint64_t through);
   // Bytes and shard buffers of each session on a device.
   using Held = std::map<SessionId, std::pair<int64_t, int>>;
   Held HeldOn(DeviceId device) const;
   static std::string WhoHolds(const Held& held, SessionId asking);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

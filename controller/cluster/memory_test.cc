@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the controller's core: what waits for memory, and what fails for want of it.
+// Golden dialogues of the controller's core: waiting for memory, and failing for want of it.
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
 #include "controller/cluster/executables.h"
@@ -21,20 +21,20 @@ TEST_F(ClusterTest, MemoryIsReservedBeforeARunAndARunThatDoesNotFitWaits) {
   Start(1024);
   PutReady(1, 0, 64);  // 256 bytes
   const uint64_t f = Define(1, {0}, {F32({64})}, {F32({64})}, 256);
-  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());  // 512 more: 768
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());  // 512 more: 768 bytes
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {3}).ok());  // does not fit
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- install x1", HasSubstr("prepare n2")));
   EXPECT_EQ(cluster.fleet().Usage()[0].used, 768);
   EXPECT_TRUE(cluster.sessions().BacklogOf(session).nodes == 2);
   Installed(a, 1);
   actions.Take();
-  End(a, 2);  // its temporary memory is back: 512
+  End(a, 2);  // its 512 bytes of temporary memory are back
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("prepare n3"), HasSubstr("launch n3")));
   End(a, 3);
 }
 
-// One of its shards came, another did not: the one that came is there until it is freed, which is
-// when all that read it have heard.
+// One of its shards came, another did not. The one that came stays until it is freed, when all
+// readers have been told.
 TEST_F(ClusterTest, WhatCameOfAReceiveThatFailedIsCountedUntilItIsFreed) {
   Start(1024);
   const ArraySpec spec{DType::kF32, Shape{{256}}, Sharding::Tiled({0, 1}, {2}, {0, 1}).value()};
@@ -62,7 +62,7 @@ TEST_F(ClusterTest, WhatCameOfAReceiveThatFailedIsCountedUntilItIsFreed) {
   EXPECT_NE(received, lines.end());
 }
 
-// What is taken back fits again beside it, if what runs gives back what it will: it comes after.
+// The younger node fits beside the older one if the running one frees its memory. It comes second.
 TEST_F(ClusterTest, RoomIsForTheOlderNodeThatItWasMadeFor) {
   Start(384);
   PutReady(1, 0);  // 64 bytes
@@ -180,7 +180,7 @@ TEST_F(ClusterTest, AFetchOfWhatStaysIsNoReasonToWaitForMemory) {
   const uint64_t f = Define(1, {0}, {F32({200})}, {F32({200})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   cluster.arrays().Watch(session, 1, {2});
-  for (const int64_t now : {1000, 2000, 2900}) {  // one after the other, and one under way
+  for (const int64_t now : {1000, 2000, 2900}) {  // one launch after the other, with one under way
     if (now > 1000) cluster.arrays().FetchArrived(TransferId(now == 2000 ? 3 : 4), Bytes("x"));
     cluster.arrays().Fetch(session, 7, 1);
     cluster.Tick(now);
@@ -209,7 +209,7 @@ TEST_F(ClusterTest, AFetchOfWhatWasGivenUpIsWaitedForBecauseItFreesMemory) {
 
 TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
   Start(1024);
-  PutReady(1, 0, 200);  // 800 of 1024
+  PutReady(1, 0, 200);  // 800 of 1024 bytes
   const uint64_t f = Define(1, {0}, {F32({200}, true)}, {F32({200})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
   Installed(a, 1);
@@ -219,7 +219,7 @@ TEST_F(ClusterTest, AnUpdateInPlaceNeedsItsMemoryOnce) {
   EXPECT_EQ(cluster.fleet().Usage()[0].used, 832);
 }
 
-// A session that holds most of device 0 waits for as much again, of which 9984 bytes are not there.
+// One session holds most of device 0 and waits for as much again: 9984 of those bytes are missing.
 class NeighboursTest : public ClusterTest {
  protected:
   void SetUp() override {
@@ -229,7 +229,7 @@ class NeighboursTest : public ClusterTest {
     for (uint64_t i = 0; i < 12; ++i) PutReady(100 + i, 0, 1);
     session = cluster.sessions().Open("other").value();
   }
-  // Of the session that holds most.
+  // For the session that holds most of the memory.
   uint64_t DefineForHog(uint64_t id, std::vector<ValueType> in, std::vector<ValueType> out) {
     std::swap(session, hog);
     const uint64_t handle = Define(id, {0}, std::move(in), std::move(out));
@@ -310,7 +310,7 @@ TEST_F(NeighboursTest, WhatBeganBetweenTwoThatWaitIsWaitedForByTheSecond) {
   ASSERT_TRUE(cluster.executables().Execute(hog, f, {1}, {}, {5}).ok());
   cluster.arrays().Watch(hog, 3, {5});
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n17")));
-  cluster.Tick(5000);  // n15 is waited for
+  cluster.Tick(5000);  // n15 is under way and is waited for
   End(a, 15);
   cluster.Tick(7000);
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("watched 2: RESOURCE_EXHAUSTED")));
@@ -320,10 +320,10 @@ TEST_F(NeighboursTest, WhatBeganBetweenTwoThatWaitIsWaitedForByTheSecond) {
 }
 
 TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLongest) {
-  const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 bytes that are there
+  const uint64_t g = Define(2, {0}, {}, {F32({500})});  // 2048 of the 2816 free bytes
   ASSERT_TRUE(cluster.executables().Execute(session, g, {}, {}, {3}).ok());
   ASSERT_TRUE(cluster.arrays().Delete(session, {3}).ok());
-  const uint64_t f = DefineForHog(1, {}, {F32({600})});  // 2432
+  const uint64_t f = DefineForHog(1, {}, {F32({600})});  // 2432 bytes
   ASSERT_TRUE(cluster.executables().Execute(hog, f, {}, {}, {2}).ok());
   ASSERT_TRUE(
       cluster.executables().Execute(session, Define(3, {0}, {}, {F32({150})}), {}, {}, {4}).ok());
@@ -332,7 +332,7 @@ TEST_F(NeighboursTest, RoomThatWorkUnderWayWillMakeIsKeptForTheOneThatWaitsLonge
   Installed(a, 2);
   actions.Take();
   End(a, 14);
-  // The first has its room, and what is left is not enough for the second.
+  // The first fits. The rest of the memory is not enough for the second.
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("prepare n15")));
   EXPECT_EQ(cluster.fleet().Islands()[0].queued, 1u);
 }

@@ -26,16 +26,16 @@ namespace fairway {
 enum class NodeKind : uint8_t { kLaunch, kReceive, kFetch };
 
 //   kWaiting -> kQueued -> kPrepared -> kLaunched -> kDone
-//   kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
-//   (or, fetch: for the group). kPrepared: its executors know it; a receive is at work from here
-//   on, and is launched if its bytes went with its commands. kPrepared -> kQueued when an executor
-//   is lost. What stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone ->
-//   kDone on failure.
+// kWaiting: for the client's bytes, or held back until its inputs have ended. kQueued: for memory
+// (or, fetch: for the group). kPrepared: its executors know it; a receive works from here on, and
+// is launched if its bytes went with its commands. kPrepared -> kQueued when an executor is lost. A
+// node that stores ends as soon as it has its bytes: kWaiting -> kDone. All but kDone -> kDone on
+// failure.
 enum class NodeState : uint8_t { kWaiting, kQueued, kPrepared, kLaunched, kDone };
 inline constexpr std::array kStateNames = {"waiting", "queued", "prepared", "launched", "done"};
 bool CanMove(NodeState from, NodeState to);
 
-// What a pull says when the peer went away, or is a later incarnation than the one that was asked.
+// Whether a pull failed because the peer went away, or is a later incarnation than was asked.
 inline bool PeerGone(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kAborted;
@@ -60,32 +60,32 @@ struct Node {
   std::vector<Reservation> reservations;
   std::vector<Participant> participants;
   int unsettled_inputs = 0;
-  int unlaunched_inputs =
-      0;  // of `reads`, those that have failed, or are neither ready nor launched
+  // Of `reads`: the failed ones, and those that are neither ready nor launched.
+  int unlaunched_inputs = 0;
   int open_participants = 0;
-  bool inputs_ended = false;  // it has heard how all its inputs ended (State::InputsEnded)
-  bool after_inputs = false;  // queued when its inputs have ended, not before
+  bool inputs_ended = false;  // it has been told how all its inputs ended (State::InputsEnded)
+  bool after_inputs = false;  // it is queued only when its inputs have ended
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
   uint64_t attempt = 0;    // how often it was taken back
-  uint64_t submitted = 0;  // numbers what enters the queues for memory
-  absl::Status failure;    // of an executor that was lost in the middle
-  // A receive, or a launch over several executors, that failed because the peer went away, or
-  // before its inputs were known to have ended: if the cause is the loss of an executor or the
-  // failure of an input, that is told first.
+  uint64_t submitted = 0;  // its number among all submissions to the lines for memory
+  absl::Status failure;    // set when one of its executors was lost while it ran
+  // The failure of a receive, or of a launch over several executors, because the peer went away or
+  // before its inputs were known to have ended. If a lost executor or a failed input caused it,
+  // that cause is told first.
   absl::Status deferred;
   int64_t deferred_since = -1;
-  uint64_t watch = 0;       // of the call that made it
-  size_t record_bytes = 0;  // what the record itself holds, about: of launches and reshards
+  uint64_t watch = 0;       // the watch of the call that made it
+  size_t record_bytes = 0;  // about what the record holds; of launches and reshards
 
   // kLaunch
   const ExecutableSpec* executable = nullptr;
-  CodeLayout* layout = nullptr;               // of it
+  CodeLayout* layout = nullptr;               // that of `executable`
   std::vector<std::vector<ShardRef>> inputs;  // [argument][position]
-  std::vector<int32_t> donatable;  // arguments that the code takes over and the client gave
+  std::vector<int32_t> donatable;  // arguments that the code takes over and the client gives
   int open_installs = 0;
   LaunchId launch_id;
-  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the others went well
-  std::vector<GroupId> taken;                      // donated to it by the launch
+  std::map<int32_t, FailedOutput> failed_outputs;  // of a sequence: the other outputs are good
+  std::vector<GroupId> taken;                      // inputs that the launch donated to it
 
   // kReceive
   std::vector<ShardRef> sources;  // one per shard of outputs[0], or per piece; empty for uploads
@@ -93,9 +93,9 @@ struct Node {
   std::vector<BytesRef> blobs;    // uploads: by blob number
   std::vector<int32_t> blob_of_shard;
   int open_blobs = 0;
-  bool is_upload = false;  // one that reads a group puts that, which is stored, on its devices
-  bool stores = false;     // its output is stored: no executor takes part
-  bool remade = false;     // its shards are made of pieces, or have no bytes
+  bool is_upload = false;  // with `reads`: puts a stored group on its devices
+  bool stores = false;     // its output is stored with the controller: no executor takes part
+  bool remade = false;     // its shards are made of pieces, or some have no bytes
   // The shard of outputs[0] that sources[i] is for.
   size_t OutOf(size_t i) const { return pieces.empty() ? i : pieces[i].out; }
   NodeId upload;  // uploads: the first node of the same put
@@ -103,11 +103,11 @@ struct Node {
   // kFetch
   ShardRef fetched;
   uint64_t token = 0;
-  int64_t pulling = 0;  // bytes that are under way to the controller; Session::fetching counts them
+  int64_t pulling = 0;  // bytes under way to the controller; Session::fetching counts them
 };
 
-// Nodes that were made for a request, each with the group that it is to make. They are in no
-// table before all of the request has been checked.
+// The nodes made for a request, each with the group that it makes. They enter the tables once the
+// whole request has been checked.
 struct Making {
   struct Made {
     std::unique_ptr<Node> node;
@@ -117,16 +117,16 @@ struct Making {
   size_t pieces = 0;
 };
 
-// A launch that was made, and what it makes.
+// A launch node and its outputs.
 struct LaunchedNode {
   NodeId node;
   std::vector<Array> outputs;  // their views are held
 };
 
-// The types of what a launch makes, by output.
+// The types of a launch's outputs.
 struct OutputTypes {
   const ArraySpec* types = nullptr;
-  // Of a sequence: its outputs, and of each value its type. nullptr: `types` are by output.
+  // Of a sequence: the value of each output, and the type of each value. nullptr: see `types`.
   const int32_t* values = nullptr;
   const int32_t* type_of = nullptr;
   const ArraySpec& operator[](size_t output) const {

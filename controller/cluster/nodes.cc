@@ -52,13 +52,13 @@ Node& Cluster::State::InsertNode(std::unique_ptr<Node> node) {
   Node& made = *node;
   nodes.emplace(made.id, std::move(node));
   Holdings& has = holdings[session];
-  has.nodes.insert(has.nodes.end(), made.id);  // the youngest
+  has.nodes.insert(has.nodes.end(), made.id);  // it is the youngest
   ++StakeOf(has, made.island).nodes;
   return made;
 }
 
 Node& Cluster::State::Insert(Session& session, Making::Made made) {
-  // What it reads is placed before it has an id: that comes first.
+  // Its stored sources are placed first, because the nodes that place them need lower ids.
   if (!stored_groups.BeginToStore(session, made) && stored_groups.PlaceShards(made.node->sources)) {
     made.node->reads = GroupsOf(made.node->sources);
     std::erase(made.node->reads, made.group->id);
@@ -111,10 +111,10 @@ void Cluster::State::Enqueue(Node& node) {
 }
 
 bool Cluster::State::SourcesUp(const Node& node) const {
-  // Mostly shards of one group after the other.
+  // Mostly, sources that follow each other are shards of one group.
   const Group* group = nullptr;
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
-    if (ref.group == node.outputs[0]) return true;  // made there itself
+    if (ref.group == node.outputs[0]) return true;  // made by the node itself
     if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
     return ExecutorOf(group->places[ref.shard].device)->serves();
   });
@@ -161,7 +161,7 @@ void Cluster::State::Prepare(Node& node) {
     if (places) stored_groups.TakeStored(node);
     transfers.PrepareSends(node);
     for (size_t p = 0; p < node.participants.size(); ++p) transfers.PrepareReceiveOn(node, p);
-    // What it needs has gone with the command, so what reads it may follow at once.
+    // Its bytes went with the command, so nodes that read its output may follow at once.
     if (places && transfers.IsInline(node)) {
       Move(node, NodeState::kLaunched);
       LaunchedOn(node);
@@ -247,7 +247,7 @@ void Cluster::State::InputsEnded(Node& node) {
   if (FailIfPoisoned(node)) return;
   if (node.stores) return stored_groups.Store(node);
   if (node.state == NodeState::kLaunched) {
-    // One that was launched ahead and had ended before its inputs were known to have.
+    // A launch that was sent ahead may have ended before its inputs were known to have.
     if (node.open_participants == 0 && node.deferred.ok()) LaunchEnded(node);
     return;
   }
@@ -263,7 +263,7 @@ void Cluster::State::InputsEnded(Node& node) {
     MaybeArrived(node);
   } else if (node.state == NodeState::kPrepared && node.open_participants == 0 &&
              node.deferred.ok()) {
-    Conclude(node, absl::OkStatus(), node.id);  // a receive that had ended before
+    Conclude(node, absl::OkStatus(), node.id);  // a receive that ended before its inputs
   }
 }
 
@@ -286,8 +286,8 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.launch_id = launch_id;
   command.gang = node.executable->devices.size() > 1;
   command.ahead = node.unsettled_inputs > 0;
-  // Of one that goes ahead nothing is known to have failed; what has, but is not told, is found out
-  // by its executors.
+  // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
+  // failures that they have not reported yet.
   const bool poisoned = node.unsettled_inputs == 0 && WorstInput(node) != nullptr;
   const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
@@ -297,7 +297,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
       continue;
     }
     if (!node.executable->parameters[a].donated) {
-      // The steps of a sequence may be able to take over what the sequence was not given.
+      // A step of the sequence may still take over an argument that was not given to the sequence.
       if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
       continue;
     }
@@ -305,7 +305,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
       command.non_donatable.push_back(index);
       continue;
     }
-    // Its memory is its own until the launch has begun, of which nothing is heard before its end.
+    // The controller hears of the launch only at its end, so until then the input is charged.
     for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
   }
   const size_t share = TextShare(command.failed.size());
@@ -384,8 +384,8 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   const bool had_ended = std::exchange(participant.done, true);
   if (!had_ended) participant.status = std::move(status);
   if (!failed.ok() && node.kind == NodeKind::kLaunch) {
-    // The others may wait for it. Of a sequence all failed there, or it was lost: for a failed step
-    // of it its executor answers by itself.
+    // The other participants may wait for it. Of a sequence, this means that it failed as a whole
+    // or was lost there: if only a step of it fails, its executor answers the others itself.
     const LaunchId last(node.launch_id.value + static_cast<uint64_t>(node.executable->max_steps) -
                         1);
     for (const Participant& other : node.participants) {
@@ -393,19 +393,19 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
         SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
-  if (had_ended) return;  // and was lost since
+  if (had_ended) return;  // it has ended, and was lost since
   if (--node.open_participants > 0 || (Planted(Bug::kLoseCompletion) && node.id.value % 16 == 5))
     return;
   if (node.kind == NodeKind::kLaunch) return LaunchEnded(node);
   absl::Status result = ResultOf(node);
-  // The failure of a source that the controller has yet to hear of is told by its producer, as the
-  // first cause.
+  // A source may have failed, which the controller has yet to hear. Its producer then reports the
+  // failure, which is the first cause.
   if (!result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
     Defer(node, Annotate(result, node.name + " to " + Where(node)));
     return;
   }
-  // Nor is it known to have gone well before its source is: what it took may be a shard of a group
-  // of which another fails.
+  // Nor is success certain before the sources' success is: the shard that it took may belong to a
+  // group of which another shard fails.
   if (node.unsettled_inputs > 0) return;
   EndWith(node, std::move(result));
 }
@@ -424,10 +424,10 @@ absl::Status Cluster::State::ResultOf(const Node& node) {
 }
 
 void Cluster::State::LaunchEnded(Node& node) {
-  // What it took may be shards of a group of which others fail, on other executors.
+  // Its input shards may belong to groups of which other shards fail, on other executors.
   if (node.unsettled_inputs > 0) return;
   absl::Status result = ResultOf(node);
-  // One that ran on several executors lost another: of which and why the controller hears soon.
+  // It ran on several executors, and one lost another: the controller will soon hear which and why.
   const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
   if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
       PeerGone(*without_peer) && (IsSequence(node) || WorstInput(node) == nullptr)) {
@@ -438,11 +438,11 @@ void Cluster::State::LaunchEnded(Node& node) {
 }
 
 void Cluster::State::EndWith(Node& node, absl::Status result) {
-  // A launch went ahead of an input that failed; on its own executors it may have gone well.
+  // A launch may go ahead of an input that failed, and still end well on its own executors.
   const bool poisoned = (!result.ok() || node.kind == NodeKind::kLaunch) && !IsSequence(node);
   const Group* poison = nullptr;
   for (size_t i = 0; poisoned && i < node.reads.size(); ++i) {
-    // What was there and was lost since (without a cause) is no reason.
+    // An input that was there and was lost since (it has no cause) is no reason to fail.
     const Group& input = *groups.at(node.reads[i]);
     if (input.cause) poison = Worse(poison, input);
   }
@@ -467,7 +467,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   CountTemporary(node, false);
   for (const GroupId id : node.outputs) {
     Group& group = *FindGroup(id);
-    // A receive may have ended on some of them: what it left there is freed with the group.
+    // A receive may have ended on some executors: the bytes there are freed with the group.
     if (node.kind == NodeKind::kLaunch) group.declared = false;
     group.reserved = false;
     CountLeaving(group);
@@ -489,7 +489,7 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
     return node == nullptr || node->state != NodeState::kPrepared;
   });
   if (taken.empty()) return;
-  // Those that read what is not made now wait for it.
+  // Receives of outputs that will not be made for now wait for them, and are taken back too.
   std::vector<NodeId> left(taken.begin(), taken.end());
   while (!left.empty()) {
     const Node& node = *FindNode(left.back());
@@ -504,8 +504,8 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
       }
     }
   }
-  // Readers before what they read. A receive may have ended on some of its executors: what it left
-  // there is freed.
+  // Readers go before the nodes that they read. A receive may have ended on some of its executors:
+  // the bytes there are freed.
   for (auto id = taken.rbegin(); id != taken.rend(); ++id) {
     Node& node = *FindNode(*id);
     Unprepare(node, cause);
@@ -518,7 +518,7 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
 
 void Cluster::State::Fail(Node& node, const absl::Status& status, NodeId cause) {
   if (node.state == NodeState::kPrepared && node.kind == NodeKind::kReceive) {
-    TakeBack({node.id}, status);  // what has arrived of it may be on its way to others
+    TakeBack({node.id}, status);  // its bytes may be on their way to other executors
   } else if (node.state == NodeState::kPrepared) {
     Unprepare(node, status);
   }
@@ -539,8 +539,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   for (const GroupId id : node.taken) {
     if (Group* input = FindGroup(id); input->charged) TakeOver(node, *input);
   }
-  // What an executor made of a launch that failed on another is there until what was launched
-  // behind it has ended; what came of a receive, until those that read it have heard.
+  // If a launch failed on one executor, its outputs on others stay until all launches behind it
+  // have ended. Bytes of a failed receive stay until all its readers have been told.
   const bool spread =
       held && (node.kind == NodeKind::kReceive || (launched && node.participants.size() > 1));
   const bool keeps =
@@ -558,7 +558,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   }
   SettleOutputs(node, status, cause, keeps);
   if (node.watch != 0) {
-    const Group* worst = nullptr;  // of a sequence some may have failed
+    const Group* worst = nullptr;  // of a sequence, some outputs may have failed
     for (const GroupId id : node.outputs) worst = Worse(worst, *FindGroup(id));
     WatchEnded(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
                worst != nullptr ? worst->cause : cause);

@@ -9,8 +9,8 @@
 
 namespace fairway {
 
-// Made first thing by whatever the shell or a front door calls. When it is over, the answers that
-// it made are handed over: they may begin another one.
+// Every function that the shell or a front door calls makes one first. At its end the answers that
+// were made are handed over; they may begin another operation.
 class Cluster::Operation {
  public:
   explicit Operation(State& state);

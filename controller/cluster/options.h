@@ -12,29 +12,29 @@ namespace fairway {
 
 struct ClusterOptions {
   int64_t admission_grace_ms = 2000;
-  int64_t inline_upload_bytes =
-      64 << 10;  // an uploaded shard up to this size travels with the command
-  // An uploaded array up to this size stays with the controller until something uses it, as long as
-  // those of its session are not more than the other; as do copies of it (stored.cc).
+  // An uploaded shard up to this size goes with the command.
+  int64_t inline_upload_bytes = 64 << 10;
+  // An uploaded array up to this size, and copies of it, stay with the controller until something
+  // uses them, as long as the session's have at most the second size together (stored.cc).
   int64_t stored_array_bytes = 64 << 10;
   size_t stored_session_bytes = size_t{64} << 20;
-  // Launched and unfinished: far enough ahead that executors need not wait for the controller
-  // (docs/design/0031-launching-ahead.md).
+  // The most gangs that are launched and unfinished: enough that executors need not wait for the
+  // controller (docs/design/0031-launching-ahead.md).
   int max_gangs_in_flight = 16;  // per island
   int max_singles_per_device = 32;
-  int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its completion,
-  int64_t inline_gang_bytes = 256 << 10;    // as long as those of one gang are not more than this,
-  int64_t inline_session_bytes = 64 << 20;  // and the session's latest ones not more than this
+  int64_t inline_output_bytes = 64 << 10;   // an output up to this size comes with its node's end,
+  int64_t inline_gang_bytes = 256 << 10;    // as long as a gang's have at most this together,
+  int64_t inline_session_bytes = 64 << 20;  // and the latest ones of a session at most this
   // Units of work (Cluster::units) after which an operation or a turn leaves the rest to the next
-  // turn, but for what cannot be interrupted.
+  // turn, except work that cannot be interrupted.
   uint64_t turn_units = 1000;
-  // What the records of all sessions may hold of the controller's memory, about. One session's
-  // arrays and programs may hold as much as is left: beyond, no more are made. One session's
-  // unfinished work may, too: beyond, no more of its requests are read (SessionCaps).
+  // The approximate bytes of controller memory that the records of all sessions may hold. Arrays
+  // and programs of a session may hold as much as they leave to others; beyond that no more are
+  // made. So may its unfinished work; beyond that no more of its requests are read (SessionCaps).
   size_t record_memory = size_t{768} << 20;
-  // Shards that are made of more pieces together are made by several nodes.
+  // Several nodes make shards that have more pieces than this together.
   size_t node_pieces = 512;
-  // What needs a larger command fails: executors would be lost by it.
+  // A node that needs a larger command fails, because executors would be lost by it.
   size_t command_bytes = kMaxCommandBytes;
 };
 

@@ -12,14 +12,14 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kAllocation = 16;  // what a block of memory takes beside its bytes
-constexpr size_t kSequence = 1024;  // of a sequence in the core's tables
+constexpr size_t kAllocation = 16;  // added by the allocator to each block of memory
+constexpr size_t kSequence = 1024;  // a sequence's share of the core's tables
 
 size_t Held(size_t elements, size_t bytes) {
   return elements == 0 ? 0 : kAllocation + elements * bytes;
 }
 
-// Of a value of a sequence, by its type.
+// The bytes in commands and records of a value of a sequence, by its type.
 struct ValueBytes {
   size_t input = 0, output = 0;
 };

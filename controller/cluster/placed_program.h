@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs on their way into the core: what can be worked out of one before the core knows of it.
-// A program may have hundreds of thousands of values, so that is for other threads than the loop's;
-// what is left is done by Cluster::Programs::Bind in slices.
+// Programs on their way into the core: the part of binding that needs nothing of the core. A
+// program may have hundreds of thousands of values, so other threads than the loop's do this part.
+// Cluster::Programs::Bind does the rest in slices.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_PLACED_PROGRAM_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_PLACED_PROGRAM_H_
 
@@ -16,16 +16,16 @@
 
 namespace fairway {
 
-// Bytes of memory that a program made of this holds, about.
+// The approximate bytes of memory that a program made of `source` holds.
 size_t PlacedBytes(const ProgramSource& source);
 
-// Puts a program onto a session's devices (Cluster::Sessions::SharedDevices). It is bound once.
-// INVALID_ARGUMENT: devices that do not exist, or of several islands in one slice.
-// RESOURCE_EXHAUSTED: no host memory for its constants.
+// Puts a program onto a session's devices (Cluster::Sessions::SharedDevices). The result is bound
+// once. INVALID_ARGUMENT: a device does not exist, or those of a slice are of several islands.
+// RESOURCE_EXHAUSTED: there is no host memory for its constants.
 absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
     ProgramSource source, const SharedVector<VirtualDevice>& devices);
 
-// What it takes and makes.
+// The program's arguments and results.
 ExecutableSignature SignatureOf(const PlacedProgram& program);
 
 }  // namespace fairway

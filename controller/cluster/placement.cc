@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session,
   return out;
 }
 
-// The memory kind as the groups name it: empty for the default.
+// The memory kind in the groups' terms: empty for the default.
 absl::StatusOr<std::string> MemoryKind(const VirtualDevice& device, const std::string& asked) {
   if (asked.empty() || device.memory_kinds.empty() || asked == device.memory_kinds[0])
     return std::string();

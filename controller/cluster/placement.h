@@ -12,7 +12,7 @@
 
 namespace fairway {
 
-// Shards of an array that become one group, because they lie on one island.
+// The shards of an array that become one group, because they lie on one island.
 struct IslandShards {
   IslandId island;
   std::vector<int32_t> positions;  // in the sharding's device list
@@ -22,8 +22,8 @@ struct IslandShards {
 absl::StatusOr<std::vector<IslandShards>> SplitByIsland(const Session& session,
                                                         const std::vector<int32_t>& devices);
 
-// The memory kind as the groups name it: empty for the default. INVALID_ARGUMENT: the device has
-// no memory of that kind.
+// The memory kind in the groups' terms: empty for the default. INVALID_ARGUMENT: the device has no
+// memory of that kind.
 absl::StatusOr<std::string> MemoryKind(const VirtualDevice& device, const std::string& asked);
 
 }  // namespace fairway

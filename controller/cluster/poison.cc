@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fails with what: a failed input makes everything fail that needs it, with the error of the
+// The spread of failures: a failed input fails everything that needs it, with the error of the
 // lowest failed node (docs/architecture.md, poison), and nothing else.
 #include <algorithm>
 
@@ -74,9 +74,9 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
                                    bool charged) {
   if (!status.ok()) node.failed_outputs.clear();
   if (IsSequence(node) && node.unsettled_inputs == 0) {
-    // Some would have failed anyway, and with that error. One that was launched ahead may have gone
-    // well on its own executor, or failed by itself: the first cause is told; what it had taken
-    // there and was lost since is no reason.
+    // Some outputs fail with the error of an input. A sequence that was launched ahead may have
+    // made them on its own executor, or failed by itself: the input's error counts, as the first
+    // cause. An input that was there and was lost since is no reason to fail.
     const std::vector<int32_t> by = WorstInput(node) != nullptr
                                         ? PoisonedBy(node, /*lost_too=*/!status.ok())
                                         : std::vector<int32_t>();
@@ -88,7 +88,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Group& group = *FindGroup(node.outputs[o]);
     const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
-    // Until it is collected, as executors may hold some of it.
+    // Charged until the group is collected, as executors may hold some of its shards.
     SetCharged(group, charged && group.stored == nullptr);
     group.reserved = false;
     CountLeaving(group);
@@ -101,7 +101,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
                               ? WorstOf(node.inputs[argument])
                               : nullptr;
     if (poison != nullptr) {
-      // What was lost after it had been there has no cause; of this it is.
+      // An input that was there and was lost since has no cause: then this node is the cause.
       SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
     } else {
       SetFailed(group, Annotate(why, node.name + " on " + Where(node)), node.id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs as the core keeps them: placed, bound, and at work. Private to this folder; others have
-// a PlacedProgram by pointer (placed_program.h).
+// The core's records of programs: placed, bound, and running. Private to this folder; others have a
+// PlacedProgram by pointer (placed_program.h).
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_PROGRAM_RECORDS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_PROGRAM_RECORDS_H_
 
@@ -27,13 +27,13 @@ namespace fairway {
 struct PlacedProgram {
   std::string name;
   bool sequential = false;
-  ProgramPlan plan;              // but for its types and constants
-  std::vector<ArraySpec> types;  // of the plan's values, over virtual devices
+  ProgramPlan plan;              // without its types and constants
+  std::vector<ArraySpec> types;  // the plan's types, over virtual devices
   struct Part {
-    size_t step = 0;  // of the plan
+    size_t step = 0;  // its number in the plan
     ExecutableSpec spec;
     CodeLayout layout;
-    size_t bytes = 0;  // of it
+    size_t bytes = 0;  // counted for its sequence
   };
   std::vector<Part> parts;  // its sequences; the core takes them
   struct Constant {
@@ -42,55 +42,55 @@ struct PlacedProgram {
     std::vector<BytesRef> blobs;
   };
   std::vector<Constant> constants;
-  size_t bytes = 0;  // that all of it holds, about
+  size_t bytes = 0;  // about what the whole record holds
 
   const ArraySpec& TypeOf(int32_t value) const { return types[plan.values[value]]; }
 };
 
-// A program that a session has, or is getting (bind.cc).
+// A program that a session has bound, or is binding (bind.cc).
 struct BoundProgram {
   std::shared_ptr<PlacedProgram> placed;
-  std::vector<ExecutableId> sequences;  // by step: its executable; none for a transfer
+  std::vector<ExecutableId> sequences;  // by step; a transfer has none
   std::map<int32_t, Array> constants;   // by value
-  size_t bytes = 0;                     // counted for it; its sequences count by themselves
+  size_t bytes = 0;                     // counted for it; its sequences are counted apart
 };
 
-// A program that is being made known to the core.
+// A program that is being bound: made known to the core.
 struct ProgramBind {
   uint64_t out = 0;
   std::unique_ptr<BoundProgram> program;
-  size_t parts = 0;      // of it that are known
-  size_t constants = 0;  // that have been put
-  absl::Status refusal;  // not OK: what is there of it is given up
+  size_t parts = 0;      // of its parts, those that are known
+  size_t constants = 0;  // those that have been put
+  absl::Status refusal;  // not OK: the parts and constants so far are given up
   Cluster::Programs::Bound bound;
 };
 
-// A program whose steps are being made, a few in each turn. Its session takes no other operation
-// meanwhile.
+// A run of a program, whose nodes are made a few steps in each turn. Its session takes no other
+// operation meanwhile.
 struct ProgramRun {
-  BoundProgram* program = nullptr;  // of the session
-  // Done in this order.
+  BoundProgram* program = nullptr;  // one of the session's
+  // The work, in this order.
   size_t next_constant = 0;
   struct Resharded {
     int32_t argument = 0;
-    const Array* from = nullptr;  // of the session, which changes none meanwhile
+    const Array* from = nullptr;  // in the session, which changes no array meanwhile
   };
-  std::deque<Resharded> arguments;  // that are not there as the program takes them
+  std::deque<Resharded> arguments;  // not sharded as the program takes them
   size_t next_step = 0;
-  // The value that is being made: an argument, or what the next step, a transfer, makes.
+  // Makes the current value: an argument, or the output of the next step, a transfer.
   std::unique_ptr<ValueRequest> making;
-  size_t pieces = 0;              // of the arguments so far
-  std::deque<Array> values;       // of the plan, as far as they are made; their views are held
-  std::vector<bool> ours;         // by value: whether its buffers may be taken over
-  std::vector<uint64_t> results;  // handles
-  std::vector<uint64_t> donated;  // handles of arguments
-  uint64_t watch = 0;             // 0: none
-  std::optional<uint64_t> watch_results;  // when they are there
-  bool ended = false;                     // all steps are made, the results are there
-  absl::Status failed;                    // of what no node was made for
-  absl::Status refused;                   // an argument could not be made: the results hold this
+  size_t pieces = 0;                      // of the arguments so far
+  std::deque<Array> values;               // of the plan, those that were made; their views are held
+  std::vector<bool> ours;                 // by value: whether the run may take its buffers over
+  std::vector<uint64_t> results;          // handles
+  std::vector<uint64_t> donated;          // handles of the donated arguments
+  uint64_t watch = 0;                     // 0: none
+  std::optional<uint64_t> watch_results;  // called when the results exist
+  bool ended = false;                     // all steps are made, the results exist
+  absl::Status failed;                    // the error of results for which no node was made
+  absl::Status refused;                   // an argument could not be made; the results hold this
 
-  // They are numbered in the order in which steps name them.
+  // Values are numbered in the order in which steps name them.
   Array& ValueOf(int32_t value) {
     while (values.size() <= static_cast<size_t>(value)) values.emplace_back();
     return values[value];

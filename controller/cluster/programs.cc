@@ -60,7 +60,7 @@ absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint6
   }
   if (options.watch) run->watch = s.AddWatch(*session, *options.watch);  // open until all are made
   run->watch_results = options.watch_results;
-  // A program of a few steps is made at once.
+  // The steps of a short program are all made at once.
   Worklist& list = s.WorkOf(session_id);
   list.run = std::move(run);
   const uint64_t until = s.units + kSliceUnits;
@@ -71,7 +71,7 @@ absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint6
 
 void Cluster::ProgramRuns::KeepShared(ProgramRun& run) {
   if (Planted(Bug::kTakeOverTwice)) return;
-  std::unordered_map<GroupId, size_t> of;  // the value that has it
+  std::unordered_map<GroupId, size_t> of;  // the value that holds the group
   for (size_t v = 0; v < run.values.size(); ++v) {
     s.ChargeShards(run.values[v].shards.size());
     for (const GroupId id : s.GroupsOf(run.values[v].shards)) {
@@ -99,7 +99,7 @@ absl::Status Cluster::ProgramRuns::BeginRun(Session& session, BoundProgram& prog
     const Array& array = **found;
     FAIRWAY_ASSIGN_OR_RETURN(const bool fits, TakesAsItIs(placed, a, array, args[a]));
     if (!array.error.ok()) {
-      // It may be of another type; what is handed on as a result is not.
+      // An error array may be of another type. As a result it must have the program's type.
       run.values[a] = Array{placed.TypeOf(a), {}, array.error};
     } else if (fits) {
       run.values[a] = array;
@@ -139,7 +139,7 @@ bool Cluster::ProgramRuns::GoOnRun(Session& session, ProgramRun& run) {
   if (run.making != nullptr) {
     GoOnMaking(session, run);
   } else if (run.next_constant < placed.constants.size()) {
-    // Those that an executor took with it are put anew.
+    // Constants that were lost with an executor are put anew.
     const PlacedProgram::Constant& constant = placed.constants[run.next_constant++];
     run.refused = Annotate(PutConstant(session, *run.program, constant), placed.name);
     if (!run.refused.ok()) return true;
@@ -195,7 +195,7 @@ void Cluster::ProgramRuns::GoOnMaking(Session& session, ProgramRun& run) {
     return;
   }
   to = std::move(made->array);
-  // What already lay there was not copied, and may be the client's.
+  // Shards that already lay there were not copied, and may be the client's.
   const std::vector<GroupId> shared = s.GroupsOf(from.shards);
   const std::set<GroupId> groups(shared.begin(), shared.end());
   for (const GroupId group : s.GroupsOf(to.shards)) {
@@ -226,7 +226,7 @@ void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
     Array& array = session.arrays.at(argument);
     const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
                                    [&](ShardRef ref) { return returned.contains(ref.group); });
-    // What is handed on as a result is the result's from here on.
+    // Buffers that are results as well belong to the results from here on.
     stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
   }
 }
@@ -240,7 +240,7 @@ Array Cluster::ProgramRuns::FailedArray(const Session& session, const Executable
     group.places.push_back({s.ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
     array.shards.push_back({group.id, static_cast<int32_t>(i)});
   }
-  s.SetFailed(group, error.error, NodeId(s.next_node));  // as that of the node that is given it
+  s.SetFailed(group, error.error, NodeId(s.next_node));  // the cause is the node that is made next
   s.HoldView(array);
   return array;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of programs: what runs of them ask of executors.
+// Golden dialogues of programs: the commands that their runs send to executors.
 #include "controller/cluster/programs.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/cluster_fixture_for_test.h"
@@ -87,7 +87,7 @@ TEST_F(ProgramsTest, ARunIsPreparedEverywhereAtOnceAndEachSequenceLaunchedByOneM
   End(b, 3);
   EXPECT_THAT(actions.Take(), Contains("e2 <- launch n4 id 1 keep [] inline [4:0]"));
   End(b, 4);
-  // The second run installs nothing; its launch ids are above those that the first one took.
+  // The second run installs nothing. Its launch ids are above those of the first run.
   ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {5}).ok());
   const Lines second = actions.Take();
   EXPECT_THAT(second, Not(Contains(HasSubstr("install"))));
@@ -113,7 +113,7 @@ TEST_F(ProgramsTest, ASequentialRunPreparesAStepWhenWhatItTakesIsThere) {
                              Not(Contains(HasSubstr("launch n4")))));
   for (const uint64_t code : {uint64_t{2}, kSequence + 1}) Installed(b, code);
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- launch n4 id 1 keep [] inline [4:0]"));
-  // Two runs of which the second takes what the first one makes: nothing of it is sent yet.
+  // The second run takes what the first one makes, so none of its commands is sent yet.
   ASSERT_TRUE(cluster.programs().Run(session, p, {2}, {}, {3}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
   End(b, 4);
@@ -129,7 +129,7 @@ TEST_F(ProgramsTest, WhatASequentialRunHoldsBackFailsWithWhatItTakes) {
   actions.Take();
   End(a, 2, absl::InternalError("step"));
   EXPECT_THAT(actions.Take(), Contains("s1 watched 5: INTERNAL: p on island ia (worker wa): step"));
-  // What is held back ends with its session, or with its island.
+  // A node that is held back ends with its session, or with its island.
   for (const uint64_t out : {7, 8})
     ASSERT_TRUE(cluster.programs().Run(session, p, {1}, {}, {out}).ok());
   cluster.fleet().ExecutorLost(b, absl::UnavailableError("killed"));
@@ -160,7 +160,7 @@ TEST_F(ProgramsTest, AWatchedRunFailsWithAnyOfItsSteps) {
   EXPECT_THAT(actions.Take(), Not(Contains(HasSubstr("watched"))));
   End(b, 4);
   EXPECT_THAT(actions.Take(), Contains("s1 watched 9: INTERNAL: p on island ia (worker wa): step"));
-  // One that is refused is told by the answer alone.
+  // If the run is refused, the answer alone says so: the watch gets nothing.
   ASSERT_FALSE(cluster.programs().Run(session, p, {}, {{}, 10}, {4, 5}).ok());
   EXPECT_THAT(actions.Take(), IsEmpty());
 }
@@ -216,7 +216,7 @@ TEST_F(ProgramsTest, WhatReadsAnOutputBeforeTheSequenceHasEndedIsToldToHaveEnded
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
-// x and y lie on a: one sequence makes f(x) and f(y), which failed inputs part.
+// x and y lie on a. One sequence makes f(x) and f(y); if an input fails, only its output does.
 class PoisonTest : public ProgramsTest {
  protected:
   uint64_t TwoChains() {
@@ -256,7 +256,7 @@ TEST_F(PoisonTest, AnInputThatFailsLaterFailsOnlyWhatNeedsItWithTheFirstCause) {
   const uint64_t p = TwoChains();
   ASSERT_TRUE(cluster.programs().Run(session, p, {7, 2}, {}, {3, 4}).ok());
   for (const uint64_t x : {uint64_t{5}, uint64_t{1}, kSequence}) Installed(a, x);
-  // The sequence was launched ahead; the executor knows first.
+  // The sequence was launched ahead, so the executor knows of the failure first.
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
   Report report;
   report.finished = {actions.seq.at({a, NodeId(3)}), actions.seq.at({a, NodeId(4)})};
@@ -280,7 +280,7 @@ TEST_F(PoisonTest, TheFirstCauseIsToldWhereAStepFailedByItselfAheadOfIt) {
   EXPECT_THAT(actions.Take(), Contains(HasSubstr("launch n4 id 2 ahead")));
   Report report;
   report.finished = {actions.seq.at({a, NodeId(3)}), actions.seq.at({a, NodeId(4)})};
-  // What it took there was well; the launch before it failed elsewhere.
+  // On its own executor the sequence's input was good; the launch before it failed elsewhere.
   report.failures = {{report.finished[0], absl::DataLossError("boom")},
                      {report.finished[1], absl::InternalError("mine"), 0}};
   cluster.fleet().OnReport(a, Incarnation(7), report);
@@ -356,7 +356,7 @@ TEST_F(ProgramsTest, ADonatedArgumentThatIsAResultLivesOnAsThat) {
   EXPECT_THAT(actions.Take(), ElementsAre("s1 watched 1: OK"));
 }
 
-// Another argument has the same bytes: they are a result, or another step reads them later.
+// Two arguments share the bytes: one may be a result, or another step may read it later.
 TEST_F(ProgramsTest, WhatComesForTwoArgumentsIsTakenOverByNoStep) {
   PutReady(1, 0);
   const ValueRef given = Add(ArgumentNode{{0, Type()}, true});
@@ -420,7 +420,7 @@ TEST_F(ProgramsTest, WrongArgumentsAreNamed) {
               HasSubstr("p takes 1 arguments, but 0 were given"));
   EXPECT_EQ(cluster.programs().Run(session, 77, {1}, {}, {5}).status().code(),
             absl::StatusCode::kNotFound);
-  // Fire and forget: what was promised holds the error.
+  // The client need not wait for the answer: the result arrays hold the error.
   actions.Take();
   cluster.arrays().Watch(session, 6, {2});
   EXPECT_THAT(actions.Take(), ElementsAre(HasSubstr("expected f32[4]")));
@@ -470,7 +470,7 @@ TEST_F(ProgramsTest, ConstantsThatAnExecutorTookWithItArePutAnew) {
   EXPECT_THAT(actions.Take(), Contains("e1 <- receive n2 g2 from [inline 16B]"));
 }
 
-// It is the client's array as well, which may delete it or give it away.
+// A constant that is also a result is the client's as well, who may delete it or give it away.
 TEST_F(ProgramsTest, AConstantThatIsAResultIsPutAnewWhenTheClientHasDeletedIt) {
   const ValueRef k = Add(ConstantNode{{0, Type()}, std::make_shared<const std::string>(16, 'k')});
   program.graphs[0].results = {Add(ComputeNode{0, 0, {k}}), k};
@@ -503,7 +503,7 @@ TEST_F(ProgramsTest, LosingAnExecutorFailsTheRunsThatWereThereAndTheNextRunIsWel
   EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wa", "ia", 2)).ok());
   cluster.Tick(0);
-  // Nothing of it had begun: it is prepared anew, its code too.
+  // None of its work had begun, so it is prepared anew, and its code installed again.
   EXPECT_THAT(actions.Take(), testing::AllOf(Contains("e1 <- install x1"),
                                              Contains(HasSubstr("e1 <- install sequence"))));
   cluster.sessions().Close(session);

@@ -35,7 +35,7 @@ absl::Status Registry::CheckRegistry() const {
   if (listed != executors.size())
     return Error(absl::StatusCode::kInternal,
                  "{} executors of islands are listed, but there are {}", listed, executors.size());
-  size_t devices = 1;  // the first number is nobody's
+  size_t devices = 1;  // number 0 belongs to nobody
   for (const auto& [count, first] : free_devices) devices += count;
   for (const auto& [id, executor] : executors) {
     devices += executor.spec.num_devices;

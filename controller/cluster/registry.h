@@ -29,22 +29,22 @@ struct Executor {
   uint64_t next_seq = 1;
   struct Open {
     NodeId node;
-    size_t participant = 0;  // of the node, which this executor is
+    size_t participant = 0;  // this executor's index among the node's
   };
-  std::map<uint64_t, Open> open;  // prepared and not reported as ended, by seq
+  std::map<uint64_t, Open> open;  // by seq: prepared, and not reported as ended
   struct Install {
     bool installed = false;
     struct Waiter {
       NodeId node;
-      uint64_t attempt = 0;  // of the node; another one: it was taken back, and waits anew
+      uint64_t attempt = 0;  // of the node; if it differs, the node was taken back and waits anew
     };
     std::vector<Waiter> waiters;
   };
   std::map<ExecutableId, Install> installs;
-  std::map<ExecutableId, int> dropped;  // before the answer to their installation has come
-  std::vector<GroupId> frees;           // to go with the next command
-  // Of a lost incarnation: sessions that have not heard of it. Until all have, its successor gets
-  // nothing.
+  std::map<ExecutableId, int> dropped;  // drops before the answer to an installation came
+  std::vector<GroupId> frees;           // sent with the next command
+  // Sessions that have not been told all of an incarnation's loss. Until this is 0, its successor
+  // gets no commands.
   size_t telling = 0;
   std::map<uint64_t, Open> lost_open;
   std::vector<ExecutableId> lost_installs;
@@ -56,61 +56,61 @@ struct Island {
   std::string name;
   uint64_t epoch = 0;
   std::vector<ExecutorId> executors;
-  DeviceId first_device;  // the lowest of them
-  // That were opened while it was up, and are not over.
+  DeviceId first_device;  // the lowest of its devices
+  // Sessions that were opened while it was up, and have not ended.
   size_t sessions = 0;
-  bool forgotten = false;  // found by sessions that know it, and not by name
+  bool forgotten = false;  // sessions that know it still find it, but its name does not lead to it
   Sequencer sequencer{SequencerOptions{}};
   std::set<NodeId> prepared;  // its prepared launches and receives
-  // Sessions that have not heard of a loss there, each counted once for each. Until all have,
-  // nothing is prepared or launched.
+  // Sessions that have not been told all of a loss there, each counted once per loss. Until this is
+  // 0, nothing is prepared or launched.
   size_t telling = 0;
-  // Prepared nodes that are taken back to make room for an older one, the next one last. Until all
-  // are, nothing is admitted or launched.
+  // Prepared nodes to be taken back to make room for an older one; the next one is the last. Until
+  // all are, nothing is admitted or launched.
   struct Victim {
     NodeId node;
-    uint64_t attempt = 0;  // of it
+    uint64_t attempt = 0;  // of the node
   };
   std::vector<Victim> victims;
-  // Set while it is down for good: the error of what comes to it.
+  // Set while it is down for good: the error of work that comes to it.
   absl::Status gone;
   // The first node of a session that waits for memory there.
   struct Stuck {
     NodeId node;
-    NodeId before;         // nodes below it were there when it became the first
-    int64_t since = 0;     // its grace runs from here; begins anew with progress
-    uint64_t through = 0;  // of Node::submitted: what came later waits for a grace of its own
-    int64_t lacks = 0;     // bytes; progress is a `step` less
+    NodeId before;         // nodes below it were there when `node` became the first
+    int64_t since = 0;     // the grace runs from here; progress starts it anew
+    uint64_t through = 0;  // of Node::submitted: nodes above it wait for a grace of their own
+    int64_t lacks = 0;     // missing bytes; `step` fewer count as progress
     int64_t step = 1;
   };
   std::map<SessionId, Stuck> stuck;
-  size_t large = 0;       // nodes there that are made of many pieces
-  uint64_t moves = 0;     // grows when memory is given back or a node gets some
+  size_t large = 0;       // nodes there with many pieces
+  uint64_t moves = 0;     // grows when memory is given back, and when a node gets some
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
-  NodeId last_given_up;   // of these
+  NodeId last_given_up;   // the last of these
   DeviceId given_up_for;  // the device on which it did not fit
 };
 
-// The registry of executors and islands: the one place that knows which there are, and whose device
-// is whose. It sends nothing and follows nothing up: what a loss means is for others (losses.h).
+// The registry of executors and islands: the one place that knows which there are, and which device
+// belongs to whom. It sends nothing, and leaves the consequences of a loss to others (losses.h).
 //
-// Invariants (CheckRegistry): each executor is listed by its island, once; each device number from
-// 1 to next_device - 1 belongs to one executor or is free; device_owner says to which.
+// Invariants (CheckRegistry): each executor is listed by its island, once. Each device number from
+// 1 to next_device - 1 is free, or belongs to the one executor that device_owner names.
 struct Registry {
   std::map<ExecutorId, Executor> executors;
   std::map<IslandId, Island> islands;
   uint32_t next_executor = 1;
   uint32_t next_island = 1;
   uint32_t next_device = 1;
-  std::multimap<uint32_t, uint32_t> free_devices;   // of forgotten executors: how many, the first
+  std::multimap<uint32_t, uint32_t> free_devices;   // of forgotten executors: number -> the first
   std::vector<Executor*> device_owner = {nullptr};  // by DeviceId
-  size_t most_islands = 0;                          // that there were at one time
+  size_t most_islands = 0;                          // the most that there were at one time
 
   Executor* ExecutorOf(DeviceId device) { return device_owner[device.value]; }
   const Executor* ExecutorOf(DeviceId device) const { return device_owner[device.value]; }
-  // Whether all executors that it is to have are up.
+  // Whether all executors that the island is to have are up.
   bool IslandUp(const Island& island) const;
-  // Numbers for an executor's devices: those of one that was forgotten, or new ones.
+  // Finds numbers for an executor's devices: those of a forgotten one, or new ones.
   DeviceId NewDevices(uint32_t count);
   absl::Status CheckRegistry() const;
 };

@@ -8,7 +8,7 @@ namespace {
 
 class RegistryTest : public testing::Test {
  protected:
-  // An executor with so many devices on the island, which is to have `workers`.
+  // Adds an executor with `devices` devices on an island that is to have `workers` executors.
   Executor& Add(uint32_t island, int32_t devices, int32_t workers = 1) {
     Island& on = registry_.islands[IslandId(island)];
     on.id = IslandId(island);

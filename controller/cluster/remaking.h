@@ -17,29 +17,29 @@
 
 namespace fairway {
 
-// Makes an array with another sharding or type shard by shard, because each may be of many pieces.
-// What it makes is in no table before all of the request has been checked (many.h).
+// Makes an array with another sharding or type. It goes on shard by shard, because a shard may have
+// many pieces. Its nodes enter the tables once the whole request has been checked (many.h).
 //
-// Invariants: all pieces of one node's shards together are at most ClusterOptions::node_pieces, but
-// for a single shard of more; the pieces are in the order of the shards.
+// Invariants: the shards of one node have at most ClusterOptions::node_pieces pieces together,
+// unless it has a single shard. The pieces are in the order of the shards.
 class Cluster::Remaking {
  public:
   explicit Remaking(State& state) : s(state) {}
 
   struct Remake;
-  // Its next shard; whether it was the last one.
+  // Makes the next shard. Returns whether it was the last one.
   absl::StatusOr<bool> GoOnRemake(const Session& session, Remake& remake, Making& made);
-  // `source` and `target` stay where they are until it is over.
+  // `source` and `target` must keep their addresses until it is over.
   absl::StatusOr<Remake> Resharded(const Session& session, const Array& source,
                                    const ArraySpec& target, bool may_alias, const Making& made);
   absl::StatusOr<Remake> Bitcasted(const Session& session, const Array& source,
                                    const ArraySpec& target, bool may_alias, const Making& made);
   class ValueRemake;
-  // `source` and `target` stay where they are until it is over; `pieces`: of those before it.
+  // As above for `source` and `target`. `pieces`: those of the values before it.
   std::unique_ptr<ValueRequest> NewValue(const Array& source, const ArraySpec& target,
                                          bool after_inputs, size_t pieces);
 
-  // All of a request, at once or in turns. See Arrays::Reshard and Arrays::Bitcast.
+  // Does a whole request, at once or in turns. See Arrays::Reshard and Arrays::Bitcast.
   absl::StatusOr<std::vector<uint64_t>> RemakeAtOnce(SessionId session, bool bitcast,
                                                      const std::vector<uint64_t>& in,
                                                      const std::vector<ArraySpec>& targets,
@@ -50,22 +50,22 @@ class Cluster::Remaking {
                   Done done, Each each);
 
  private:
-  // An array with another sharding or type, in the making: shard by shard, because each may be of
-  // many pieces.
+  // A Remake is an array in the making. A SourcePiece is a box of a shard of `source`, from which a
+  // shard of the target is made.
   struct SourcePiece {
     int32_t source = 0;  // position in the source's devices
-    bool made = false;   // in the target's, of an earlier one in the same executor
-    Piece piece;         // `out` is not looked at
+    bool made = false;   // it is in the target's: a shard made before on that executor
+    Piece piece;         // `out` is ignored
   };
-  // For one position of the target's devices.
+  // The pieces for one position of the target's devices.
   using PiecesOf = std::function<std::vector<SourcePiece>(int32_t position)>;
   absl::StatusOr<Remake> BeginRemake(const Session& session, const Array& source,
                                      const ArraySpec& target, std::string name, bool may_alias,
                                      PiecesOf pieces_of, const Making& made);
-  // Its last node is complete.
+  // Completes the record of a node that has all its shards.
   void EndNode(const Making::Made& made) const;
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remapping: arrays from shards of others. Views are lists of shards, so nothing moves.
+// Remapping: makes arrays of shards of others. Views are lists of shards, so nothing moves.
 #include <algorithm>
 #include <deque>
 #include <memory>

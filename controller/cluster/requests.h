@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of many arrays on their way through the turns. Private to this folder.
+// Runs requests of many arrays in turns. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_REQUESTS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_REQUESTS_H_
 
@@ -13,10 +13,10 @@
 
 namespace fairway {
 
-// Begins requests that name many arrays (many.h), goes on with them in later turns and answers
+// Begins requests that name many arrays (many.h), goes on with them in later turns, and answers
 // them.
 //
-// Invariant: a session has one at most, in its worklist, and takes no operation until it is over.
+// Invariant: a session has at most one, in its worklist, and takes no operation until it is over.
 class Cluster::Requests {
  public:
   explicit Requests(State& state) : s(state) {}
@@ -34,28 +34,28 @@ class Cluster::Requests {
   class WatchRequest;
   class ErrorsRequest;
 
-  // Does the first slice of it; the session is busy until the rest is done.
+  // Does the first slice of the request; the session is busy until the rest is done.
   void Begin(Session& session, std::unique_ptr<LongRequest> request, Cluster::Done done,
              Cluster::Each each = nullptr);
-  // The same of a request that makes nothing; nothing when there is no such session.
+  // The same for a request that makes nothing. Does nothing if there is no such session.
   void BeginEnding(SessionId session, std::unique_ptr<LongRequest> request, Cluster::Ended ended,
                    Cluster::Each each);
-  // Does all of it.
+  // Does the whole request.
   absl::StatusOr<std::vector<uint64_t>> AtOnce(Session& session, LongRequest& request);
   // See Arrays::Watch.
   std::unique_ptr<LongRequest> NewWatch(Session& session, uint64_t token,
                                         std::vector<uint64_t> handles);
-  // Has the request that is over answered, when the operation is over.
+  // Hands over the answer to a request that is over, at the end of the operation.
   void AnswerRequest(SessionId session, LongRequest& request);
-  // The same of one that was refused before it began.
+  // The same for a request that was refused before it began.
   void AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal);
-  // Some more of the session's request.
+  // Does some more of the session's request.
   void GoOnRequest(SessionId session, Worklist& list);
-  // Does all that is left of what the session is busy with, in this turn.
+  // Does the rest of the session's request or run, in this turn.
   void FinishBusy(SessionId session);
 
  private:
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

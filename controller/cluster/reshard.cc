@@ -15,8 +15,8 @@
 namespace fairway {
 namespace {
 
-// Of one request. Each takes some 400 bytes here for as long as the node lives, and twice as many
-// while it is sent: 1,024 devices may each take a part of each other's.
+// The most pieces of one request: some 400 bytes each here while the node lives, and twice as many
+// while it is sent. The bound lets 1,024 devices each take a part of each other's.
 constexpr size_t kMaxPieces = size_t{1} << 20;
 constexpr size_t kPieceBytes = 400;
 
@@ -29,16 +29,16 @@ struct Cluster::Remaking::Remake {
   bool may_alias = false;
   PiecesOf pieces_of;
   std::vector<IslandShards> parts;
-  std::string kind;  // of memory
+  std::string kind;  // the memory kind
   std::vector<Shape> shapes;
-  Array out;  // what is made so far
-  // The next shard.
+  Array out;  // the shards made so far
+  // The next shard to be made.
   size_t part = 0;
-  size_t at = 0;           // in the part's positions
+  size_t at = 0;           // index among the part's positions
   bool node_open = false;  // the last node may get more shards
   size_t num_pieces = 0;
-  size_t num_shards = 0;  // that are made
-  size_t others = 0;      // pieces of the arrays before it
+  size_t num_shards = 0;  // shards that nodes make
+  size_t others = 0;      // pieces of the arrays before this one
 };
 
 absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::BeginRemake(
@@ -140,7 +140,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
 
 void Cluster::Remaking::EndNode(const Making::Made& made) const {
   Node& node = *made.node;
-  // Only what it is made of: it may end well before another group is known to have failed.
+  // It reads only its own sources, so it may succeed before another group is known to fail.
   node.reads = s.GroupsOf(node.sources);
   std::erase(node.reads, made.group->id);
   node.record_bytes = kPieceBytes * node.pieces.size();
@@ -156,7 +156,7 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Ses
   const auto moved = old.WithDevices(target.sharding.devices(), target.sharding.memory_kind());
   if (moved.ok() && *moved == target.sharding &&
       (old.kind() == Sharding::Kind::kConcrete || old.kind() == Sharding::Kind::kConcreteEven)) {
-    // The same cut, wherever its pieces lie in the array.
+    // The cut stays the same, so each shard is copied, wherever it lies in the array.
     return BeginRemake(
         session, source, target, "reshard of " + type, may_alias,
         [this, &source, &target](int32_t position) {
@@ -175,7 +175,7 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Resharded(const Ses
     sources.push_back({place.executor, place.device});
   }
   for (const int32_t id : target.sharding.devices()) {
-    if (id < 0 || static_cast<size_t>(id) >= session.devices.size()) break;  // told by Remake
+    if (id < 0 || static_cast<size_t>(id) >= session.devices.size()) break;  // Remake reports it
     const DeviceId device = session.devices[id].device;
     targets.push_back({s.ExecutorOf(device)->id, device});
   }
@@ -233,8 +233,8 @@ absl::StatusOr<Cluster::Remaking::Remake> Cluster::Remaking::Bitcasted(const Ses
       made);
 }
 
-// For a program's run. As requests have it: what is made is in no table before all of it has been
-// checked.
+// Reshards a value for a program's run. As in requests, its nodes enter the tables once all of it
+// has been checked.
 class Cluster::Remaking::ValueRemake final : public ValueRequest {
  public:
   ValueRemake(State& state, const Array& source, const ArraySpec& target, bool after_inputs,
@@ -303,7 +303,7 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
   const bool after_inputs_;
   Making made_;
   std::optional<Remake> remake_;
-  bool whole_ = false;  // all of it is in made_
+  bool whole_ = false;  // all its nodes are in made_
   size_t committed_ = 0;
 };
 

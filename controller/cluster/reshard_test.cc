@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dialogues of the controller's core: resharding and copying to several devices of an
-// executor, and what a request may cost.
+// Golden dialogues of the controller's core: resharding, copying to several devices of an executor,
+// and the cost that a request may have.
 #include <numeric>
 
 #include "controller/cluster/arrays.h"
@@ -20,7 +20,7 @@ TEST_F(ClusterTest, AReshardToSeveralDevicesOfAnExecutorPullsOnceAndCopiesThere)
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({0, 1, 2, 3})};
   ASSERT_TRUE(
       cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
-  // On the array's own executor each device reads it where it is.
+  // On the executor that has the array, each device reads the array where it is.
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- receive n2 g2 from [local 1:0 [0]+[4] to 0:[0], local 1:0 [0]+[4] "
                           "to 1:[0]]",
@@ -72,12 +72,12 @@ TEST_F(ClusterTest, AReshardCountsAsARecordOfItsSessionUntilItEnds) {
   const ArraySpec copies{DType::kF32, Shape{{4}}, Sharding::Replicated({2, 3})};
   ASSERT_TRUE(
       cluster.arrays().Reshard(session, {1}, {copies}, CopySemantics::kAlwaysCopy, {2}).ok());
-  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 800U);  // of two pieces
+  EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 800U);  // for two pieces
   End(b, 2);
   EXPECT_EQ(cluster.sessions().BacklogOf(session).record_bytes, 0U);
 }
 
-// Each of n shards from each of n, several times.
+// Each of n shards is made from n, in several arrays.
 TEST_F(ClusterTest, AReshardOfManyArraysOfManyPiecesIsRefusedWholeAndHoldsNothing) {
   constexpr int kDevices = 800;
   constexpr int kFew = 50;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core keeps of a session. Private to this folder.
+// The core's records of sessions. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_SESSION_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_SESSION_H_
 
@@ -25,7 +25,7 @@ namespace fairway {
 
 struct Binding {
   ExecutableId executable;
-  std::vector<int32_t> devices;  // virtual
+  std::vector<int32_t> devices;  // virtual devices
   std::vector<ArraySpec> outputs;
 };
 
@@ -33,12 +33,12 @@ struct PendingWatch {
   uint64_t token = 0;
   size_t open = 0;
   size_t failed_at = SIZE_MAX;
-  NodeId failed_by;  // of several failed groups of one array the lowest node's error is told
+  NodeId failed_by;  // if several groups of an array failed, the lowest node's error counts
   absl::Status failure;
 };
 
 struct Session {
-  // `records`: what all sessions' records hold together.
+  // `records`: the bytes of all sessions' records together.
   explicit Session(size_t* records)
       : arrays(records), node_records(records), program_records(records), stored(records) {}
 
@@ -50,28 +50,28 @@ struct Session {
   std::unordered_map<uint64_t, std::unique_ptr<BoundProgram>> programs;
   uint64_t next_handle = kFirstServerHandle;
   std::map<uint64_t, PendingWatch> watches;
-  RecordCount node_records;  // of unfinished nodes
-  // Of programs, their sequences until they are forgotten, and of what is being bound.
+  RecordCount node_records;  // bytes of nodes that have not ended
+  // Bytes of programs, of their sequences until these are forgotten, and of programs being bound.
   RecordCount program_records;
-  std::unordered_map<uint64_t, size_t> binding;  // bytes, by key
+  std::unordered_map<uint64_t, size_t> binding;  // by key: bytes
   RecordCount stored;                            // bytes of Group::stored
   struct InlinedEntry {
     ShardRef shard;
     int64_t bytes = 0;
   };
-  std::deque<InlinedEntry> inlined;  // oldest first; some of groups that are gone
+  std::deque<InlinedEntry> inlined;  // oldest first; some of the groups may be gone
   int64_t inlined_bytes = 0;         // of `inlined`
   int64_t fetching = 0;              // bytes under way: the sum of Node::pulling
 };
 
-// What is left of a session that has ended; no handle leads there any more.
+// The rest of a session that has ended; no handle leads to it any more.
 struct Closing {
   explicit Closing(Session ended) : session(std::move(ended)) {}
 
   Session session;
   std::unique_ptr<ProgramRun> run;
   std::unique_ptr<LongRequest> request;
-  NodeId below{UINT64_MAX};  // its nodes that may go on are those from here on
+  NodeId below{UINT64_MAX};  // of its nodes, those below this are still to be given up
 };
 
 }  // namespace fairway

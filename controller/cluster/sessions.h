@@ -15,42 +15,42 @@
 
 namespace fairway {
 
-// A session is one client connection, the owner of all that its client makes (rule T1). Front doors
+// A session is one client connection, and owns all that its client makes (rule T1). Front doors
 // open one for each client and close it when the client is gone. A session's devices are fixed when
 // it is opened.
 //
-// Loop-confined. Nothing blocks. A session that has ended, or never was: NOT_FOUND where there is a
-// status, else an empty answer.
+// Loop-confined. Nothing blocks. For a session that has ended, or never was, a call returns
+// NOT_FOUND or, without a status, an empty answer.
 class Cluster::Sessions {
  public:
   // UNAVAILABLE: no island with a compiler-capable runtime has registered.
   absl::StatusOr<SessionId> Open(const std::string& tenant);
-  // Frees all it owned. Launched work runs to its end.
+  // Frees all that the session owned. Its launched work runs to its end.
   void Close(SessionId session);
   // Fixed for the session's life.
   const std::vector<VirtualDevice>& Devices(SessionId session) const;
-  // The same for other threads.
+  // The same list, for other threads.
   SharedVector<VirtualDevice> SharedDevices(SessionId session) const;
 
-  // The island of these virtual devices. INVALID_ARGUMENT: unknown ids, none, or several islands:
-  // the text names them and says what to do.
+  // The island of these virtual devices. INVALID_ARGUMENT: unknown ids, none, or devices of several
+  // islands; the text names them and says what to do.
   absl::StatusOr<IslandId> IslandOf(SessionId session, const std::vector<int32_t>& devices) const;
 
-  // Whose node it is; nothing when there is no such node.
+  // The session of a node; nullopt: there is no such node.
   std::optional<SessionId> SessionOf(NodeId node) const;
 
-  // Whether an operation of the session is not over yet. The next one first waits until it is, in
-  // one turn, however long: front doors take the session's next request when it is not busy.
+  // Whether an operation of the session is not over. Another operation would first complete it, in
+  // one turn, however long. So front doors take the next request only when the session is not busy.
   bool Busy(SessionId session) const;
 
   // Queued and running work of a session, for the caps of rule B3.
   struct Backlog {
     size_t nodes = 0;
-    size_t record_bytes = 0;  // of what is unfinished
-    size_t record_room = 0;   // bytes that records of all sessions may take beside those there are
+    size_t record_bytes = 0;  // of its unfinished work
+    size_t record_room = 0;   // bytes left for the records of all sessions
     int64_t fetching = 0;     // bytes of fetches under way from executors; they end by themselves
-    // The oldest one not launched waits for memory, or for bytes of the client's, rather than for
-    // device time.
+    // Whether its oldest node that was not launched waits for memory, or for bytes from the client,
+    // rather than for device time.
     bool waits_for_memory = false;
     bool waits_for_bytes = false;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core tells of itself, for status pages, metrics and messages. Plain values: copies,
-// which any thread may have.
+// The core's status, for status pages, metrics and messages. Plain values: copies, which any thread
+// may hold.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_STATUS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_STATUS_H_
 
@@ -14,14 +14,14 @@
 
 namespace fairway {
 
-// Bytes in use on one device, for status pages and messages.
+// Bytes in use on one device.
 struct DeviceUsage {
   DeviceId device;
   IslandId island;
   ExecutorId executor;
   int32_t local_ordinal = 0;
   int64_t used = 0;
-  int64_t limit = 0;  // 0: none
+  int64_t limit = 0;  // 0: no limit
 };
 
 struct IslandStatus {
@@ -29,14 +29,14 @@ struct IslandStatus {
   std::string name;
   bool up = false;
   size_t executors_up = 0;
-  size_t sessions = 0;  // that were opened while it was up, and are not over
+  size_t sessions = 0;  // opened while it was up, and not ended
   uint64_t epoch = 0;
   uint64_t gangs_launched = 0;
   size_t queued = 0;  // nodes that wait for memory
   size_t prepared = 0;
-  size_t in_flight = 0;   // launched and not finished
+  size_t in_flight = 0;   // launched and not ended
   uint64_t given_up = 0;  // nodes that failed because they would never have fitted
-  NodeId last_given_up;   // of these, and the device on which it did not fit
+  NodeId last_given_up;   // the last of these, and the device on which it did not fit
   DeviceId given_up_for;
 };
 
@@ -45,20 +45,20 @@ struct ExecutorStatus {
   IslandId island;
   ExecutorSpec spec;
   bool up = false;
-  std::string last_error;  // why it was lost the last time
+  std::string last_error;  // why it was last lost
 };
 
 struct ClusterCounts {
   size_t sessions = 0;
   size_t arrays = 0;
   size_t groups = 0;
-  size_t nodes = 0;  // unfinished
+  size_t nodes = 0;  // that have not ended
   uint64_t nodes_made = 0;
   size_t executables = 0;
   uint64_t executions = 0;  // requests to run a computation or a program
-  // Fetches answered from results that came with their completion, or from uploads that lie here.
+  // Fetches answered from results that came with their node's end, or from stored uploads.
   uint64_t inline_hits = 0;
-  size_t stored_bytes = 0;        // of these uploads
+  size_t stored_bytes = 0;        // bytes of the stored uploads
   uint64_t executor_fetches = 0;  // fetches that went to an executor
   uint64_t units = 0;             // of work (Cluster::units), since the start
   uint64_t most_units = 0;        // of one operation or turn

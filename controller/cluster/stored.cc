@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small uploads stay with the controller until something uses them
 // (docs/design/0060-lazy-uploads.md). A stored group is ready as soon as its bytes have come; no
-// executor knows it. What only moves bytes of stored groups makes a stored group. What else reads
-// one reads its placed group: the same shards on its devices, put there by a node that is made for
-// the first reader.
+// executor knows it. A node that only moves bytes of stored groups makes a stored group. Any other
+// node reads the placed group: the same shards on the group's devices, put there by a node that is
+// made for the first reader.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -15,10 +15,10 @@
 namespace fairway {
 namespace {
 
-// Of a stored group's record and of each of its blobs, beside the bytes, about.
+// About the bytes of a stored group's record, and of each blob's, without the blobs' bytes.
 constexpr size_t kRecordBytes = 192;
 
-// Of a receive's sources, those of one shard.
+// The range of a receive's sources that belong to one shard.
 std::pair<size_t, size_t> SourcesOf(const Node& node, int32_t shard) {
   if (!node.remade) return {shard, shard + 1};
   const auto before = [](const Piece& piece, int32_t s) { return piece.out < s; };
@@ -27,7 +27,7 @@ std::pair<size_t, size_t> SourcesOf(const Node& node, int32_t shard) {
   return {first - begin, std::lower_bound(first, end, shard + 1, before) - begin};
 }
 
-// The one that the shard is a copy of, or nullptr.
+// The shard that this one is a copy of, or nullptr.
 const ShardRef* CopiedFrom(const Node& node, int32_t shard) {
   const auto [first, last] = SourcesOf(node, shard);
   if (last != first + 1) return nullptr;
@@ -117,7 +117,7 @@ void Cluster::StoredGroups::Store(Node& node) {
   if (node.unsettled_inputs > 0) return;
   const Group& group = *s.FindGroup(node.outputs[0]);
   Stored& stored = *group.stored;
-  stored.blobs = std::move(node.blobs);  // of an upload
+  stored.blobs = std::move(node.blobs);  // an upload's
   for (size_t i = 0; i < group.places.size() && !node.is_upload; ++i) {
     const auto blob = static_cast<size_t>(stored.blob_of_shard[i]);
     if (blob >= stored.blobs.size()) stored.blobs.resize(blob + 1);
@@ -152,7 +152,7 @@ bool Cluster::StoredGroups::PlaceShards(std::vector<ShardRef>& shards) {
   for (ShardRef& ref : shards) {
     if (ref.group != last) {
       last = instead = ref.group;
-      // One that is being made is in no table yet.
+      // A group that is still being made is in no table.
       if (Group* group = s.FindGroup(last); group != nullptr && group->stored != nullptr)
         instead = PlacedOf(*group);
     }
@@ -186,7 +186,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   node.outputs = {placed.id};
   for (const Place& place : group.places)
     AddReservation(node.reservations, place.device, place.bytes, 0);
-  node.record_bytes = stored.bytes;  // of the messages
+  node.record_bytes = stored.bytes;  // counts the bytes in its messages
   s.sessions.at(group.session).node_records.Add(node.record_bytes);
   s.Enqueue(node);
   return placed.id;

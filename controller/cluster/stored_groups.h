@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small arrays that the controller has and no device yet. Private to this folder.
+// Small arrays that lie with the controller, not yet on a device. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_STORED_GROUPS_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_STORED_GROUPS_H_
 
@@ -14,41 +14,41 @@
 
 namespace fairway {
 
-// Groups whose bytes lie with the controller (docs/design/0060-lazy-uploads.md): it decides what is
-// stored, answers for the bytes, and has them put on devices when something there reads them.
+// The groups whose bytes lie with the controller (docs/design/0060-lazy-uploads.md). Decides which
+// are stored, answers for the bytes, and puts them on devices when something there reads them.
 //
 // Invariants: a stored group is not charged, reserved or declared; its bytes are counted in
-// Session::stored of its session until Unstore; its placed group has one view of it.
+// Session::stored of its session until Unstore; it holds one view of its placed group.
 class Cluster::StoredGroups {
  public:
   explicit StoredGroups(State& state) : s(state) {}
 
-  // Nothing but blob_of_shard is set yet; the bytes are charged.
+  // Charges the bytes to the session, and sets blob_of_shard; the blobs are still to come.
   void BeginStored(Session& session, Group& group, std::vector<int32_t> blob_of_shard);
   // Whether the new array of these blobs is to be stored.
   bool MayStore(const Session& session, const std::vector<int32_t>& blob_of_shard,
                 const std::vector<int64_t>& bytes) const;
-  // If all that the node reads is stored, and small, so is what it makes. Returns whether.
+  // Stores the node's output if all that it reads is stored, and small. Returns whether it does.
   bool BeginToStore(Session& session, Making::Made& made);
-  // The inputs of one that stores are there.
+  // The inputs of a node that stores have come: makes its output.
   void Store(Node& node);
-  // Makes shards of stored groups those on their devices, which are put there by nodes that are
-  // made now, if they are not there or on their way. Returns whether there were any.
+  // Replaces shards of stored groups by the placed ones, and makes nodes that put them on their
+  // devices, unless they are there or on their way. Returns whether there were any.
   bool PlaceShards(std::vector<ShardRef>& shards);
-  // The bytes of what a node places.
+  // Gives a node that places a stored group that group's bytes.
   void TakeStored(Node& node);
-  // It refers to its placed group no more.
+  // Gives up its reference to the placed group.
   void LetGoOfPlaced(Group& stored);
-  // Its bytes are not needed any more.
+  // Drops the bytes, which are not needed any more.
   void Unstore(Group& group);
 
  private:
-  // Whether so much more may be stored for the session.
+  // Whether `more` further bytes may be stored for the session.
   bool RoomToStore(const Session& session, size_t more) const;
   BytesRef StoredPart(const Node& node, const Group& out, int32_t shard) const;
   GroupId PlacedOf(Group& stored);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

@@ -35,7 +35,7 @@ class StoredTest : public ClusterTest {
     EXPECT_TRUE(put.ok()) << put.status();
     return put->upload;
   }
-  // f32[4] on that device.
+  // Uploads f32[4] to a device.
   void Upload(uint64_t handle, int32_t device) {
     cluster.arrays().ProvideUpload(Put(handle, OnDevice(device)), 0, Bytes(kText));
   }
@@ -116,7 +116,7 @@ TEST_F(StoredTest, ACopyToAnotherIslandIsAnotherStoredArray) {
 TEST_F(StoredTest, ADeviceWithoutMemoryIsNotWaitedForByThoseWhoDoNotUseIt) {
   Start(128);
   const uint64_t fill = Define(1, {0}, {}, {F32({32})});
-  ASSERT_TRUE(cluster.executables().Execute(session, fill, {}, {}, {9}).ok());  // runs for ever
+  ASSERT_TRUE(cluster.executables().Execute(session, fill, {}, {}, {9}).ok());  // never ends
   Upload(1, 0);
   cluster.arrays().Watch(session, 5, {1});
   ASSERT_TRUE(Copy(1, 3, 2).ok());
@@ -283,12 +283,12 @@ TEST_F(StoredTest, DeletingItFreesItOnItsDeviceToo) {
 TEST_F(StoredTest, ASessionThatEndsLeavesNothing) {
   Start();
   Upload(1, 0);
-  Put(2, OnDevice(2));  // its bytes do not come
+  Put(2, OnDevice(2));  // its bytes never come
   ASSERT_TRUE(Copy(2, 0, 3).ok());
   const uint64_t f = Define(1, {0}, {F32({4}), F32({4})}, {F32({})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1, 3}, {}, {4}).ok());
   cluster.sessions().Close(session);
-  End(a, 4);  // the put of array 1 went out
+  End(a, 4);  // the put of array 1 had been sent
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
   EXPECT_EQ(cluster.inspection().counts().groups, 0u);
   EXPECT_EQ(Used(), 0);
@@ -330,7 +330,7 @@ TEST_F(StoredShareTest, BeyondTheSessionsShareUploadsGoToTheirDevicesAtOnce) {
   EXPECT_THAT(actions.Take(), IsEmpty());
   Upload(3, 0);
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n3 g3 from [inline 16B]"));
-  ASSERT_TRUE(Copy(1, 2, 4).ok());  // by way of its device
+  ASSERT_TRUE(Copy(1, 2, 4).ok());  // array 1 goes to its own device first
   EXPECT_THAT(actions.Take(), ElementsAre("e1 <- receive n4 g5 from [inline 16B]",
                                           HasSubstr("e1 <- send"), HasSubstr("e2 <- receive n5")));
   EXPECT_LE(cluster.inspection().counts().stored_bytes, 1000u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving shards: the receiver pulls, the source answers when it is ready (docs/architecture.md,
-// "Links"). A transfer's id is its node's and the number of times it was taken back, so that late
-// pulls of one attempt do not meet another.
+// Moving shards: the receiver pulls, and the source answers when it is ready (docs/architecture.md,
+// "Links"). A transfer's id is made of its node's id and of how often that was taken back, so that
+// late pulls of one attempt are not taken for another's.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -14,14 +14,14 @@ namespace fairway {
 namespace {
 
 constexpr int kAttemptShift = 48;
-// A shard of an upload up to this size is sent for each of its devices, a larger one once to each
+// A shard of an upload up to this size is sent once per device. A larger one is sent once per
 // executor, which copies it to its other devices.
 constexpr int64_t kRepeatedBytes = 256;
-// A fetch costs a unit for each 2^18 bytes, and at most kFetchUnits, so that a turn begins a few
-// hundred MiB of them.
+// A fetch costs one unit per 2^18 bytes, at most kFetchUnits, so a turn begins a few hundred MiB of
+// fetches.
 constexpr int kFetchedBytesOfAUnit = 18;
 constexpr int64_t kFetchUnits = 1000;
-// Bytes that go with a command cost a unit each so many: they are copied twice, into fresh memory.
+// This many bytes that go with a command cost a unit: they are copied twice, into fresh memory.
 constexpr size_t kCopiedBytesPerUnit = 4096;
 
 TransferId TransferOf(const Node& node) {
@@ -77,7 +77,7 @@ void Cluster::Transfers::AddPieces(const Node& node, int32_t shard, PrepareRecei
   const Executor& receiver = s.executors.at(out.places[shard].executor);
   const auto position = static_cast<int32_t>(command.out.shards.size() - 1);
   const size_t before = command.sources.size();
-  // They lie in the order of the shards.
+  // The pieces are in the order of the shards.
   const auto first = std::lower_bound(node.pieces.begin(), node.pieces.end(), shard,
                                       [](const Piece& piece, int32_t s) { return piece.out < s; });
   for (auto i = static_cast<size_t>(first - node.pieces.begin());
@@ -228,7 +228,7 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   State& s = *state_;
   Node* node = s.FindNode(NodeOf(transfer));
   if (node == nullptr || node->pulling == 0 || TransferOf(*node) != transfer) return;
-  // What failed may have been lost, which its session is about to hear.
+  // The cause may be a lost executor, of which its session will soon be told.
   if (PeerGone(bytes.status()) || (!bytes.ok() && s.losses.HasLosses(node->session))) {
     s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));
     return;

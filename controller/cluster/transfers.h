@@ -12,31 +12,31 @@
 
 namespace fairway {
 
-// Lowers receives and fetches to commands: who serves which shard to whom, and which bytes go with
+// Turns receives and fetches into commands: who serves which shard to whom, and which bytes go with
 // the commands. The receiver pulls (docs/architecture.md, "Links").
 //
-// Invariant: what PrepareSends has offered is served until EndTransfer.
+// Invariant: a shard that PrepareSends has offered is served until EndTransfer.
 class Cluster::Transfers {
  public:
   explicit Transfers(State& state) : s(state) {}
 
   // Whether the upload's bytes go with its commands.
   bool IsInline(const Node& upload) const;
-  // Has the participant make its shards, and says where it finds the bytes.
+  // Tells the participant which shards to make, and where their bytes are.
   void PrepareReceiveOn(Node& node, size_t participant);
-  // Has the executors of its sources serve them.
+  // Tells the executors of the node's sources to serve them.
   void PrepareSends(Node& node);
-  // Nobody needs to serve it any more.
+  // Tells executors and the data port that nobody pulls for the node any more.
   void EndTransfer(const Node& node);
-  // Has the bytes come to the controller, when the group is there.
+  // Pulls the bytes to the controller, once the group is ready.
   void StartFetch(Node& node);
 
  private:
   ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
-  // The sources and pieces of a remade shard, the last one of command.out.
+  // Adds the sources and pieces of a remade shard, the last one of command.out.
   void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);
 
-  State& s;  // of which this is a part
+  State& s;  // the state that this is a part of
 };
 
 }  // namespace fairway

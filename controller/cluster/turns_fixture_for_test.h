@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A core whose operations and turns are counted in units, and a neighbour of what makes them long.
+// A core whose operations and turns are counted in units, and a neighbour of the busy session.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_TURNS_FIXTURE_FOR_TEST_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_TURNS_FIXTURE_FOR_TEST_H_
 
@@ -20,10 +20,10 @@
 
 namespace fairway {
 
-// An operation's own part, which is not interrupted, and a turn that follows it.
+// The most units of an operation's own part, which is not interrupted, and a turn after it.
 inline constexpr uint64_t kMost = 3000;
 
-// With a sanitizer all takes some thirty times as long.
+// Under a sanitizer everything takes some thirty times as long.
 #ifdef FAIRWAY_SANITIZED
 inline constexpr bool kSanitized = true;
 #else
@@ -45,7 +45,7 @@ class TurnsTest : public ClusterTest {
     EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
 
-  // Calls `operation`, and checks what it takes.
+  // Calls `operation`, and checks how many units it takes.
   template <typename F>
   auto Bounded(F operation) {
     const uint64_t before = cluster.units();
@@ -53,7 +53,7 @@ class TurnsTest : public ClusterTest {
     EXPECT_LE(cluster.units() - before, kMost);
     return result;
   }
-  // A turn, if one is wanted.
+  // Runs a turn, if one is wanted.
   bool Turn() {
     if (!std::exchange(actions.turn_wanted, false)) return false;
     return Bounded([&] {
@@ -61,7 +61,7 @@ class TurnsTest : public ClusterTest {
       return true;
     });
   }
-  // The neighbour puts an array and computes with it: a device of its own is told at once.
+  // The neighbour puts an array and computes with it: its own device gets the commands at once.
   void ExpectTheNeighbourIsServed() {
     const uint64_t handle = next_++;
     const auto put = cluster.arrays().Put(
@@ -77,7 +77,7 @@ class TurnsTest : public ClusterTest {
     actions.Take();
   }
 
-  // Arrays 1 to `count` of one shard, which was put on device 0.
+  // Makes arrays 1 to `count` of one shard, which is put on device 0.
   void MakeViews(uint64_t count, bool ready = true) {
     if (ready) {
       PutReady(1, 0);
@@ -106,8 +106,8 @@ class TurnsTest : public ClusterTest {
       if (result.ok()) results_ = result->size();
     };
   }
-  // A long request has begun: the neighbour is served while it is under way. Ends it; `in_between`
-  // comes once.
+  // Expects that the neighbour is served while a long request is under way. Then ends the request;
+  // calls `in_between` once before its end.
   template <typename F>
   void ExpectItGoesOnInTurns(F in_between) {
     ASSERT_TRUE(cluster.sessions().Busy(session));
@@ -124,7 +124,7 @@ class TurnsTest : public ClusterTest {
     ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
   }
 
-  // A program that goes `rounds` times to island b and back.
+  // A program that goes to island b and back `rounds` times.
   static ProgramSource LongProgram(int rounds) {
     Program program;
     program.name = "long";
@@ -159,8 +159,8 @@ class TurnsTest : public ClusterTest {
     return cluster.programs().Bind(session, 0, LongProgram(rounds)).value();
   }
 
-  // Array 1 on device 0 and a chain of `steps` computations behind it, whose last result is watched
-  // with token 9.
+  // Runs a chain of `steps` computations on array 1, which lies on device 0. Watches the last
+  // result with token 9.
   void RunChain(uint64_t steps) {
     PutReady(1, 0);
     for (uint64_t i = 1; i <= steps; ++i) {
@@ -181,9 +181,9 @@ class TurnsTest : public ClusterTest {
   uint64_t step_ = 0;
   SessionId other_;
   uint64_t neighbours_step_ = 0;
-  uint64_t next_ = 1;  // of the neighbour's handles
+  uint64_t next_ = 1;  // the neighbour's next handle
   std::vector<uint64_t> handles_;
-  std::string answered_;  // of a long request
+  std::string answered_;  // the answer to a long request
   size_t results_ = 0;
 };
 

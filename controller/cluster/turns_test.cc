@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // No operation and no turn is long, whatever one session has made necessary, and its neighbours are
-// served meanwhile. Counted in units of work, not in time.
+// served meanwhile. Work is counted in units, not in time.
 #include <algorithm>
 #include <numeric>
 
@@ -59,8 +59,8 @@ TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
   EXPECT_THAT(actions.Take(), Contains(StartsWith("s1 watched 7: ")));
 }
 
-// An argument and what a transfer makes: rows that become columns, so that each of 256 devices
-// takes a piece of each other's.
+// An argument and a transfer turn rows into columns, so that each of 256 devices takes a piece from
+// every other.
 TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   constexpr int32_t kDevices = 256;
   ASSERT_TRUE(cluster.fleet().ExecutorUp(Worker("wc", "ic", kDevices)).ok());
@@ -104,7 +104,7 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   }
   EXPECT_GT(turns, 20);
   EXPECT_NE(cluster.arrays().Spec(session, 3), nullptr);
-  // And one that is not over when its session ends.
+  // The second run is under way when its session ends.
   ASSERT_TRUE(cluster.programs().Run(session, *bound, {1, 1}, {}, {4, 5}).ok());
   for (int i = 0; i < 60; ++i) Turn();
   ASSERT_TRUE(cluster.sessions().Busy(session));
@@ -114,7 +114,7 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   EXPECT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
 }
 
-// More of them than have a slice in one turn.
+// There are more busy sessions than get a slice in one turn.
 TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
   std::vector<std::pair<SessionId, uint64_t>> programs;
   for (int s = 0; s < 12; ++s) {
@@ -163,7 +163,7 @@ TEST_F(TurnsTest, WhatFailsWithAnUploadFailsInSeveralTurnsAndNeighboursAreServed
   const auto put =
       cluster.arrays().Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
   ASSERT_TRUE(put.ok());
-  // All read the upload, and each the one before it.
+  // All computations read the upload, and each reads the one before it.
   for (uint64_t i = 1; i <= kSteps; ++i) {
     ASSERT_TRUE(
         cluster.executables().Execute(session, step_, {i % 2 == 0 ? i : 1}, {}, {i + 1}).ok());
@@ -332,7 +332,7 @@ TEST_F(TurnsTest, AnAnswerMayCallTheCoreWhoseAnswersComeAfterIt) {
   actions.Take();
 }
 
-// A session that ends in an answer hears none of those behind it.
+// A session that ends while it handles an answer gets no further answer.
 TEST_F(TurnsTest, ASessionThatEndsInAnAnswerGetsNoOther) {
   actions.on_watched = [&] {
     cluster.arrays().Watch(session, 8, {99});
@@ -354,8 +354,8 @@ TEST_F(TurnsTest, TheErrorsOfManyResultsAreMadeInSeveralTurns) {
   EXPECT_NE(cluster.arrays().Spec(session, kErrors), nullptr);
 }
 
-// Two islands of many devices. Rows lie on the one, columns are to lie on the other: each is made
-// of a piece of each row.
+// Two islands of many devices. Rows lie on one, columns are to lie on the other: each column is
+// made of a piece of each row.
 class LargeTurnsTest : public TurnsTest {
  protected:
   static constexpr int kDevices = 800;
@@ -374,7 +374,7 @@ class LargeTurnsTest : public TurnsTest {
     End(rows_, put->upload.value);
     actions.Take();
   }
-  // On the devices from `first` on.
+  // An array on the devices from `first` on.
   static ArraySpec Spec(int32_t first, std::vector<int64_t> tiles) {
     std::vector<int32_t> devices(kDevices);
     std::vector<int64_t> tile_of(kDevices);
@@ -396,7 +396,7 @@ class LargeTurnsTest : public TurnsTest {
       return true;
     });
   }
-  // When all is prepared.
+  // Loses the executor once all nodes are prepared.
   void LosePrepared(ExecutorId executor) {
     Reshard();
     while (Turn()) {
@@ -428,7 +428,7 @@ TEST_F(LargeTurnsTest, AReshardOfManyPiecesIsMadeInSeveralTurns) {
   }
   EXPECT_EQ(Count("e4 <- receive"), size_t{kDevices});
   EXPECT_EQ(Count("e3 <- send"), size_t{kDevices});
-  // Nor does its end take long.
+  // The end of the session does not take long either.
   cluster.arrays().Watch(session, 9, {2});
   Report report;
   for (const auto& [who, seq] : actions.seq) {
@@ -504,7 +504,7 @@ TEST_F(LargeTurnsTest, ASessionThatEndsInTheMiddleOfAReshardLeavesNothing) {
   EXPECT_EQ(cluster.inspection().counts().arrays, 0u);
 }
 
-// Putting a shard and naming it to its executor takes half a microsecond each.
+// To put a shard, and to name it to its executor, takes half a microsecond each.
 TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
   ClusterOptions options;
   options.stored_array_bytes = -1;
@@ -527,7 +527,7 @@ TEST(UnitsTest, APutToManyDevicesCountsItsShards) {
   EXPECT_GE(cluster.units() - made, kDevices / 2);
 }
 
-// A message is made of them, and a frame of that.
+// The bytes are copied into a message, and the message into a frame.
 TEST(UnitsTest, BytesThatGoWithACommandCount) {
   ClusterOptions options;
   options.stored_array_bytes = -1;
@@ -544,7 +544,7 @@ TEST(UnitsTest, BytesThatGoWithACommandCount) {
   EXPECT_GE(cluster.units() - before, 16u);
 }
 
-// A report may tell of more than a turn does.
+// One report may tell more ends than one turn handles.
 TEST_F(TurnsTest, TheEndsOfManyLaunchesAreHeardInSeveralTurns) {
   PutReady(1, 0);
   Installed(a, 1);

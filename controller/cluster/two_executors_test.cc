@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Island ia with a second executor, whose device comes third in a new session.
+// Island ia has a second executor; its device is the third one of a new session.
 class TwoExecutorsTest : public ClusterTest {
  protected:
   static ExecutorSpec OfTwo(const std::string& worker, int devices, int64_t memory = 0) {
@@ -50,7 +50,7 @@ class TwoExecutorsTest : public ClusterTest {
     ASSERT_TRUE(cluster.fleet().ExecutorUp(again).ok());
     cluster.Tick(0);
   }
-  // Array 2, node 2: a gang of both executors that was launched, of array 1.
+  // Launches node 2, a gang of both executors, on array 1; it makes array 2.
   void GangOfTwo() {
     StartTwo();
     PutOnTwo(1);
@@ -61,7 +61,7 @@ class TwoExecutorsTest : public ClusterTest {
     Installed(a, 1);
     Installed(c, 1);
   }
-  // Of node 2, as of a sequence: output 0 failed there, and it has ended.
+  // Reports the end of node 2 as of a sequence: output 0 failed on this executor.
   void OutputFails(ExecutorId executor, absl::Status why) {
     Report report;
     report.finished = {actions.seq.at({executor, NodeId(2)})};
@@ -75,7 +75,7 @@ TEST_F(TwoExecutorsTest, AGangThatLostAnExecutorKeepsItsInputsOnTheOthersUntilIt
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   actions.Take();
   cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
-  // It may wait for the other one; and what both run is loaded anew.
+  // The other executor may wait for the lost one. The code of both is loaded anew.
   EXPECT_THAT(actions.Take(),
               ElementsAre("e1 <- abandon 1 to 1: DATA_LOSS: island ia: the executor of worker wc "
                           "was lost: killed",
@@ -124,8 +124,8 @@ TEST_F(TwoExecutorsTest, OneThatIsLostAfterItsPartEndsTheWaitOfTheOther) {
   End(a, 2, absl::UnknownError("a peer is gone"));
 }
 
-// Of a sequence: what fails of it on one executor is answered by that one, and of several failures
-// of an output not the first to come is told.
+// If a step of a sequence fails on one executor, that executor answers for it. Of several failures
+// of an output the first executor's counts, not the first to come.
 TEST_F(TwoExecutorsTest, AStepThatFailedOnOneAbandonsNothingAndTheFirstExecutorsFailureIsTold) {
   ASSERT_NO_FATAL_FAILURE(GangOfTwo());
   cluster.arrays().Watch(session, 1, {2});
@@ -197,7 +197,7 @@ TEST_F(ChainOnTwoTest, TheSecondIsLaunchedBeforeTheFirstHasEnded) {
 TEST_F(ChainOnTwoTest, WhatTheFirstMadeIsCountedUntilTheSecondHasEndedThoughItFailedElsewhere) {
   Start();
   End(a, 2);
-  EXPECT_EQ(cluster.fleet().Usage()[0].used, 192);  // with what was put
+  EXPECT_EQ(cluster.fleet().Usage()[0].used, 192);  // the upload included
   cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   EXPECT_EQ(cluster.fleet().Usage()[0].used, 128);
   End(a, 3, absl::UnknownError("a peer is gone"));
@@ -211,7 +211,7 @@ TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 1 to 1: INTERNAL: boom"));
   End(a, 3, absl::InternalError("boom"));
   EXPECT_THAT(actions.Take(), ElementsAre("e2 <- abandon 2 to 2: INTERNAL: boom"));
-  // There the first went well, and so does the second.
+  // On that executor the first launch ended well, and so does the second.
   End(c, 2);
   End(c, 3);
   EXPECT_THAT(actions.Take(),
@@ -221,7 +221,7 @@ TEST_F(ChainOnTwoTest, AFailureOfTheFirstOnOneExecutorIsThatOfTheSecond) {
 TEST_F(ChainOnTwoTest, WhatWasThereAndIsLostDoesNotHideTheFirstCause) {
   Start();
   const uint64_t g = Define(2, {0}, {F32({4}), F32({4})}, {F32({4})});
-  std::vector<uint64_t> on_a;  // device 0's pieces of what was put, and of y
+  std::vector<uint64_t> on_a;  // device 0's pieces of the upload and of y
   for (const uint64_t handle : {1, 2})
     on_a.push_back(
         cluster.arrays().Disassemble(session, handle, CopySemantics::kReuseInput, {})->at(0));
@@ -248,7 +248,7 @@ TEST_F(ChainOnTwoTest, OneThatHadEndedOnItsOwnExecutorWaitsForWhatItTook) {
   EXPECT_THAT(actions.Take(), testing::Contains("e1 <- launch n4 id 3 ahead keep [] inline [4:0]"));
   End(a, 2);
   End(a, 4);
-  EXPECT_THAT(actions.Take(), IsEmpty());  // its input may still fail on the other
+  EXPECT_THAT(actions.Take(), IsEmpty());  // its input may still fail on the other executor
   End(c, 2, absl::InternalError("boom"));
   EXPECT_THAT(actions.Take(),
               testing::Contains("s1 watched 2: INTERNAL: f1 on island ia (worker wa, wc): boom"));
@@ -363,7 +363,7 @@ TEST_F(TwoExecutorsTest, ACopyFromAnExecutorThatIsAwayWaitsForItsReturn) {
       actions.Take(),
       ElementsAre(
           "e1 <- install x2", HasSubstr("prepare n2"),
-          "e1 <- send t281474976710659 [#0=2:0]",  // its second attempt has a transfer of its own
+          "e1 <- send t281474976710659 [#0=2:0]",  // the second attempt has a transfer of its own
           "e3 <- receive n3 g3 from [wa:1#0]", "e1 <- send t4 [#0=2:0]",
           "e3 <- receive n4 g4 from [wa:1#0]"));
 }
@@ -393,7 +393,7 @@ TEST_F(TwoExecutorsTest, WhatReadsAReceiveThatFailsIsTakenBackBeforeIt) {
                     .ok());
   };
   copy(1, {1, 0}, 2);  // node 2: both shards to wa, one of them from wc
-  copy(2, {3, 2}, 3);  // nodes 3 and 4 pass them on
+  copy(2, {3, 2}, 3);  // nodes 3 and 4 pass the shards on
   actions.Take();
   cluster.fleet().ExecutorLost(c, absl::UnavailableError("killed"));
   const Lines lines = actions.Take();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns: what operations and events left to be done, a slice of each session after the other.
+// Turns: do the work that operations and events left, one slice of each session after the other.
 #include "controller/cluster/work.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void Cluster::State::HandOver() {
   while (!answers.empty()) {
     Answer answer = std::move(answers.front());
     answers.pop_front();
-    // An answer before it ended the session.
+    // An earlier answer may have ended the session.
     if (!sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
     if (answer.done != nullptr) {
       answer.done();
@@ -147,7 +147,7 @@ void Cluster::State::DoWork(uint64_t until) {
       busy.pop_front();
       DoSlice(session, until);
     }
-    if (slices_left > 0) break;  // islands follow when all have had a slice, in a later turn
+    if (slices_left > 0) break;  // islands follow in a later turn, once all have had a slice
     losses.Unpark();
     for (const IslandId id : std::exchange(to_pump, {})) {
       Pump(islands.at(id), until);
@@ -161,7 +161,7 @@ void Cluster::State::DoWork(uint64_t until) {
 }
 
 void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
-  // References into the map stay, but for this one when its session has ended.
+  // References into the map stay valid, unless the session ends and its entry is erased.
   Worklist& list = work.at(session);
   const uint64_t until =
       Planted(Bug::kEndlessSlice) ? UINT64_MAX : std::min(turn_ends, units + kSliceUnits);
@@ -220,13 +220,13 @@ void Cluster::State::TellLoaded(const Told& told) {
 void Cluster::State::TellEnded(Told told) {
   Node* node = FindNode(told.node);
   if (node == nullptr) return;
-  // It may have been taken back since, or lost this executor.
+  // The node may have been taken back since, or have lost this executor.
   if (told.participant >= node->participants.size()) return;
   const Participant& participant = node->participants[told.participant];
   if (participant.executor != told.executor || participant.seq != told.seq) return;
   OutputsFailed(*node, told.participant, std::move(told.failed_outputs));
   if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
-    // Refused before its launch: a bug of ours, but the node must end.
+    // An executor refused it before its launch, which is a bug; but the node must end.
     Fail(*node,
          told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
          told.node);

@@ -2,10 +2,10 @@
 // Work that operations and events leave behind, kept by session and done in bounded turns. Private
 // to this folder.
 //
-// One event may make much necessary: a failed upload fails the 100,000 computations behind it. So
-// an event only writes down what follows, and Cluster::Turn does it, a slice of each busy session
-// after the other. Arrays never cross sessions (rule T1), so what follows from a session's work is
-// that session's: its neighbours wait for a slice of it, never for all of it.
+// One event may make much work: a failed upload fails the 100,000 computations that follow it. So
+// an event only notes its consequences, and Cluster::Turn works on them, a slice of each busy
+// session after the other. Arrays never cross sessions (rule T1), so the consequences of a
+// session's work are its own: its neighbours wait for a slice of them, never for all.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_WORK_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_WORK_H_
 
@@ -24,44 +24,44 @@
 
 namespace fairway {
 
-// Units of work, about a microsecond each: one node, group, handle, piece or command that is
-// touched, 256 shards that are walked, or 2 that an upload puts or a command names.
+// Units of work, about a microsecond each: a node, group, handle, piece or command that is touched,
+// 256 shards that are walked, or 2 shards that an upload puts or a command names.
 inline constexpr uint64_t kShardsPerUnit = 256;
 inline constexpr uint64_t kNamedShardsPerUnit = 2;
-// What one session may use before the next one has its slice.
+// The units that one session may use before the next one has its slice.
 inline constexpr uint64_t kSliceUnits = 125;
-// A node of more pieces is prepared alone.
+// A node of more pieces than this is prepared alone.
 inline constexpr size_t kLargePieces = 32;
 
-// An output of a sequence that failed while others went well.
+// A failed output of a sequence whose other outputs are good.
 struct FailedOutput {
   absl::Status status;
   int32_t argument = -1;   // the argument whose error it has; -1: it failed by itself
-  size_t participant = 0;  // of the node, that says so
+  size_t participant = 0;  // the node's participant that reports it
 };
 
-// What an executor said of a node.
+// An executor's message about a node.
 struct Told {
   enum class What : uint8_t { kLoaded, kEnded };
   What what = What::kEnded;
   NodeId node;
   absl::Status status;
-  uint64_t attempt = 0;  // kLoaded: of the node when it began to wait
-  // kEnded: who ended it.
+  uint64_t attempt = 0;  // kLoaded: the node's attempt when it began to wait
+  // kEnded: the executor that reports it.
   ExecutorId executor;
   size_t participant = 0;
   uint64_t seq = 0;
   std::map<int32_t, FailedOutput> failed_outputs;
 };
 
-// What a session is yet to hear of an island: executors were lost, or it was given up. It hears of
-// each of its groups there, then of its nodes, and then those are taken back that are to be done
-// again. Meanwhile nothing else becomes of what it has.
+// The loss that a session has yet to be told: lost executors, or an island that was given up. It
+// concerns first each of its groups there, then each of its nodes; then the nodes that are to be
+// done again are taken back. Meanwhile nothing else happens to these.
 struct Loss {
   uint64_t number = 0;
   IslandId island;
   struct Lost {
-    size_t order = 0;  // of the losses
+    size_t order = 0;  // its place in the order of losses
     absl::Status status;
   };
   std::map<ExecutorId, Lost> executors;
@@ -69,16 +69,16 @@ struct Loss {
 
   enum class Phase : uint8_t { kBegin, kGroups, kNodes, kTakeBack, kDone };
   Phase phase = Phase::kBegin;
-  NodeId heard;  // this node and those before it
+  NodeId heard;  // this node and lower ones are done
   struct Again {
     NodeId node;
-    uint64_t attempt = 0;  // of it
+    uint64_t attempt = 0;  // of the node
   };
-  std::vector<Again> again;  // prepared nodes to be taken back, the youngest last
+  std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
 };
 
-struct Closing;      // session.h: what is left of a session that has ended
-struct ProgramBind;  // program_records.h: a program that is being made known
+struct Closing;      // session.h: the rest of a session that has ended
+struct ProgramBind;  // program_records.h: a program that is being bound
 struct ProgramRun;   // program_records.h: a program whose steps are being made
 struct Session;      // session.h
 
@@ -90,41 +90,41 @@ class LongRequest {
   LongRequest(const LongRequest&) = delete;
   LongRequest& operator=(const LongRequest&) = delete;
 
-  // Does some more of it; whether it is over.
+  // Does some more of the request. Returns whether it is over.
   virtual bool GoOn(Session& session) = 0;
-  // Gives up some of what it holds; whether nothing is left. After that it is over.
+  // Gives up some of what it holds. Returns whether nothing is left; then the request is over.
   virtual bool GiveUp() = 0;
 
-  // When it is over: the handles of what it made, or why it was refused.
+  // Once it is over: the handles of the arrays that it made, or why it was refused.
   absl::StatusOr<std::vector<uint64_t>> result = std::vector<uint64_t>();
   Cluster::Done done;
   Cluster::Each each;
-  // Groups that it has made and no array has yet: a reference of each is its own.
+  // Groups that it has made, but no array has yet. It holds one reference to each.
   std::vector<GroupId> held;
 
  protected:
   LongRequest() = default;
 };
 
-// A value of a program's run that is being resharded from another one. When it is over, `array` is
-// there with its view held, or `result` says why not.
+// A value of a program's run, resharded from another value. Once it is over, `array` holds the
+// value, with its view held, or `result` says why not.
 class ValueRequest : public LongRequest {
  public:
   Array array;
-  size_t pieces = 0;  // that it and those before it are made of
+  size_t pieces = 0;  // of this value and those before it
 };
 
-// What is left to do for one session. Done in this order; `told` may add to `settled`, and that to
-// `ended_inputs`.
+// The work left for one session, in the order in which it is done. `told` may add to `settled`, and
+// that to `ended_inputs`.
 struct Worklist {
   Worklist();
   ~Worklist();
 
   std::deque<Loss> losses;
-  std::deque<NodeId> held;  // parked receives, until it has heard of the losses
+  std::deque<NodeId> held;  // parked receives, until the losses have been told
   std::deque<Told> told;
-  std::deque<GroupId> settled;      // groups whose waiters have not been told
-  std::deque<NodeId> ended_inputs;  // nodes none of whose inputs is open any more
+  std::deque<GroupId> settled;                         // groups whose waiters have not been told
+  std::deque<NodeId> ended_inputs;                     // nodes whose inputs have all ended
   std::deque<std::unique_ptr<BoundProgram>> retiring;  // programs that are being given up
   std::deque<std::unique_ptr<ProgramBind>> binds;
   std::unique_ptr<ProgramRun> run;
@@ -132,9 +132,9 @@ struct Worklist {
   std::unique_ptr<Closing> closing;
   bool queued = false;  // whether State::busy has it
 
-  // Whether something follows from what has happened already.
+  // Whether some consequence of past events is left to do.
   bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
-  // Whether it takes no operation: one is not over, or it is yet to hear of a loss.
+  // Whether the session takes no operation: one is not over, or a loss has yet to be told.
   bool busy() const {
     return run != nullptr || request != nullptr || !losses.empty() || !retiring.empty();
   }
@@ -143,14 +143,14 @@ struct Worklist {
   }
 };
 
-// An answer to a client that waits for the end of the operation that made it.
+// A client's answer, which waits for the end of the operation that made it.
 struct Answer {
   SessionId session;
   uint64_t token = 0;
   absl::Status status;
-  BytesRef bytes;  // of a fetch that went well
+  BytesRef bytes;  // of a fetch that succeeded
   bool fetch = false;
-  std::function<void()> done;  // set: to be called instead
+  std::function<void()> done;  // if set, called instead
 };
 
 }  // namespace fairway

@@ -24,7 +24,7 @@ std::string Digest(std::string_view bytes) {
   return std::string(reinterpret_cast<const char*>(digest), size);
 }
 
-// One code for every placement: devices 0..n-1, none when portable.
+// Options that do not depend on the placement: devices 0..n-1, none for portable code.
 v1::CompileOptions Normalized(v1::CompileOptions options) {
   options.clear_devices();
   const int64_t count = options.num_replicas() * options.num_partitions();
@@ -37,8 +37,8 @@ Shape DimsOf(const google::protobuf::RepeatedField<int64_t>& dims) {
   return Shape{{dims.begin(), dims.end()}};
 }
 
-// INTERNAL: the metadata contradicts itself. UNIMPLEMENTED, INVALID_ARGUMENT: too many dimensions
-// or bytes for a command to an executor.
+// INTERNAL: the metadata contradicts itself. UNIMPLEMENTED, INVALID_ARGUMENT: there are more
+// dimensions or bytes than a command to an executor can have.
 absl::StatusOr<ValueType> ValueTypeOf(const v1::ValueSpec& spec, int num_devices) {
   ValueType out;
   const auto dtype = DTypeFromNumber(spec.dtype());
@@ -97,9 +97,9 @@ struct CompileService::Entry : std::enable_shared_from_this<Entry> {
   std::string checksum;
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
   std::map<std::vector<DeviceId>, ExecutableId> placed;
-  std::vector<Waiter> waiting;  // until it is ready
+  std::vector<Waiter> waiting;  // until the code is ready
   int asked_again = 0;
-  std::set<IslandId> without;  // islands that had nobody to compile it
+  std::set<IslandId> without;  // islands that had no worker to compile it
 };
 
 bool NamesFiles(std::string_view option) {
@@ -133,7 +133,7 @@ CompileService::CompileService(Cluster* cluster, CompileBackend* backend, int64_
 
 CompileService::~CompileService() { *alive_ = false; }
 
-// An executor that is down is on its way back, and what runs there meanwhile waits for it.
+// An executor that is down counts: it is on its way back, and work for it waits meanwhile.
 absl::StatusOr<std::string> CompileService::PlatformOf(IslandId island) const {
   for (const ExecutorStatus& executor : cluster_->fleet().Executors()) {
     if (executor.island == island)
@@ -185,16 +185,16 @@ void CompileService::Ask(IslandId island, const std::string& key, const KnownPro
 }
 
 std::optional<IslandId> CompileService::AskNext(Entry& entry, IslandId asked) const {
-  constexpr int kTimes = 2;  // so a program that makes workers go away takes few of them along
+  constexpr int kTimes = 2;  // so a program that ends workers ends only a few of them
   if (entry.asked_again == kTimes) return std::nullopt;
   ++entry.asked_again;
-  // Once more there: another worker of the island may have a compiler.
+  // Ask the same island once more: another worker there may have a compiler.
   if (entry.without.insert(asked).second) return asked;
   const std::vector<ExecutorStatus> executors = cluster_->fleet().Executors();
   const auto here = std::ranges::find(executors, asked, &ExecutorStatus::island);
   for (const ExecutorStatus& other : executors) {
     const absl::StatusOr<std::string> platform = PlatformOf(other.island);
-    // Its compilers know as many devices as its executors have.
+    // A compiler knows as many devices as the executors of its island have.
     if (other.up && !entry.without.contains(other.island) && platform.ok() &&
         *platform == entry.platform && here != executors.end() &&
         other.spec.num_devices == here->spec.num_devices)
@@ -214,7 +214,7 @@ void CompileService::Compiled(IslandId asked, const std::string& key, const Know
   std::vector<Waiter> waiting = std::move(entry->waiting);
   entry->waiting.clear();
   if (!result.ok()) {
-    entries_.erase(it);  // the next one tries again
+    entries_.erase(it);  // the next request tries again
     for (const Waiter& waiter : waiting) waiter.done(result.status());
     return;
   }
@@ -293,7 +293,7 @@ void CompileService::ForgetIsland(IslandId island) { Unload(UnusedOn(island)); }
 
 void CompileService::Answer(Entry& entry, const KnownProgram& program,
                             const v1::CompileOptions& options, Waiter waiter) {
-  // It may have been forgotten meanwhile.
+  // The island may have been forgotten meanwhile.
   if (const auto there = PlatformOf(waiter.island); !there.ok()) return waiter.done(there.status());
   if (entry.metadata->names_devices()) {
     const std::vector<int32_t> ordinals = Ordinals(waiter.devices);

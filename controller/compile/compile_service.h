@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling on behalf of sessions: caches by content, asks a worker otherwise, and
-// makes the result known to the core.
+// Compiles on behalf of sessions: caches code by content, otherwise asks a worker, and makes the
+// result known to the core.
 #ifndef FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
 #define FAIRWAY_CONTROLLER_COMPILE_COMPILE_SERVICE_H_
 
@@ -20,114 +20,114 @@
 
 namespace fairway {
 
-// A compiler's answer.
+// The code and metadata that a compiler answers with.
 struct CompiledCode {
   std::string code;
   std::string checksum;  // SHA-256 of `code`, hex
   v1::ExecutableMetadata metadata;
 };
 
-// Where programs get compiled: a compile process of one of the island's workers. Loop-confined.
+// Where programs are compiled: in a compile process of one of the island's workers. Loop-confined.
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
   // `done` runs in the loop, once. UNAVAILABLE: no worker of the island is connected, or the one
-  // that was asked went away; a program is no reason.
+  // that was asked went away; a fault of the program never gives this code.
   virtual void Compile(IslandId island, std::shared_ptr<const std::string> program,
                        v1::CompileOptions options,
                        std::function<void(absl::StatusOr<CompiledCode>)> done) = 0;
 };
 
-// A program and what it is known by. Programs with constants may have hundreds of MiB: they are
+// A program and its key. A program with constants may have hundreds of MiB, so its bytes are
 // shared, not copied.
 struct KnownProgram {
-  // Takes a millisecond per MiB.
+  // Hashing takes a millisecond per MiB.
   explicit KnownProgram(std::shared_ptr<const std::string> bytes);
   std::shared_ptr<const std::string> bytes;
   std::string sha256;  // raw
 };
 
-// Whether a compiler option (compiler_options of jax.jit) names a file or a folder, which would be
-// read or written on the worker, by the worker's user: no front door passes one on.
+// Whether a compiler option (compiler_options of jax.jit) names a file or a folder. The worker's
+// user would read or write that on the worker, so no front door passes such an option on.
 bool NamesFiles(std::string_view option);
 
-// UNIMPLEMENTED: the runtime of the device's slice takes programs of the other kind: native ones,
-// or StableHLO.
+// UNIMPLEMENTED: the runtime of the device's slice runs only programs of the other kind: native
+// ones, or StableHLO.
 absl::Status CheckRuns(const VirtualDevice& device, bool native);
 
 struct CompiledProgram {
-  ExecutableId id;  // defined in the cluster, for the devices asked for
+  ExecutableId id;  // defined in the cluster, for the requested devices
   std::shared_ptr<const v1::ExecutableMetadata> metadata;
-  // While anybody has it the code counts as in use, bound to a session or not.
+  // While anyone holds this the code counts as in use, even without a handle in a session.
   std::shared_ptr<const void> hold;
 };
 
-// Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the devices
-// asked for, so that one compilation serves every placement on an island of the same platform. Code
-// that names its devices (v1::ExecutableMetadata) is compiled again for each other placement. What
-// a worker did not end because it went away is asked again: of another one of its island, else of
-// another island of the same platform and size.
+// Loop-confined. Programs are compiled for devices 0..n-1 of a worker and loaded for the requested
+// devices, so that one compilation serves every placement on an island of the same platform. Code
+// that names its devices (v1::ExecutableMetadata) is compiled again for each other placement. A
+// compilation that a worker left behind when it went away is asked again: of another worker of its
+// island, else of another island of the same platform and size.
 class CompileService {
  public:
   using Done = std::function<void(absl::StatusOr<CompiledProgram>)>;
   static constexpr int64_t kCacheBytes = int64_t{1} << 30;
 
-  // Code that no session has a handle for is kept for the next one until all code together passes
-  // `cache_bytes`; then what was asked for longest ago goes first.
+  // Code that no session has a handle for is kept for later sessions until all code together passes
+  // `cache_bytes`; then the code that was requested longest ago goes first.
   CompileService(Cluster* cluster, CompileBackend* backend, int64_t cache_bytes = kCacheBytes);
   ~CompileService();
 
-  // `options.devices` is ignored; `devices` (cluster-wide, of one island) are where the program is
-  // to run, in the order of the device assignment; portable: the one device meant. `done` runs in
-  // this call when the answer is cached.
+  // `options.devices` is ignored. `devices` (cluster-wide, of one island) are where the program is
+  // to run, in the order of the device assignment; for portable code, the one device meant. `done`
+  // runs in this call when the answer is cached.
   void Compile(KnownProgram program, v1::CompileOptions options, IslandId island,
                const std::vector<DeviceId>& devices, Done done);
 
   // The code of `id` for other devices of an island of the same platform, defined in the cluster;
-  // for portable code, which runs on any one device. NOT_FOUND: not made by this service.
-  // INVALID_ARGUMENT: another number of devices. UNIMPLEMENTED: the island's platform is another
-  // one.
+  // for portable code, which runs on any one device. NOT_FOUND: this service did not make it.
+  // INVALID_ARGUMENT: the number of devices differs. UNIMPLEMENTED: the island has another
+  // platform.
   absl::StatusOr<ExecutableId> Place(ExecutableId id, IslandId island,
                                      const std::vector<DeviceId>& devices);
 
-  // Unloads, of the code on `island` that no session has a handle for, the half that was asked for
-  // longest ago. It stays in the cache, and is loaded again when it is asked for.
+  // Unloads half of the code on `island` that no session has a handle for, the half that was
+  // requested longest ago. It stays in the cache, and is loaded again on request.
   void UnloadUnused(IslandId island);
-  // The island is gone: forgets where its code was placed, but for what a session has a handle for.
+  // The island is gone: forgets its placed code, except code that a session has a handle for.
   void ForgetIsland(IslandId island);
 
   // Programs compiled, and answers served from the cache.
   uint64_t compilations() const { return compilations_; }
   uint64_t cache_hits() const { return cache_hits_; }
-  // Of the code held and what is known of it.
+  // Bytes of all code that is held, and of its metadata.
   int64_t bytes() const { return bytes_; }
 
  private:
   struct Waiter;
   struct Entry;
 
-  // What must be equal for code to be shared, as the island's executor told when it registered
-  // last. NOT_FOUND: there is no such island.
+  // The platform that islands must share to share code, as the island's executor told when it last
+  // registered. NOT_FOUND: there is no such island.
   absl::StatusOr<std::string> PlatformOf(IslandId island) const;
-  // As Compile; `options.devices` are those that the code may name.
+  // As Compile. `options.devices` are those that the code may name.
   void CompileFor(const KnownProgram& program, const v1::CompileOptions& options, Waiter waiter);
-  // With the code of `entry`, made of `program` and `options`; compiles again if it names other
-  // devices than the waiter's.
+  // Answers with the code of `entry`, made of `program` and `options`; compiles again if it names
+  // other devices than the waiter's.
   void Answer(Entry& entry, const KnownProgram& program, const v1::CompileOptions& options,
               Waiter waiter);
   std::vector<int32_t> Ordinals(const std::vector<DeviceId>& devices) const;
   absl::StatusOr<ExecutableId> Define(Entry& entry, IslandId island,
                                       const std::vector<DeviceId>& devices);
-  // Asks a worker of `island`.
+  // Asks a worker of `island` to compile.
   void Ask(IslandId island, const std::string& key, const KnownProgram& program,
            const v1::CompileOptions& options);
   void Compiled(IslandId asked, const std::string& key, const KnownProgram& program,
                 const v1::CompileOptions& options, absl::StatusOr<CompiledCode> result);
-  // The island to ask next when `asked` had nobody to compile for `entry`; none: enough were asked.
+  // The island to ask next when `asked` had no worker for `entry`; nullopt: enough were asked.
   std::optional<IslandId> AskNext(Entry& entry, IslandId asked) const;
   void Trim();
   std::set<ExecutableId> InUse();
-  // Code on the island that no session has a handle for, and where it was placed.
+  // Placed code on an island that no session has a handle for.
   struct Unused {
     uint64_t last_use;
     Entry* entry;
@@ -142,7 +142,7 @@ class CompileService {
   std::map<std::string, std::shared_ptr<Entry>> entries_;  // by content: program, options, platform
   std::map<ExecutableId, std::shared_ptr<Entry>> entry_of_;
   std::map<ExecutableId, std::weak_ptr<const void>> held_;
-  std::shared_ptr<bool> alive_;  // answers that come after the service's end find it gone
+  std::shared_ptr<bool> alive_;  // false once the service has ended, for answers that come later
   int64_t bytes_ = 0;
   uint64_t next_id_ = 1;
   uint64_t next_use_ = 1;

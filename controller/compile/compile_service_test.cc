@@ -72,7 +72,7 @@ TEST_F(CompileServiceTest, OneCompilationServesEveryPlacement) {
   EXPECT_FALSE(cluster_.cluster().executables().Bind(session_, 0, results_[1]->id, {0, 1}).ok());
 }
 
-// A version tells of the plugin and the processor (pjrt::Client::platform_version).
+// The version names the plugin and the processor (pjrt::Client::platform_version).
 TEST_F(CompileServiceTest, AnIslandOfAnotherVersionHasItsOwnCode) {
   Cluster& cluster = cluster_.cluster();
   ExecutorSpec other = cluster.fleet().Executors()[1].spec;
@@ -91,7 +91,7 @@ TEST_F(CompileServiceTest, AnIslandOfAnotherVersionHasItsOwnCode) {
             absl::StatusCode::kUnimplemented);
 }
 
-// Unreduced shardings (docs/design/0022-unreduced.md).
+// A program with unreduced shardings (docs/design/0022-unreduced.md).
 TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
   CompiledCode code = TestCode(1, 1, 2);
   code.metadata.set_names_devices(true);
@@ -103,7 +103,7 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
         [this](absl::StatusOr<CompiledProgram> result) { results_.push_back(result); });
   };
   compile({0, 1});
-  compile({1, 0});  // which no one knows to be in vain
+  compile({1, 0});  // waits for the same compilation, in vain
   EXPECT_EQ(cluster_.open_compilations(), 1u);
   cluster_.AnswerCompile(code);
   EXPECT_EQ(results_.size(), 1u);
@@ -114,7 +114,7 @@ TEST_F(CompileServiceTest, CodeThatNamesItsDevicesIsCompiledForEachPlacement) {
   EXPECT_NE(results_[0].value().id, results_[1].value().id);
   compile({1, 0});
   compile({0, 1});
-  compile({3, 2});  // the other island: the same ordinals
+  compile({3, 2});  // another island, but the same ordinals
   EXPECT_EQ(cluster_.open_compilations(), 0u);
   ASSERT_EQ(results_.size(), 5u);
   EXPECT_EQ(results_[2].value().id, results_[1]->id);
@@ -152,7 +152,7 @@ TEST_F(CompileServiceTest, WhatAWorkerDidNotEndIsAskedAgainHereAndThenElsewhere)
   cluster_.AnswerCompile(TestCode(1, 1, 1));
   ASSERT_EQ(results_.size(), 1u);
   EXPECT_TRUE(results_[0].ok()) << results_[0].status();
-  // It is for devices of the island that it was meant for.
+  // The code is for devices of the island that was asked for first.
   EXPECT_TRUE(cluster_.cluster().executables().Bind(session_, 0, results_[0]->id, {0}).ok());
 }
 
@@ -181,7 +181,7 @@ TEST_F(CompileServiceTest, AnotherIslandIsAskedOnlyWhenItIsOfTheSamePlatform) {
   EXPECT_EQ(results_[0].status().message(), "nobody is there");
 }
 
-// An executor would refuse each command about them, which ends its registration.
+// An executor would refuse every command on them, which would end its registration.
 TEST_F(CompileServiceTest, ArraysThatNoExecutorTakesAreRefused) {
   const auto refused = [&](const std::string& program, const std::vector<int64_t>& dims) {
     CompiledCode code = TestCode(1, 1, 1);
@@ -225,7 +225,7 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasGoesWhenTheCacheIsFull) {
       done(std::move(code));
     }
   } backend;
-  CompileService service(&cluster, &backend, 3500);  // three of them
+  CompileService service(&cluster, &backend, 3500);  // room for three of them
   const auto compile = [&](const std::string& program) {
     ExecutableId out;
     service.Compile(Known(program), Options(1), devices_[0].island_id, {devices_[0].device},
@@ -270,7 +270,7 @@ TEST_F(CompileServiceTest, CodeThatNobodyHasIsUnloadedOldestFirstAndComesBackUnc
     return out;
   };
   EXPECT_EQ(there(), "11111");
-  results_.clear();  // each held its code
+  results_.clear();  // each result held its code
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
   EXPECT_EQ(there(), "11001") << "c and d are older than a, which was asked for again; b is held";
   cluster_.compiler().UnloadUnused(devices_[0].island_id);
@@ -296,7 +296,7 @@ TEST_F(CompileServiceTest, ContradictionsOfTheCompilerAreInternalErrors) {
   EXPECT_THAT(Text(results_[0].status()), HasSubstr("f32[3]"));
 }
 
-// As a run of what is compiled already waits for it.
+// A program waits for its executor anyway, so it may as well be compiled meanwhile.
 TEST_F(CompileServiceTest, AnIslandIsCompiledForWhileItsExecutorIsAway) {
   cluster_.cluster().fleet().ExecutorLost(cluster_.a, absl::DataLossError("killed by signal 9"));
   Compile("p", 0, 1, /*portable=*/true);

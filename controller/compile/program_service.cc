@@ -30,7 +30,7 @@ std::string Named(const Program& program, const Computation& computation) {
   return fmt::format("program {}: computation \"{}\"", program.name, computation.name);
 }
 
-// A compiled value as an array over positions.
+// The type of a compiled value as an array over device positions.
 absl::StatusOr<ArraySpec> SpecOf(const ValueType& type, size_t devices) {
   std::vector<int32_t> positions(devices);
   std::iota(positions.begin(), positions.end(), 0);
@@ -69,21 +69,21 @@ absl::Status Same(const char* kind, const std::vector<ArraySpec>& declared,
 
 }  // namespace
 
-// What other threads work on, one at a time; the loop looks at it in between. What is not needed
-// any more is given up by them, too.
+// The data of a binding. One other thread at a time works on it; the loop looks at it in between.
+// Those threads also destroy the parts that are no longer needed.
 struct ProgramService::Work {
-  // A computation, for the devices of a place.
+  // A computation that is to be compiled for the devices of a place.
   struct Wanted {
     int32_t computation = 0;
     int32_t place = 0;
     std::optional<KnownProgram> code;
-    const ExecutableSpec* compiled = nullptr;  // stays while there is a hold of it
+    const ExecutableSpec* compiled = nullptr;  // valid while there is a hold of it
   };
 
   Request request;
   SharedVector<VirtualDevice> all;  // the session's devices
   std::string name;
-  size_t bytes = 0;  // of memory that it takes from here on, about
+  size_t bytes = 0;  // about the memory that it takes from here on
 
   v1::BoundProgram message;
   Program program;
@@ -123,7 +123,7 @@ absl::Status ProgramService::Work::Check(Work& work) {
   work.source.sequential = work.message.sequential();
   FAIRWAY_RETURN_IF_ERROR(work.PlaceSlices());
   v1::BoundProgram().Swap(&work.message);
-  // Only now: the types of its values grow with its slices, which are as large as these devices.
+  // Checked only now: the types of values grow with the slices, which now match their devices.
   FAIRWAY_ASSIGN_OR_RETURN(work.types, CheckProgram(work.program));
   work.bytes += LoweringBytes(work.program);
   return work.FindWanted();
@@ -161,7 +161,7 @@ absl::Status ProgramService::Work::PlaceSlices() {
 }
 
 absl::Status ProgramService::Work::FindWanted() {
-  std::set<std::pair<int32_t, int32_t>> known;  // computation and place
+  std::set<std::pair<int32_t, int32_t>> known;  // pairs of computation and place
   for (const Graph& graph : program.graphs) {
     for (const ProgramNode& node : graph.nodes) {
       const auto* compute = std::get_if<ComputeNode>(&node.op);
@@ -175,7 +175,7 @@ absl::Status ProgramService::Work::FindWanted() {
     }
   }
   for (const auto& [computation, place] : known) {
-    // Its digest is the same at every place.
+    // A computation has the same digest at every place.
     const bool same = !wanted.empty() && wanted.back().computation == computation;
     Wanted& of = wanted.emplace_back();
     of.computation = computation;
@@ -229,9 +229,9 @@ struct ProgramService::Binding {
   uint64_t key = 0;
   uint64_t out = 0;
   std::shared_ptr<Work> work = std::make_shared<Work>();
-  size_t asked = 0;  // computations that were to be compiled
-  size_t open = 0;   // those that are not, and one more until all have been asked for
-  std::vector<std::shared_ptr<const void>> holds;  // of their code, until the program is bound
+  size_t asked = 0;  // computations that the compiler was asked for
+  size_t open = 0;   // those without an answer, and one more until all have been asked for
+  std::vector<std::shared_ptr<const void>> holds;  // keep their code until the program is bound
   absl::Status failure;
   Done done;
 };
@@ -312,7 +312,7 @@ void ProgramService::Compile(const std::shared_ptr<Binding>& binding) {
         });
   }
   if (!more()) return Lower(binding);
-  // Others have their turn.
+  // Others have their turn first.
   off_loop_([] {},
             [this, alive = alive_, binding] {
               if (*alive) Compile(binding);

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of time in which the controller did not run.
+// A pause of the controller from which on it is logged.
 constexpr milliseconds kWorthTelling{1000};
 
 uint64_t InlineBytes(const Command& command) {
@@ -271,7 +271,7 @@ void ControllerShell::PullToHost(TransferId transfer, ExecutorId executor, int32
   ++executor_fetches_[executor];
   const ExecutorSpec* const spec = hub_->Spec(executor);
   if (spec == nullptr || !hub_->Connected(executor)) {
-    // Its loss is on its way to the core, with the cause; the core waits for that.
+    // The loss is on its way to the core, with its cause; the core waits for that.
     loop_.Post("pull from a lost executor", [this, alive = alive_, transfer] {
       if (*alive)
         cluster_->arrays().FetchArrived(transfer, absl::UnavailableError("it is not connected"));
@@ -338,7 +338,7 @@ ControllerSnapshot ControllerShell::Snapshot() const {
   out.counts = cluster_->inspection().counts();
   out.islands = cluster_->fleet().Islands();
   out.executors = cluster_->fleet().Executors();
-  // As sessions number them, not as they happened to register.
+  // In the order of slices in sessions, not in the order of registration.
   std::sort(out.islands.begin(), out.islands.end(),
             [](const IslandStatus& a, const IslandStatus& b) { return a.name < b.name; });
   std::sort(out.executors.begin(), out.executors.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The doing side of the controller: connects the pure core (controller/cluster) with workers, with
-// the data plane and with time. Front doors use cluster() and compiler().
+// The shell around the controller's core (controller/cluster): connects it with workers, with the
+// data plane and with time. Front doors use cluster() and compiler().
 #ifndef FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
 #define FAIRWAY_CONTROLLER_DAEMON_CONTROLLER_SHELL_H_
 
@@ -38,7 +38,7 @@ struct ControllerOptions {
   std::chrono::milliseconds forget_after{3600000};  // 0: never
   std::string log_dir;
   int64_t launcher_pid = 0;
-  Spool spool;  // for what clients fetch
+  Spool spool;  // for bytes that clients fetch
   ClusterOptions cluster;
 };
 
@@ -47,8 +47,8 @@ class ControllerShell final : public ClusterActions,
                               public CompileBackend,
                               private WorkerHubEvents {
  public:
-  // The core's answers to watches and Fetch, for the door that asked. Called when the operation
-  // that made them is over, perhaps before it returns to the one who called it.
+  // The core's answers to watches and Fetch, for the door that asked. Called once the operation
+  // that made them is over, perhaps before that returns to its caller.
   struct Answers {
     std::function<void(SessionId, uint64_t token, absl::Status)> watched;
     std::function<void(SessionId, uint64_t token, absl::StatusOr<BytesRef>)> fetched;
@@ -64,14 +64,14 @@ class ControllerShell final : public ClusterActions,
   void set_answers(Answers answers) { answers_ = std::move(answers); }
   // `changed` is called with the number of islands that are up, whenever it has changed.
   void set_on_islands(std::function<void(size_t up)> changed) { on_islands_ = std::move(changed); }
-  // Where calls of running programs go; nullptr: they fail. Is told the time.
+  // Takes the calls of running programs, and is told the time; nullptr: such calls fail.
   void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
-  // As of CallbackActions. Results that are too large for the link are served on the data port.
+  // As in CallbackActions. Results too large for the link are served on the data port.
   void AnswerCallback(ExecutorId executor, CallbackAnswer answer);
   void FetchArguments(ExecutorId executor, const CallbackCall& call);
   void set_http_address(std::string address) { http_address_ = std::move(address); }
 
-  // As WorkerHub's.
+  // As WorkerHub::RestartExecutor.
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker,
                                               const std::string& reason) {
     return hub_->RestartExecutor(worker, reason);
@@ -116,16 +116,16 @@ class ControllerShell final : public ClusterActions,
   void ServeResult(PullRequest request, DataPlane::Answer answer);
 
   int64_t UptimeMs() const;
-  // Of the time in which this process ran.
+  // Milliseconds during which this process ran.
   int64_t NowMs() const;
   std::chrono::milliseconds TickInterval() const;
   void Tick();
   void WatchIslands();
-  // Islands that no worker has come back to and no session knows.
+  // Forgets islands that no worker has come back to and no session knows.
   void ForgetGone();
   void Forget(const IslandStatus& island, const std::string& why);
-  // If all places of its island are taken, one by a worker that has been gone for forget_after, the
-  // island begins anew.
+  // If all places of the executor's island are taken, and one belongs to a worker that has been
+  // gone for forget_after, forgets the island so that it begins anew.
   void MakePlaceFor(const ExecutorSpec& spec);
   void Serve(PullRequest request, DataPlane::Answer answer);
 
@@ -148,7 +148,7 @@ class ControllerShell final : public ClusterActions,
   Answers answers_;
   std::function<void(size_t)> on_islands_;
   CallbackRouter* callbacks_ = nullptr;
-  // Results of callbacks that executors are to pull, each once.
+  // Results of callbacks for executors to pull, each once.
   struct OfferedResults {
     ExecutorId executor;
     uint64_t call = 0;
@@ -162,7 +162,7 @@ class ControllerShell final : public ClusterActions,
   std::set<IslandId> given_up_;
   std::map<IslandId, Clock::time_point> empty_since_;   // islands without any executor
   std::map<ExecutorId, Clock::time_point> gone_since_;  // executors that are down
-  std::map<IslandId, absl::Status> forgetting_;         // something of them is left
+  std::map<IslandId, absl::Status> forgetting_;         // islands of which something is left
   size_t islands_up_ = 0;
   uint64_t inline_uploaded_bytes_ = 0;
   std::map<ExecutorId, uint64_t> executor_fetches_;

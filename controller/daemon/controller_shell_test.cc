@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell with the real core, real links and real data planes on loopback, and executors played
-// by the test.
+// The shell with the real core, real links and real data planes on loopback. The test plays the
+// executors.
 #include "controller/daemon/controller_shell.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ std::shared_ptr<Blob> Pattern(int64_t bytes) {
 
 class ControllerShellTest : public ::testing::Test {
  protected:
-  // An executor as the controller sees it: keeps what it receives, and serves one blob.
+  // An executor as the controller sees it. Keeps the commands it receives, and serves one blob.
   struct FakeExecutor {
     std::string worker;
     uint64_t incarnation = 0;
@@ -67,7 +67,7 @@ class ControllerShellTest : public ::testing::Test {
                         absl::StatusOr<BytesRef> bytes) { fetched_[token] = std::move(bytes); }});
   }
 
-  // Turns the loop until `condition`; fails after 20 s.
+  // Runs the loop until `condition` holds; fails after 20 s.
   template <typename Condition>
   ::testing::AssertionResult Until(Condition condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -80,7 +80,7 @@ class ControllerShellTest : public ::testing::Test {
     return ::testing::AssertionSuccess();
   }
 
-  // Links are used in the loop only.
+  // Links are used only in the loop.
   void Send(Link& link, const v1::ToController& message) {
     bool sent = false;
     loop_.Post("send", [&] {
@@ -176,7 +176,7 @@ class ControllerShellTest : public ::testing::Test {
     return link;
   }
 
-  // An island that is lost now is forgotten: so is, if it may be, all that was lost before.
+  // Adds an island, loses it, and waits until it is forgotten: so are earlier ones that may be.
   void ForgetAnother() {
     AddExecutor("another", "another", 99)->link.reset();
     const auto is_another = [](const ExecutorStatus& e) { return e.spec.worker == "another"; };
@@ -184,7 +184,7 @@ class ControllerShellTest : public ::testing::Test {
         Until([&] { return std::ranges::none_of(shell_->Snapshot().executors, is_another); }));
   }
 
-  // The next command of that kind, past others.
+  // The next command of this kind; others are skipped.
   template <typename Kind>
   Kind Await(FakeExecutor& executor) {
     Kind out;
@@ -212,7 +212,7 @@ class ControllerShellTest : public ::testing::Test {
     Send(*executor.link, message);
   }
 
-  // An array of kFloats on the session's device `device`, of bytes given at once.
+  // Puts an array of kFloats on the session's device `device`; its bytes are given at once.
   uint64_t Put(SessionId session, int device, std::shared_ptr<Blob> bytes) {
     const ArraySpec spec{DType::kF32, Shape{{static_cast<int64_t>(bytes->size()) / 4}},
                          Sharding::SingleDevice(device)};
@@ -222,7 +222,7 @@ class ControllerShellTest : public ::testing::Test {
     return put->handle;
   }
 
-  // The same, received by the executor.
+  // The same; the executor also receives it.
   uint64_t PutAndReceive(SessionId session, int device, FakeExecutor& executor) {
     const uint64_t handle = Put(session, device, Pattern(kFloats * 4));
     Finish(executor, Await<PrepareReceive>(executor).seq);
@@ -304,7 +304,7 @@ TEST_F(ControllerShellTest, AFetchFromADyingExecutorTellsTheCauseAndNotThatItCan
   auto executor = AddExecutor("w0", "island0", 11);
   const SessionId session = *shell_->cluster().sessions().Open("t");
   const uint64_t array = PutAndReceive(session, 0, *executor);
-  executor->plane.reset();  // its data port is gone at once; the news of its death is not here yet
+  executor->plane.reset();  // its data port is gone; the news of its death is still on its way
   shell_->cluster().arrays().Fetch(session, 7, array);
   Await<PrepareSend>(*executor);
   const auto asked = std::chrono::steady_clock::now();
@@ -364,7 +364,7 @@ TEST_F(ControllerShellTest, GivesAnIslandUpAfterItsTimeout) {
   EXPECT_THAT(Text(watched_[9]),
               AllOf(HasSubstr("island0"), HasSubstr("did not come back within 300ms"),
                     HasSubstr("its process ended")));
-  // It may come back all the same, and be given up once more.
+  // The island may still come back, and be given up again.
   executor = AddExecutor("w0", "island0", 12);
   EXPECT_TRUE(Until([&] { return shell_->islands_up() == 2; }));
   EXPECT_THAT(up, ElementsAre(1, 2));
@@ -387,12 +387,12 @@ TEST_F(ControllerShellTest, ForgetsAnIslandThatNobodyComesBackTo) {
   EXPECT_EQ(shell_->Snapshot().islands.size(), 1u);
   EXPECT_THAT(MetricsText(shell_->Snapshot()), Not(HasSubstr("island0")));
   EXPECT_THAT(Text(shell_->RestartExecutor("w0", "x").status()), HasSubstr("of w1"));
-  // It comes as one that nobody knew.
+  // The executor comes back as a new one.
   executor = AddExecutor("w0", "island0", 12);
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 2; }));
   EXPECT_NE(shell_->Snapshot().executors[0].id, before);
 
-  // A session that knows it may wait for it.
+  // A session that knows the island may wait for it.
   const SessionId session = *shell_->cluster().sessions().Open("t");
   executor->link.reset();
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
@@ -429,13 +429,13 @@ TEST_F(ControllerShellTest, AWorkerTakesThePlaceOfOneThatIsGoneForGood) {
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 0; }));
   ForgetAnother();
   EXPECT_EQ(shell_->Snapshot().executors.size(), 2u) << "one of them is there";
-  // The island begins anew: the one that stayed is ended, to come back to it.
+  // The island begins anew: the executor that stayed is ended, so that it joins the new one.
   const auto comes = AddExecutor("w2", "island0", 31, 2);
   ASSERT_TRUE(Until([&] { return stays->closed; }));
   ASSERT_EQ(shell_->Snapshot().executors.size(), 1u);
   const auto again = AddExecutor("w0", "island0", 12, 2);
   ASSERT_TRUE(Until([&] { return shell_->islands_up() == 1; }));
-  // What the old session had there is lost, and a new one has the new island.
+  // The old session has lost its arrays there; a new session sees the new island.
   const uint64_t there = Put(session, 0, Pattern(64));
   shell_->cluster().arrays().Watch(session, 2, {there});
   ASSERT_TRUE(Until([&] { return watched_.contains(2); }));

@@ -15,15 +15,15 @@ namespace {
 
 constexpr size_t kMaxLogLines = 8;
 
-// The text of a log line: of our own ones, without time and origin. Empty: not worth showing. A
-// line is any bytes that a library wrote, cut at some length; the text goes into protobuf's
-// strings.
+// The text of a log line; of our own lines, without time and origin. Empty: not worth showing. A
+// line may be any bytes that a library wrote, cut at some length. The text must be valid UTF-8,
+// because it goes into protobuf strings.
 std::string LineText(const std::string& line) {
   if (line.starts_with("WARNING: All log messages before absl::InitializeLog")) return {};
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("msg") || !json["msg"].is_string())
     return ValidUtf8(line);
-  // Libraries that number their levels also write JSON.
+  // Other libraries also write JSON, some with a number as the level.
   const auto level = json.find("level");
   return fmt::format(
       "{}: {}",

@@ -8,8 +8,8 @@
 
 namespace fairway {
 
-// The end of the log of an executor that did not end well, to follow the cause in a message that
-// clients get.
+// The end of the log of an executor that died with an error, to be appended to the cause in a
+// message for clients.
 std::string LogText(const v1::ExecutorDied& died);
 
 }  // namespace fairway

@@ -19,20 +19,20 @@
 namespace fairway {
 namespace {
 
-// Programs of 20 MB exist; bulk data comes in chunks of its own.
+// Programs of 20 MB exist; bulk data comes in smaller chunks.
 constexpr int kMaxReceiveBytes = 256 << 20;
 
-// Who was silent for a minute is pinged; a connection ends that does not answer for two. Without
-// it, a client whose host is gone without a word would keep its session, and the memory of its
-// arrays, for ever. The time is long because the client's process answers, by gRPC's threads: one
-// that is stopped in a debugger for a minute, or that its machine lets wait, is only slow. gRPC
-// gives it to the kernel too, for what is sent and not taken.
+// A connection that was silent for a minute is pinged, and ends if it does not answer within two.
+// Otherwise a client whose host is gone without a word would keep its session, and the memory of
+// its arrays, for ever. The time is long because gRPC's threads in the client's process answer: a
+// process that a debugger stops for a minute, or that its machine makes wait, is only slow. gRPC
+// also gives the time to the kernel, as the limit for data that is sent and not acknowledged.
 constexpr int kPingAfterMs = 60 * 1000;
 constexpr int kPingTimeoutMs = 120 * 1000;
-// What clients may do themselves, also between calls; one that does it oftener is sent away.
+// Clients may ping this often, also between calls; a client that pings more often is disconnected.
 constexpr int kMinPingIntervalMs = 5 * 1000;
 
-// Why gRPC could not bind: it only logs the reason.
+// The reason why gRPC could not bind, which gRPC only logs.
 absl::Status BindError(const std::string& host, int port) {
   const bool v6 = host.find(':') != std::string::npos;
   const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -88,7 +88,7 @@ class Server final : public GrpcServer {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& host, int port, const std::vector<Registration>& registrations) {
-  // gRPC's own lines have another form, and tell of errors that we report ourselves.
+  // gRPC's own lines have another form, and report errors that we report ourselves.
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   int bound = 0;
   builder.AddListeningPort(fmt::format("{}:{}", literal, port), grpc::InsecureServerCredentials(),
                            &bound);
-  // Or two controllers would share one port, each getting some of the clients.
+  // Otherwise two controllers could share one port, and each would get some of the clients.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);

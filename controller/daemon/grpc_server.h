@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's gRPC server: the services given, grpc.health.v1 and reflection.
+// The controller's gRPC server: the given services, grpc.health.v1 and reflection.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 #define FAIRWAY_CONTROLLER_DAEMON_GRPC_SERVER_H_
 
@@ -21,16 +21,16 @@ class GrpcServer {
  public:
   using Registration = std::function<void(grpc::ServerBuilder*)>;
 
-  // Each of `registrations` adds a service, which outlives the server. ALREADY_EXISTS: the port is
-  // taken. `port` 0: any free one.
+  // Each of `registrations` adds a service, which must outlive the server. ALREADY_EXISTS: the port
+  // is taken. `port` 0: any free port.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& host, int port, const std::vector<Registration>& registrations);
   virtual ~GrpcServer() = default;
   virtual int port() const = 0;
-  // What grpc.health.v1 says of the whole server. Thread-safe.
+  // Sets the answer of grpc.health.v1 for the whole server. Thread-safe.
   virtual void SetServing(bool serving) = 0;
-  // Refuses new calls, cancels those that have not ended after `grace`, and waits. Blocks: not in
-  // the loop, which must run meanwhile.
+  // Refuses new calls, cancels those that have not ended after `grace`, and waits. Blocks. Not
+  // called in the loop, which must be running.
   virtual void Shutdown(std::chrono::milliseconds grace) = 0;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Calls `method` with one message of these bytes; the bytes of the first answer.
+// Calls `method` with one message of these bytes. Returns the bytes of the first answer.
 absl::StatusOr<std::string> Call(int port, const std::string& method, const std::string& request) {
   const auto channel =
       grpc::CreateChannel(fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials());
@@ -50,8 +50,8 @@ absl::StatusOr<std::string> Call(int port, const std::string& method, const std:
   return std::string(reinterpret_cast<const char*>(out.begin()), out.size());
 }
 
-// The kernel's time for what is sent and not acknowledged, of the socket that listens on `port`:
-// gRPC's timeout of keepalive pings. -1: no such socket.
+// The kernel's limit for sent and unacknowledged data, of the socket that listens on `port`. It is
+// gRPC's timeout of keepalive pings. -1: there is no such socket.
 int UserTimeoutMs(int port) {
   for (int fd = 0; fd < 1024; ++fd) {
     sockaddr_in address{};
@@ -67,7 +67,7 @@ int UserTimeoutMs(int port) {
   return -1;
 }
 
-// That the pings themselves end a session takes minutes; without them this would be 20 s.
+// A test of the pings themselves would take minutes. Without them the limit would be 20 s.
 TEST(GrpcServerTest, WaitsTwoMinutesForAClientThatIsSilent) {
   auto server = GrpcServer::Start("127.0.0.1", 0, {});
   ASSERT_TRUE(server.ok()) << server.status();

@@ -24,12 +24,12 @@ using asio::ip::tcp;
 
 constexpr auto kIdle = std::chrono::seconds(30);
 constexpr auto kLinger = std::chrono::seconds(2);
-constexpr size_t kMaxConnections = 64;  // a further one ends the oldest
+constexpr size_t kMaxConnections = 64;  // a further one ends the oldest one
 constexpr size_t kMaxHeader = 16 << 10;
 
 class Connection;
 
-// What connections share; outlives the server while one of their handlers runs.
+// Shared by the connections; outlives the server while one of their handlers runs.
 struct Shared {
   HttpServer::Handler handler;  // empty once the server is gone
   std::list<Connection*> open;  // oldest first
@@ -100,7 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       }
     };
     if (head) {
-      // The serializer of a HEAD answer must stop after the header.
+      // For a HEAD request the serializer must stop after the header.
       auto serializer = std::make_shared<http::response_serializer<http::string_body>>(*response);
       http::async_write_header(
           stream_, *serializer,
@@ -110,7 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
-  // Reads what the client still sends: closing with unread bytes would take the answer back.
+  // Reads what the client still sends: a close with unread bytes would discard the answer.
   void Drain() {
     buffer_.clear();
     stream_.async_read_some(buffer_.prepare(kMaxHeader),
@@ -150,10 +150,10 @@ class BeastServer final : public HttpServer {
           if (error == asio::error::operation_aborted || !acceptor->is_open())
             return;  // `this` is gone
           if (!error) std::make_shared<Connection>(std::move(socket), shared_)->Read();
-          // Otherwise clients that say nothing would keep all others out.
+          // Otherwise silent clients would keep all others out.
           if (shared_->open.size() > kMaxConnections) shared_->open.front()->Close();
           if (!error || error == asio::error::connection_aborted) return Accept();
-          // Out of descriptors, most likely: others must close first.
+          // Most likely no descriptor is free: other connections must close first.
           loop_.PostAfter(std::chrono::milliseconds(100), "http accept again", [this, acceptor] {
             if (acceptor->is_open()) Accept();
           });

@@ -20,14 +20,14 @@ struct HttpAnswer {
   std::string body;
 };
 
-// Loop-confined. Connections idle for 30 s are closed; at most 64 at a time (more wait in the
-// kernel's queue).
+// Loop-confined. Connections that are idle for 30 s are closed. At most 64 are open at one time
+// (more wait in the kernel's queue).
 class HttpServer {
  public:
-  // The path without its query, e.g. "/healthz". Runs in the loop; must be quick.
+  // `path` comes without its query, e.g. "/healthz". Runs in the loop, so it must be quick.
   using Handler = std::function<HttpAnswer(std::string_view path)>;
 
-  // ALREADY_EXISTS: the port is taken. `port` 0: any free one.
+  // ALREADY_EXISTS: the port is taken. `port` 0: any free port.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(EventLoop& loop,
                                                             const std::string& host, int port,
                                                             Handler handler);

@@ -21,7 +21,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Connects `fd`, sends `request` and reads until the server closes; closes `fd`.
+// Connects `fd`, sends `request`, reads until the server closes, and closes `fd`.
 std::string Ask(int fd, int port, const std::string& request) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -120,7 +120,7 @@ TEST_F(HttpServerTest, RestsWhileThereAreNoDescriptors) {
     EXPECT_THAT(Ask(fd, port_, "GET /a HTTP/1.1\r\nConnection: close\r\n\r\n"),
                 EndsWith("path /a\n"));
   });
-  // The loop's time on the processor during half a second.
+  // The processor time of the loop during half a second.
   const auto seconds = [] {
     timespec now{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

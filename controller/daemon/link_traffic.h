@@ -6,10 +6,10 @@
 
 namespace fairway {
 
-// What went over the links to executors in one direction, since the start: commands, or reports.
+// Traffic over the links to executors in one direction since the start: commands, or reports.
 struct LinkTraffic {
   uint64_t messages = 0;
-  uint64_t bytes = 0;  // with the frames' headers
+  uint64_t bytes = 0;  // with the headers of the frames
 };
 
 }  // namespace fairway

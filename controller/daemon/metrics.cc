@@ -181,7 +181,7 @@ std::string MetricsText(const ControllerSnapshot& s) {
   return out.Take();
 }
 
-// The directory's own descriptor is not counted.
+// The descriptor of the directory itself is not counted.
 int CountOpenFds() { return CountEntries("/proc/self/fd") - 1; }
 int CountThreads() { return CountEntries("/proc/self/task"); }
 

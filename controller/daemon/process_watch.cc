@@ -27,8 +27,8 @@ class AsioWatch final : public ProcessWatch {
         on_orphaned_(std::move(on_orphaned)) {
     WaitForSignal();
     if (life_fd >= 0) {
-      // A pipe end of our own: the inherited one is shared with other children, and Asio would make
-      // it non-blocking for them too.
+      // Opens a file description of its own: the inherited one is shared with other children, and
+      // Asio would make it non-blocking for them too.
       const std::string path = "/proc/self/fd/" + std::to_string(life_fd);
       const int own = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
       if (own >= 0) ::close(life_fd);

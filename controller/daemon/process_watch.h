@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tells a daemon to end: signals, and the death of the process that started it.
+// The events that tell a daemon to end: signals, and the death of the process that started it.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_PROCESS_WATCH_H_
 #define FAIRWAY_CONTROLLER_DAEMON_PROCESS_WATCH_H_
 
@@ -14,7 +14,7 @@ namespace fairway {
 class ProcessWatch {
  public:
   // `on_signal`: SIGTERM or SIGINT came (each time). `on_orphaned`: `life_fd`, the read end of a
-  // pipe whose write end the parent holds, came to its end; -1: no such pipe. Both run in the loop.
+  // pipe whose write end the parent has, is at its end; -1: no such pipe. Both run in the loop.
   static std::unique_ptr<ProcessWatch> Start(EventLoop& loop, int life_fd,
                                              std::function<void(int)> on_signal,
                                              std::function<void()> on_orphaned);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time during which this process ran.
+// A clock of the time during which this process ran.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_RUNNING_CLOCK_H_
 #define FAIRWAY_CONTROLLER_DAEMON_RUNNING_CLOCK_H_
 
@@ -10,9 +10,9 @@
 
 namespace fairway {
 
-// While a process is stopped, or busy with one handler, what others say piles up on its links. All
-// that waits for others, then gives them up, is to read that first: so it goes by this clock, of
-// which one Advance counts no more than `most`. A value; time is given.
+// While a process is stopped, or busy with one handler, messages pile up on its links. It must read
+// those before it gives up whoever sent them. So its timeouts go by this clock, of which one
+// Advance counts no more than `most`. A plain value: the caller gives the time.
 class RunningClock {
  public:
   using Duration = std::chrono::steady_clock::duration;
@@ -20,7 +20,7 @@ class RunningClock {
 
   RunningClock(Time now, Duration most) : real_(now), now_(now), most_(most) {}
 
-  // Once in a turn of the loop. How much of the time since the last call does not count.
+  // Called once per turn of the loop. Returns how much of the passed time does not count.
   Duration Advance(Time real) {
     const Duration passed = std::max(real - real_, Duration::zero());
     real_ = real;
@@ -28,7 +28,7 @@ class RunningClock {
     now_ += counts;
     return passed - counts;
   }
-  // As of the last Advance.
+  // The time at the last Advance.
   Time now() const { return now_; }
 
  private:

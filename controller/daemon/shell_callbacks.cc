@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ControllerShell's part of callbacks: between executors and the router.
+// ControllerShell's part in callbacks: it stands between the executors and the router.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -26,7 +26,7 @@ void ControllerShell::OnCallbackGivenUp(ExecutorId executor, uint64_t call) {
 
 void ControllerShell::FetchArguments(ExecutorId executor, const CallbackCall& call) {
   const ExecutorSpec* const spec = hub_->Spec(executor);
-  if (spec == nullptr) return;  // its loss is on its way
+  if (spec == nullptr) return;  // the executor's loss will be told
   struct Gathering {
     absl::Status status;
     std::vector<BytesRef> bytes;
@@ -37,7 +37,7 @@ void ControllerShell::FetchArguments(ExecutorId executor, const CallbackCall& ca
   const auto arrive = [this, gathering, executor, incarnation = spec->incarnation,
                        number = call.call] {
     if (--gathering->open > 0) return;
-    // Another registration of the executor counts its calls anew.
+    // A later registration of the executor numbers its calls anew.
     const ExecutorSpec* const now = hub_->Spec(executor);
     if (now == nullptr || now->incarnation != incarnation) return;
     if (!gathering->status.ok())
@@ -64,7 +64,7 @@ void ControllerShell::FetchArguments(ExecutorId executor, const CallbackCall& ca
           arrive();
         });
   }
-  // Not within the router's call.
+  // Posted, because the router must not be called from within its own call.
   loop_.Post("callback arguments", [alive = alive_, arrive] {
     if (*alive) arrive();
   });

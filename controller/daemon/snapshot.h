@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller looks like at one moment: made in the loop, then turned into metrics and status
-// answers.
+// The state of a controller at one moment. It is taken in the loop, then turned into metrics and
+// status answers.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 #define FAIRWAY_CONTROLLER_DAEMON_SNAPSHOT_H_
 
@@ -36,20 +36,20 @@ struct ControllerSnapshot {
   std::vector<DeviceUsage> usage;
   std::set<std::string> supervisors;  // names of the workers whose supervisor is connected
 
-  // Since the controller's start. Bulk bytes of clients through the controller:
+  // Counts since the controller's start. Bulk bytes of clients through the controller:
   uint64_t uploaded_bytes = 0;
   uint64_t fetched_bytes = 0;
   std::map<ExecutorId, uint64_t> executor_fetches;
-  // Executor to executor, by the islands' names (from, to).
+  // From executor to executor, by the islands' names (from, to).
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes;
   // Commands and reports, over the links of all executors.
   LinkTraffic commands;
   LinkTraffic reports;
-  uint64_t commands_sent = 0;  // in those messages
+  uint64_t commands_sent = 0;  // within those messages
   uint64_t compilations = 0;
   uint64_t compile_cache_hits = 0;
 
-  // The most processor time of one handler of the controller's loop.
+  // The most processor time that one handler of the controller's loop took.
   std::chrono::nanoseconds longest_handler{0};
 
   int open_fds = 0;

@@ -36,7 +36,7 @@ TEST_F(ArraysDialogue, InitDescribesVirtualDevices) {
   EXPECT_THAT(line,
               HasSubstr("key: \"supports_executable_serialization\" value { bool_value: false }"));
   EXPECT_THAT(line, HasSubstr("key: \"serialize_with_sdy\" value { bool_value: true }"));
-  // The client does not count the answer to Init.
+  // The answer to Init has no number.
   EXPECT_THAT(Ask("get_default_layout_request { dtype { kind: KIND_F32 } }"), StartsWith("2 #0 "));
 }
 
@@ -178,7 +178,7 @@ TEST_F(ArraysDialogue, WhatWasMadeBeforeAFailureIsGone) {
       << "the upload of array 5 waits for no bytes";
 }
 
-// A block of so many bytes would be made for two elements.
+// The strides ask for a block of 1 GiB for two elements.
 TEST_F(ArraysDialogue, StridesThatAskForMuchMoreThanTheArrayAreRefused) {
   Put(5, 0, "aaaabbbb");
   EXPECT_THAT(Ask("copy_to_host_buffer_request { array_handle: 5 host_buffer_handle: 6 "
@@ -187,7 +187,7 @@ TEST_F(ArraysDialogue, StridesThatAskForMuchMoreThanTheArrayAreRefused) {
   EXPECT_EQ(session_->host_buffers().size(), 0u);
 }
 
-// Bytes that overlap can be very many: they are laid out off the loop, by what comes out.
+// Overlapping elements can make many bytes of few: the result's size decides what leaves the loop.
 TEST_F(ArraysDialogue, OverlappingElementsAreLaidOutOffTheLoop) {
   session_->host_buffers().Store(5, Blob::Copy(std::string(4 * 1023, 'x')));
   Ask("make_array_from_host_buffer_request { dtype { kind: KIND_F32 } shape { dims: [512, 512] } "
@@ -261,7 +261,7 @@ TEST_F(ArraysDialogue, CopyArraysBetweenIslands) {
 
 TEST_F(ArraysDialogue, ReshardToAnotherCutOnAnotherIslandAndBack) {
   Put(5, 0, "aaaabbbbcccc");
-  // Uneven: two elements and one.
+  // An uneven cut: two elements and one.
   EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 array_specs { @f32(3) @cut(2 0) } "
                 "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 6 }"),
             "2 #1 reshard_arrays_response { array_handles: 6 }");
@@ -327,7 +327,7 @@ TEST_F(ArraysDialogue, AReshardThatCannotBeIsRefusedAndPoisonsItsResults) {
   EXPECT_EQ(Ask("reshard_arrays_request { array_handles: 5 copy_semantics: "
                 "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: 8 }"),
             "5 INVALID_ARGUMENT: 1 arrays are to become 0");
-  // The second of two is refused: the first is not made either.
+  // The second of two reshards is refused, so the first is not made either.
   EXPECT_THAT(Ask("reshard_arrays_request { array_handles: [5, 5] array_specs { @f32(2) @one(1) } "
                   "array_specs { @f32(2) @one(9) } copy_semantics: "
                   "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handles: [9, 10] }"),

@@ -92,7 +92,7 @@ bool IsPluginProgram(const xla::ifrt::proxy::CompileRequest& request) {
 }
 
 absl::StatusOr<v1::BoundProgram> ParseDataflow(const xla::ifrt::proxy::CompileRequest& request) {
-  // What jaxlib puts before every plugin program, then what the fairway package puts before ours.
+  // The prefix of jaxlib for plugin programs, then that of the fairway package.
   constexpr std::string_view kPrefix = "__serialized_plugin_program fairway.v1.BoundProgram ";
   const std::string& data = request.program().data();
   if (data.compare(0, kPrefix.size(), kPrefix) != 0)

@@ -12,7 +12,7 @@ using DataflowDialogue = Dialogue;
 
 constexpr char kType[] = "dtype: 11 dims: 8";  // f32[8]
 
-// f(x) = (b(a(x)), a(x)): a on slice 0 (device 0), b on slice 1 (device 2). Both are one code.
+// f(x) = (b(a(x)), a(x)): a on slice 0 (device 0), b on slice 1 (device 2). Both share one code.
 std::string TwoSlices(const std::string& donated = "") {
   const std::string argument =
       fmt::format("argument {{ type {{ array {{ {} }} }} {} }}", kType, donated);
@@ -128,7 +128,7 @@ TEST_F(DataflowDialogue, WhatIsNoProgramOfOursIsRefused) {
       "does not exist");
 }
 
-// The types of a program's values grow with its slices: that these are there is seen before.
+// The types of a program's values grow with its slices, so the slices' devices are checked first.
 TEST_F(DataflowDialogue, SlicesAreComparedWithTheirDevicesFirst) {
   EXPECT_EQ(AskAndRun(BindRequest("program { name: \"f\" slices { name: \"a\" devices: 65536 } "
                                   "graphs { results { node: 3 } } } slices { devices: 0 }")),

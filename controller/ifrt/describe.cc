@@ -11,14 +11,14 @@
 namespace fairway {
 namespace {
 
-// FNV-1a; clients only compare it.
+// FNV-1a. Clients only compare it.
 uint64_t PlatformId(std::string_view name) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return hash;
 }
 
-// As XLA names its devices: "CpuDevice(id=0)"; with the island where there are several.
+// XLA's form of a device's name, "CpuDevice(id=0)"; with the island where there are several.
 std::string Name(const VirtualDevice& device, bool with_island) {
   std::string platform = device.platform_name;
   if (!platform.empty() && platform[0] >= 'a' && platform[0] <= 'z') platform[0] -= 'a' - 'A';
@@ -38,7 +38,7 @@ void AddLayout(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::Lay
 }
 
 void AddSharding(const v1::ValueSpec& value, LoadedExecutableMetadataResponse::ShardingList* list) {
-  // Bytes that did not parse were refused when the program was defined.
+  // If the bytes did not parse, the program was refused when it was defined.
   (void)list->add_shardings()->ParseFromString(value.op_sharding());
 }
 
@@ -63,7 +63,7 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     response->set_platform_version("fairway; " + devices[0].platform_version);
     response->set_platform_id(PlatformId(devices[0].platform_name));
   }
-  // jax.export asks for the second: programs in the Shardy dialect compile here.
+  // jax.export reads the second attribute: programs in the Shardy dialect compile here.
   AttributesToProto({{"supports_executable_serialization", false}, {"serialize_with_sdy", true}},
                     response->mutable_client_attributes());
   std::map<std::string, int32_t> kind_ids;
@@ -80,7 +80,7 @@ void DescribeDevices(uint64_t session_id, const std::vector<VirtualDevice>& devi
     d->set_device_kind(device.device_kind);
     d->set_debug_string(fmt::format("{}:{}", device.platform_name, device.id));  // str()
     d->set_to_string(Name(device, several_islands));                             // repr()
-    // jaxlib shows the attributes of devices only, so the controller's version is one of these.
+    // jaxlib shows attributes of devices only, so the controller's version is one of them.
     AttributesToProto({{"slice_index", int64_t{device.slice_index}},
                        {"island", device.island},
                        {"memory_bytes", device.memory_bytes},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session tells its client about devices and compiled programs: the answers to Init,
+// Descriptions of devices and compiled programs for the client: the answers to Init,
 // GetDefaultLayout, GetDefaultDeviceAssignment, LoadedExecutableMetadata.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
 #define FAIRWAY_CONTROLLER_IFRT_DESCRIBE_H_
@@ -24,13 +24,13 @@ absl::Status DefaultLayout(const xla::ifrt::proxy::GetDefaultLayoutRequest& requ
                            const std::vector<VirtualDevice>& devices,
                            xla::ifrt::proxy::GetDefaultLayoutResponse* response);
 
-// The first devices, replica-major. INVALID_ARGUMENT: more than there are.
+// Assigns the first devices, replica-major. INVALID_ARGUMENT: more than there are.
 absl::Status DefaultDeviceAssignment(
     const xla::ifrt::proxy::GetDefaultDeviceAssignmentRequest& request, int num_devices,
     xla::ifrt::proxy::GetDefaultDeviceAssignmentResponse* response);
 
-// `metadata`: its shardings parse. `memory_kinds`: of the first of its `num_devices` devices, the
-// default first.
+// The shardings in `metadata` must parse. `memory_kinds` are those of the first of its
+// `num_devices` devices, the default first.
 void DescribeExecutable(const v1::ExecutableMetadata& metadata, size_t num_devices,
                         const std::vector<std::string>& memory_kinds,
                         xla::ifrt::proxy::LoadedExecutableMetadataResponse* response);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The IFRT front door: the sessions of all JAX clients over one cluster. Knows no gRPC.
+// The IFRT front door: the sessions of all JAX clients over one cluster. It knows no gRPC.
 #ifndef FAIRWAY_CONTROLLER_IFRT_DOOR_H_
 #define FAIRWAY_CONTROLLER_IFRT_DOOR_H_
 
@@ -15,7 +15,7 @@
 
 namespace fairway {
 
-// Loop-confined. Outlived by the cluster and the compile service.
+// Loop-confined. The cluster and the compile service must outlive it.
 class IfrtDoor {
  public:
   IfrtDoor(Cluster* cluster, CompileService* compiler, IfrtSessionOptions options = {});
@@ -23,11 +23,11 @@ class IfrtDoor {
   IfrtDoor(const IfrtDoor&) = delete;
   IfrtDoor& operator=(const IfrtDoor&) = delete;
 
-  // Who is told of sessions and of the channels where their callbacks are served; may be nullptr.
+  // The router is told of sessions and of the channels that serve their callbacks; or nullptr.
   void set_callbacks(CallbackRouter* callbacks) { callbacks_ = callbacks; }
 
-  // `id`: random, made by the shell. `channel`: empty if it has none. UNAVAILABLE: no island is up.
-  // ALREADY_EXISTS: that id is taken.
+  // `id` is random and made by the shell. `channel` is empty if the session has none. UNAVAILABLE:
+  // no island is up. ALREADY_EXISTS: the id is taken.
   absl::StatusOr<IfrtSession*> Open(uint64_t id, const std::string& tenant, IfrtShell* shell,
                                     const std::string& channel = {});
   // Frees all that the session owned. Unknown ids are ignored.
@@ -35,7 +35,7 @@ class IfrtDoor {
   // nullptr: there is no such session.
   IfrtSession* Find(uint64_t id);
 
-  // To be called by the cluster's actions, for sessions of this door.
+  // The cluster's actions call these, for sessions of this door.
   void OnWatched(SessionId session, uint64_t token, absl::Status status);
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
 

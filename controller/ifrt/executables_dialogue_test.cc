@@ -140,7 +140,7 @@ TEST_F(ExecutablesDialogue, TokensOfSeveralDevicesAreTakenApartAndPutTogether) {
                 "ARRAY_COPY_SEMANTICS_REUSE_INPUT result_handle: 10 dtype { kind: KIND_TOKEN } }"),
             "4 #3 assemble_array_from_single_device_arrays_response { array_handle: 10 }");
   Run();
-  // Nothing else is put together as tokens.
+  // Only tokens are assembled in this way.
   Put(11, 0, "aaaa");
   Put(12, 1, "bbbb");
   EXPECT_THAT(Ask("assemble_array_from_single_device_arrays_request { shape { dims: 2 } @cut(0 1) "
@@ -207,6 +207,32 @@ TEST_F(ExecutablesDialogue, TheStatusHandleIsSetOnlyWhenItWasAskedForAndNotGiven
               "result_status_handle: 10"));
   EXPECT_THAT(Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 10 }"),
               StartsWith("9 NOT_FOUND: jit_f: argument 0: there is no array 99"));
+}
+
+// Because JAX keeps only the status of the last execution on a device and waits for no other.
+TEST_F(ExecutablesDialogue, OnADeviceStatusesComeInTheOrderOfTheExecutions) {
+  const uint64_t f = Compiled("", 1, 1);
+  Put(6, 0, kEightFloats);
+  Put(7, 1, kEightFloats);
+  EXPECT_EQ(
+      Ask("make_array_from_host_buffer_request { @f32(8) @one(0) host_buffer_handle: 5 "
+          "array_handle: 5 }"),
+      "4 #3 make_array_from_host_buffer_response { array_handle: 5 }");  // its bytes come later
+  const auto execute = [&](int argument, int device, int result, int status) {
+    Ask(Execute(f, fmt::format("args_handles: {} device_ids: {} result_array_handle: {} "
+                               "execute_options {{ fill_status: true }} result_status_handle: {}",
+                               argument, device, result, status)));
+  };
+  execute(5, 0, 15, 25);
+  execute(6, 0, 16, 26);
+  execute(7, 1, 17, 27);
+  Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 26 }");
+  Ask("loaded_executable_fetch_execute_result_request { result_status_handle: 27 }");
+  EXPECT_EQ(Run(), "9 #7 loaded_executable_fetch_execute_result_response { }");
+  EXPECT_EQ(AskAndRun("check_value_ready_request { value_handles: 16 }"),
+            "10 #8 check_value_ready_response { }");
+  session_->host_buffers().Store(5, Blob::Copy(kEightFloats));
+  EXPECT_EQ(Run(), "8 #9 loaded_executable_fetch_execute_result_response { }");
 }
 
 TEST_F(ExecutablesDialogue, AFailedExecutionIsReportedByStatusAndResults) {
@@ -399,7 +425,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
   for (; session_->MayRead() && kept < 100; ++kept)
     Ask(fmt::format("copy_to_host_buffer_request {{ array_handle: 5 host_buffer_handle: {} }}",
                     100 + kept));
-  EXPECT_EQ(kept, 4);  // half of the bytes, 544 each, and one
+  EXPECT_EQ(kept, 4);  // 544 bytes each: half of the budget, and one more
   EXPECT_TRUE(other->MayRead());
   Run();
   EXPECT_FALSE(session_->MayRead());
@@ -408,7 +434,7 @@ TEST_F(ExecutablesDialogue, ReadingStopsWhileManyFetchedHostBuffersAreKept) {
   HostBufferStore::Bytes reader = absl::UnknownError("no bytes yet");
   session_->host_buffers().Lookup(101, [&](HostBufferStore::Bytes bytes) { reader = bytes; });
   EXPECT_TRUE(session_->host_buffers().Delete(101).ok());
-  EXPECT_EQ(fetched->used(), 3 * 544);  // it is still being read
+  EXPECT_EQ(fetched->used(), 3 * 544);  // a reader still has it
   reader = absl::UnknownError("done");
   EXPECT_EQ(fetched->used(), 2 * 544);
   door.Close(kId + 1);

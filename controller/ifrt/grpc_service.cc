@@ -45,7 +45,7 @@ std::optional<Proto> FromMetadata(const grpc::CallbackServerContext& context, co
   return proto;
 }
 
-// An attribute that is a string.
+// The value of a string attribute.
 std::string TextOf(const std::map<std::string, AttributeValue>& attributes, const char* name,
                    std::string_view otherwise) {
   const auto it = attributes.find(name);
@@ -57,12 +57,12 @@ absl::Status ShuttingDown() { return absl::UnavailableError("the controller is s
 
 grpc::Status NoSuchSession() { return {grpc::StatusCode::NOT_FOUND, "there is no such session"}; }
 
-// Receives one host buffer. Deletes itself in OnDone.
+// Receives one host buffer. Destroys itself in OnDone.
 class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStoreRequest> {
  public:
   using Deliver = std::function<void(absl::StatusOr<std::shared_ptr<const Blob>>)>;
 
-  // `disk`: writes what does not stay in memory, as `session`'s.
+  // `disk` writes the bytes that do not stay in memory, on behalf of `session`.
   StoreCall(std::unique_ptr<UploadBuffer> buffer, std::shared_ptr<BlockingPool> disk,
             uint64_t session, Deliver deliver)
       : buffer_(std::move(buffer)),
@@ -100,7 +100,7 @@ class StoreCall final : public grpc::ServerReadReactor<proxy::GrpcHostBufferStor
   proxy::GrpcHostBufferStoreRequest chunk_;
 };
 
-// Sends one host buffer. Lives until OnDone and as long as the store refers to it.
+// Sends one host buffer. Lives until OnDone, and while the store refers to it.
 class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLookupResponse>,
                          public std::enable_shared_from_this<LookupCall> {
  public:
@@ -114,7 +114,7 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     }
     if (!bytes.ok()) return Finish(ToGrpc(bytes.status()));
     bytes_ = *std::move(bytes);
-    WriteNext();  // at least one message, also for an empty buffer
+    WriteNext();  // one message at least, even for an empty buffer
   }
 
   void OnWriteDone(bool ok) override {
@@ -130,7 +130,7 @@ class LookupCall final : public grpc::ServerWriteReactor<proxy::GrpcHostBufferLo
     offset_ += rest.size();
     chunk_.set_data(rest.data(), rest.size());
     if (offset_ < bytes_->size()) return StartWrite(&chunk_);
-    // The client waits for the end of the call: it comes in one packet with the last bytes.
+    // The client waits for the end of the call, so it goes in one packet with the last bytes.
     StartWriteAndFinish(&chunk_, {}, grpc::Status::OK);
   }
 

@@ -18,13 +18,13 @@ class ServerBuilder;
 namespace fairway {
 
 struct IfrtGrpcOptions {
-  // For uploads; beyond the budget they go to unlinked files in the directory.
+  // For uploads. Beyond the budget they go to unlinked files in the directory.
   Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
   int copy_threads = 2;
 };
 
-// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is
-// destroyed.
+// Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the
+// service is destroyed.
 class IfrtGrpcService {
  public:
   IfrtGrpcService(EventLoop* loop, IfrtDoor* door, IfrtGrpcOptions options = {});
@@ -36,10 +36,10 @@ class IfrtGrpcService {
   // message.
   void Register(grpc::ServerBuilder* builder);
 
-  // Answers all that waits, and all that still comes, with UNAVAILABLE, and ends the streams with
-  // it when their clients have left or after `grace`: jaxlib's client reports a stream that ends
-  // under its hands as CANCELLED, an answer as what it says. New streams are refused. Blocks; not
-  // in the loop, which must run.
+  // Answers waiting and new requests with UNAVAILABLE. Ends the streams with it once their clients
+  // have left, or after `grace`: jaxlib's client reports a stream that ends under it as CANCELLED,
+  // but an answer with the answer's error. Refuses new streams. Blocks. Not called in the loop,
+  // which must be running.
   void Shutdown(std::chrono::milliseconds grace);
 
   size_t num_streams() const;

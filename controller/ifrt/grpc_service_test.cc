@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service over real gRPC on loopback, as jaxlib's client uses it.
+// The service over real gRPC on loopback, used as jaxlib's client uses it.
 #include "controller/ifrt/grpc_service.h"
 
 #include <chrono>
@@ -47,7 +47,7 @@ class GrpcServiceTest : public testing::Test {
     return GrpcIfrtService::NewStub(grpc::CreateCustomChannel(
         fmt::format("127.0.0.1:{}", port), grpc::InsecureChannelCredentials(), arguments));
   }
-  // The executors do what they are told, every millisecond.
+  // Lets the executors carry out their commands, every millisecond.
   void Pump() {
     loop_.PostAfter(std::chrono::milliseconds(1), "pump", [this] {
       cluster_.RunAll();
@@ -110,7 +110,7 @@ class GrpcServiceTest : public testing::Test {
     writer->WritesDone();
     return writer->Finish();
   }
-  // The bytes and the number of messages they came in.
+  // The bytes, and the number of messages in which they came.
   std::pair<std::string, int> Lookup(uint64_t session, uint64_t handle, grpc::Status* status) {
     grpc::ClientContext context;
     proxy::GrpcHostBufferLookupRequest request;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What requests say of the host bytes of arrays.
+// How requests describe the host bytes of arrays.
 #ifndef FAIRWAY_CONTROLLER_IFRT_HOST_BYTES_H_
 #define FAIRWAY_CONTROLLER_IFRT_HOST_BYTES_H_
 

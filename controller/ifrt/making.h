@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request that makes many arrays with types of their own: done some arrays at a time, so that no
-// turn of the loop is long. Private to this folder.
+// A request that makes many arrays, each with a type of its own. It makes some arrays at a time, so
+// that no turn of the loop is long. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_IFRT_MAKING_H_
 #define FAIRWAY_CONTROLLER_IFRT_MAKING_H_
 
@@ -16,12 +16,12 @@ namespace fairway {
 
 //   kCheck -> kMake -> kFinish -> kDone     kCheck, kMake -> kUndo -> kDrop -> kDone
 //
-// It goes through its arrays once in each phase. Its session takes no other request meanwhile. When
-// the session ends before, the cluster gives up what was made.
+// It goes through its arrays once in each phase. Its session takes no other request meanwhile. If
+// the session ends first, the cluster gives up the arrays that were made.
 class IfrtSession::Making {
  public:
   enum class Phase : uint8_t { kCheck, kMake, kFinish, kUndo, kDrop, kDone };
-  // So many arrays in a turn, or parts of them (shards).
+  // The most arrays, and the most parts of arrays (shards), of one turn.
   static constexpr size_t kArraysOfATurn = 256;
   static constexpr size_t kPartsOfATurn = 4096;
 
@@ -29,32 +29,32 @@ class IfrtSession::Making {
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
 
-  // Does some more of it; in the end it has answered. Whether it is over.
+  // Does some more of it; at its end it has answered. Returns whether it is over.
   bool GoOn();
-  // Of the request: how long destroying it takes.
+  // The request's arrays: a measure of how long destroying it takes.
   size_t arrays() const { return arrays_; }
 
  protected:
-  // `asked`: handles for as many arrays, or none.
+  // `asked` has a handle per array, or is empty.
   Making(IfrtSession& session, Call call, size_t arrays, const HandleList& asked);
 
-  // What a phase does to an array. An error of the first two refuses the request: what was made is
-  // undone, what nobody will take is dropped.
+  // The work of a phase on one array. An error of the first two refuses the request: arrays that
+  // were made are undone, and host buffers that nobody will take are dropped.
   virtual absl::Status Check(size_t i) = 0;
   virtual absl::StatusOr<uint64_t> Make(size_t i, uint64_t asked) = 0;
   virtual void Finish(size_t i) {}
   virtual void Undo(size_t i) {}
   virtual void Drop(size_t i) {}
-  // Of the array; at least what one of its phases goes through.
+  // The array's parts; at least as many as a phase goes through.
   virtual size_t Parts(size_t i) const = 0;
   virtual HandleList* Results(Response& response) = 0;
 
   IfrtSession& s;
-  absl::Status status_;  // not OK: it is refused
+  absl::Status status_;  // not OK: the request is refused
 
  private:
   void Do(size_t i);
-  // The next phase that has something to do.
+  // Goes to the next phase that has something to do.
   void NextPhase();
   void End();
 
@@ -64,7 +64,7 @@ class IfrtSession::Making {
   std::unique_ptr<Response> response_;
   HandleList* results_ = nullptr;  // in response_
   Phase phase_ = Phase::kCheck;
-  size_t next_ = 0;  // array of the phase
+  size_t next_ = 0;  // the phase's next array
   size_t made_ = 0;
 };
 

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using MakingDialogue = Dialogue;
 
-// A request that makes so many arrays, f32[1] each, of host buffers 1, 2, ..; the last one lacks a
+// A request that makes `arrays` arrays, f32[1] each, of host buffers 1, 2, ..; the last one lacks a
 // shard if `wrong`.
 xla::ifrt::proxy::IfrtRequest ManyShards(int arrays, bool wrong = false) {
   xla::ifrt::proxy::IfrtRequest request;
@@ -44,7 +44,7 @@ TEST_F(MakingDialogue, ManyArraysOfHostBuffersAreMadeAFewHundredInATurn) {
     EXPECT_LE(now - made, 256u);
     made = now;
   }
-  EXPECT_EQ(turns, 8);  // 600 are checked, made and given their bytes
+  EXPECT_EQ(turns, 8);  // three phases for 600 arrays
   EXPECT_THAT(Take(), StartsWith("0 #0 make_arrays_from_host_buffer_shards_response { "
                                  "array_handles: 1 array_handles: 2"));
   EXPECT_EQ(session_->host_buffers().size(), 0u);
@@ -62,7 +62,7 @@ TEST_F(MakingDialogue, ManyArraysAreMadeAllOrNone) {
   EXPECT_THAT(Run(), HasSubstr("0 INVALID_ARGUMENT: no host buffer for shard 0 of 1"));
   EXPECT_EQ(session_->host_buffers().size(), 0u);
   EXPECT_THAT(Ask("check_value_ready_request { value_handles: 1 }"), HasSubstr("no host buffer"));
-  // One that finds its handle taken when others have been made.
+  // This request finds a handle taken after it has made other arrays.
   auto taken = ManyShards(600);
   auto& handles = *taken.mutable_make_arrays_from_host_buffer_shards_request();
   for (int i = 0; i < 600; ++i) handles.set_array_handles(i, i + 101 == 700 ? 700 : i + 1001);

@@ -11,7 +11,7 @@ constexpr char kReuse[] = "copy_semantics: ARRAY_COPY_SEMANTICS_REUSE_INPUT ";
 
 class PlacingDialogue : public Dialogue {
  protected:
-  // [2, 3] of f32 as array 5, with this layout field.
+  // Makes array 5, f32[2, 3], with this layout field.
   std::string PutWith(const std::string& layout) {
     session_->host_buffers().Store(5, Blob::Copy("aaaabbbbccccddddeeeeffff"));
     return Ask(
@@ -20,7 +20,7 @@ class PlacingDialogue : public Dialogue {
         layout + " }");
   }
 
-  // f32[8] `handle` in this kind of memory.
+  // Makes array `handle`, f32[8], in this kind of memory.
   std::string PutIn(const std::string& kind, int handle) {
     session_->host_buffers().Store(handle, Blob::Copy(std::string(32, 'h')));
     const std::string line =
@@ -43,7 +43,7 @@ class PlacingDialogue : public Dialogue {
     return Lookup(buffer);
   }
 
-  // An executable f32[2,4] -> f32[2,4]; `edit` makes its result what it shall be.
+  // Compiles an executable f32[2,4] -> f32[2,4]; `edit` changes the description of its result.
   uint64_t CompiledMatrix(const std::function<void(v1::ValueSpec&)>& edit) {
     Ask("compile_request { @program(1 0) }");
     CompiledCode code = TestCode(1, 1, 1, {});
@@ -88,7 +88,7 @@ TEST_F(PlacingDialogue, AnUploadInAnotherLayoutIsRefusedAndItsArrayHoldsTheError
   EXPECT_EQ(Ask("check_value_ready_request { value_handles: 5 }"), "2 " + refused);
   EXPECT_EQ(Lookup(5), "NOT_FOUND: there is no host buffer 5");  // the bytes are dropped
   EXPECT_EQ(Ask("destruct_array_request { array_handle: 5 }"), "3 #0 destruct_array_response { }");
-  // Of another rank than the array, and what is no layout.
+  // A layout of another rank than the array's, and a value that is not a layout.
   for (const char* layout :
        {"@compact(1 0)", "@layout(0)", "@compact(0 1 2)", "layout { }",
         "layout { serialized_layout { type_name: \"xla::ifrt::PjRtLayout\" data: \"\\377\" } }"}) {
@@ -113,7 +113,7 @@ TEST_F(PlacingDialogue, ArraysArePutIntoTheMemoryThatTheShardingNames) {
   EXPECT_EQ(PutIn("pinned_host", 5),
             "1 #0 make_array_from_host_buffer_response { array_handle: 5 }");
   EXPECT_EQ(Fetched(5, 6), std::string(32, 'h'));
-  // Nothing moves where it is; into the other kind of memory it is a copy.
+  // A copy into the same memory moves nothing; one into another kind of memory does.
   const size_t actions = cluster_.log.size();
   EXPECT_EQ(Copy(5, "memory_kind: \"pinned_host\"", 7),
             "3 #2 copy_arrays_response { array_handles: 7 }");
@@ -122,7 +122,7 @@ TEST_F(PlacingDialogue, ArraysArePutIntoTheMemoryThatTheShardingNames) {
             "4 #3 copy_arrays_response { array_handles: 8 }");
   EXPECT_EQ(cluster_.log.back(), "e1 receive 1 shards");
   EXPECT_EQ(Fetched(8, 9), std::string(32, 'h'));
-  // To another device it stays in its kind of memory, unless told otherwise.
+  // On another device it stays in its kind of memory, unless the request names one.
   EXPECT_EQ(Copy(5, "device_ids: 2", 10), "6 #5 copy_arrays_response { array_handles: 10 }");
   Run();
   const size_t there = cluster_.log.size();
@@ -166,7 +166,7 @@ TEST_F(PlacingDialogue, ResultsAreInTheMemoryThatTheProgramSays) {
   EXPECT_EQ(Fetched(8, 9), std::string(32, 'x'));
 }
 
-// jaxlib names the default memory; results do not.
+// jaxlib names the default memory; results leave it unnamed.
 TEST_F(PlacingDialogue, AResultMayBeReadAsAnotherTypeInItsMemory) {
   const uint64_t f = Compiled("0", 1, 1);
   EXPECT_THAT(PutIn("device", 5), HasSubstr("array_handle: 5"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatch, answers, futures.
+// The dispatch of requests, answers, futures.
 #include "controller/ifrt/session.h"
 
 #include <utility>
@@ -16,8 +16,8 @@ namespace {
 
 using xla::ifrt::proxy::IfrtRequest;
 
-// Apart from the cluster's own server-made handles only for readers of logs: the tables are
-// different ones.
+// Differs from the cluster's own handles only for readers of logs: the tables are different
+// ones.
 constexpr uint64_t kFirstFuture = kFirstServerHandle << 1;
 
 absl::Status NotServed(const IfrtRequest& request) {
@@ -55,7 +55,7 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
   metadata->set_op_id(call.op_id);
   call.context.reset();
   if (!status.ok()) {
-    // A response beside a status would make the client overlook the status.
+    // The client would overlook the status beside a response.
     response->clear_response();
     StatusToProto(status, metadata->mutable_status());
   } else if (call.counted) {
@@ -68,7 +68,9 @@ void IfrtSession::Answer(Call call, const absl::Status& status,
 }
 
 bool IfrtSession::MayRead() const {
-  return !fetched_->over() &&
+  // An execution whose arguments never come holds back the ends of those behind it.
+  constexpr size_t kMaxUntoldEnds = 16384;
+  return !fetched_->over() && ends_.size() < kMaxUntoldEnds &&
          options_.caps.MayRead(cluster_->sessions().BacklogOf(session_), compiling_);
 }
 
@@ -77,22 +79,25 @@ void IfrtSession::Closes() {
     std::shared_ptr<void> host_buffers;
     decltype(contexts_) contexts;
     decltype(futures_) futures;
+    ExecutionEnds ends;
+    decltype(statuses_) statuses;
     decltype(watches_) watches;
     decltype(fetches_) fetches;
     std::shared_ptr<Making> making;
   };
-  // Nobody is told of them any more.
+  // Nobody is told of the contexts any more.
   destroyed_contexts_->ended = true;
-  const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + watches_.size() +
-                       fetches_.size() + (making_ == nullptr ? 0 : making_->arrays());
-  auto rest =
-      std::make_shared<Rest>(Rest{host_buffers_.End(), std::move(contexts_), std::move(futures_),
-                                  std::move(watches_), std::move(fetches_), std::move(making_)});
+  const size_t parts = host_buffers_.size() + contexts_.size() + futures_.size() + ends_.size() +
+                       watches_.size() + fetches_.size() +
+                       (making_ == nullptr ? 0 : making_->arrays());
+  auto rest = std::make_shared<Rest>(
+      Rest{host_buffers_.End(), std::move(contexts_), std::move(futures_), std::move(ends_),
+           std::move(statuses_), std::move(watches_), std::move(fetches_), std::move(making_)});
   GiveUp(*shell_, std::move(rest), parts);
 }
 
 void IfrtSession::Handle(Request& request) {
-  while (making_ != nullptr) MakeSome();  // for tests: its stream waits
+  while (making_ != nullptr) MakeSome();  // for tests: a stream would wait
   Call call{request.request_metadata().op_id(), true,
             UserContext::Make(request.request_metadata().user_context_id(), destroyed_contexts_)};
   const auto with = [&](auto fill) {  // `fill` may use `call`
@@ -170,7 +175,7 @@ void IfrtSession::Handle(Request& request) {
   }
 }
 
-// Requests about executables, and about what becomes of values.
+// Requests about executables, and about the readiness of values.
 void IfrtSession::HandleExecutables(Call call, Request& request) {
   const auto with = [&](auto fill) {  // `fill` may use `call`
     auto response = std::make_unique<Response>();
@@ -242,6 +247,27 @@ void IfrtSession::FutureEnded(uint64_t handle, absl::Status status) {
   Future future = std::move(it->second);
   futures_.erase(it);
   AnswerFuture(*std::move(future.waiter), future);
+}
+
+void IfrtSession::TellEnds() {
+  constexpr int kAtOnce = 256;
+  if (telling_ends_) return;
+  for (int i = 0; i < kAtOnce; ++i) {
+    auto end = ends_.Next();
+    if (!end.has_value()) return;
+    const auto it = statuses_.find(end->first);
+    const uint64_t handle = it->second;
+    statuses_.erase(it);
+    FutureEnded(handle, std::move(end->second));
+  }
+  if (!ends_.has_next()) return;
+  telling_ends_ = true;
+  shell_->RunOffLoop([] {},
+                     [this, alive = alive_] {
+                       if (!*alive) return;
+                       telling_ends_ = false;
+                       TellEnds();
+                     });
 }
 
 void IfrtSession::AskFuture(Call call, uint64_t handle, bool of_execution) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client's conversation over the IFRT proxy protocol: requests in, answers out.
+// One client's conversation over the IFRT proxy protocol: requests come in, answers go out.
 //
-// Knows no gRPC, thread or clock. Requests are handled in order; answers carry the request's op_id
-// and may overtake each other. Only fetches and readiness answers wait for a device.
+// Knows no gRPC, thread or clock. Requests are handled in order. An answer carries its request's
+// op_id, and answers may overtake each other. Only fetches and readiness answers wait for a device.
 #ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_H_
 #define FAIRWAY_CONTROLLER_IFRT_SESSION_H_
 
@@ -24,6 +24,7 @@
 #include "controller/cluster/virtual_device.h"
 #include "controller/compile/compile_service.h"
 #include "controller/compile/program_service.h"
+#include "controller/ifrt/execution_ends.h"
 #include "controller/ifrt/strided.h"
 #include "controller/ifrt/user_context.h"
 #include "controller/sessions/caps.h"
@@ -33,14 +34,14 @@
 
 namespace fairway {
 
-// The doing side of a session. Calls must not re-enter the session.
+// The shell of a session. Its functions must not re-enter the session.
 class IfrtShell {
  public:
   virtual ~IfrtShell() = default;
   virtual void Send(std::unique_ptr<xla::ifrt::proxy::IfrtResponse> response) = 0;
-  // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
+  // Runs `work` on another thread, then `then` in the loop (also after the session's end).
   virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
-  // Has another thread destroy it.
+  // Lets another thread destroy `garbage`.
   virtual void Discard(std::shared_ptr<void> garbage) = 0;
 };
 
@@ -48,9 +49,9 @@ struct IfrtSessionOptions {
   SessionCaps caps;
   int64_t off_loop_bytes = 256 << 10;                      // larger strided copies leave the loop
   std::shared_ptr<BlockPool> blocks = BlockPool::Make(0);  // for bytes in another order
-  // Host buffers that clients fetched and did not delete, of all sessions together; but for those
-  // that come out of the transit memory. A session above its share is not read until it deletes
-  // some.
+  // The budget for host buffers that clients fetched and did not delete, of all sessions together,
+  // except those that come out of the transit memory. A session above its share is not read until
+  // it deletes some.
   std::shared_ptr<MemoryBudget> fetched = std::make_shared<MemoryBudget>(int64_t{512} << 20);
 };
 
@@ -60,8 +61,8 @@ class IfrtSession {
   using Request = xla::ifrt::proxy::IfrtRequest;
   using Response = xla::ifrt::proxy::IfrtResponse;
 
-  // `id`: the unguessable number that the client names on its side channel. `session` is open in
-  // `cluster`; its end is the owner's business.
+  // `id` is the unguessable number that the client names on its side channel. `session` is open in
+  // `cluster`; the owner closes it.
   IfrtSession(uint64_t id, SessionId session, Cluster* cluster, CompileService* compiler,
               IfrtShell* shell, IfrtSessionOptions options);
   ~IfrtSession();
@@ -70,25 +71,25 @@ class IfrtSession {
 
   // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(Request& request);
-  // Does some more of its last request, if it is not over.
+  // Does some more of the last request, if it is not over.
   void GoOn();
   bool HasMore() const { return making_ != nullptr; }
-  // It is about to be destroyed, its shell lives on: what it holds much of goes to another thread.
+  // The session will be destroyed, its shell lives on: gives its large parts to another thread.
   void Closes();
 
-  // From now on `status` is the answer to every request, and to those that wait for one, except
-  // for programs that are being compiled.
+  // From now on `status` answers every request, including those that wait for an answer, except
+  // programs that are being compiled.
   void Refuse(const absl::Status& status);
 
-  // The cluster's answers to watches and Fetch; called from inside its operations.
+  // The cluster's answers to watches and Fetch. Called from inside its operations.
   void OnWatched(uint64_t token, absl::Status status);
   void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
 
   // Whether to go on reading requests: not while too many executions wait for device time.
   bool MayRead() const;
-  // Whether its last request is not over yet: the next one waits.
+  // Whether its last request is not over; the next one waits.
   bool Busy() const { return making_ != nullptr || cluster_->sessions().Busy(session_); }
-  // Units of work that the core has done so far, for everybody.
+  // Units of work that the core has done so far, for all sessions.
   uint64_t WorkDone() const { return cluster_->units(); }
 
   uint64_t id() const { return id_; }
@@ -96,16 +97,16 @@ class IfrtSession {
   HostBufferStore& host_buffers() { return host_buffers_; }
 
  private:
-  // A request that was not answered yet.
+  // A request that has not been answered.
   struct Call {
     uint64_t op_id = 0;
-    // Its answer takes a seq_num. jaxlib's client drops user contexts in the order of these numbers
-    // and waits for each, but does not see those of Init and of what it batches (frees, deletions
-    // and their futures): numbering them would make it keep every context for ever.
+    // Whether its answer takes a seq_num. jaxlib's client drops user contexts in the order of these
+    // numbers and waits for each, but does not see those of Init and of batched requests (frees,
+    // deletions and their futures): if these had numbers it would keep every context for ever.
     bool counted = true;
     std::shared_ptr<UserContext> context;
   };
-  // Asked once by CheckFuture or FetchExecuteResult.
+  // A handle that CheckFuture or FetchExecuteResult asks for once.
   struct Future {
     bool of_execution = false;
     bool of_deletion = false;
@@ -115,14 +116,14 @@ class IfrtSession {
   struct Loaded {
     ExecutableId id;
     std::shared_ptr<const v1::ExecutableMetadata> metadata;
-    std::vector<int32_t> devices;  // virtual
+    std::vector<int32_t> devices;  // virtual devices
     bool portable = false;
-    std::map<int32_t, uint64_t> placed;  // portable: handles in the cluster for other devices
+    std::map<int32_t, uint64_t> placed;  // of portable code: by device, the cluster's handle
     bool dataflow = false;               // a program of several computations; has no metadata
   };
 
   // session.cc
-  // The requests that Handle leaves.
+  // Takes the requests that Handle leaves to it.
   void HandleExecutables(Call call, Request& request);
   void Answer(Call call, const absl::Status& status, std::unique_ptr<Response> response);
   template <typename Fill>
@@ -133,6 +134,8 @@ class IfrtSession {
   }
   uint64_t MakeFuture(Future future);
   void FutureEnded(uint64_t handle, absl::Status status);
+  // Tells the ends of executions that may be told, some now and the rest in later turns.
+  void TellEnds();
   void AskFuture(Call call, uint64_t handle, bool of_execution);
   void AnswerFuture(Call call, const Future& future);
   uint64_t WatchToken(std::function<void(absl::Status)> done);
@@ -140,7 +143,7 @@ class IfrtSession {
 
   void Hold(const Call& call, const std::vector<uint64_t>& handles);
 
-  // session_arrays.cc: OK and a filled response, or the error.
+  // session_arrays.cc: each returns OK with the response filled, or an error.
   absl::Status MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request,
                          const Call& call, Response& response);
   absl::Status Assemble(const xla::ifrt::proxy::AssembleArrayFromSingleDeviceArraysRequest& request,
@@ -148,11 +151,11 @@ class IfrtSession {
   absl::Status Disassemble(
       const xla::ifrt::proxy::DisassembleIntoSingleDeviceArraysRequest& request, const Call& call,
       Response& response);
-  // Answers when it has ended: with the handles of the results in a field of the response, or with
-  // an error, which those asked for hold then.
+  // Answers the call at its end: with the handles of the results in a field of the response, or
+  // with an error, which the requested results then hold.
   using HandlesOf = google::protobuf::RepeatedField<uint64_t>* (*)(Response&);
   Cluster::Done Made(Call call, std::vector<uint64_t> asked, HandlesOf field);
-  // Does as Hold with each result.
+  // Calls Hold with each result.
   Cluster::Each Holding(const Call& call);
   void CopyArrays(Call call, const xla::ifrt::proxy::CopyArraysRequest& request);
   using Remaking = void (Cluster::Arrays::*)(SessionId, std::vector<uint64_t>,
@@ -165,7 +168,7 @@ class IfrtSession {
   void RemapArrays(Call call, const xla::ifrt::proxy::RemapArraysRequest& request);
   absl::Status ReplicatedShard(const xla::ifrt::proxy::FullyReplicatedShardRequest& request,
                                const Call& call, Response& response);
-  // Counts a fetch of so many bytes until nobody has them any more.
+  // Counts a fetch of `bytes` bytes until nobody has them any more.
   std::shared_ptr<void> ChargeFetched(int64_t bytes);
   absl::Status CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request,
                           Response& response);
@@ -174,7 +177,7 @@ class IfrtSession {
   bool IsQuick(const StridedLayout& layout) const;
   void TakeUpload(uint64_t host_buffer, NodeId upload, int32_t blob, StridedLayout layout);
 
-  // session_making.cc: answers when all is made.
+  // session_making.cc: answers once all arrays are made.
   class Making;
   class MakingShards;
   class MakingErrors;
@@ -194,13 +197,16 @@ class IfrtSession {
                        const Call& call, Response& response);
   absl::Status DescribeOutputs(uint64_t executable, const ExecuteResult& result,
                                xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
+  // The devices that an execution names, or else those of its code.
+  std::vector<int32_t> DevicesOf(
+      const Loaded& loaded, const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request) const;
   absl::StatusOr<uint64_t> HandleFor(Loaded& loaded, uint64_t handle,
                                      const std::vector<int32_t>& devices);
   absl::Status CostAnalysis(uint64_t handle, Response& response);
   absl::Status ProgramText(uint64_t handle, Response& response);
   absl::Status DestructExecutable(uint64_t handle, Response& response);
   absl::StatusOr<Loaded*> FindLoaded(uint64_t handle);
-  // Of one computation. UNIMPLEMENTED: it is a dataflow program, which does not have `what`.
+  // UNIMPLEMENTED: it is not one computation but a dataflow program, which has no `what`.
   absl::StatusOr<Loaded*> FindComputation(uint64_t handle, std::string_view what);
 
   // session_dataflow.cc
@@ -222,8 +228,11 @@ class IfrtSession {
   const IfrtSessionOptions options_;
 
   HostBufferStore host_buffers_;
-  const std::shared_ptr<MemoryBudget> fetched_;  // its share of options_.fetched
+  const std::shared_ptr<MemoryBudget> fetched_;  // the session's share of options_.fetched
   std::map<uint64_t, Future> futures_;
+  ExecutionEnds ends_;                            // of executions with a status
+  absl::btree_map<uint64_t, uint64_t> statuses_;  // their futures, by their numbers in ends_
+  bool telling_ends_ = false;                     // TellEnds goes on in a later turn
   std::map<uint64_t, Loaded> loaded_;
   ErrorArrays errors_;
   absl::btree_map<uint64_t, std::shared_ptr<UserContext>> contexts_;  // by array handle
@@ -233,10 +242,10 @@ class IfrtSession {
   uint64_t next_token_ = 1;
   uint64_t next_future_;
   int64_t next_seq_num_ = 0;
-  std::shared_ptr<Making> making_;  // of its last request; nullptr: that is over, or the core's
-  absl::Status refusal_;            // not OK: the answer to everything
+  std::shared_ptr<Making> making_;  // runs its last request; nullptr: none, or the core does
+  absl::Status refusal_;            // not OK: the answer to every request
   PendingCompilations compiling_;
-  std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
+  std::shared_ptr<bool> alive_;  // false once the session has ended, for later callbacks
 };
 
 }  // namespace fairway

@@ -34,7 +34,7 @@ absl::StatusOr<CopySemantics> SemanticsFromProto(xla::ifrt::proto::ArrayCopySema
   }
 }
 
-// Only the layout that our arrays have: dense, major to minor.
+// Accepts only the layout that our arrays have: dense, major to minor.
 absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
   const xla::ifrt::Serialized& s = layout.serialized_layout();
   bool dense = false;
@@ -55,9 +55,9 @@ absl::Status CheckLayout(const xla::ifrt::LayoutProto& layout, int rank) {
                "array layouts other than the default (major to minor) are not served");
 }
 
-// How many times as large as an array's bytes the block may be in which a client wants them.
+// A block that a client asks for may have this many times the bytes of the array.
 constexpr int64_t kMostGaps = 64;
-// Of a fetch under way, or of its host buffer.
+// Bytes of the record of a fetch under way, or of its host buffer.
 constexpr int64_t kFetchRecordBytes = 512;
 
 struct CheckedWhole {
@@ -85,7 +85,7 @@ absl::StatusOr<CheckedWhole> CheckWhole(
 
 }  // namespace
 
-// Whether the loop can bring these bytes into another order itself.
+// Whether the loop itself can bring these bytes into another order.
 bool IfrtSession::IsQuick(const StridedLayout& layout) const {
   return layout.dense ||
          std::max(layout.block_bytes, layout.dense_bytes) <= options_.off_loop_bytes;
@@ -121,7 +121,7 @@ absl::Status IfrtSession::MakeArray(const xla::ifrt::proxy::MakeArrayFromHostBuf
   const absl::StatusOr<Cluster::Arrays::PutResult> put = make();
   if (!put.ok()) {
     host_buffers_.Take(request.host_buffer_handle(),
-                       [](const HostBufferStore::Bytes&) {});  // drop it
+                       [](const HostBufferStore::Bytes&) {});  // drops the bytes
     return errors_.Poison({request.array_handle()}, put.status());
   }
   Hold(call, {put->handle});
@@ -141,7 +141,7 @@ absl::Status IfrtSession::Assemble(
     if (request.has_dtype()) {
       FAIRWAY_ASSIGN_OR_RETURN(spec.dtype, DTypeFromProto(request.dtype()));
     }
-    // What JAX holds for the tokens of several devices: the cluster has an empty array for each.
+    // JAX assembles tokens of several devices; the cluster has an empty array for each of them.
     if (spec.dtype == DType::kToken) spec.dtype = DType::kPred;
     FAIRWAY_ASSIGN_OR_RETURN(spec.shape, ShapeFromProto(request.shape()));
     FAIRWAY_ASSIGN_OR_RETURN(spec.sharding, ShardingFromProto(request.sharding(), spec.shape));
@@ -271,7 +271,7 @@ absl::Status IfrtSession::ReplicatedShard(
 }
 
 std::shared_ptr<void> IfrtSession::ChargeFetched(int64_t bytes) {
-  // Larger blocks come out of the transit memory, or are files (BlockPool).
+  // Larger blocks come out of the transit memory, or are files (BlockPool): not counted here.
   if (bytes >= static_cast<int64_t>(BlockPool::kSmallest)) bytes = 0;
   bytes += kFetchRecordBytes;
   fetched_->Take(bytes);
@@ -288,12 +288,12 @@ absl::Status IfrtSession::CopyToHost(const xla::ifrt::proxy::CopyToHostBufferReq
   FAIRWAY_ASSIGN_OR_RETURN(StridedLayout layout, CheckStrides(spec->dtype, spec->shape,
                                                               StridesOf(request.has_byte_strides(),
                                                                         request.byte_strides())));
-  // The block is made here and travels: gaps are for padding, not for an address space.
+  // The whole block is made here and sent, so its gaps may pad the array but not fill gigabytes.
   if (layout.block_bytes / kMostGaps > std::max<int64_t>(layout.dense_bytes, 4096))
     return InvalidArgument("the byte strides of {} ask for a block of {} bytes",
                            ToString(spec->dtype, spec->shape), layout.block_bytes);
   const uint64_t host_buffer = request.host_buffer_handle();
-  // Answered before the bytes are here: the client's lookup waits for them, and gets a late error.
+  // Answered before the bytes are here: the client's lookup waits for them, or gets a late error.
   response.mutable_copy_to_host_buffer_response();
   host_buffers_.Expect(host_buffer, ChargeFetched(layout.block_bytes));
   const uint64_t token = next_token_++;

@@ -15,7 +15,7 @@ void IfrtSession::BindDataflow(Call call, xla::ifrt::proxy::CompileRequest& requ
   const size_t size = request.program().data().size();
   auto taken = std::make_shared<xla::ifrt::proxy::CompileRequest>(std::move(request));
   struct Told {
-    std::vector<int32_t> devices;  // all that it uses
+    std::vector<int32_t> devices;  // all devices that it uses
     std::string name;
   };
   auto told = std::make_shared<Told>();
@@ -60,8 +60,8 @@ void IfrtSession::FillBound(uint64_t handle, const std::string& name, std::vecto
 absl::Status IfrtSession::DataflowMetadata(uint64_t handle, Response& response) {
   FAIRWAY_ASSIGN_OR_RETURN(const ExecutableSignature signature,
                            cluster_->programs().Signature(session_, handle));
-  // No shardings: arguments and results lie on devices of their own, which the client's HloSharding
-  // cannot say.
+  // Shardings are left out: each argument and result lies on devices of its own, which the client's
+  // HloSharding cannot express.
   auto* out = response.mutable_loaded_executable_metadata_response();
   auto* donated = out->mutable_donated_input_indices();
   auto* parameters = out->mutable_parameter_layouts_list();

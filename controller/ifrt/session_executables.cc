@@ -17,7 +17,7 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kHashedAtOnce = size_t{1} << 20;  // larger programs by another thread
+constexpr size_t kHashedAtOnce = size_t{1} << 20;  // another thread hashes larger programs
 
 }  // namespace
 
@@ -126,6 +126,14 @@ absl::StatusOr<uint64_t> IfrtSession::HandleFor(Loaded& loaded, uint64_t handle,
   return placed;
 }
 
+std::vector<int32_t> IfrtSession::DevicesOf(
+    const Loaded& loaded, const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request) const {
+  const auto& named = request.device_ids();
+  if (named.empty()) return loaded.devices;
+  if (static_cast<size_t>(named.size()) > devices().size()) return {};  // it will be refused
+  return {named.begin(), named.end()};
+}
+
 absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                                   const Call& call, Response& response) {
   const std::vector<uint64_t> out = ToVector(request.result_array_handle());
@@ -133,7 +141,9 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   const uint64_t asked_status = request.result_status_handle();
   uint64_t status_handle = asked_status;
   ExecuteOptions options;
-  if (fill_status) {  // now, because the end may be told from inside the call
+  const absl::StatusOr<Loaded*> loaded = FindLoaded(request.loaded_executable_handle());
+  uint64_t number = 0;  // in ends_
+  if (fill_status) {    // now, because the end may come within the call
     Future future;
     future.of_execution = true;
     if (asked_status != 0) {
@@ -141,20 +151,23 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
     } else {
       status_handle = MakeFuture(std::move(future));
     }
-    options.watch = WatchToken([this, status_handle](absl::Status status) {
-      FutureEnded(status_handle, std::move(status));
+    number = ends_.Begin(loaded.ok() ? DevicesOf(**loaded, request) : std::vector<int32_t>());
+    statuses_.emplace(number, status_handle);
+    options.watch = WatchToken([this, number](absl::Status status) {
+      ends_.Ended(number, std::move(status));
+      TellEnds();
     });
   }
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
-    FAIRWAY_ASSIGN_OR_RETURN(Loaded * loaded, FindLoaded(request.loaded_executable_handle()));
+    FAIRWAY_RETURN_IF_ERROR(loaded.status());
     options.non_donatable.assign(request.execute_options().non_donatable_input_indices().begin(),
                                  request.execute_options().non_donatable_input_indices().end());
     const std::vector<uint64_t> arguments = ToVector(request.args_handles());
-    if (loaded->dataflow)
+    if ((*loaded)->dataflow)
       return cluster_->programs().Run(session_, request.loaded_executable_handle(), arguments,
                                       options, out);
     FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             HandleFor(*loaded, request.loaded_executable_handle(),
+                             HandleFor(**loaded, request.loaded_executable_handle(),
                                        {request.device_ids().begin(), request.device_ids().end()}));
     return cluster_->executables().Execute(session_, handle, arguments, options, out);
   };
@@ -162,10 +175,12 @@ absl::Status IfrtSession::Execute(const xla::ifrt::proxy::LoadedExecutableExecut
   if (!result.ok()) {
     (void)errors_.Poison(out, result.status());
     if (options.watch) watches_.erase(*options.watch);
-    if (asked_status != 0) {
+    if (fill_status) {
+      if (asked_status == 0) futures_.erase(status_handle);  // the client does not learn of it
+      ends_.Ended(number, result.status());
+      TellEnds();
+    } else if (asked_status != 0) {
       futures_[asked_status] = Future{true, false, result.status(), std::nullopt};
-    } else {
-      futures_.erase(status_handle);
     }
     return result.status();
   }
@@ -185,7 +200,7 @@ absl::Status IfrtSession::DescribeOutputs(
   for (size_t i = 0; i < result.handles.size(); ++i) {
     const ArraySpec& spec = result.specs[i];
     auto* output = response->add_outputs();
-    // jaxlib refuses to fetch a token, and knows it by this.
+    // jaxlib refuses to fetch a token, and recognizes it by this dtype.
     const bool token = !loaded->dataflow && loaded->metadata->outputs(static_cast<int>(i)).token();
     DTypeToProto(token ? DType::kToken : spec.dtype, output->mutable_dtype());
     ShapeToProto(spec.shape, output->mutable_shape());

@@ -20,7 +20,7 @@ struct CheckedBuffer {
   StridedLayout layout;
 };
 
-// One array of a MakeArraysFromHostBufferShards request, checked.
+// A checked array of a MakeArraysFromHostBufferShards request.
 struct CheckedShards {
   ArraySpec spec;
   std::vector<CheckedBuffer> buffers;
@@ -202,9 +202,9 @@ class IfrtSession::MakingShards final : public Making {
       s.TakeUpload(checked_[i].buffers[b].handle, puts_[i].upload, static_cast<int32_t>(b),
                    checked_[i].buffers[b].layout);
   }
-  // All of them or none, as upstream.
+  // All arrays are made or none, as upstream.
   void Undo(size_t i) override {
-    for (size_t b = 0; b < checked_[i].buffers.size(); ++b)  // nothing else ends its node
+    for (size_t b = 0; b < checked_[i].buffers.size(); ++b)  // nothing else would end its node
       s.cluster_->arrays().ProvideUpload(puts_[i].upload, static_cast<int32_t>(b), status_);
     (void)s.cluster_->arrays().Destruct(s.session_, {puts_[i].handle});
   }

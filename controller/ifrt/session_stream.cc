@@ -8,13 +8,13 @@
 namespace fairway {
 namespace {
 
-// Answers do not wait for the end of a longer batch, other sessions not for that of a long one.
+// Answers go out before the end of a longer batch, and other sessions have their turn in between.
 constexpr size_t kRequestsPerFlush = 32;
 constexpr size_t kRequestsOfATurn = 256;
-constexpr uint64_t kUnitsOfATurn = 1000;  // of the core's work
+constexpr uint64_t kUnitsOfATurn = 1000;  // work of the core
 
-// What an answer holds in memory while its client does not read it, about. Large ones are made of
-// many small messages, which take several times their bytes on the wire; asking for it takes time.
+// About the memory that an answer takes while its client does not read it. A large answer consists
+// of many small messages, which take several times their wire size; to ask for it takes time.
 size_t BytesOf(const xla::ifrt::proxy::IfrtResponse& response) {
   constexpr size_t kSmall = 512;
   const size_t bytes = response.ByteSizeLong();
@@ -55,7 +55,7 @@ IfrtStream::Going IfrtStream::HandleAll(std::vector<std::unique_ptr<Request>> it
 
 void IfrtStream::StartWriting(const Response* message) {
   grpc::WriteOptions options;
-  if (!outbox_.empty()) options.set_buffer_hint();  // it goes with the next
+  if (!outbox_.empty()) options.set_buffer_hint();  // it is sent with the next message
   StartWrite(message, options);
 }
 

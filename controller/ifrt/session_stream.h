@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One IfrtSession stream: between gRPC's callbacks and the session in the loop. Private to this
+// One IfrtSession stream, between gRPC's callbacks and the session in the loop. Private to this
 // folder.
 #ifndef FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
 #define FAIRWAY_CONTROLLER_IFRT_SESSION_STREAM_H_
@@ -29,7 +29,7 @@ class IfrtStream final
                            xla::ifrt::proxy::IfrtResponse>,
       public IfrtShell {
  public:
-  // `channel`: where its callbacks are served; empty: nowhere.
+  // `channel` serves its callbacks; empty: there is none.
   IfrtStream(uint64_t id, std::string tenant, std::string channel, IfrtDoor* door, Context context)
       : SessionStream(std::move(context)),
         id_(id),
@@ -70,7 +70,7 @@ class IfrtStream final
   const std::string tenant_;
   const std::string channel_;
   IfrtDoor* const door_;
-  std::deque<std::unique_ptr<Request>> unhandled_;  // in the loop: while too much is unread
+  std::deque<std::unique_ptr<Request>> unhandled_;  // in the loop: waits while too much is unread
   std::deque<std::unique_ptr<Response>> outbox_;    // guarded by SessionStream's lock
 };
 

@@ -21,7 +21,7 @@ std::vector<int64_t> DenseStrides(const Shape& shape, int64_t element_bytes) {
   return strides;
 }
 
-// Copies elements between two layouts of one shape. `from_strides` and `to_strides` as in
+// Copies elements between two layouts of one shape. `from_strides` and `to_strides` are as in
 // StridedLayout.
 void CopyElements(const Shape& shape, int64_t element_bytes, const char* from,
                   const std::vector<int64_t>& from_strides, char* to,
@@ -31,7 +31,7 @@ void CopyElements(const Shape& shape, int64_t element_bytes, const char* from,
     std::memcpy(to, from, element_bytes);
     return;
   }
-  // The last dimension in one piece where both sides are contiguous.
+  // The last dimension is copied in one piece where both sides are contiguous.
   const bool rows =
       from_strides[rank - 1] == element_bytes && to_strides[rank - 1] == element_bytes;
   const int outer = rows ? rank - 1 : rank;

@@ -160,7 +160,7 @@ void TestCluster::Store(const PrepareReceive& command, size_t i) {
       log.push_back("a send of another box than the receiver asks for");
   BytesRef& target = bytes_[{command.out.group, command.out.shards[piece.out].shard}];
   if (target == nullptr) target = Zeros(piece.to.array_bytes());
-  // Shared blobs are not written to.
+  // A shared blob must not be written to.
   auto copy = Blob::Copy(target->view());
   CopyBox(piece.from, source->data(), piece.to, copy->data());
   target = std::move(copy);
@@ -200,7 +200,7 @@ void TestCluster::On(ExecutorId executor, const Launch& launch) {
   work_.push_back({executor,
                    [this, executor, launch] {
                      const PrepareLaunch& command = prepared_.at({executor, launch.node});
-                     // One that was launched ahead of an input that then failed does not run.
+                     // A launch that was sent ahead does not run if an input then fails.
                      absl::Status poison;
                      for (const auto& inputs : command.inputs)
                        if (poison.ok()) poison = PoisonOf(inputs);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a real Cluster of two islands (ia: devices 0, 1; ib: devices 2, 3) whose executors are
-// played by the test. What they are told is recorded; a node ends when the test says so, or at
-// once.
+// For tests: a real Cluster of two islands (ia: devices 0, 1; ib: devices 2, 3) whose
+// executors the test plays. Their commands are recorded. A node ends when the test says so, or
+// at once.
 #ifndef FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
 #define FAIRWAY_CONTROLLER_IFRT_TEST_CLUSTER_H_
 
@@ -21,7 +21,7 @@ namespace fairway {
 
 class TestCluster : public ClusterActions, public CompileBackend {
  public:
-  // `device_memory`: bytes per device; 0: no limit. `stored_array_bytes`: as in ClusterOptions; by
+  // `device_memory`: bytes per device; 0: no limit. `stored_array_bytes` as in ClusterOptions; by
   // default uploads go to their devices at once.
   explicit TestCluster(int64_t device_memory = 0, int64_t stored_array_bytes = -1);
 
@@ -35,11 +35,11 @@ class TestCluster : public ClusterActions, public CompileBackend {
   };
   void set_other_door(Answers answers) { other_door_ = std::move(answers); }
 
-  // Ends what is off the loop and what the executors were told so far: installs, uploads, copies
-  // and launches, with what follows from that, until nothing is open. An output of a launch has the
-  // bytes of the argument with the same number, or zeros.
+  // Ends all work off the loop and all commands so far: installs, uploads, copies and launches,
+  // with their consequences, until nothing is open. An output of a launch has the bytes of the
+  // argument with the same number, or zeros.
   void RunAll();
-  // For the shells of front doors: RunAll does `work`, then `then`.
+  // For the shells of front doors: RunAll calls `work`, then `then`.
   void RunOffLoop(std::function<void()> work, std::function<void()> then) {
     off_loop_.emplace_back(std::move(work), std::move(then));
   }
@@ -69,15 +69,15 @@ class TestCluster : public ClusterActions, public CompileBackend {
                v1::CompileOptions options,
                std::function<void(absl::StatusOr<CompiledCode>)> done) override;
 
-  // Work for other threads that has not begun.
+  // Pieces of work for other threads that have not begun.
   size_t off_loop() const { return off_loop_.size(); }
 
  private:
   struct Work {
     ExecutorId executor;
     std::function<Report()> run;
-    std::vector<ShardRef> needs;  // not before these are there, or cannot be
-    NodeId node;                  // of a receive
+    std::vector<ShardRef> needs;  // runs once each of these is there, or never will be
+    NodeId node;                  // the node of a receive
   };
   void On(ExecutorId executor, const PrepareReceive& command);
   void On(ExecutorId executor, const PrepareLaunch& command);

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 constexpr int kHighest = std::numeric_limits<int>::max();
 constexpr int kLowest = std::numeric_limits<int>::min();
 
-// "protocol/serdes" that was chosen, or the error.
+// "protocol/serdes" as chosen, or the error.
 std::string Choose(int min_protocol, int max_protocol, int min_serdes, int max_serdes) {
   xla::ifrt::proxy::IfrtProxyVersion min, max;
   min.set_protocol_version(min_protocol);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// For golden tests: a session as a dialogue of text. Requests are fairway.v1.Request in protobuf
+// For golden tests: a session as a dialogue of text. A request is a fairway.v1.Request in protobuf
 // text form; the id is the number of the request, unless given. An answer is one line:
 //   "3 done"                          request 3 was done, with nothing to say
 //   "3 compiled { ... }"              request 3, its result
 //   "3 NOT_FOUND: there is no ..."    request 3, an error
 //   "3 bytes 0: aaaabbbb"             request 3, a fetch: the bytes of its first shard
 // Shorthands in requests: @f32(DIM... | DEVICE...) is the spec of an array replicated over these
-// devices, @cut(DIM... | DEVICE...) of one cut along its first dimension.
+// devices, @cut(DIM... | DEVICE...) of an array cut along its first dimension.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
 #define FAIRWAY_CONTROLLER_NATIVE_DIALOGUE_H_
 
@@ -27,24 +27,24 @@ namespace fairway {
 class NativeDialogue : public testing::Test, public NativeShell {
  protected:
   NativeDialogue();
-  // Everything that the client owned is gone, and the cluster's rules hold.
+  // Checks that all that the client owned is gone, and that the cluster's rules hold.
   void TearDown() override;
 
-  // The lines answered to this request at once, and those that came in between.
+  // The lines that came before this request, and those that answer it at once.
   std::string Ask(const std::string& request);
-  // The lines that came since.
+  // The lines that came since the last call.
   std::string Take();
-  // Lets the executors do what they were told; the lines that follow.
+  // Lets the executors carry out their commands. Returns the lines that follow.
   std::string Run();
-  // What comes at once, and what follows from it.
+  // The lines that come at once, and those that follow when the executors have run.
   std::string AskAndRun(const std::string& request) {
     const std::string now = Ask(request);
     return now + Run();
   }
 
-  // f32 `array` on `device`, with `bytes`, there.
+  // Makes `array`, f32 on `device` with `bytes`, and waits until it is there.
   void Put(uint64_t array, int device, const std::string& bytes);
-  // An executable `handle` over these devices, of f32[8] arguments and results cut over them.
+  // Compiles `handle` over these devices; its f32[8] arguments and results are cut over them.
   void Compiled(uint64_t handle, const std::string& devices, int arguments, int results,
                 std::vector<int> donated = {});
 
@@ -64,7 +64,7 @@ class NativeDialogue : public testing::Test, public NativeShell {
 
  protected:
   int serialized_ = 0;   // messages that came serialized
-  BytesRef last_bytes_;  // of a fetch
+  BytesRef last_bytes_;  // those of a fetch
 
  private:
   uint64_t next_id_ = 1;

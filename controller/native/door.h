@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front door of fairway.v1.Client: the sessions of all native clients over one cluster. Knows
-// no gRPC.
+// The front door of fairway.v1.Client: the sessions of all native clients over one cluster. It
+// knows no gRPC.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_DOOR_H_
 #define FAIRWAY_CONTROLLER_NATIVE_DOOR_H_
 
@@ -14,7 +14,7 @@
 
 namespace fairway {
 
-// Loop-confined. Outlived by the cluster and the compile service.
+// Loop-confined. The cluster and the compile service must outlive it.
 class NativeDoor {
  public:
   NativeDoor(Cluster* cluster, CompileService* compiler, NativeSessionOptions options = {});
@@ -27,7 +27,7 @@ class NativeDoor {
   // Frees all that the session owned. Unknown ids are ignored.
   void Close(SessionId id);
 
-  // To be called by the cluster's actions; other doors' sessions are ignored.
+  // The cluster's actions call these; sessions of other doors are ignored.
   void OnWatched(SessionId session, uint64_t token, absl::Status status);
   void OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
 

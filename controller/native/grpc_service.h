@@ -19,12 +19,12 @@ class ServerBuilder;
 namespace fairway {
 
 struct NativeGrpcOptions {
-  // For uploads; beyond the budget they go to unlinked files in the directory.
+  // For uploads. Beyond the budget they go to unlinked files in the directory.
   Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
 };
 
-// Thread-safe. `loop` and `door` must outlive it; the server must be shut down before it is
-// destroyed.
+// Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the
+// service is destroyed.
 class NativeGrpcService {
  public:
   NativeGrpcService(EventLoop* loop, NativeDoor* door, NativeGrpcOptions options = {});
@@ -32,10 +32,10 @@ class NativeGrpcService {
   NativeGrpcService(const NativeGrpcService&) = delete;
   NativeGrpcService& operator=(const NativeGrpcService&) = delete;
 
-  // Adds the service, and lifts the receive limit to 512 MiB: programs come as one message.
+  // Adds the service, and lifts the receive limit to 512 MiB: a program comes as one message.
   void Register(grpc::ServerBuilder* builder);
 
-  // As IfrtGrpcService::Shutdown. Blocks; not in the loop, which must run.
+  // As IfrtGrpcService::Shutdown. Blocks. Not called in the loop, which must be running.
   void Shutdown(std::chrono::milliseconds grace);
 
   size_t num_streams() const;

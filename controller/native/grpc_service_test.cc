@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Less than the real limit, which takes seconds to send.
+// Less than the real limit, because a message of that size takes seconds to send.
 constexpr int kMaxMessage = 64 << 20;
 
 class NativeGrpcTest : public testing::Test {
@@ -56,7 +56,7 @@ class NativeGrpcTest : public testing::Test {
     return grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", port_),
                                      grpc::InsecureChannelCredentials(), arguments);
   }
-  // The executors do what they are told, every millisecond.
+  // Lets the executors carry out their commands, every millisecond.
   void Pump() {
     loop_.PostAfter(std::chrono::milliseconds(1), "pump", [this] {
       cluster_.RunAll();
@@ -78,7 +78,7 @@ class NativeGrpcTest : public testing::Test {
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReaderWriter<v1::ClientMessage, v1::ServerMessage>> stream;
 
-    // The text of the message's requests.
+    // Sends a message with these requests, in protobuf text form.
     void Say(const std::string& text) {
       v1::ClientMessage message;
       EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
@@ -89,7 +89,7 @@ class NativeGrpcTest : public testing::Test {
       EXPECT_TRUE(stream->Read(&message));
       return message;
     }
-    // How it ended, when it has.
+    // The status with which it ended; waits for the end.
     grpc::Status End() {
       v1::ServerMessage message;
       while (stream->Read(&message)) {
@@ -158,7 +158,7 @@ TEST_F(NativeGrpcTest, LargeArraysGoThereAndBackInPieces) {
     chunk->set_upload(1);
     chunk->set_data(bytes.substr(sent, 1 << 20));
     message.add_requests()->set_id(1000 + sent);
-    message.mutable_requests(1)->mutable_ping();  // others are not held up
+    message.mutable_requests(1)->mutable_ping();  // does not hold others up
     ASSERT_TRUE(session->stream->Write(message));
   }
   std::string back;
@@ -239,7 +239,7 @@ TEST_F(NativeGrpcTest, AClientsEndFreesItsSession) {
   auto session = Open(), other = Open();
   session->Say("requests { id: 2 put { array: 5 " + Spec(4) + " bytes { data: \"aaaa\" } } }");
   EXPECT_EQ(session->Hear().answers(0).id(), 2u);
-  // One goes in the middle of an upload.
+  // The other client goes in the middle of an upload.
   other->Say("requests { id: 2 put { array: 5 " + Spec(4) + " bytes { upload: 1 size: 4 } } }");
   EXPECT_EQ(other->Hear().answers(0).id(), 2u);
   EXPECT_EQ(Sessions(), 2u);
@@ -259,7 +259,7 @@ TEST_F(NativeGrpcTest, AClientThatDoesNotReadIsNotReadFrom) {
   chunk->set_upload(1);
   chunk->set_data(std::string(32 << 20, 'x'));
   ASSERT_TRUE(session->stream->Write(message));
-  // Three times the bytes are more than may lie there unread; the pings wait in the client.
+  // Three times the bytes are more than may be left unread, so the pings wait in the client.
   session->Say(
       "requests { id: 2 fetch { array: 5 } } requests { id: 3 fetch { array: 5 } } "
       "requests { id: 4 fetch { array: 5 } } requests { id: 5 watch { arrays: 5 } }");

@@ -8,12 +8,12 @@
 namespace fairway {
 namespace {
 
-// One message may carry millions of requests: how many are handled between two looks at the
+// One message may carry millions of requests. So many are handled between two looks at the
 // session's caps, and before others have their turn in the loop.
 constexpr int kRequestsBetweenLooks = 64;
 constexpr int kRequestsOfATurn = 256;
-constexpr uint64_t kUnitsOfATurn = 1000;  // of the core's work
-// What a small request takes in memory once it has been read, about.
+constexpr uint64_t kUnitsOfATurn = 1000;  // work of the core
+// About the memory that a small request takes once it has been read.
 constexpr size_t kRequestBytes = 256;
 
 }  // namespace
@@ -33,7 +33,7 @@ absl::StatusOr<NativeStream::Decoded> NativeStream::Decode(
   out.bytes += kRequestBytes * static_cast<size_t>(out.item.message->requests_size());
   out.item.bytes = out.bytes;
   FAIRWAY_ASSIGN_OR_RETURN(out.item.uploaded, uploads_.Take(*out.item.message));
-  // Which the message remembers: the loop has no time to go through long requests.
+  // The message remembers this size: the loop has no time to walk through long requests.
   (void)out.item.message->ByteSizeLong();
   return out;
 }
@@ -99,7 +99,7 @@ void NativeStream::CloseSession() {
 }
 
 void NativeStream::Send(v1::Answer answer) {
-  // What an answer weighs is known once it lies in the outbox.
+  // The outbox returns the answer's weight once the answer lies in it.
   SessionStream::Send([&] { return outbox_.Add(std::move(answer)); });
 }
 

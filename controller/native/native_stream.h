@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session's stream: between gRPC's callbacks and the session in the loop. Messages are bytes to
-// gRPC and parsed here, so that one that does not parse can be told from the client's end. Private
-// to this folder.
+// One session's stream, between gRPC's callbacks and the session in the loop. gRPC sees a message
+// as bytes; it is parsed here, so that a message that does not parse can be told from the end of
+// the client's side. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
 #define FAIRWAY_CONTROLLER_NATIVE_NATIVE_STREAM_H_
 
@@ -20,10 +20,10 @@
 
 namespace fairway {
 
-// A message of the client, parsed, and the uploads that it completed.
+// A parsed message of the client, and the uploads that it completed.
 struct ClientBatch {
   std::unique_ptr<v1::ClientMessage> message;
-  size_t bytes = 0;  // that came for it
+  size_t bytes = 0;  // that came for this message
   std::vector<Uploaded> uploaded;
 };
 
@@ -64,18 +64,18 @@ class NativeStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void CloseSession() override;
 
   absl::Status Begin(const v1::Request& hello);
-  // The first of batches_ is over.
+  // Drops the first of batches_, which is over.
   void DropBatch();
 
   NativeDoor* const door_;
-  Uploads uploads_;  // of gRPC's threads, one at a time
+  Uploads uploads_;  // used by gRPC's threads, one at a time
   Outbox outbox_;    // guarded by SessionStream's lock
 
   // In the loop.
   NativeSession* session_ = nullptr;
   bool closed_ = false;
-  std::deque<ClientBatch> batches_;  // taken and not handled, because the session may not go on
-  int next_request_ = 0;             // of the first of them
+  std::deque<ClientBatch> batches_;  // not handled yet, because the session may not go on
+  int next_request_ = 0;             // index within the first batch
 };
 
 }  // namespace fairway

@@ -12,16 +12,16 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kSmallBytes = 64 << 10;     // an array up to this size is an answer like others
-constexpr size_t kPieceBytes = 1 << 20;      // of a larger one
-constexpr size_t kAnswersBytes = 256 << 10;  // of the answers in one message
-constexpr size_t kAnswerWeight = 128;        // besides its bytes
+constexpr size_t kSmallBytes = 64 << 10;     // an array up to this size goes as an ordinary answer
+constexpr size_t kPieceBytes = 1 << 20;      // a piece of a larger array
+constexpr size_t kAnswersBytes = 256 << 10;  // all answers in one message
+constexpr size_t kAnswerWeight = 128;        // added to the bytes of an answer
 
 using google::protobuf::io::CodedOutputStream;
 
 size_t WeightOf(const v1::Answer& answer) { return kAnswerWeight + answer.ByteSizeLong(); }
 
-// The tag of a field of bytes or of a message.
+// The tag of a bytes or message field.
 uint32_t Tag(int field) { return static_cast<uint32_t>(field) << 3 | 2; }
 
 size_t SizeOfField(int field, size_t length) {
@@ -29,7 +29,7 @@ size_t SizeOfField(int field, size_t length) {
          length;
 }
 
-// A ServerMessage with one answer but for the bytes of Fetched.data at its end, `length` of them.
+// A ServerMessage with one answer, up to the `length` bytes of Fetched.data, which come last.
 std::string BeforeData(uint64_t id, int32_t index, int64_t size, size_t length) {
   v1::Answer answer;
   answer.set_id(id);
@@ -55,7 +55,7 @@ std::string BeforeData(uint64_t id, int32_t index, int64_t size, size_t length) 
   return out;
 }
 
-// `bytes` from `offset` on; holds a reference until gRPC has sent it.
+// The bytes of `bytes` from `offset` on; holds a reference until gRPC has sent them.
 grpc::Slice SliceOf(const std::shared_ptr<const Blob>& bytes, size_t offset, size_t length) {
   return grpc::Slice(
       const_cast<char*>(bytes->data()) + offset, length,
@@ -63,7 +63,7 @@ grpc::Slice SliceOf(const std::shared_ptr<const Blob>& bytes, size_t offset, siz
       new std::shared_ptr<const Blob>(bytes));
 }
 
-// `text` itself, held until gRPC has sent it.
+// The bytes of `text` itself, held until gRPC has sent them.
 grpc::Slice SliceOf(std::string text) {
   auto* const held = new std::string(std::move(text));
   return grpc::Slice(

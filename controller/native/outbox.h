@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one session has to tell its client, cut into messages: small answers together, bytes of
-// arrays a piece at a time and without copying them. Private to this folder, for gRPC's sake.
+// The unsent answers of one session, cut into messages: small answers together, bytes of arrays a
+// piece at a time and without a copy. Private to this folder, because it includes gRPC.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_OUTBOX_H_
 #define FAIRWAY_CONTROLLER_NATIVE_OUTBOX_H_
 
@@ -22,16 +22,16 @@ namespace fairway {
 class Outbox {
  public:
   struct Message {
-    std::unique_ptr<grpc::ByteBuffer> bytes;  // a serialized ServerMessage; nullptr: nothing to say
-    size_t weight = 0;                        // as returned when its parts were added
+    std::unique_ptr<grpc::ByteBuffer> bytes;  // a serialized ServerMessage; nullptr: none
+    size_t weight = 0;                        // the sum that Add returned for its parts
   };
 
-  // All return what it weighs until it is sent: bytes in memory, about.
+  // Each Add returns the weight until it is sent: about its bytes in memory.
   size_t Add(v1::Answer answer);
-  // A serialized ServerMessage, which goes by itself, in its place among the answers.
+  // Adds a serialized ServerMessage, which is sent alone, in its place among the answers.
   size_t AddSerialized(std::string message);
   size_t Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes);
-  // All small answers, up to some size, and the next piece of one array, each in its turn.
+  // In turn: all small answers, up to some size, or the next piece of an array.
   Message Next();
   void Clear();
 
@@ -42,7 +42,7 @@ class Outbox {
     std::shared_ptr<const Blob> bytes;
     size_t sent = 0;
   };
-  // An answer, or some that are serialized.
+  // An answer, or a serialized message of answers.
   using Answers = std::variant<v1::Answer, std::string>;
 
   std::deque<Answers> answers_;

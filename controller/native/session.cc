@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatch, answers, the beginning and the end.
+// The dispatch of requests, answers, the beginning and the end.
 #include "controller/native/session.h"
 
 #include <utility>
@@ -14,7 +14,7 @@
 namespace fairway {
 namespace {
 
-// Slices and devices as `devices` has them: in the order of the slices.
+// Describes slices and devices in the order of `devices`, which is that of the slices.
 void Describe(const std::vector<VirtualDevice>& devices, v1::Welcome* welcome) {
   for (const VirtualDevice& device : devices) {
     if (device.slice_index >= welcome->slices_size()) {
@@ -78,7 +78,7 @@ void NativeSession::Handle(v1::Request& request) {
   if (!status.ok() || !answered) Answer(request.id(), status);
 }
 
-// *answered: on success it was answered, or will be.
+// Sets *answered if, on success, the request was answered or will be.
 absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
   FAIRWAY_RETURN_IF_ERROR(CheckHandleLists(request));
   switch (request.request_case()) {
@@ -89,7 +89,7 @@ absl::Status NativeSession::Dispatch(v1::Request& request, bool* answered) {
       return absl::OkStatus();
     case v1::Request::kPut:
       return Put(*request.mutable_put());
-    case v1::Request::kChunk:  // its bytes came by Uploaded
+    case v1::Request::kChunk:  // its bytes come through Uploaded
       *answered = true;
       return absl::OkStatus();
     case v1::Request::kMakeError:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client's conversation over fairway.v1.Client (proto/fairway/v1/client.proto says what the
-// requests mean): a thin adapter onto the operations of the core.
+// One client's conversation over fairway.v1.Client (proto/fairway/v1/client.proto gives the meaning
+// of the requests): a thin adapter onto the operations of the core.
 //
-// Knows no gRPC, thread or clock. Requests are handled in order; only compilations, watches,
-// fetches and calls that ask for an answer are answered later.
+// Knows no gRPC, thread or clock. Requests are handled in order. Only compilations, watches,
+// fetches, and calls that ask for an answer, are answered later.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_SESSION_H_
 #define FAIRWAY_CONTROLLER_NATIVE_SESSION_H_
 
@@ -28,24 +28,24 @@
 
 namespace fairway {
 
-// The doing side of a session. Calls must not re-enter the session.
+// The shell of a session. Its functions must not re-enter the session.
 class NativeShell {
  public:
   virtual ~NativeShell() = default;
   virtual void Send(v1::Answer answer) = 0;
-  // The same of a ServerMessage that another thread has serialized.
+  // Sends a ServerMessage that another thread has serialized.
   virtual void SendSerialized(std::string message) = 0;
-  // As answers to `id`: the bytes of position `index` of its Fetch.shards, in pieces.
+  // Sends, as answers to `id`, the bytes of position `index` of its Fetch.shards, in pieces.
   virtual void SendBytes(uint64_t id, int32_t index, BytesRef bytes) = 0;
-  // Runs `work` on some other thread, then `then` in the loop (also after the session's end).
+  // Runs `work` on another thread, then `then` in the loop (also after the session's end).
   virtual void RunOffLoop(std::function<void()> work, std::function<void()> then) = 0;
-  // Has another thread destroy it.
+  // Lets another thread destroy `garbage`.
   virtual void Discard(std::shared_ptr<void> garbage) = 0;
 };
 
 struct NativeSessionOptions {
   SessionCaps caps;
-  std::string server;  // what Welcome says
+  std::string server;  // the server's name in Welcome
 };
 
 inline constexpr uint32_t kMinClientProtocol = 1;
@@ -54,7 +54,7 @@ inline constexpr uint32_t kMaxClientProtocol = 1;
 // Loop-confined. Owned by NativeDoor.
 class NativeSession {
  public:
-  // `session` is open in `cluster`; its end is the owner's business.
+  // `session` is open in `cluster`; the owner closes it.
   NativeSession(SessionId session, Cluster* cluster, CompileService* compiler, NativeShell* shell,
                 const NativeSessionOptions& options);
   ~NativeSession();
@@ -63,24 +63,24 @@ class NativeSession {
 
   // Moves bulk payloads (program bytes, specs of many arrays) out of `request`.
   void Handle(v1::Request& request);
-  // It is about to be destroyed, its shell lives on: what it holds much of goes to another thread.
+  // The session will be destroyed, its shell lives on: gives its large parts to another thread.
   void Closes();
-  // An upload that a put has announced, or will, is complete.
+  // An upload that a put has announced, or will announce, is complete.
   void Uploaded(uint64_t upload, absl::StatusOr<BytesRef> bytes);
 
-  // From now on `status` is the answer to every request, and to those that wait for one, except for
+  // From now on `status` answers every request, including those that wait for an answer, except
   // programs that are being compiled.
   void Refuse(const absl::Status& status);
 
-  // The cluster's answers to watches and Fetch; called from inside its operations.
+  // The cluster's answers to watches and Fetch. Called from inside its operations.
   void OnWatched(uint64_t token, absl::Status status);
   void OnFetched(uint64_t token, absl::StatusOr<BytesRef> bytes);
 
   // Whether to go on handling requests (rule B3).
   bool MayRead() const;
-  // Whether its last request is not over yet: the next one waits.
+  // Whether its last request is not over; the next one waits.
   bool Busy() const { return cluster_->sessions().Busy(session_); }
-  // Units of work that the core has done so far, for everybody.
+  // Units of work that the core has done so far, for all sessions.
   uint64_t WorkDone() const { return cluster_->units(); }
 
   SessionId session() const { return session_; }
@@ -90,7 +90,7 @@ class NativeSession {
   struct Fetching {
     uint64_t id = 0;
     int32_t index = 0;
-    std::shared_ptr<bool> failed;  // of all its shards: an error was the answer
+    std::shared_ptr<bool> failed;  // shared by all its shards: one was answered with an error
   };
 
   // session.cc
@@ -102,9 +102,9 @@ class NativeSession {
   // session_arrays.cc
   absl::Status Put(v1::Put& put);
   absl::Status MakeError(const v1::MakeError& request);
-  // Answers to `id` when it has ended.
+  // Answers `id` once the request has ended.
   Cluster::Ended Ended(uint64_t id);
-  // The same; of what was refused, the results hold the error.
+  // The same; if the request is refused, the results hold the error.
   Cluster::Done Made(uint64_t id, std::vector<uint64_t> out);
   void Copy(uint64_t id, const v1::Copy& copy);
   void Reshard(uint64_t id, v1::Reshard& request);
@@ -119,7 +119,7 @@ class NativeSession {
   absl::Status Bind(uint64_t id, uint64_t handle, const CompiledProgram& program,
                     const std::vector<int32_t>& devices);
   void BindProgram(uint64_t id, v1::BindProgram& bind);
-  // What an executable or a program takes and makes, as an answer.
+  // The arguments and results of an executable or a program, as an answer.
   static v1::Answer CompiledAnswer(uint64_t id, const ExecutableSignature& signature);
   absl::Status Call(uint64_t id, const v1::Call& call);
 
@@ -146,9 +146,9 @@ class NativeSession {
   std::map<uint64_t, Fetching> fetches_;    // by token
   uint64_t next_token_ = 1;
   bool greeted_ = false;
-  absl::Status refusal_;  // not OK: the answer to everything
+  absl::Status refusal_;  // not OK: the answer to every request
   PendingCompilations compiling_;
-  std::shared_ptr<bool> alive_;  // callbacks that come after the end find it gone
+  std::shared_ptr<bool> alive_;  // false once the session has ended, for later callbacks
 };
 
 }  // namespace fairway

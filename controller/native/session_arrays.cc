@@ -13,7 +13,7 @@
 namespace fairway {
 namespace {
 
-// To the core 0 means: make a handle.
+// A handle of 0 would make the core choose one.
 absl::Status CheckHandles(const std::vector<uint64_t>& handles) {
   if (std::find(handles.begin(), handles.end(), uint64_t{0}) == handles.end())
     return absl::OkStatus();
@@ -39,8 +39,8 @@ absl::StatusOr<CopySemantics> SemanticsFromProto(v1::CopySemantics semantics) {
   }
 }
 
-// Few bytes are copied, more are taken as they lie: the loop has no time for them. nullptr: there
-// is no memory.
+// Copies few bytes, and takes over many: the loop has no time to copy them. nullptr: there is no
+// memory.
 BytesRef Taken(std::string& bytes) {
   constexpr size_t kCopied = 4096;
   if (bytes.size() <= kCopied) return Blob::Copy(bytes);
@@ -232,7 +232,7 @@ absl::Status NativeSession::Fetch(uint64_t id, const v1::Fetch& fetch) {
       return InvalidArgument("fetch: shard {} of an array of {}", shard, num_shards);
     if (!asked.insert(shard).second) return InvalidArgument("fetch: shard {} twice", shard);
   }
-  // Each shard as an array of its own, for as long as it takes to begin its fetch.
+  // Each shard becomes an array of its own until its fetch has begun.
   FAIRWAY_ASSIGN_OR_RETURN(
       const std::vector<uint64_t> shards,
       cluster_->arrays().Disassemble(session_, array, CopySemantics::kReuseInput, {}));

@@ -17,16 +17,16 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kTakenAtOnce = size_t{64} << 10;  // larger programs and answers by another thread
+constexpr size_t kTakenAtOnce = size_t{64} << 10;  // another thread takes larger ones
 
-// A ServerMessage of this answer.
+// The answer as a serialized ServerMessage.
 std::string Serialized(v1::Answer answer) {
   v1::ServerMessage message;
   *message.add_answers() = std::move(answer);
   return message.SerializeAsString();
 }
 
-// The bytes of the program, taken out of the request.
+// Takes the bytes of the program out of the request.
 KnownProgram TakeProgram(v1::Compile& compile) {
   return KnownProgram(std::make_shared<const std::string>(
       compile.has_native() ? compile.native().SerializeAsString()
@@ -159,7 +159,7 @@ void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
   auto program = std::make_shared<v1::BoundProgram>(std::move(*bind.mutable_program()));
   struct Told {
     v1::Answer answer;
-    std::string serialized;  // instead, if it is large
+    std::string serialized;  // if the answer is large, this is sent instead
     size_t results = 0;
   };
   auto told = std::make_shared<Told>();
@@ -182,10 +182,10 @@ void NativeSession::BindProgram(uint64_t id, v1::BindProgram& bind) {
                  });
 }
 
-// On success the answer follows when it has ended.
+// On success the answer follows once the call has ended.
 absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
   const std::vector<uint64_t> out = ToVector(call.results());
-  // By its results, or by itself.
+  // The call ends with its results; without results, the watch tells its end.
   const std::optional<uint64_t> token = id != 0 ? std::optional(next_token_++) : std::nullopt;
   if (token) watches_.emplace(*token, id);
   const auto execute = [&]() -> absl::StatusOr<ExecuteResult> {
@@ -193,7 +193,7 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     if (known == callables_.end())
       return Error(absl::StatusCode::kNotFound, "there is no executable {} in this session",
                    call.executable());
-    // None would make the core invent handles.
+    // Without handles the core would choose some.
     if (out.size() != known->second.results)
       return InvalidArgument("{} results, but {} handles were given for them",
                              known->second.results, out.size());
@@ -215,7 +215,7 @@ absl::Status NativeSession::Call(uint64_t id, const v1::Call& call) {
     return errors_.Poison(out, result.status());
   }
   const auto called = callables_.find(call.executable());
-  // The results of a program are not there yet.
+  // A program's results do not exist yet.
   if (token && !out.empty() && !called->second.program)
     cluster_->arrays().Watch(session_, *token, out);
   return absl::OkStatus();

@@ -281,7 +281,7 @@ TEST_F(NativeDialogue, ARefusedSessionAnswersAllThatWaitsAndAllThatComes) {
   EXPECT_EQ(Ask("id: 0 ping {}"), "");
 }
 
-// A session that may have three calls waiting, and executable 7.
+// A session that may have three calls waiting, and has executable 7.
 class CappedDialogue : public NativeDialogue {
  protected:
   void SetUp() override {
@@ -313,7 +313,7 @@ TEST_F(CappedDialogue, ReadingStopsWhileTooManyCallsWait) {
   EXPECT_TRUE(session_->MayRead());
 }
 
-// What the calls wait for may be among the next requests.
+// The bytes that the calls wait for may be among the next requests.
 TEST_F(CappedDialogue, MoreIsReadWhileCallsWaitForBytesOfTheClients) {
   Ask("id: 0 put { array: 5 @f32(8 | 0) bytes { upload: 71 size: 32 } }");
   for (int result = 10; result < 14; ++result)
@@ -413,7 +413,7 @@ TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRunti
     ASSERT_TRUE(cluster_.cluster().fleet().ExecutorUp(spec).ok());
   }
   NativeSession* const first = std::exchange(session_, door_.Open("other", this).value());
-  const std::string host = "0, 1", pjrt = "6, 7";  // the devices, in the order of names
+  const std::string host = "0, 1", pjrt = "6, 7";  // devices, in the order of names
   const std::string stable_hlo = "stablehlo: \"a program of 1 and 1\"",
                     kernels = "kernels { name: \"n\" }";
   std::string calls = TwoCalls(pjrt);
@@ -434,7 +434,7 @@ TEST_F(NativeDialogue, ComputationsThatTheirSlicesDoNotRunAreRefusedWithTheRunti
   door_.Close(std::exchange(session_, first)->session());
 }
 
-// The sum of what the two devices make.
+// Its result is the sum of the two devices' outputs.
 CompiledCode UnreducedCode() {
   CompiledCode code = TestCode(1, 1, 2, {});
   code.metadata.mutable_outputs(0)->set_op_sharding("\x08\x06");  // OpSharding: type UNREDUCED

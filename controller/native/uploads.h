@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of arrays that come in chunks: gathered as messages arrive, before the loop sees them.
+// Gathers the bytes of arrays that come in chunks, as messages arrive, before the loop sees them.
 #ifndef FAIRWAY_CONTROLLER_NATIVE_UPLOADS_H_
 #define FAIRWAY_CONTROLLER_NATIVE_UPLOADS_H_
 
@@ -16,19 +16,19 @@
 
 namespace fairway {
 
-// An upload that is complete, or the error that its array is to hold.
+// A complete upload, or the error that its array is to hold.
 struct Uploaded {
   uint64_t upload = 0;
   absl::StatusOr<std::shared_ptr<const Blob>> bytes;
 };
 
-// Of one session. Used by one thread at a time.
+// The uploads of one session. Used by one thread at a time.
 class Uploads {
  public:
   explicit Uploads(Spool spool) : spool_(std::move(spool)) {}
 
-  // Announces what the message's puts announce and takes the bytes out of its chunks; what that
-  // completes is returned. INVALID_ARGUMENT: the message breaks the order of uploads.
+  // Announces the uploads of the message's puts, and takes the bytes out of its chunks. Returns the
+  // uploads that are now complete. INVALID_ARGUMENT: the message breaks the order of uploads.
   absl::StatusOr<std::vector<Uploaded>> Take(v1::ClientMessage& message);
 
   size_t open() const { return open_.size(); }

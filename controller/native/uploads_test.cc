@@ -7,7 +7,7 @@
 namespace fairway {
 namespace {
 
-// "71=aaaabbbb 72=..." for what a message completed, or the error.
+// Formats the uploads that a message completed as "71=aaaabbbb 72=...", or the error.
 class UploadsTest : public testing::Test {
  protected:
   std::string Take(const std::string& text) {
@@ -21,7 +21,7 @@ class UploadsTest : public testing::Test {
                          uploaded.bytes.ok() ? std::string((*uploaded.bytes)->view())
                                              : Describe(uploaded.bytes.status()));
     for (const v1::Request& request : message.requests())
-      EXPECT_TRUE(request.chunk().data().empty());  // the bytes are held once
+      EXPECT_TRUE(request.chunk().data().empty());  // only the upload holds the bytes
     return out;
   }
   Uploads uploads_{Spool{std::make_shared<MemoryBudget>(1 << 20), "/tmp"}};

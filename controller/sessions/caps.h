@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far one session may run ahead of its devices and of the compilers (rule B3).
+// The limits on how far a session may run ahead of its devices and of the compilers (rule B3).
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_CAPS_H_
 
@@ -12,10 +12,10 @@
 
 namespace fairway {
 
-// Programs of a session that were not answered yet. In the loop.
+// The programs of a session that are being compiled. Loop-confined.
 class PendingCompilations {
  public:
-  // One of so many bytes; until the last copy of what is returned has gone.
+  // Counts a program of `bytes` bytes until the last copy of the returned pointer is gone.
   std::shared_ptr<void> Add(size_t bytes) {
     ++counts_->number;
     counts_->bytes += bytes;
@@ -35,26 +35,26 @@ class PendingCompilations {
 };
 
 struct SessionCaps {
-  // Of those that wait for memory or for the client's bytes so much more is read. Above it the
-  // first one that waits for memory fails after a while (ClusterOptions::admission_grace_ms).
+  // Multiplies the caps while nodes wait for memory or for the client's bytes. Above that the first
+  // that waits for memory fails after a while (ClusterOptions::admission_grace_ms).
   static constexpr size_t kTimesWaiting = 4;
 
-  // So many bytes of records a session may have when others hold all there is room for.
+  // The bytes of records that a session may have even when others hold all the room.
   static constexpr size_t kLeastBytes = size_t{256} << 10;
 
-  // Above so many unfinished executions, or so many bytes of their records, reading stops.
+  // Reading stops above this many unfinished executions, or bytes of their records.
   size_t max_queued_nodes = 100000;
   size_t max_queued_bytes = size_t{256} << 20;
-  // And from so many programs on that are being compiled, or bytes of them.
+  // It also stops at this many programs that are being compiled, or bytes of them.
   size_t max_compilations = 256;
   size_t max_compiled_bytes = size_t{1} << 30;
 
-  // Reading also stops from so many bytes on that come from executors for fetches. Each becomes an
+  // It also stops at this many bytes under way from executors for fetches. Each fetch becomes an
   // answer, which the controller holds until the client reads it.
   int64_t max_fetching = int64_t{256} << 20;
 
-  // Not yet while the session waits for what may be among the next requests: what frees memory, or
-  // bytes.
+  // While the session waits for memory or for bytes, the caps are higher: one of the next requests
+  // may free the memory or bring the bytes.
   bool MayRead(const Cluster::Sessions::Backlog& backlog,
                const PendingCompilations& compiling) const {
     if (compiling.number() >= max_compilations || compiling.bytes() >= max_compiled_bytes)

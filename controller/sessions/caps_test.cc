@@ -19,7 +19,7 @@ TEST(SessionCapsTest, ReadingStopsWhileTooManyBytesAreBeingFetched) {
   EXPECT_TRUE(caps.MayRead(backlog, PendingCompilations()));
   backlog.fetching = caps.max_fetching;
   EXPECT_FALSE(caps.MayRead(backlog, PendingCompilations()));
-  backlog.waits_for_memory = true;  // a fetch ends whatever the client asks for next
+  backlog.waits_for_memory = true;  // no change: a fetch ends whatever the client asks next
   EXPECT_FALSE(caps.MayRead(backlog, PendingCompilations()));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays of one session that a front door itself made errors of: results of requests that were
-// refused. The core does not know what they would have been, so that using one is answered with its
+// The arrays of one session that its front door made as errors: the results of refused
+// requests. The core does not know their types, so a request that uses one is answered with its
 // error.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_ERROR_ARRAYS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_ERROR_ARRAYS_H_
@@ -20,12 +20,12 @@ class ErrorArrays {
  public:
   ErrorArrays(Cluster* cluster, SessionId session) : cluster_(cluster), session_(session) {}
 
-  // OK, or its error if it is one.
+  // OK, or the error of such an array.
   absl::Status Check(uint64_t handle) const {
     return cluster_->arrays().CheckKnown(session_, handle);
   }
-  // Handles that are free get an array that holds the error; `status` is returned. Of many it is
-  // done in several turns.
+  // Makes error arrays of those handles that are free, and returns `status`. Many handles take
+  // several turns.
   absl::Status Poison(std::vector<uint64_t> handles, absl::Status status) {
     if (!status.ok() && !handles.empty())
       cluster_->arrays().MakeErrors(session_, std::move(handles), status);

@@ -35,7 +35,7 @@ size_t KnownSize(const Message& message) {
 }
 
 absl::Status CheckHandleLists(const Message& request) {
-  // A handle has at least a byte: most requests need no closer look.
+  // A handle takes a byte at least, so most requests need no closer look.
   return KnownSize(request) > kMostHandles ? Check(request) : absl::OkStatus();
 }
 

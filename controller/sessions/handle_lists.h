@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handles that one request may name.
+// The bound on the handles that one request may name.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_HANDLE_LISTS_H_
 
@@ -15,19 +15,19 @@
 
 namespace fairway {
 
-// What a request names is held until all of it has been gone through, in several turns.
+// The handles of a request are held until it has gone through all of them, in several turns.
 inline constexpr int kMostHandles = 1 << 20;
 
-// The bytes of a message, serialized. Its stream has looked, and the message remembers: to look
-// again takes as long as the message is.
+// The serialized size of a message. Its stream has computed it, and the message remembers it: to
+// compute it again takes as long as the message is.
 size_t KnownSize(const google::protobuf::Message& message);
 
-// INVALID_ARGUMENT if a list of handles (any list of uint64) in the request is longer. One that is
-// refused is not carried out at all: what should have been its results is not made either.
+// INVALID_ARGUMENT: a list of handles (any list of uint64) in the request is longer. A request that
+// is refused is not carried out at all: its results are not made, not even as errors.
 absl::Status CheckHandleLists(const google::protobuf::Message& request);
 
-// Gives up a request, or what a session held, of so many parts: many take long, so another thread
-// does it.
+// Gives up a request, or the parts of a session. To destroy many parts takes long, so another
+// thread does it.
 template <typename Shell>
 void GiveUp(Shell& shell, std::shared_ptr<void> garbage, size_t parts) {
   constexpr size_t kFew = 1000;

@@ -54,7 +54,7 @@ void HostBufferStore::StoreIfExpected(uint64_t handle, Bytes bytes) {
   const auto it = slots_.find(handle);
   if (it == slots_.end()) return;
   std::shared_ptr<void> charge = std::move(it->second.charge);
-  if (bytes.ok() && charge.use_count() > 0) {  // what it points at may be null
+  if (bytes.ok() && charge.use_count() > 0) {  // not `!= nullptr`: the pointer itself may be null
     const std::shared_ptr<const Blob> plain = *std::move(bytes);
     bytes = std::shared_ptr<const Blob>(
         Blob::Adopt(const_cast<char*>(plain->data()), plain->size(), [plain, charge] {}));

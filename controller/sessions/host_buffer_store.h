@@ -17,34 +17,34 @@
 
 namespace fairway {
 
-// Loop-confined. Handles are the client's. Callbacks run in the call that brings the bytes, or at
-// once.
+// Loop-confined. The client chooses the handles. Callbacks run within the call that brings the
+// bytes, or at once.
 class HostBufferStore {
  public:
   using Bytes = absl::StatusOr<std::shared_ptr<const Blob>>;
   using Ready = std::function<void(Bytes)>;
 
-  // As End.
+  // As End, but destroys the contents here.
   ~HostBufferStore();
-  // Readers that still wait are answered with UNAVAILABLE. Returns what it held, for any thread to
-  // destroy: that may be gigabytes. It is empty then.
+  // Answers readers that still wait with UNAVAILABLE. Returns the contents, for any thread to
+  // destroy: they may be gigabytes. The store is empty afterwards.
   std::shared_ptr<void> End();
 
-  // Bytes came, or an error in their place. A second store of a handle that nobody took replaces
-  // the first.
+  // Stores the bytes of a buffer, or an error in their place. A second store of a handle that
+  // nobody took replaces the first.
   void Store(uint64_t handle, Bytes bytes);
-  // For the one who consumes the buffer: now, or when it is stored.
+  // Takes the buffer out of the store: now, or when it is stored.
   void Take(uint64_t handle, Ready ready);
-  // Announces a buffer that will be stored by us, so that Lookup waits for it. `charge` goes when
-  // nobody has its bytes any more.
+  // Announces a buffer that the door itself will store, so that Lookup waits for it. `charge` is
+  // released when nobody has its bytes any more.
   void Expect(uint64_t handle, std::shared_ptr<void> charge = nullptr);
-  // Keeps the bytes only if they are still expected, that is, not deleted meanwhile.
+  // Stores the bytes only if they are still expected, that is, not deleted meanwhile.
   void StoreIfExpected(uint64_t handle, Bytes bytes);
-  // For a reader: now, or when it is stored; NOT_FOUND for a handle that is neither stored nor
+  // Reads the buffer: now, or when it is stored. NOT_FOUND: the handle is neither stored nor
   // expected.
   void Lookup(uint64_t handle, Ready ready);
-  // NOT_FOUND. Whoever waits, the taker too, gets CANCELLED. Bytes that come later are kept for the
-  // next one (Store), or dropped (StoreIfExpected).
+  // NOT_FOUND: there is no such buffer. All who wait for it, the taker too, get CANCELLED. Bytes
+  // that come later are kept for the next one (Store), or dropped (StoreIfExpected).
   absl::Status Delete(uint64_t handle);
 
   size_t size() const { return slots_.size(); }
@@ -54,11 +54,11 @@ class HostBufferStore {
     std::optional<Bytes> bytes;
     Ready taker;
     std::vector<Ready> readers;
-    std::shared_ptr<void> charge;  // of what is expected
+    std::shared_ptr<void> charge;  // of an expected buffer
   };
   using Slots = std::map<uint64_t, Slot>;
   Slots slots_;
-  std::set<uint64_t> read_;  // those with readers
+  std::set<uint64_t> read_;  // buffers that have readers
 };
 
 }  // namespace fairway

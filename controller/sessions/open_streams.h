@@ -22,24 +22,24 @@ namespace fairway {
 class OpenStream {
  public:
   virtual ~OpenStream() = default;
-  // Everything that waits or still comes is answered with `status`.
+  // Answers every request that waits or still comes with `status`.
   virtual void Fail(absl::Status status) = 0;
-  // Ends the stream with `status`, as soon as no write is at work. Later calls do nothing.
+  // Ends the stream with `status`, once no write is under way. Later calls do nothing.
   virtual void End(absl::Status status) = 0;
 };
 
 // Thread-safe.
 class OpenStreams {
  public:
-  // `host`: where it comes from. `spool`: its share, for what comes beside the stream. False after
-  // EndAll: it is to be refused.
+  // `host` is the client's. `spool` is the stream's share, for bytes that come beside the stream.
+  // False after EndAll: the caller must refuse the stream.
   bool Add(uint64_t id, std::string host, std::weak_ptr<OpenStream> stream, Spool spool = {});
   void Remove(uint64_t id);
   // Whether stream `id` is open and came from `host`.
   bool Owns(uint64_t id, const std::string& host) const;
-  // What it was added with; none unless `host` owns it.
+  // The spool that it was added with; nullopt unless `host` owns the stream.
   std::optional<Spool> SpoolOf(uint64_t id, const std::string& host) const;
-  // Fails all with `status`, and ends those that are still there after `grace`. Blocks.
+  // Fails all streams with `status`, and ends those that are left after `grace`. Blocks.
   void EndAll(const absl::Status& status, std::chrono::milliseconds grace);
   size_t size() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session's stream of messages: between the callbacks of a transport (gRPC) and a session in
-// the loop. The front doors' own streams are made of it; it knows neither gRPC nor any protocol.
+// One session's stream of messages, between the callbacks of a transport (gRPC) and a session in
+// the loop. The front doors' streams derive from it; it knows neither gRPC nor any protocol.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_STREAM_H_
 
@@ -22,12 +22,12 @@
 
 namespace fairway {
 
-// Thread-safe. Lives until the transport is done with it and as long as posted work refers to it.
+// Thread-safe. Lives until the transport is done with it and no posted work refers to it.
 //
-// Messages gather in an inbox that the loop empties in batches; reading stops while the inbox is
-// full, while the client leaves too many answers unread, or while the session may not read (rule
-// B3). `In` and `Out` are what the transport reads and writes, `Item` is a message as the session
-// takes it.
+// Messages gather in an inbox that the loop empties in batches. Reading stops while the inbox
+// is full, while the client leaves too many answers unread, or while the session may not read
+// (rule B3). The transport reads `In` and writes `Out`; the session takes a message as an
+// `Item`.
 template <typename In, typename Item, typename Out>
 class SessionStream : public OpenStream,
                       public std::enable_shared_from_this<SessionStream<In, Item, Out>> {
@@ -35,10 +35,10 @@ class SessionStream : public OpenStream,
   struct Context {
     EventLoop* loop = nullptr;
     std::shared_ptr<BlockingPool> pool;
-    uint64_t owner = 0;            // of what it runs there (BlockingPool::Run)
-    std::function<void()> on_end;  // on any thread, once
-    std::string message;           // what the client's messages are, "IfrtRequest": for errors
-    // Only destroys, so that nothing waits long for it; nullptr: who has garbage does it.
+    uint64_t owner = 0;            // of its work in the pool (BlockingPool::Run)
+    std::function<void()> on_end;  // called once, on any thread
+    std::string message;           // the type of the client's messages, for errors: "IfrtRequest"
+    // Only destroys, so that nothing waits long for it; nullptr: the owner of garbage destroys it.
     std::shared_ptr<BlockingPool> garbage = nullptr;
   };
 
@@ -46,7 +46,7 @@ class SessionStream : public OpenStream,
 
   // Opens the session and reads. Keeps itself alive until TransportDone.
   void Start();
-  // Instead of Start: ends it at once.
+  // Ends the stream at once. Called instead of Start.
   void Refuse(absl::Status status);
   void Fail(absl::Status status) override;
   void End(absl::Status status) override;
@@ -61,30 +61,30 @@ class SessionStream : public OpenStream,
     size_t bytes = 0;  // as counted when it was queued
   };
 
-  // ---- The transport's part; with the lock held.
+  // ---- The transport's part. Called with the lock held.
   virtual void StartReading(In* into) = 0;
   virtual void StartWriting(const Out* message) = 0;
   virtual void FinishStream(const absl::Status& status) = 0;
-  // What to write next, if there is anything.
+  // The next message to write, if there is one.
   virtual Outgoing Next() = 0;
-  // Forgets what was to be written.
+  // Forgets the messages that were not written.
   virtual void DropUnsent() = 0;
 
-  // On the transport's threads, one message at a time. An error ends the stream.
+  // Called on the transport's threads, one message at a time. An error ends the stream.
   virtual absl::StatusOr<Decoded> Decode(std::unique_ptr<In> message) = 0;
 
-  // ---- The session's part; in the loop.
+  // ---- The session's part. Called in the loop.
   virtual absl::Status OpenSession() = 0;
   enum class Going : uint8_t {
     kOn,     // all was handled
-    kSoon,   // not all: others had to wait long enough
-    kLater,  // the session has to wait: no reading, and try again in a while
+    kSoon,   // not all: the turn was used up
+    kLater,  // the session has to wait: reading stops, and the loop tries again later
     kEnded,  // there is no session any more
   };
-  // Handles what came before and was not handled, then `items`.
+  // Handles the items that were left before, then `items`.
   virtual Going HandleAll(std::vector<Item> items) = 0;
   virtual void FailSession(const absl::Status& status) = 0;
-  virtual void CloseSession() = 0;  // also when there is none
+  virtual void CloseSession() = 0;  // also called when there is none
 
   // ---- The transport's callbacks.
   void ReadDone(bool ok);
@@ -93,20 +93,20 @@ class SessionStream : public OpenStream,
   void TransportDone();
 
   // Calls queue(), which leaves something for Next and returns its bytes, unless the stream has
-  // ended. It is written with what else the loop sends in this turn: a message that comes by itself
-  // wakes a thread of the client's.
+  // ended. It is written together with the other messages of this turn of the loop, because a
+  // message alone wakes a thread of the client.
   template <typename Queue>
   void Send(Queue queue);
-  // Calls forget(), which takes from what is left for Next and returns the bytes that it took.
+  // Calls forget(), which drops some of what is left for Next and returns its bytes.
   template <typename Forget>
   void Unsend(Forget forget) {
     const std::lock_guard lock(mu_);
     unsent_ -= forget();
   }
-  // Writes what was sent so far. `again`: the caller, a handler, goes on.
+  // Writes the messages so far. `again`: the caller, a handler, goes on.
   void Flush(bool again);
-  // Runs `work` on a thread of the pool, then `then` in the loop. What both hold is given up in the
-  // loop: the thread has nothing left of it when `then` begins.
+  // Runs `work` on a thread of the pool, then `then` in the loop. The thread holds nothing of
+  // either when `then` begins: both are destroyed before that, or in the loop.
   void WorkThen(std::function<void()> work, std::function<void()> then) {
     context_.pool->Run(
         [loop = context_.loop, work = std::move(work), then = std::move(then)]() mutable {
@@ -117,14 +117,14 @@ class SessionStream : public OpenStream,
         context_.owner);
   }
 
-  // Has another thread destroy it.
+  // Lets another thread destroy `garbage`.
   template <typename Garbage>
   void GiveAway(Garbage garbage) {
     if (context_.garbage == nullptr) return;
     context_.garbage->Run([garbage = std::move(garbage)] {}, context_.owner);
   }
-  // Destroys what holds so many bytes, about: much of it takes long. Until that is done they count:
-  // above kInboxBytes the session has to wait.
+  // Destroys an object of about `bytes` bytes; a large one takes long, so another thread does it.
+  // Until then its bytes count: above kInboxBytes the session has to wait.
   template <typename Garbage>
   void GiveUp(Garbage garbage, size_t bytes) {
     if (bytes <= kGivenUpHere || context_.garbage == nullptr) return;
@@ -138,7 +138,7 @@ class SessionStream : public OpenStream,
   }
 
   const Context& context() const { return context_; }
-  // Bytes that the client has not taken yet, and whether that is too much to go on.
+  // Whether the bytes that the client has not taken are too many to go on; and their number.
   bool LeavesTooMuchUnread() {
     const std::lock_guard lock(mu_);
     return unsent_ >= kUnsentBytes;
@@ -154,13 +154,13 @@ class SessionStream : public OpenStream,
   static constexpr size_t kInboxBytes = size_t{16} << 20;
   static constexpr size_t kUnsentBytes = size_t{64} << 20;
   static constexpr size_t kGivenUpHere = size_t{64} << 10;
-  // How often a paused stream looks whether the session may read again.
+  // How often a paused stream checks whether the session may read again.
   static constexpr std::chrono::milliseconds kPausePoll{5};
 
   void Drain();
   void PostDrain();  // with mu_ held
   void PostClose();
-  // With mu_ held: starts the next read, if there is room and none is at work.
+  // With mu_ held: starts the next read, if there is room and none is under way.
   void MaybeRead();
   void MaybeWrite();
 
@@ -170,17 +170,17 @@ class SessionStream : public OpenStream,
   std::shared_ptr<SessionStream> self_;  // until TransportDone
   std::unique_ptr<In> reading_;          // being filled by the transport
 
-  // Guards what follows, and every StartReading, StartWriting and FinishStream: none may come after
-  // FinishStream.
+  // Guards the members below, and every StartReading, StartWriting and FinishStream: none may come
+  // after FinishStream.
   std::mutex mu_;
   std::vector<Item> inbox_;
   size_t inbox_bytes_ = 0;
   bool drain_posted_ = false;
-  Going going_ = Going::kOn;  // as HandleAll said last
+  Going going_ = Going::kOn;  // the last result of HandleAll
   bool read_at_work_ = false;
   bool paused_ = true;  // until the session is open, and while it may not read
-  Outgoing writing_;    // no message: none is at work
-  size_t unsent_ = 0;   // bytes, with those of writing_
+  Outgoing writing_;    // no message: no write is under way
+  size_t unsent_ = 0;   // bytes, including those of writing_
   bool flush_coming_ = false;
   bool ending_ = false;
   bool finished_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How SessionStream works. Include stream.h.
+// The implementation of SessionStream. Include stream.h.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_STREAM_IMPL_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_STREAM_IMPL_H_
 
@@ -49,11 +49,11 @@ void SessionStream<In, Item, Out>::MaybeRead() {
 
 template <typename In, typename Item, typename Out>
 void SessionStream<In, Item, Out>::ReadDone(bool ok) {
-  // gRPC tells bytes that do not parse and the end of the client's side alike.
+  // gRPC gives the same signal for bytes that do not parse and for the end of the client's side.
   absl::StatusOr<Decoded> decoded =
       ok ? Decode(std::move(reading_))
          : Error(absl::StatusCode::kCancelled,
-                 "the session has ended: the client closed its stream, or sent what is no {}",
+                 "the session has ended: the client closed its stream, or sent no valid {}",
                  context_.message);
   std::unique_lock lock(mu_);
   read_at_work_ = false;
@@ -75,7 +75,7 @@ void SessionStream<In, Item, Out>::Drain() {
     const std::lock_guard lock(mu_);
     drain_posted_ = false;
     flush_coming_ = true;
-    // What the session holds and what gathers here are bounded apart.
+    // The items left to the session and the messages gathered here have separate bounds.
     if (going_ == Going::kOn) {
       batch.swap(inbox_);
       inbox_bytes_ = 0;
@@ -146,7 +146,7 @@ void SessionStream<In, Item, Out>::End(absl::Status status) {
   ending_ = true;
   end_status_ = std::move(status);
   MaybeWrite();
-  if (writing_.message != nullptr) {  // WriteDone goes on, when the client reads; it may never
+  if (writing_.message != nullptr) {  // WriteDone goes on when the client reads, which may be never
     DropUnsent();
     unsent_ = writing_.bytes;
     return;

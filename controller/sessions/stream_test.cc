@@ -10,7 +10,7 @@
 namespace fairway {
 namespace {
 
-// Its messages are numbers: how many bytes they have.
+// Its messages are numbers, which stand for their sizes in bytes.
 class Numbers final : public SessionStream<size_t, size_t, size_t> {
  public:
   explicit Numbers(Context context) : SessionStream(std::move(context)) {}

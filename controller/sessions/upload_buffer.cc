@@ -45,7 +45,7 @@ void UploadBuffer::DropFile() {
   if (spool_.in_files != nullptr) *spool_.in_files -= std::exchange(in_file_, 0);
 }
 
-// Twice what is needed, but never beyond the announced size while that holds.
+// Grows to twice the needed size, but not beyond the announced size while that holds.
 bool UploadBuffer::Grow(int64_t needed) {
   int64_t capacity = std::max(2 * needed, kFirstCapacity);
   if (needed <= declared_) capacity = std::min(capacity, declared_);
@@ -115,7 +115,7 @@ bool UploadBuffer::GoesToFile(std::string_view bytes) {
 void UploadBuffer::Append(std::string_view bytes) {
   const bool file = GoesToFile(bytes);
   if (!overrun() && size_ + static_cast<int64_t>(bytes.size()) > declared_) {
-    // Nobody will get them.
+    // Nobody will get the bytes.
     DropMemory();
     DropFile();
   } else if (file && failure_.ok() && file_ < 0) {
@@ -138,8 +138,8 @@ absl::StatusOr<std::shared_ptr<const Blob>> UploadBuffer::Finish() {
   if (!failure_.ok()) return failure_;
   if (size_ == 0) return std::shared_ptr<const Blob>(Blob::Make(0));
   if (file_ >= 0) {
-    // Pages come from the file when they are read, and may be dropped again: no memory is needed to
-    // hold them.
+    // The kernel reads pages from the file on demand and may drop them again, so they need no
+    // memory.
     const auto length = static_cast<size_t>(size_);
     void* map = mmap(nullptr, length, PROT_READ, MAP_SHARED, file_, 0);
     if (map == MAP_FAILED)

@@ -84,7 +84,7 @@ TEST_F(UploadBufferTest, OneClientLeavesMemoryToOthers) {
   const Spool one = spool_.Share(), other = spool_.Share();
   UploadBuffer first(8 << 20, one);
   for (int i = 0; i < 8; ++i) first.Append(std::string(1 << 20, 'x'));
-  EXPECT_TRUE(first.spooled());  // half of the budget was not enough
+  EXPECT_TRUE(first.spooled());  // half of the budget did not hold it
   UploadBuffer second(1 << 20, one), third(1 << 20, one), of_other(1 << 20, other);
   for (UploadBuffer* buffer : {&second, &third, &of_other})
     buffer->Append(std::string(1 << 20, 'y'));

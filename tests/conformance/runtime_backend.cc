@@ -94,7 +94,7 @@ class FakeBackend final : public RuntimeBackend {
   std::unique_ptr<FakeRuntime> runtime_;
 };
 
-// `T`: a runtime of native programs.
+// `T` is a runtime of native programs.
 template <typename T>
 class NativeBackend final : public RuntimeBackend {
  public:
@@ -150,8 +150,8 @@ std::unique_ptr<RuntimeBackend> OpenedPjrt(int num_devices) {
   return std::make_unique<PjrtBackend>(*client, MakePjrtCompiler(*client));
 }
 
-// The stand-in for a CUDA plugin, or the one that FAIRWAY_GPU_PLUGIN names (tests/gpu/run.sh).
-// Programs are compiled without the client, as on GPUs.
+// The stand-in for a CUDA plugin, or the plugin that FAIRWAY_GPU_PLUGIN names (tests/gpu/run.sh).
+// Programs are compiled without a client, as on GPUs.
 std::unique_ptr<RuntimeBackend> OpenedCuda(int num_devices) {
   const char* named = std::getenv("FAIRWAY_GPU_PLUGIN");
   PjrtConfig config;

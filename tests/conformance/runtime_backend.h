@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conformance suite needs of a runtime under test beside the seam itself.
+// The conformance suite's needs of a runtime under test, beside the runtime's own interface.
 #ifndef FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
 #define FAIRWAY_TESTS_CONFORMANCE_RUNTIME_BACKEND_H_
 
@@ -20,15 +20,15 @@ namespace fairway::conformance {
 // The programs of the suite; each backend has its own text of them.
 enum class Program {
   kAdd,           // f32[4], f32[4] -> f32[4]
-  kDonatingAdd,   // the same; argument 0 is taken over
+  kDonatingAdd,   // the same; it takes argument 0 over
   kPsum,          // f32[1] per device -> f32[1] or f32[]: the sum, on each device
-  kDonatingPsum,  // f32[1] per device -> f32[1], the sum; taken over
+  kDonatingPsum,  // f32[1] per device -> f32[1], the sum; it takes its argument over
   kWait,          // f32[4] -> f32[4], after kWaitTime (kNoDeclaredTimes)
   kStableHlo,     // kAdd, as MLIR (kNoCompiler)
 };
 inline constexpr std::chrono::milliseconds kWaitTime{2};
 
-// Why a case does not run on a runtime: all the reasons that there are.
+// The reasons why a case may not run on a runtime.
 enum class Reason {
   kNoCompiler,
   kNoComputation,
@@ -36,10 +36,10 @@ enum class Reason {
   kOneExecutor,
   kNoThreads,
 };
-// For the table in docs/testing.md: "no compiler".
+// The text in the table of docs/testing.md: "no compiler".
 std::string_view ReasonText(Reason reason);
 
-// A runtime and what makes programs for it. One exists at a time.
+// A runtime and its compiler of programs. One exists at a time.
 class RuntimeBackend {
  public:
   virtual ~RuntimeBackend() = default;
@@ -52,7 +52,7 @@ class RuntimeBackend {
     absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Blob>>)> fulfil;
   };
   virtual absl::StatusOr<Incoming> Expect(DType dtype, const Shape& shape, int device) = 0;
-  // Gives the runtime up, before what came of it.
+  // Closes the runtime, before its buffers and executables are gone.
   virtual void CloseRuntime() = 0;
 };
 
@@ -60,16 +60,16 @@ struct BackendUnderTest {
   std::string name;
   std::unique_ptr<RuntimeBackend> (*open)(
       int num_devices);  // nullptr: cannot be had; the test fails
-  // Cases that do not run, and why.
+  // The cases that do not run, and why.
   std::map<std::string, Reason> off;
-  bool computes = true;    // else the results of programs are zeros
-  bool has_brief = false;  // kAdd may be launched by an event loop; else Launch may wait
+  bool computes = true;    // false: the results of programs are zeros
+  bool has_brief = false;  // an event loop may launch kAdd; otherwise Launch may wait
 };
 
-// For GoogleTest's messages.
+// Formats the parameter for GoogleTest's messages.
 inline void PrintTo(const BackendUnderTest& backend, std::ostream* out) { *out << backend.name; }
 
-// All runtimes, with the table of what is off.
+// All runtimes, with the cases that each leaves out.
 const std::vector<BackendUnderTest>& Backends();
 
 }  // namespace fairway::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in, out and across.
+// Bytes put into buffers, read from them, and copied between devices.
 #include "tests/conformance/runtime_conformance.h"
 
 namespace fairway::conformance {
@@ -72,7 +72,7 @@ TEST_P(RuntimeConformance, ACopyIsACopy) {
     auto copy = runtime().CopyToDevice(*x, device, "");
     ASSERT_TRUE(copy.ok()) << copy.status();
     ASSERT_TRUE(test::WaitReady(**copy).ok());
-    // x's own bytes are written into; the copy's must not be.
+    // The launch writes into x's own bytes, but must not write into the copy's.
     auto result = test::Run(runtime(), Request(add.get(), {{x.get(), one.get()}}));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(Read(**copy).value(), (Floats{1, 2, 3, 4}));

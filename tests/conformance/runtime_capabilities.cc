@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What not every runtime has.
+// Capabilities that not every runtime has.
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Members in one process.
+// The members of one gang, in one process.
 class Meeting {
  public:
   using Name = std::tuple<size_t, uint64_t, uint32_t, int32_t>;  // member, launch, round, part
@@ -120,7 +120,7 @@ TEST_P(RuntimeConformance, AGangOverTwoExecutors) {
     request.launch_id = 7;
     return request;
   };
-  // The others would wait for it.
+  // Other members would wait for the late input.
   auto late = Expect(1, 1);
   LaunchRequest early = request(sides[0]);
   early.inputs[1] = {late.buffer.get()};

@@ -197,7 +197,7 @@ TEST_P(RuntimeConformance, PoisonPassesThroughProgramsWithItsCode) {
   for (test::Running& running : chain) EXPECT_EQ(running.done.Get(), lost);
   EXPECT_EQ(test::WaitReady(*x), lost);
   EXPECT_EQ(Read(*x).status(), lost);
-  // A launch on what is known to have failed is poisoned at once.
+  // A launch on an input that is known to have failed is poisoned at once.
   auto after = test::Start(runtime(), Request(add.get(), {{x, one.get()}}));
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->done.Get(), lost);
@@ -258,7 +258,7 @@ TEST_P(RuntimeConformance, AGangWithALateInputWaitsOnlyWhereThatHoldsUpNobody) {
     EXPECT_EQ(waiting->done.Get(), lost);
     for (auto& outputs : waiting->result.outputs) EXPECT_EQ(Read(*outputs[0]).status(), lost);
   } else if (runtime().info().gang_inputs == ArrivalRule::kExternal) {
-    // The stream waits; only what is known to have failed is not begun.
+    // The stream waits for inputs; only a launch on a known failure does not begin.
     auto waiting = test::Start(runtime(), request());
     ASSERT_TRUE(waiting.ok()) << waiting.status();
     late.fulfil(test::BlobOf(Floats{2}));
@@ -285,7 +285,7 @@ TEST_P(RuntimeConformance, AGangWithALateInputWaitsOnlyWhereThatHoldsUpNobody) {
   EXPECT_EQ(runtime().Launch(no_id, nullptr).status().code(), kInvalid);
 }
 
-// An event loop launches what is brief itself: that must neither wait nor leave the end to others.
+// An event loop launches brief programs itself: Launch must not wait, and the end comes within it.
 TEST_P(RuntimeConformance, WhatIsBriefEndsWithinLaunch) {
   auto add = Load(Program::kAdd, test::Portable());
   auto x = Put({1, 2, 3, 4}), y = Put({10, 20, 30, 40});

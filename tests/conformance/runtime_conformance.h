@@ -59,13 +59,13 @@ class RuntimeConformance : public ::testing::TestWithParam<BackendUnderTest> {
     return incoming.ok() ? *std::move(incoming) : RuntimeBackend::Incoming{};
   }
 
-  // What a program's results that should be `values` read as: zeros where nothing is computed.
+  // Returns `values`, which a program should compute, or zeros where the runtime computes nothing.
   static Floats Computed(Floats values) {
     if (!GetParam().computes) std::fill(values.begin(), values.end(), 0.0f);
     return values;
   }
 
-  // Puts bytes there and reads them.
+  // Puts bytes onto a device, reads them back, and compares.
   void BytesComeBack(DType dtype, const Shape& shape, int device) {
     SCOPED_TRACE(ToString(dtype, shape) + " on " + std::to_string(device));
     std::string bytes(static_cast<size_t>(ByteSize(dtype, shape).value()), '\0');

@@ -16,7 +16,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(All, RuntimeConformance, ::testing::ValuesIn(Backends()),
                          [](const auto& info) { return info.param.name; });
 
-// The cases, as GoogleTest knows them.
+// The names of the cases, from GoogleTest.
 std::set<std::string> Cases() {
   std::set<std::string> cases;
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
@@ -49,7 +49,7 @@ std::string Table() {
   return fmt::format("{}\n{}\n{}{}\n", header, rule, rows, counts);
 }
 
-// Without this the cases on cuda would say nothing of who reads device memory from the host.
+// Without this the cases on cuda would not show that nothing reads device memory from the host.
 TEST(StandInDeathTest, AReadOfDeviceMemoryFromTheHostEndsTheProcess) {
   const auto backend = std::ranges::find(Backends(), std::string("cuda"), &BackendUnderTest::name);
   ASSERT_NE(backend, Backends().end());
@@ -63,7 +63,7 @@ TEST(StandInDeathTest, AReadOfDeviceMemoryFromTheHostEndsTheProcess) {
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_EXIT(
       {
-        std::signal(SIGSEGV, SIG_DFL);  // of sanitizers
+        std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler
         std::_Exit(*static_cast<const volatile char*>(*address));
       },
       ::testing::KilledBySignal(SIGSEGV), "");

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real cluster for tests: started by `fairway up --detach`, always taken down, leaving nothing.
+"""A real cluster for tests: `fairway up --detach` starts it; in the end nothing of it is left.
 
-Every process of the cluster inherits an environment variable with a random value, by which they
-are found again in /proc whatever they did to their sessions and parents.
+Every process of the cluster inherits an environment variable with a random value. It identifies
+them in /proc, whatever they did to their sessions and parents.
 """
 
 import json
@@ -25,14 +25,14 @@ MARK = "CLUSTER_UNDER_TEST"
 
 
 def clean_environment(**extra):
-    """This process's environment without what would steer JAX, XLA or Fairway."""
+    """This process's environment without variables that would influence JAX, XLA or Fairway."""
     dropped = ("JAX_", "XLA_", "FAIRWAY_", "IFRT_PROXY_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     return {**env, **extra}
 
 
 def cpu_environment(devices=8):
-    """JAX's own CPU backend."""
+    """The environment for JAX's own CPU backend."""
     return clean_environment(
         JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}"
     )
@@ -91,7 +91,7 @@ class Cluster:
                 self.address = f"127.0.0.1:{self.port}"
                 up = ["up", "--islands", str(islands), "--devices", str(devices), "--port", str(self.port),
                       "--http-port", str(self.http_port), *flags, "--detach"]
-                # A test beside this one may have taken a port meanwhile.
+                # A test beside this one may have taken the port meanwhile.
                 done = self.cli(*up, check=False)
                 if done.returncode == 0 or " is taken" not in done.stderr:
                     break
@@ -119,11 +119,11 @@ class Cluster:
         return done
 
     def down(self):
-        """The polite end. Returns the finished `fairway down`."""
+        """Ends the cluster in order. Returns the finished `fairway down`."""
         return self.cli("down", "--controller", self.address)
 
     def stop(self):
-        """Ends the cluster in any case; afterwards no process of it is left."""
+        """Ends the cluster in any case; afterwards none of its processes is left."""
         if self.processes():
             self.cli("down", "--controller", self.address, check=False)
         deadline = time.monotonic() + 15
@@ -137,8 +137,8 @@ class Cluster:
                 pass
 
     def processes(self):
-        """Every live process of the cluster, but for forks that have not yet executed their program:
-        these show the command line of their parent."""
+        """Every live process of the cluster, except forks that have not yet executed their program:
+        those show the command line of their parent."""
         found, parents = {}, {}
         wanted = f"{MARK}={self.mark}".encode()
         for entry in pathlib.Path("/proc").iterdir():
@@ -177,7 +177,7 @@ class Cluster:
         return Metrics(self.get("/metrics"))
 
     def jax_environment(self):
-        """What a user sets to run an unmodified program here."""
+        """The environment that a user sets to run an unmodified program here."""
         return clean_environment(JAX_PLATFORMS="fairway,cpu", FAIRWAY_CONTROLLER=self.address)
 
     def python(self, *arguments, check=True, timeout=240):
@@ -185,7 +185,7 @@ class Cluster:
         return run_python(*arguments, env=self.jax_environment(), check=check, timeout=timeout)
 
     def start_python(self, *arguments):
-        """The same without waiting; standard output and error are one pipe of text."""
+        """The same without waiting; standard output and error share a text pipe."""
         return subprocess.Popen(
             [sys.executable, "-u", *map(str, arguments)], env=self.jax_environment(), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -205,7 +205,7 @@ def run_python(*arguments, env, check=True, timeout=240):
 
 
 class Metrics:
-    """One reading of /metrics, in the text format of Prometheus."""
+    """One reading of /metrics, in Prometheus' text format."""
 
     _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
     _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -219,7 +219,7 @@ class Metrics:
                 self.samples.append((name, dict(self._LABEL.findall(labels or "")), float(value)))
 
     def total(self, name, **labels):
-        """The sum of all samples of `name` with these labels; no sample at all is an error."""
+        """The sum of all samples of `name` with these labels; it is an error if there is none."""
         found = [v for n, have, v in self.samples if n == name and labels.items() <= have.items()]
         known = any(n == name for n, _, _ in self.samples)
         assert found or known, f"/metrics has no {name}"

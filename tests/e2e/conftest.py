@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a cluster shared by the tests that leave it as it was, and one for those that do not."""
+"""Fixtures: a cluster shared by tests that leave it as it was, and one for tests that do not."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def shared_cluster(binaries):
 
 @pytest.fixture
 def cluster(shared_cluster):
-    """Two islands of four devices. At the end, what the test's sessions owned must be gone."""
+    """Two islands of four devices. In the end, all that the test's sessions owned must be gone."""
     before = shared_cluster.metrics()
     yield shared_cluster
     for name in ("fairway_sessions", "fairway_arrays", "fairway_shard_groups",
@@ -36,7 +36,7 @@ def cluster(shared_cluster):
 
 @pytest.fixture
 def new_cluster(binaries):
-    """Starts clusters of the test's own: new_cluster(islands, devices, flags, environment)."""
+    """Starts clusters for one test: new_cluster(islands, devices, flags, environment)."""
     started = []
 
     def start(*arguments, **keywords):

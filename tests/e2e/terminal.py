@@ -16,13 +16,13 @@ _LOG = re.compile(r"(?m)^[IWEF]\d{4} |stack trace|Stack trace|^WARNING: All log 
 
 
 def without_client_log(text):
-    """Fails if `text` has a line of jaxlib's log or a C++ stack trace; returns it."""
+    """Fails if `text` has a line of jaxlib's log or a C++ stack trace. Returns `text`."""
     assert not _LOG.search(text), text[-4000:]
     return text
 
 
 def _in_child(slave):
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it in what it runs in the background
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell makes its background programs ignore it
     os.close(os.open(os.ttyname(slave), os.O_RDWR))
 
 
@@ -48,12 +48,12 @@ class Terminal:
         os.close(self._master)
 
     def _read(self, deadline):
-        """More of what was printed; false at the end."""
+        """Reads more of the output; false at its end."""
         ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
         assert ready, f"nothing more came; so far:\n{self.text[-4000:]}"
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # the last process has closed the other side
+        except OSError:  # the last process has closed its side
             return False
         self.text += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)
@@ -72,7 +72,7 @@ class Terminal:
         os.write(self._master, b"\n")
 
     def end(self, seconds=120):
-        """Waits for the program's end. Returns (exit status, all that it printed)."""
+        """Waits for the program's end. Returns (exit status, all of its output)."""
         deadline = time.monotonic() + seconds
         while self._read(deadline):
             pass
@@ -80,7 +80,7 @@ class Terminal:
 
 
 class SlowConnection:
-    """A port that forwards to another one, each byte so many seconds later."""
+    """A port that forwards to another one and delays each byte by some seconds."""
 
     def __init__(self, port, seconds):
         self._seconds, self._target = seconds, port
@@ -125,7 +125,7 @@ class SlowConnection:
 
 
 class _Line:
-    """Does things in order, each at its time."""
+    """Runs functions in order, each at its time."""
 
     def __init__(self):
         self._things, self._some, self._closed = [], threading.Condition(), False

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every benchmark runs, in quick sizes, and writes JSON of the one form. Nothing here is timed. That of hostile
-clients needs other packages: tests/stress/test_hostile.py."""
+"""Every benchmark runs, in quick sizes, and writes JSON of the common form. Nothing here is timed. The
+benchmark of hostile clients needs other packages: tests/stress/test_hostile.py."""
 
 import json
 import pathlib
@@ -71,7 +71,7 @@ def test_jax_is_measured_on_three_backends_and_judged_by_every_bar(tmp_path):
         assert what in judged
     against = {row["name"]: row["against"] for row in result["rows"]}
     for case in ("training step, 1 device", "training step, island of 1 device",
-                 "training step, gang of 8"):  # where XLA's age decides
+                 "training step, gang of 8"):  # XLA's age decides these
         assert against[f"{case}, fairway"] == f"{case}, plugin"
         bars = [bar for bar in result["bars"] if f"speed of the {case}," in bar["name"]]
         assert [(bar["name"], bar["bar"]) for bar in bars] == [
@@ -92,13 +92,13 @@ def test_calls_without_jit_are_timed_and_counted_on_both_islands(tmp_path):
             assert values[f"jit_add(x), {who}{how}: messages to"] >= 1
             assert values[f"jit_add(x), {who}{how}: bytes from"] > 0
             assert f"jit_add(x), {who}{how}: of JAX{how}'s" in names
-    # JAX puts the two indices on the default device, and copies them to both devices of the island: once
-    # to their executor.
+    # JAX puts the two indices on the default device. They are copied to both devices of the island, but
+    # sent only once to their executor.
     crossed = "x[0, 0], island 1, sharded{}: bytes between islands"
     assert values[crossed.format("")] == 8
     assert values[crossed.format(", by default")] == 0
     assert values["jit_add(x), island 1, sharded: bytes between islands"] == 0
-    # Its values are zeros, so it is asked for another result.
+    # Its values are zeros, so JAX asks for another result.
     assert [entry["name"] for entry in result["left_out"]] == [
         "v[mask], beside null", "v[mask], beside null, sharded"]
 
@@ -117,7 +117,7 @@ def test_gangs_are_dispatched_beside_jax_and_the_floor_and_other_systems_are_nam
                            ("Chained", "Fairway, JAX front door"), ("OpByOp", "JAX"),
                            ("OpByOp", "TCP hub"), ("Chained", "TCP hub")):
             assert f"{style}, {devices} devices, {who}" in names
-    # Nothing is installed in a test.
+    # A test installs nothing.
     assert [entry["name"] for entry in result["left_out"]] == [
         "Ray actors", "Ray graph", "Ray graph of 128", "Monarch"]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that never return, and clients that stop or die while theirs are called: they end their own
-work alone."""
+"""Functions that never return, and clients that stop or die while theirs are called. They end only
+their own work."""
 
 import signal
 
@@ -27,7 +27,7 @@ def test_a_function_that_never_returns_fails_at_the_limit(new_cluster, start):  
 
 
 def test_a_function_that_waits_for_its_own_device_fails_at_the_limit(new_cluster, start):  # noqa: F811
-    """It waits for what its device computes behind the program that called it."""
+    """The function waits for a computation that its device would do after the calling program."""
     cluster = new_cluster(islands=1, devices=1, flags=("--callback-limit", "1s"))
     script = start(cluster, WAITS, 1, "own")
     line = script.read_until("FAILED")
@@ -40,7 +40,7 @@ def test_functions_that_do_wrong_fail_alone_and_say_what_is_wrong(new_cluster, s
     cluster = new_cluster(islands=2, devices=2)
     script = start(cluster, BAD)
     script.read_until("CALLED")
-    # Behind them on their device, on another one of the executor, and on another island.
+    # Programs queue on their device, on another one of the executor, and on another island.
     assert "RIGHT" in cluster.python(NEIGHBOUR, 0, 1, 2).stdout
     script.go_on()
     for name, part in (("raises", "ValueError: of no use"),
@@ -67,7 +67,7 @@ def test_neighbours_do_not_notice_and_a_killed_client_frees_its_device(new_clust
 
 
 def test_many_callbacks_of_a_program_hold_no_thread_that_others_need(new_cluster, start):  # noqa: F811
-    """XLA has threads that the devices of an executor share; none of them waits."""
+    """The devices of an executor share XLA's threads; no callback may hold one."""
     cluster = new_cluster(islands=1, devices=2)
     script = start(cluster, MANY)
     script.read_until("CALLED")
@@ -78,7 +78,7 @@ def test_many_callbacks_of_a_program_hold_no_thread_that_others_need(new_cluster
 
 def test_a_stopped_client_holds_its_device_for_the_limit_and_not_for_each_launch(new_cluster, start):  # noqa: F811
     cluster = new_cluster(islands=1, devices=1, flags=("--callback-limit", "2s"))
-    script = start(cluster, WAITS, 1000)  # 2,000 s, if each were waited for
+    script = start(cluster, WAITS, 1000)  # 2,000 s, if each call were waited for
     script.read_until("CALLED")
     script.process.send_signal(signal.SIGSTOP)
     try:
@@ -89,7 +89,7 @@ def test_a_stopped_client_holds_its_device_for_the_limit_and_not_for_each_launch
 
 @pytest.mark.parametrize("how", ["raise", "wait", "killed", "stopped"])
 def test_a_loop_over_several_devices_ends_when_its_callback_fails(new_cluster, start, how):  # noqa: F811
-    """It waits for a value that no callback will ever give, between sums over all its devices."""
+    """The loop waits for a value that no callback ever gives, between sums over all its devices."""
     cluster = new_cluster(islands=1, devices=5, flags=("--callback-limit", "2s"))
     script = start(cluster, LOOPS, "raise" if how == "raise" else "wait")
     script.read_until("CALLED")
@@ -98,7 +98,7 @@ def test_a_loop_over_several_devices_ends_when_its_callback_fails(new_cluster, s
     elif how == "stopped":
         script.process.send_signal(signal.SIGSTOP)
     try:
-        # A device beside the gang, then those of the gang.
+        # A device outside of the gang, then those of the gang.
         assert "RIGHT" in cluster.python(NEIGHBOUR, 4, 0, 1, 2, 3).stdout
         if how in ("raise", "wait"):
             line = script.read_until("FAILED")

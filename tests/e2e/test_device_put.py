@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the bytes go when arrays move: counted by the controller and by the executors."""
+"""The way of the bytes when arrays move, as counted by the controller and the executors."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ for line in sys.stdin:
         print("right", flush=True)
 """
 
-# To here, then what island 1 pulls from island 0 and the other way round, in sizes of the array.
+# From, to, the bytes that island 1 pulls from island 0, and the other way, in sizes of the array.
 MOVES = [
     ("rows", "columns", 0, 0),
     ("columns", "copies", 0, 0),
@@ -77,7 +77,7 @@ MOVES = [
 
 @contextlib.contextmanager
 def mover(cluster, process=None):
-    """ask(move, word): what PROGRAM is told, by default one of the project's own Python, and awaits."""
+    """ask(move, word): tells PROGRAM, by default one of the project's own Python, and awaits a word."""
     process = process or cluster.start_python("-c", PROGRAM)
 
     def hear(word):
@@ -119,7 +119,7 @@ def test_no_byte_goes_through_the_controller_and_each_comes_to_an_executor_once(
             before = readings(cluster)
             ask(f"{source}>{target}", "moved")
             expected = [before[0], before[1] + there * SIZE, before[2] + back * SIZE]
-            # Executors report what they pulled with their heartbeats.
+            # Executors report their pulls in heartbeats.
             wait_for(lambda: all(a >= b for a, b in zip(readings(cluster), expected)),
                      f"{source} to {target}: {expected}", seconds=60)
             after = readings(cluster)
@@ -135,16 +135,16 @@ def test_a_tree_of_arrays_is_one_request_between_executors(cluster):
         nodes = cluster.metrics().total("fairway_nodes_total")
         ask("all>columns", "moved")
         assert readings(cluster)[0] == before
-        # One for each array that is not there: a receive, not one for each shard.
+        # One receive for each array that has to move, not one for each shard.
         assert cluster.metrics().total("fairway_nodes_total") - nodes <= 12
         ask("check", "right")
 
 
 @pytest.mark.parametrize("source, target", [("rows", "columns"), ("one", "copies there")])
 def test_the_detour_would_be_counted(cluster, source, target):
-    """What the first test counts grows when an array is fetched and uploaded."""
+    """The count of the first test grows when an array is fetched and uploaded."""
     with mover(cluster) as ask:
         ask(f"{source}>{target}", "moved")
         before = readings(cluster)[0]
-        ask("check", "right")  # fetches it
+        ask("check", "right")  # the check fetches it
         assert readings(cluster)[0] - before >= SIZE

@@ -12,7 +12,7 @@ from cluster import EXAMPLES, PROGRAMS, wait_for
 
 
 class Script:
-    """A running script and what it has printed so far."""
+    """A running script and its output so far."""
 
     def __init__(self, process):
         self.process, self.text = process, ""
@@ -103,7 +103,7 @@ def test_a_program_without_end_whose_client_is_gone_is_ended_by_a_restart(new_cl
     wait_for(lambda: island()["in_flight"] == 1, "the program to be launched")
     script.process.kill()
     wait_for(lambda: cluster.status()["counts"]["sessions"] == 0, "the session to end")
-    assert island()["in_flight"] == 1  # nobody's, and it keeps the device
+    assert island()["in_flight"] == 1  # it belongs to nobody, and keeps the device
     before = {executor.flag("name"): executor.pid for executor in cluster.executors()}
     done = cluster.cli("restart", "w0", "--controller", cluster.address)
     assert done.stdout == "island0 is up again\n"
@@ -126,7 +126,7 @@ def test_small_results_are_fetched_without_asking_the_executor(cluster, start):
     assert fetches() == before
     script.go_on()
     script.read_until("LARGE")
-    assert fetches() > before  # so the counter counts
+    assert fetches() > before  # the counter does count
     assert script.end() == 0, script.text
 
 
@@ -150,7 +150,7 @@ def test_a_killed_executor_fails_the_run_with_that_cause_and_comes_back(
     assert re.search(r"executor|worker", failure), failure[-4000:]
     assert re.search(r"signal 9|SIGKILL|killed", failure, re.IGNORECASE), failure[-4000:]
 
-    # Nobody else died, the executor is back, and the same program runs.
+    # No other process died, the executor is back, and the same program runs.
     wait_for(
         lambda: len(cluster.executors()) == 2 and victim.pid not in
         [p.pid for p in cluster.executors()],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison with JAX's own tests: that it counts right, and that its list of known differences
-is true. JAX's tests themselves are run by hand (CONTRIBUTING.md)."""
+"""The comparison with JAX's own tests: its counts are right, and its list of known differences is
+true. JAX's tests themselves are run by hand (CONTRIBUTING.md)."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ import reproducers  # noqa: E402
 import run as comparison  # noqa: E402
 import runner  # noqa: E402
 
-# A file of tests that behave otherwise where SIDE is "cluster".
+# A file of tests whose results differ where SIDE is "cluster".
 FILE = '''
 import os, signal, sys, time, unittest
 there = os.environ["SIDE"] == "cluster"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled code that no session holds: it takes memory mappings of its executor, of which the kernel
-gives a process 65,530."""
+"""Compiled code that no session holds: it takes memory mappings of its executor, and the kernel
+allows a process 65,530."""
 
 from cluster import wait_for
 
@@ -34,7 +34,7 @@ def test_code_of_ended_sessions_is_unloaded_and_comes_back_without_compiling(new
 
 
 def test_code_of_a_program_that_is_being_bound_stays(new_cluster):
-    # Unloaded at each heartbeat, every half second; the second computation takes longer to compile.
+    # Code is unloaded at each heartbeat, every half second; the second computation compiles longer.
     cluster = new_cluster(2, 1, environment={"FAIRWAY_MAX_MAPPINGS": "1"})
     cluster.python(
         "-c",

@@ -36,7 +36,7 @@ print("done", float(x), flush=True)
 
 @pytest.mark.parametrize("device", [0, 3])
 def test_who_waits_for_more_than_there_is_and_frees_a_little_holds_up_nobody(new_cluster, device):
-    """Not on another device, and not on its own: before, it did for as long as it freed something."""
+    """Neither on another device nor on its own. In the past it did, as long as it freed something."""
     cluster = new_cluster(islands=1, devices=4, flags=("--device-memory=64MiB",))
     neighbour = cluster.start_python("-c", STEPS, device)
     hog = cluster.start_python("-c", HOG)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain JAX programs with their own assertions, on the cluster; and on JAX's CPU backend, so that
-a program which asserts something wrong of JAX is told apart from a fault of the cluster."""
+"""Plain JAX programs with their own assertions, on the cluster; and on JAX's CPU backend, so that a
+program that asserts something wrong about JAX is not taken for a fault of the cluster."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_program_is_right_about_jax(name):
 
 
 def test_arrays_are_resharded_split_and_put_together(cluster):
-    # Helpers that JAX's own CPU backend does not have; the program compares with numpy.
+    # JAX's own CPU backend lacks these helpers; the program compares with numpy.
     for program in "reshard", "unreduced_reshard":
         done = cluster.python(PROGRAMS / f"{program}.py")
         assert done.stdout.splitlines()[-1] == "resharded"
@@ -149,7 +149,7 @@ def test_the_plain_proxy_platform_works_as_documented(cluster):
 
 
 def failures_inside(cluster):
-    """What ONE and GANG failed with, on the cluster, whose executors must be the same behind it."""
+    """Returns the errors of ONE and GANG on the cluster, whose executors must survive them."""
     executors = {executor.pid for executor in cluster.executors()}
     done = cluster.python(PROGRAMS / "fails_inside.py")
     assert {executor.pid for executor in cluster.executors()} == executors
@@ -159,7 +159,7 @@ def failures_inside(cluster):
 
 
 def test_an_error_inside_a_computation_reaches_its_dependants_and_nobody_else(new_cluster):
-    # The plugin is asked for what the devices are said to have.
+    # The plugin is asked for all the memory that the devices are said to have.
     for line in failures_inside(new_cluster(2, 4, ("--device-memory=1024TiB",))):
         assert "Out of memory allocating" in line and "on island island0 (worker w0)" in line, line
 

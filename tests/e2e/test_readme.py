@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python of the README's tour runs, on a cluster as the README starts it, and prints what it says."""
+"""The Python of the README's tour runs, on a cluster started as the README says, with its output."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relay of `./dev bench eager` counts messages as they are, however the bytes come, and passes all on."""
+"""The relay of `./dev bench eager` counts messages however their bytes come, and forwards all."""
 
 import collections
 import socket
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from relay import OTHER, PREFACE, Connection, Reader, Relay, kinds_of_requests  # noqa: E402
 
 HEADERS, WINDOW_UPDATE = 1, 8
-INIT = b"\x0a\x01\x00" + b"\x12\x00"  # metadata, and the request for devices
+INIT = b"\x0a\x01\x00" + b"\x12\x00"  # the metadata, and the request for devices
 EXECUTE = b"\x0a\x01\x00" + b"\x7a\x02\x08\x01"  # field 15
 COPY = b"\x0a\x01\x00" + b"\xc2\x01\x00"  # field 24, a tag of two bytes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's terminal shows: the program's own output, and one line where there is news."""
+"""The contents of a user's terminal: the program's own output, and one line where there is news."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ w = jnp.ones((256, 256))
 """
 
 
-# After START: a program whose callback returns when `gate` is set.
+# Follows START: a program whose callback returns once `gate` is set.
 HELD_CALLBACK = """
 import threading
 from jax.experimental import io_callback
@@ -56,7 +56,7 @@ def test_a_program_prints_what_it_prints_and_nothing_else(cluster, end, status, 
 
 
 def test_a_process_ends_well_over_a_slow_connection(cluster):
-    """The last fetch's buffer is still to be deleted when the interpreter ends."""
+    """When the interpreter ends, the buffer of the last fetch has yet to be deleted."""
     with SlowConnection(cluster.port, 0.1) as slow:
         env = cluster.jax_environment() | {"FAIRWAY_CONTROLLER": f"127.0.0.1:{slow.port}"}
         for _ in range(4):
@@ -102,7 +102,7 @@ except jax.errors.JaxRuntimeError as error:
         status, text = terminal.end()
     assert status == 0 and "caught UNAVAILABLE" in text, text
     without_client_log(text)
-    assert "Traceback" not in text and text.count("fairway: ") <= 1, text  # it may be faster than that
+    assert "Traceback" not in text and text.count("fairway: ") <= 1, text  # the exit may be faster
 
 
 def test_ctrl_c_ends_a_wait_and_a_compilation_and_the_session_goes_on(cluster):
@@ -188,7 +188,7 @@ def test_info_prints_islands_versions_and_the_round_trip(cluster):
     first, again = lines[:len(lines) // 2], lines[len(lines) // 2:]
     assert re.fullmatch(
         rf"controller   {re.escape(cluster.address)}, round trip \d+\.\d\d ms", first[0])
-    # Not an answer that jaxlib kept from the first time.
+    # The answer is not one that jaxlib kept from the first time.
     assert " 0.00 ms" not in again[0]
     assert re.fullmatch(r"island 0     4 x cpu with [\d.]+ [GT]iB each \(island0\): devices 0..3",
                         first[1])

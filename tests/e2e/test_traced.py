@@ -8,7 +8,7 @@ from cluster import PROGRAMS, Cluster
 
 @pytest.fixture(scope="module")
 def three_islands(binaries):
-    # So much memory that the plugin is asked for what it has not: a node that fails when it runs.
+    # The accounting allows more memory than the plugin has, so that a node can fail when it runs.
     with Cluster(islands=3, devices=4, flags=("--device-memory=1024TiB",)) as cluster:
         yield cluster
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job: unmodified JAX trains on two islands through one controller."""
+"""The main use: unmodified JAX trains on two islands through one controller."""
 
 import json
 import threading
@@ -36,7 +36,7 @@ def on_cpu(tmp_path_factory):
 
 
 class GangWatch(threading.Thread):
-    """Reads each island's launched gangs a few times a second."""
+    """Reads the launched gangs of each island a few times a second."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
@@ -56,7 +56,7 @@ class GangWatch(threading.Thread):
         self.join()
 
     def shares(self):
-        """For each reading: island -> the share of its gangs of the watched time launched by then."""
+        """Per reading: island -> the share of its gangs in that time that were launched by then."""
         first, last = self.readings[0], self.readings[-1]
         grown = {i: last[i] - first.get(i, 0) for i in last}
         return [
@@ -97,8 +97,8 @@ def test_the_pipeline_learns_on_two_islands_as_it_does_on_the_cpu(cluster, on_cp
     assert ours["accuracy"] >= 0.97
     assert_same_losses(ours, on_cpu(PIPELINE))
 
-    # Executor to executor: the activations one way, the gradients the other, and nothing else.
-    # Executors say with their heartbeats what they pulled, so the last of it comes a little late.
+    # From executor to executor: the activations one way, the gradients the other, and nothing else.
+    # Executors report their pulls in heartbeats, so the last reports come a little late.
     expected = sorted(ours["crossed_bytes"].values())
     wait_for(
         lambda: across_islands(cluster.metrics(), before) == expected,
@@ -108,8 +108,8 @@ def test_the_pipeline_learns_on_two_islands_as_it_does_on_the_cpu(cluster, on_cp
     def grown(name):
         return after.total(name) - before.total(name)
 
-    # Through the controller: what the script uploads (its data, and two scalars that seed the
-    # parameters) and fetches (losses, predictions), and nothing of what crosses.
+    # Through the controller: the script's uploads (its data, and two scalars that seed the
+    # parameters) and fetches (losses, predictions), and none of the data that crosses.
     uploaded, fetched = grown("fairway_uploaded_bytes_total"), grown("fairway_fetched_bytes_total")
     assert ours["uploaded_bytes"] <= uploaded <= ours["uploaded_bytes"] + 1024
     assert fetched <= 4 * ours["steps"] + 360 * 4 + 1024
@@ -129,7 +129,7 @@ def test_a_training_step_as_one_program_learns_the_same_by_one_request_each(
     asked = cluster.metrics().total("fairway_executions_total") - before
     assert ours["accuracy"] >= 0.97
     assert_same_losses(ours, on_cpu(PIPELINE))
-    # Beside the steps: a first state for each stage, and the predictions.
+    # Besides the steps: an initial state for each stage, and the predictions.
     assert asked == ours["steps"] + 4
 
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client that serves callbacks sends, on the stream that serves it over the real router:
-// messages of two clients in any order, whatever they say of themselves. Executors and the
-// transport are played. Every call of an executor gets exactly one answer, with results as it wants
-// them or with an error; a client is sent calls and bytes in order, and no more than was told;
-// nothing is left when the clients are gone.
+// Messages of two clients that serve callbacks, in any order and with any contents, on the real
+// streams and the real router. The test plays the executors and the transport. Every call of an
+// executor gets exactly one answer, with results of the wanted types or with an error. A client is
+// sent calls and bytes in order, and no more than was announced. Nothing is left when the clients
+// are gone.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -35,17 +35,17 @@ constexpr CallbackLimits kLimits{.call_ms = 1000,
 
 enum Kind : uint8_t {
   kMessage = 0,    // CallbackClientMessage of the first client
-  kOther = 1,      // the same of the second
+  kOther = 1,      // the same, of the second client
   kCalled = 2,     // a program calls: byte: which session, executor, where the arguments are
                    // (CalledFlag); byte: arguments; byte: results; of each of these a byte for the
                    // element type, one for the rank, one for each dimension
-  kArguments = 3,  // to the oldest call that lacks them: byte: 0 as they are, else wrong
-  kHear = 4,       // byte: client; byte: so many messages it reads
+  kArguments = 3,  // for the oldest call that lacks them: byte: 0 the right ones, else wrong ones
+  kHear = 4,       // byte: client; byte: the number of messages that it reads
   kTick = 5,       // short: milliseconds pass
-  kGivenUp = 6,    // byte: which of the calls that wait
+  kGivenUp = 6,    // byte: which of the waiting calls
   kLost = 7,       // byte: executor
-  kSession = 8,    // byte: session; byte: 0 it ends, else it opens with the channel of that client
-  kConnect = 9,    // byte: client, whose stream has ended
+  kSession = 8,    // byte: session; byte: 0 it ends, else it opens with that client's channel
+  kConnect = 9,    // byte: a client whose stream has ended
   kLeave = 10,     // byte: client; byte: 0 it closes its side, else its connection is lost
   kChunk = 11,     // byte: client; byte: call; short: KiB
 };
@@ -53,13 +53,13 @@ enum CalledFlag : uint8_t { kSecondSession = 1, kSecondExecutor = 2, kFar = 4, k
 
 std::string ChannelOf(size_t client) { return std::string(kChannelBytes, 'a' + client); }
 
-// The transport of one client's stream, which is that client.
+// The client itself, which plays the transport of its stream.
 class Client final : public CallbackStream {
  public:
   using CallbackStream::CallbackStream;
 
   void Say(std::string_view bytes) {
-    if (reading_ == nullptr) return;  // it is not read
+    if (reading_ == nullptr) return;  // the stream does not read
     In* const into = std::exchange(reading_, nullptr);
     ReadDone(into->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
   }
@@ -73,7 +73,7 @@ class Client final : public CallbackStream {
     }
     if (std::exchange(reading_, nullptr) != nullptr) ReadDone(false);
   }
-  // As gRPC does when the stream is finished: what was under way ends, then it is done with.
+  // As gRPC does once the stream is finished: operations under way end, then the stream is done.
   void DoneIfFinished() {
     if (!finished_ || done_) return;
     done_ = true;
@@ -81,7 +81,7 @@ class Client final : public CallbackStream {
     TransportDone();
   }
   bool done() const { return done_; }
-  // Reads all that is sent; then nothing is counted as unread.
+  // Reads all messages, so that nothing counts as unread.
   void HearAll() {
     while (writing_) Hear();
     FUZZ_CHECK(finished_ || unsent() == 0);
@@ -95,7 +95,7 @@ class Client final : public CallbackStream {
   void StartWriting(const Out* message) override {
     FUZZ_CHECK(!finished_ && !writing_);
     writing_ = true;
-    // What is no UTF-8 in a text field would make the client drop the message.
+    // Invalid UTF-8 in a text field would make the client drop the message.
     FUZZ_CHECK(Out().ParseFromString(message->SerializeAsString()));
     FUZZ_CHECK(message->has_opened() != std::exchange(opened_, true));
     if (message->has_call()) OnCall(message->call());
@@ -131,7 +131,7 @@ class Client final : public CallbackStream {
   In* reading_ = nullptr;
   bool writing_ = false, opened_ = false, finished_ = false, done_ = false;
   uint64_t calls_ = 0;
-  std::map<uint64_t, size_t> owed_;  // by call: bytes of its arguments that did not come with it
+  std::map<uint64_t, size_t> owed_;  // by call: argument bytes that did not come with it
 };
 
 class Conversation final : public CallbackActions {
@@ -265,7 +265,7 @@ class Conversation final : public CallbackActions {
     if (const auto to = streams_.find(stream); to != streams_.end()) to->second->Fail(status);
   }
 
-  // An error's text goes into messages to others, as text.
+  // The text of an error goes into messages to others.
   static std::string TextMessage(const absl::Status& status) {
     v1::CallbackCall message;
     message.set_program(Text(status));
@@ -351,7 +351,7 @@ class Conversation final : public CallbackActions {
   std::map<uint64_t, Client*> streams_;  // until the transport is done with them
   uint64_t next_stream_ = 1, next_call_ = 1;
   int64_t now_ = 1;
-  // Calls of executors that wait for an answer, with the results that they want.
+  // Calls of executors that wait for an answer, with their wanted results.
   std::map<std::pair<ExecutorId, uint64_t>, std::vector<CallbackArray>> open_;
   std::vector<std::pair<ExecutorId, CallbackCall>> fetches_;
 };

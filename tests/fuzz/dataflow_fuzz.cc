@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataflow programs of clients, from the message to the sequences that executors would get: what is
-// accepted must be lowered to sequences that fit, and these must never read an empty register.
+// Dataflow programs of clients, from the message to the sequences for executors: an accepted
+// program must be lowered to sequences that fit, and these must never read an empty register.
 #include <string_view>
 
 #include "fairway/v1/program.pb.h"
@@ -43,7 +43,7 @@ void RunIt(const ProgramPlan::RunSequence& run) {
   }
 }
 
-// Compiled as it says; slices with the same number of devices are at one place, or not.
+// Compiled as declared. Slices with the same number of devices share a place, or not.
 ProgramBinding BindingFor(const Program& program, bool together) {
   ProgramBinding out;
   for (size_t s = 0; s < program.slices.size(); ++s) {
@@ -70,7 +70,7 @@ void OnProgram(std::string_view bytes) {
   v1::Program message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   for (const v1::ProgramSlice& slice : message.slices()) {
-    // A controller looks at no program whose slices are larger than the devices given for them.
+    // A controller first refuses a program whose slices are larger than the devices given for them.
     if (slice.devices() > static_cast<int>(kMaxDevices)) return;
   }
   const auto program = ProgramFromProto(message);

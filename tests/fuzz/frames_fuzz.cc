@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of framed links and of the data plane, both sides of it, through real sockets: what
-// comes is cut, checked and put where it belongs, whatever it says of itself.
+// The bytes of framed links and of the data plane, both sides of it, through real sockets. Whatever
+// frames claim to be, they are cut, checked and put where they belong.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,18 +30,18 @@ namespace {
 constexpr Incarnation kHere{7};
 constexpr int64_t kLargest = 1 << 18;  // bytes of one shard
 
-// The first record's kind says who reads: kLink, kServer or kClient. What follows:
+// The kind of the first record names the reader: kLink, kServer or kClient. Later records:
 enum Kind : uint8_t {
   kFrame = 0,  // byte: type; byte: flags; byte: id; byte: 1 = offset is a long, else 0; payload
   kRaw = 1,    // bytes as they are
-  kPull = 2,   // the client is asked to pull so many bytes: short, times 16
+  kPull = 2,   // the client pulls this many bytes: short, times 16
   kAnswer =
       3,  // the server answers its oldest request: byte 0 = an error, else the bytes asked for
   kBroken = 4,  // as kFrame, with a wrong checksum
-  kHalf = 5,    // as kFrame, of which the second half comes with the next record
+  kHalf = 5,    // as kFrame; its second half comes with the next record
 };
 
-// One end belongs to who is tested, the other to us.
+// The tested side has one end, and the fuzzer has the other.
 struct Pair {
   Pair() {
     int fds[2];
@@ -67,7 +67,7 @@ std::string FrameBytes(Reader in, bool broken) {
   return out.append(payload);
 }
 
-// What the peer sends because of `record`; `rest` is left of an earlier one.
+// The bytes that the peer sends for `record`; `rest` is what an earlier one left.
 std::string BytesOf(const Record& record, std::string& rest) {
   std::string out = std::exchange(rest, {});
   switch (record.kind) {
@@ -86,7 +86,7 @@ std::string BytesOf(const Record& record, std::string& rest) {
   }
 }
 
-// Writes what fits, and reads what the other side said, so that it never waits.
+// Writes as much as fits, and reads what the other side sent, so that it never blocks.
 void Say(int fd, const std::string& bytes) {
   (void)!send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   char said[4096];

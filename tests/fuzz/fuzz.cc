@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHeader = 3;
 
-// Millions of refusals are not worth a line each.
+// Silent, because millions of refusals would log a line each.
 const bool kQuiet = [] {
   google::protobuf::SetLogHandler(nullptr);
   spdlog::set_level(spdlog::level::off);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets share. A target is one file NAME_fuzz.cc with LLVMFuzzerTestOneInput and
-// Prototype; docs/testing.md says how to run it.
+// The support of the fuzz targets. A target is one file NAME_fuzz.cc with LLVMFuzzerTestOneInput
+// and Prototype; docs/testing.md describes how to run it.
 //
-// An input is a list of records, so that one input can be a whole conversation: a byte that says
-// what it is (the target's own numbers), two bytes of length, little-endian, and the payload. Any
-// bytes are some list of records: a length beyond the end means what is there.
+// An input is a list of records, so that one input can be a whole conversation. A record is a byte
+// with its kind (the target's own numbers), two bytes of length, little-endian, and the payload.
+// Any bytes are a list of records: a length beyond the end means the bytes up to the end.
 #ifndef FAIRWAY_TESTS_FUZZ_FUZZ_H_
 #define FAIRWAY_TESTS_FUZZ_FUZZ_H_
 
@@ -16,7 +16,7 @@
 
 #include <google/protobuf/message.h>
 
-// For what must hold for every input.
+// Checks a property that must hold for every input.
 #define FUZZ_CHECK(condition)                                                \
   do {                                                                       \
     if (!(condition)) ::fairway::fuzz::Fail(__FILE__, __LINE__, #condition); \
@@ -35,11 +35,11 @@ std::vector<Record> Cut(std::string_view input);
 // Payloads are cut at kMaxPayload.
 std::string Join(const std::vector<Record>& records);
 
-// By the target: what the payload of such a record parses as, for mutations that keep it parsing;
+// Each target defines it: the message type of such a payload, for mutations that keep it parsable;
 // nullptr: plain bytes.
 const google::protobuf::Message* Prototype(uint8_t kind);
 
-// Takes values off the front of a payload; what is missing reads as zero or empty.
+// Takes values off the front of a payload. Missing bytes read as zero or empty.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control messages between controller, supervisors, executors and compile processes, in both
-// directions. What is accepted must survive being written and read again.
+// directions. An accepted message must survive being written and read again.
 #include <string>
 #include <string_view>
 
@@ -17,8 +17,9 @@ enum Kind : uint8_t {
   kToController = 0,    // ToController
   kFromController = 1,  // FromController
   kCompileAnswer = 2,   // CompileResponse
-  kCompileStream = 3,   // byte: size of the pieces in which the bytes come; as all other numbers
-  kCommand = 4,         // the body of a COMMAND of the log
+  // byte: the size of the pieces in which the bytes come. All numbers that are not named mean it.
+  kCompileStream = 3,
+  kCommand = 4,  // the body of a COMMAND of the log
 };
 
 Frame FrameWith(std::string_view payload) {
@@ -28,7 +29,7 @@ Frame FrameWith(std::string_view payload) {
   return frame;
 }
 
-// The bytes of a value that was read: the same after another round.
+// Returns the bytes of a value that was read; another round must give the same.
 template <typename Message, typename Read, typename Write>
 void RoundTrip(Message& in, Read read, Write write) {
   const auto value = read(in);
@@ -84,7 +85,7 @@ void OnCompileAnswer(std::string_view bytes) {
   const bool ok = response.status_code() == 0;
   const auto result = ResultOf(std::move(response));
   if (!ok) FUZZ_CHECK(!result.ok());
-  // As it goes on to the controller.
+  // In the form in which it goes on to the controller.
   if (!result.ok()) (void)StatusFromProto(ToProto(result.status()));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames and reports of an island's log. What is accepted has one encoding only; an executor's end
-// and the controller's keep their rules, whatever comes.
+// Frames and reports of an island's log. An accepted one has a single encoding. An executor's end
+// and the controller's end keep their rules, whatever comes.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,11 +17,11 @@ constexpr uint32_t kChildren = 3;
 enum Kind : uint8_t {
   kFrame = 0,   // for executor 0
   kReport = 1,  // byte: the child; its report
-  kAppend = 2,  // byte: executor, or set 0 from 3 on; byte: flags; the body
-  kSend = 3,    // byte: the child whose next frame leaves; executor 0 gets the first one's
-  kAttach = 4,  // byte: the child; byte: what it says has come
+  kAppend = 2,  // byte: an executor, or from 3 on set 0; byte: flags; the body
+  kSend = 3,    // byte: the child whose next frame leaves; executor 0 gets the first child's
+  kAttach = 4,  // byte: the child; byte: what it claims to have received
   kBegin = 5,   // a new version
-  kEnd = 6,     // byte: of executor 0, an entry that runs
+  kEnd = 6,     // byte: the entry of executor 0 that runs
 };
 
 std::string Encoded(const LogFrame& frame) {

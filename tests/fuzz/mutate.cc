@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How libFuzzer changes inputs: records as a whole, fields of messages by protobuf reflection (also
-// of messages inside bytes, where a type name beside them says what they are), plain bytes by its
-// own means. Flipped bytes alone would seldom get past a parser.
+// The mutations of inputs: whole records, fields of messages by protobuf reflection (also within
+// bytes that hold a message whose type a field beside them names), and plain bytes by libFuzzer's
+// own means. Flipped bytes alone would seldom pass a parser.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -28,7 +28,7 @@ using Random = std::minstd_rand;
 constexpr int kDeepest = 12;
 constexpr int kMostMutations = 4;
 
-// 0 to n - 1.
+// A random number from 0 to n - 1.
 size_t Pick(Random& random, size_t n) { return n == 0 ? 0 : random() % n; }
 bool Often(Random& random) { return Pick(random, 4) != 0; }
 
@@ -39,7 +39,7 @@ void MutateBytes(std::string& bytes, size_t limit) {
                                 std::min(bytes.size(), limit)));
 }
 
-// A number near a border, near the old one, or any.
+// A number near a boundary, near the old one, or any number.
 uint64_t Number(Random& random, uint64_t old) {
   static constexpr int64_t kInteresting[] = {0,
                                              1,
@@ -99,8 +99,8 @@ uint64_t Number(Random& random, uint64_t old) {
 
 void MutateMessage(Message& message, Random& random, int depth);
 
-// Messages in an envelope {type_name: "xla::ifrt::HloSharding", data}: the prototype of what is in
-// it.
+// For a message like {type_name: "xla::ifrt::HloSharding", data}, an envelope: the prototype of the
+// message in `data`.
 const Message* InEnvelope(const Message& message) {
   const auto* name = message.GetDescriptor()->FindFieldByName("type_name");
   if (name == nullptr) return nullptr;
@@ -126,11 +126,11 @@ void MutateText(Message& message, const FieldDescriptor* field, Random& random, 
   }
   MutateBytes(value, kMaxPayload);
   if (field->type() == FieldDescriptor::TYPE_STRING && Often(random)) {
-    for (char& c : value) c &= 0x7f;  // or the whole message would not parse
+    for (char& c : value) c &= 0x7f;  // otherwise the whole message would not parse
   }
 }
 
-// One value of a field, singular (index -1) or an element. Type by type, as reflection has it.
+// Mutates one value of a field, singular (index -1) or repeated; reflection needs a case per type.
 void MutateValue(Message& message, const FieldDescriptor* field, int index, Random& random,
                  int depth) {
   const Reflection* r = message.GetReflection();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole conversations of the native front door over a real cluster core whose executors are played:
-// any messages, their uploads, and answers of the compiler, in any order. Every request gets at
-// most one answer, but fetches, which get one for each piece and nothing after an error; the core's
-// rules hold throughout; nothing is left when the clients are gone.
+// Whole conversations of the native front door over a real cluster core whose executors the test
+// plays: any messages, their uploads, and answers of the compiler, in any order. Every request gets
+// at most one answer; a fetch gets one per piece, and nothing after an error. The core's rules hold
+// throughout; nothing is left when the clients are gone.
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,11 +21,11 @@ namespace {
 
 constexpr int64_t kDeviceMemory = 1 << 20;
 constexpr size_t kMostRecords = 200;
-constexpr int kMostRequests = 200;  // of one message
+constexpr int kMostRequests = 200;  // in one message
 
 enum Kind : uint8_t {
   kMessage = 0,        // ClientMessage
-  kRun = 1,            // the executors do what they were told
+  kRun = 1,            // the executors carry out their commands
   kCompileAnswer = 2,  // ExecutableMetadata, to the oldest compilation
   kTestCode = 3,       // bytes: arguments, results, devices, donated argument: to that compilation
   kFail = 4,           // the next node that ends fails
@@ -40,7 +40,7 @@ class Client : public NativeShell {
   }
   ~Client() { Close(); }
 
-  // As NativeStream handles a message.
+  // Handles a message as NativeStream does.
   void Say(v1::ClientMessage message) {
     if (session_ == nullptr || message.requests_size() > kMostRequests) return;
     auto uploaded = uploads_.Take(message);
@@ -60,7 +60,7 @@ class Client : public NativeShell {
 
  private:
   void Send(v1::Answer answer) override {
-    // What is no UTF-8 in a text field would make the client drop the answer.
+    // Invalid UTF-8 in a text field would make the client drop the answer.
     FUZZ_CHECK(v1::Answer().ParseFromString(answer.SerializeAsString()));
     FUZZ_CHECK(!answer.has_error() || answer.result_case() == v1::Answer::RESULT_NOT_SET);
     FUZZ_CHECK(!answer.has_error() || answer.error().code() != 0);
@@ -88,7 +88,7 @@ class Client : public NativeShell {
   NativeSession* session_ = nullptr;
   Uploads uploads_{Spool{std::make_shared<MemoryBudget>(int64_t{16} << 20), "/nowhere"}};
   uint64_t next_id_ = 1;
-  std::map<uint64_t, bool> asked_;  // id -> whether it is a fetch
+  std::map<uint64_t, bool> asked_;  // id -> whether the request is a fetch
 };
 
 class Conversation {

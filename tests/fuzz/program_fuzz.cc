@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What our own code reads of a program: its name and version (the supervisor and the compile
-// process), what it writes anew for an older plugin, and the optimized HLO that the plugin gives
-// back for it.
+// Our own code's readings of a program: its name and version (in the supervisor and the
+// compile process), the rewriting for an older plugin, and the optimized HLO that the plugin
+// returns.
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,7 +27,7 @@ enum Kind : uint8_t {
   kHlo = 0,         // HloModuleWithConfig
   kHloTupled = 1,   // the same, with its arguments in one tuple
   kArtifact = 2,    // any bytes
-  kAttributes = 3,  // text of an MLIR attribute dictionary
+  kAttributes = 3,  // the text of an MLIR attribute dictionary
   kRewritten = 4,  // byte: devices, 1 to 4; byte: bit 0 = a CPU plugin, bit 1 = the first result is
                    // to be replicated; then the program
 };
@@ -46,7 +46,7 @@ void OnHlo(std::string_view bytes, bool tupled) {
     FUZZ_CHECK(v1::ExecutableMetadata().ParseFromString(metadata.SerializeAsString()));
 }
 
-// As PjrtCompiler does before the plugin gets the program.
+// Checks it as PjrtCompiler does before the plugin gets the program.
 void OnRewritten(Reader in) {
   const int devices = 1 + in.Byte() % 4;
   const uint8_t flags = in.Byte();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target over files, without libFuzzer: `replay_NAME PATH...`, files or folders of
-// them. Ends with 1 if there is none.
+// Runs a fuzz target on files, without libFuzzer: `replay_NAME PATH...`, files or folders of files.
+// Exits with 1 if there is none.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

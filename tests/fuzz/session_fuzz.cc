@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole conversations of the IFRT front door over a real cluster core whose executors are played:
-// any requests, uploads, and answers of the compiler, in any order. Every request gets at most one
-// answer, of its kind or an error; the core's rules hold throughout; nothing is left when the
-// clients are gone.
+// Whole conversations of the IFRT front door over a real cluster core whose executors the test
+// plays: any requests, uploads, and answers of the compiler, in any order. Every request gets at
+// most one answer, of its kind or an error. The core's rules hold throughout; nothing is left when
+// the clients are gone.
 #include <functional>
 #include <memory>
 #include <set>
@@ -26,7 +26,7 @@ constexpr size_t kMostRecords = 200;
 enum Kind : uint8_t {
   kRequest = 0,        // IfrtRequest
   kStore = 1,          // byte: handle; the bytes of a host buffer
-  kRun = 2,            // the executors do what they were told
+  kRun = 2,            // the executors carry out their commands
   kCompileAnswer = 3,  // ExecutableMetadata, to the oldest compilation
   kTestCode = 4,       // bytes: arguments, results, devices, donated argument: to that compilation
   kFail = 5,           // the next node that ends fails
@@ -53,10 +53,10 @@ class Client : public IfrtShell {
     const auto& metadata = response->response_metadata();
     FUZZ_CHECK(metadata.op_id() >= 1 && metadata.op_id() <= asked_);
     FUZZ_CHECK(answered_.insert(metadata.op_id()).second);
-    // A set response beside an error would hide the error from the client.
+    // A response beside an error would hide the error from the client.
     const bool error = metadata.status().code() != tensorflow::error::OK;
     FUZZ_CHECK(error == (response->response_case() == IfrtResponse::RESPONSE_NOT_SET));
-    // What is no UTF-8 in a text field would make the client drop the answer.
+    // Invalid UTF-8 in a text field would make the client drop the answer.
     FUZZ_CHECK(IfrtResponse().ParseFromString(response->SerializeAsString()));
   }
   void RunOffLoop(std::function<void()> work, std::function<void()> then) override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What IFRT requests carry: shardings, element types, shapes, compile options, statuses, byte
-// strides, uploads. What is accepted must survive being written and read again, and every shard
+// The values in IFRT requests: shardings, element types, shapes, compile options, statuses, byte
+// strides, uploads. An accepted value must survive being written and read again, and every shard
 // must lie inside its array.
 #include <algorithm>
 #include <memory>
@@ -20,8 +20,8 @@
 namespace fairway::fuzz {
 namespace {
 
-constexpr int64_t kLargest = 1 << 20;  // bytes that an input may make this allocate
-constexpr int kMostShards = 64;        // looked at
+constexpr int64_t kLargest = 1 << 20;  // the most bytes that an input may make this allocate
+constexpr int kMostShards = 64;        // the most shards that are checked
 
 enum Kind : uint8_t {
   kArraySpec = 0,        // ArraySpecProto
@@ -30,9 +30,9 @@ enum Kind : uint8_t {
   kStatus = 3,           // StatusProto
   kAttributes = 4,       // AttributeMapProto
   kStrides = 5,          // byte: element type; byte: rank; per dimension a short and a long
-  kUpload = 6,           // long: announced size; then bytes in pieces of as many as the first says
+  kUpload = 6,           // long: announced size; then bytes in pieces as large as the first says
   kOpShardingAlone = 7,  // OpSharding, over 8 devices
-  kText = 8,             // any
+  kText = 8,             // any text
 };
 
 void CheckDomain(const Shape& whole, const IndexDomain& domain) {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/design/0054: what a chain of gangs with collectives costs a step.
+"""The table of docs/design/0054: the cost per step of a chain of gangs with collectives.
 
-./dev python tests/gpu/chain_figures.py: on an island of CPUs, where a gang waits until its inputs are
-computed, and on one of the stand-in plugin, where it is handed over behind those that compute them;
-by how far ahead the controller launches. Wakes are those of the executor's loop from its sleep
-(voluntary context switches of its thread), medians of five chains.
+Run ./dev python tests/gpu/chain_figures.py. It measures an island of CPUs, where a gang waits until
+its inputs are computed, and an island of the stand-in plugin, where a gang is handed over behind
+those that compute them; by how far ahead the controller launches. Wakes are those of the executor's
+loop (voluntary context switches of its thread), medians of five chains.
 """
 
 import pathlib

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compile process of fairway-worker, told what to compile for, and asked as a supervisor asks.
+"""A compile process of fairway-worker, told what to compile for and asked as a supervisor asks.
 
-Its messages (proto/fairway/v1/compiler.proto) are made from our own .proto files at run time.
+Its message types (proto/fairway/v1/compiler.proto) are built from our .proto files at run time.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def message(name):
 
 
 class Refused(Exception):
-    """An answer that is an error: .code (absl's), .text."""
+    """An answer was an error: .code (absl's), .text."""
 
     def __init__(self, response):
         self.code = response.status_code
@@ -61,7 +61,7 @@ class Compiled:
 
 
 def work_of_children(pid):
-    """Page faults of all that the process ever started and waited for; 0: it started nothing."""
+    """Page faults of all children that the process waited for; 0: it started none."""
     fields = pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
     return int(fields[8])  # cminflt
 
@@ -78,7 +78,7 @@ class CompileProcess:
         read_log, write_log = os.pipe()
         self.log = os.fdopen(read_log, "rb")
 
-        # A group of its own, as its supervisor gives it.
+        # It gets a process group of its own, as from its supervisor.
         self.process = subprocess.Popen(
             ["/bin/bash", "-c", f'exec "$@" {LINK_FD}<&{theirs.fileno()}', "bash", *argv],
             stdin=subprocess.DEVNULL, stdout=write_log, stderr=write_log,
@@ -106,7 +106,7 @@ class CompileProcess:
         self.log.close()
 
     def compile(self, program, devices=1, **options):
-        """Compiled code, or Refused. ConnectionError: the process is gone."""
+        """Returns compiled code, or Refused. ConnectionError: the process is gone."""
         self.ask(program, devices, **options)
         return self.answer()
 

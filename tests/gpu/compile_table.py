@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/design/0053: what the compile process makes of programs for a GPU, by plugin.
+"""The table of docs/design/0053: the compile process's results for programs for a GPU, by plugin.
 
-./dev python tests/gpu/compile_table.py [FOLDER...]: folders that fetch_plugin.sh filled; by default
-all of .deps/cuda-*. Each program has a process of its own: seconds from request to answer, and the
-most memory that the process ever had, after what it had before the request.
+Run ./dev python tests/gpu/compile_table.py [FOLDER...]: folders that fetch_plugin.sh filled; by
+default all of .deps/cuda-*. Each program has its own process. The columns are seconds from request
+to answer, and the peak memory of the process above what it had before the request.
 """
 
 import pathlib

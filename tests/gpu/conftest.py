@@ -10,7 +10,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests/e2e")]
-# Programs are lowered here, over as many devices as they are compiled for.
+# Programs are lowered in this process, over as many devices as they are compiled for.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 
@@ -21,14 +21,14 @@ TARGET = (HERE / "h200.txtpb").read_text()
 
 
 def pytest_collection_modifyitems(items):
-    """The tests of a file run one after the other: they share a cluster."""
+    """Runs the tests of a file one after the other, because they share a cluster."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(scope="session")
 def plugin():
-    """The folder that the plugin's packages are in."""
+    """The folder that holds the plugin's packages."""
     folder = pathlib.Path(os.environ.get("FAIRWAY_CUDA_PLUGIN", ROOT / ".deps/cuda-0.12.0.1"))
     if not (folder / PLUGIN).exists():
         pytest.fail(f"{folder} has no CUDA plugin; ./dev test gpu fetches it")

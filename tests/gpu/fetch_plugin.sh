@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fetch_plugin.sh REQUIREMENTS FOLDER: the CUDA plugin of that file, with the compiler's parts that it
-# opens, as pip installs them. They are for tests only: nothing of them is shipped. Does nothing when
-# they are there.
+# fetch_plugin.sh REQUIREMENTS FOLDER: fetches the CUDA plugin of that file, and the parts of the
+# compiler that it opens, as pip installs them. They are for tests only: none of it is shipped. Does
+# nothing if they are there.
 set -eu
 requirements=$1
 folder=$2
@@ -11,7 +11,7 @@ stamp=$(sha256sum <"$requirements")
 [ "$(cat "$folder/fairway-stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 echo "-- fetching the CUDA plugin into $folder"
 rm -rf "$folder"
-# Always the same wheels, whatever this machine's Python is: none of their Python is run.
+# Always the same wheels, whatever this machine's Python is: none of their Python code is run.
 "$python" -m pip install -q --disable-pip-version-check --no-compile --no-deps \
   --only-binary=:all: --python-version 3.12 --platform manylinux_2_27_x86_64 \
   --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of run.sh, each a process of its own with a limit of time; a table and JSON of what they found.
+"""The steps of run.sh, each a process of its own with a time limit; a table and JSON of their findings.
 
-A step prints its findings as lines of JSON while it goes on, so that what it found before its limit is
-not lost."""
+A step prints its findings as lines of JSON while it runs, so that those before its limit are not
+lost."""
 
 import argparse
 import contextlib
@@ -26,13 +26,13 @@ sys.path[:0] = [str(ROOT / "tests/e2e")]
 
 from cluster import BIN, Cluster, clean_environment, wait_for  # noqa: E402
 
-MARK = "GPU_STEP"  # by which what a step has started is found again
+MARK = "GPU_STEP"  # an environment variable that marks all processes a step has started
 CLIENT = HERE / "hardware_client.py"
 DIGITS = HERE / "hardware_digits.py"
 SMOKE = ROOT / "tests/versions/smoke.py"
 CONFORMANCE = ROOT / "build/release/tests/runtime_conformance_test"
 NULL = ROOT / "build/release/bench/null_front_door"
-# Cases of the smoke matrix for two islands of one device.
+# The cases of the smoke matrix for two islands of one device.
 OF_ONE_DEVICE = ("put_and_get_of_element_types wide_element_types jit grad_and_vmap ahead_of_time "
                  "checkpointed_gradients errors").split()
 MiB = 1 << 20
@@ -50,7 +50,7 @@ def require(what, held, value=""):
 # ---- the GPU
 
 class Driver:
-    """NVIDIA's driver; `why` says why there is no GPU, or is empty."""
+    """NVIDIA's driver; `why` tells why there is no GPU, and is empty otherwise."""
 
     def __init__(self):
         self.gpus, self.why = 0, ""
@@ -84,7 +84,7 @@ class Driver:
 
 
 def plugin_of(given):
-    """The path of the CUDA plugin; None: there is none."""
+    """The path of the CUDA plugin; None: there is no plugin."""
     if given:
         return pathlib.Path(given).resolve()
     for folder in sys.path:
@@ -130,7 +130,7 @@ def facts(step):
 
 
 def copy_rates(cuda, size):
-    """Of pinned memory and within the GPU, by the driver alone."""
+    """Bandwidths to and from pinned memory, and within the GPU, with the driver alone."""
     context, stream = ctypes.c_void_p(), ctypes.c_void_p()
     here, there, host = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_void_p()
     bytes_ = ctypes.c_size_t(size)
@@ -154,7 +154,7 @@ def copy_rates(cuda, size):
 
 
 def probe(step):
-    """Programs are compiled by processes that have no client; here they are loaded and run."""
+    """Processes without a client compile programs; here these are loaded and run."""
     with cluster(step) as one:
         status = one.cli("status", "--controller", one.address).stdout
         found("memory of a device", (re.search(r"\((.*) each at most\)", status) or ["", "none"])[1])
@@ -195,7 +195,7 @@ def is_up(one):
 
 
 def interrupted(one, case, act=lambda: None):
-    """What a client says that is ready for the fault `case`, then `act` is done."""
+    """Waits until a client is ready for the fault `case`, then calls `act`. Returns its output."""
     process = one.start_python(CLIENT, "fault", case)
     try:
         said = ""
@@ -228,7 +228,7 @@ def faults(step):
 
 
 def trap(step):
-    """Kernels that a client brings: one traps, one writes where nothing is."""
+    """Kernels of a client: one traps, one writes to an address where nothing is."""
     with cluster(step, islands=2, flags=["--allow-raw-kernels"]) as one:
         for case, what in [("trap", "a kernel that traps"), ("far", "a kernel that writes where nothing is")]:
             before = [executor.pid for executor in one.executors()]
@@ -245,8 +245,8 @@ def trap(step):
 
 
 def digits(step):
-    """Both with products of all bits of float32, which GPUs do not compute unasked. --quick: what is brought
-    for packages that are missing is tried on the CPU."""
+    """Both runs multiply with all bits of float32, which GPUs do only on request. --quick: the stand-ins for
+    missing packages are tried on the CPU."""
     steps = 10 if step.quick else 100
     on_cpu = clean_environment(JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=8")
     reports = []
@@ -269,7 +269,7 @@ def digits(step):
 
 
 def target(step):
-    """The configuration is kept beside the results: programs can be compiled for this GPU elsewhere."""
+    """Keeps the configuration beside the results, so that programs can be compiled elsewhere for it."""
     file = pathlib.Path(step.out).resolve().with_suffix(".target.txtpb")
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -288,7 +288,7 @@ def target(step):
 
 
 class Rounds:
-    """A client that measures a case when it is asked; `with` ends it."""
+    """A client that measures a case on request; `with` ends it."""
 
     def __init__(self, environment, quick):
         self.process = subprocess.Popen(
@@ -318,7 +318,7 @@ def median(values):
 
 
 def compare(what, ours, theirs, cases, rounds):
-    """Medians of seconds a step, measured in turns: {case: (ours, theirs)}."""
+    """Medians of seconds per step, measured in turns: {case: (ours, theirs)}."""
     times = {case: ([], []) for case in cases}
     for _ in range(rounds):
         for case in cases:
@@ -371,8 +371,8 @@ def null_front_door(step, compiler, ours, rounds):
 
 
 def rate_of(environment, clients, quick, meanwhile=lambda until: None):
-    """Programs of 0.33 ms a second, of all clients together, which launch without waiting. `meanwhile` is
-    called when they have begun, with the time at which they end."""
+    """The rate of programs of 0.33 ms, of all clients together, which launch without waiting. Calls
+    `meanwhile`, once they have begun, with the time at which they end."""
     seconds, size, start = (0.5, 64, 5) if quick else (5, 1536, 15)
     begin = time.time() + start
     running = [subprocess.Popen([sys.executable, str(CLIENT), "rate", str(seconds), str(size), str(begin)],
@@ -394,7 +394,7 @@ def many_clients(step, one, alone):
 
 
 class Utilization:
-    """What NVML says of the first GPU: percent of its last fraction of a second in which a kernel ran."""
+    """NVML's figure for the first GPU: the percentage of its last sample period in which a kernel ran."""
 
     def __init__(self):
         self.readings = []
@@ -407,7 +407,7 @@ class Utilization:
             self.there = False
 
     def read(self, until):
-        """From a second on, as readings are of the time before."""
+        """Starts after a second, because a reading is of the time before it."""
         time.sleep(min(1, max(0, until - time.time())))
         rates = (ctypes.c_uint * 2)()
         while self.there and time.time() < until:
@@ -417,8 +417,8 @@ class Utilization:
 
 
 def busy(step):
-    """How much of the time the GPU computes: its time for a program, from a loop of them within one, by
-    how many are run a second."""
+    """The share of time in which the GPU computes: its time for a program, measured by a loop of them
+    within one program, times the number that are run per second."""
     with cluster(step) as one:
         size, count = ("64", "20") if step.quick else ("1536", "500")
         done = client(one.jax_environment(), "on_the_device", size, count, timeout=35)
@@ -441,7 +441,7 @@ NAMES = {step.__name__: step for step in STEPS}
 # ---- running them
 
 def end_what_it_left(mark):
-    """Ends processes of a step that outlive it."""
+    """Ends processes of a step that are still alive after it."""
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):

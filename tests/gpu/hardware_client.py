@@ -32,7 +32,7 @@ def same_as_on_the_cpu(function, arguments):
     with jax.default_device(jax.devices("cpu")[0]):
         expected = np.asarray(jax.jit(function)(*arguments))
     got = np.asarray(jax.jit(function)(*[jax.device_put(x, jax.devices()[0]) for x in arguments]))
-    # GPUs multiply with fewer bits of the mantissa (TF32).
+    # By default GPUs multiply with fewer bits of the mantissa (TF32).
     return np.allclose(got, expected, rtol=2e-2, atol=2e-2 * max(1.0, np.abs(expected).max() / 10))
 
 
@@ -42,7 +42,7 @@ def probe():
 
 
 def loads():
-    """One program, compiled, loaded and run; without a product, which needs more libraries."""
+    """Compiles, loads and runs one program; without a product, which needs more libraries."""
     function, arguments = programs()["elementwise"]
     result = jax.jit(function)(*[jax.device_put(x, jax.devices()[0]) for x in arguments])
     print("loaded", jax.block_until_ready(result).shape, flush=True)
@@ -67,8 +67,8 @@ FAULTS = {"trap": "trap;", "far": "st.global.u32 [%address], %value;"}
 
 
 def brought_kernel(case):
-    """A kernel of the client's own that faults, on the first device. A plugin that has no such call, as the
-    stand-in, fails a program of this name."""
+    """A kernel of the client's own that faults, on the first device. If the plugin lacks such calls, as the
+    stand-in does, it fails a program of this name instead."""
     name, shape = f"fairway_fault_{case}", jax.ShapeDtypeStruct((4,), np.float32)
     call = jax.ffi.ffi_call("__gpu$xla.gpu.ptx", shape)
     one_thread = {f"{what}_{axis}": np.int32(1) for what in ("grid", "block") for axis in "xyz"}
@@ -91,7 +91,7 @@ def brought_kernel(case):
 
 
 def until_lost(kept):
-    """The text with which an array of an executor that ends by itself is lost."""
+    """The error of an array of an executor that ended by itself."""
     text, until = "it was not lost", time.monotonic() + 30
     while "DATA_LOSS" not in text and time.monotonic() < until:
         try:
@@ -103,7 +103,7 @@ def until_lost(kept):
 
 def fault(case):
     here, other = jax.devices()
-    kept = jax.device_put(np.arange(4.0, dtype=np.float32), here) + 0  # computed: it lies there
+    kept = jax.device_put(np.arange(4.0, dtype=np.float32), here) + 0  # computed: it is there
     elsewhere = jax.device_put(np.arange(4.0, dtype=np.float32), other)
     endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x))
     jax.block_until_ready([kept, elsewhere])
@@ -128,7 +128,7 @@ def fault(case):
             print(until_lost(kept))
     if case == "memory":
         assert float((kept + 1).sum()) == 10
-    again = jax.block_until_ready(elsewhere + 1)  # what a stand-in driver's kernels compute is nothing
+    again = jax.block_until_ready(elsewhere + 1)  # a stand-in driver's kernels compute nothing
     assert again.shape == (4,) and float(np.asarray(elsewhere).sum()) == 6
     if case not in FAULTS:
         assert float(again.sum()) == 10
@@ -136,7 +136,7 @@ def fault(case):
 
 
 class Bench:
-    """Cases; each returns seconds a step."""
+    """The cases; each returns seconds per step."""
 
     def __init__(self, quick):
         width, layers, batch = (128, 2, 64) if quick else (4096, 8, 8192)
@@ -190,7 +190,7 @@ def bench(quick):
 
 
 def on_the_device(size, count):
-    """Seconds that a program of `rate` takes the device: of a loop of them within one program."""
+    """The device's seconds for a program of `rate`, from a loop of them within one program."""
     step = lambda _, x: jnp.tanh(x @ x)  # noqa: E731
     loop = jax.jit(lambda x: jax.lax.fori_loop(0, count, step, x))
     x = jax.device_put(np.zeros((size, size), np.float32), jax.devices()[0])
@@ -204,11 +204,11 @@ def on_the_device(size, count):
 
 
 def rate(seconds, size, start):
-    """Programs a second, from `start` on; with 1536 one takes an H200 some 0.33 ms."""
+    """Programs per second, from `start` on; with size 1536 one takes an H200 some 0.33 ms."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
     x = jax.device_put(np.zeros((size, size), np.float32), jax.devices()[0])
     jax.block_until_ready(step(x))
-    while time.time() < start:  # so that all begin together
+    while time.time() < start:  # all clients begin together
         time.sleep(0.01)
     done, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/digits_pipeline.py, on machines that lack packages which it imports.
+"""Runs examples/digits_pipeline.py on machines that lack some packages which it imports.
 
-Of optax, scikit-learn and tqdm it needs little. What is missing is made here, of the same values;
-with --own all of it. Without the images of scikit-learn, or digits.csv.gz beside this file, it ends with 3."""
+It needs little of optax, scikit-learn and tqdm. Stand-ins with the same values replace the missing ones; with
+--own, all of them. Exits with 3 if there are neither scikit-learn's images nor digits.csv.gz beside this
+file."""
 
 import importlib.util
 import pathlib
@@ -15,7 +16,7 @@ PIPELINE = HERE.parents[1] / "examples/digits_pipeline.py"
 
 
 def images():
-    """The file of the images, or None."""
+    """The file with the images, or None."""
     places = [HERE]
     if found := importlib.util.find_spec("sklearn"):
         places += [pathlib.Path(folder, "datasets/data") for folder in found.submodule_search_locations]

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 
 def exported(function, *arguments):
-    """What JAX writes of `function` for arguments like these, for the platform cuda."""
+    """JAX's program for `function` with arguments like these, for the platform cuda."""
     checks = [jax.export.DisabledSafetyCheck.custom_call(name)
               for name in ("cusolver_getrf_ffi", "mosaic_gpu", "__gpu$xla.gpu.triton", "my_kernel")]
     return jax.export.export(jax.jit(function), platforms=["cuda"], disabled_checks=checks)(
@@ -58,7 +58,7 @@ def summed_over_eight_devices():
 
 
 def training_step(layers=2, width=256, heads=4, length=128, batch=8):
-    """A transformer's: attention, two products, normalization; loss, gradient and update."""
+    """A transformer's step: attention, two products, normalization; loss, gradient and update."""
     keys = ("q", "k", "v", "o")
     parameters = {"layers": [{**{k: jnp.zeros((width, width), jnp.bfloat16) for k in keys},
                               "up": jnp.zeros((width, 4 * width), jnp.bfloat16),
@@ -89,7 +89,7 @@ def training_step(layers=2, width=256, heads=4, length=128, batch=8):
 
 
 def calling(target, config=b"", wrap=lambda f: f, text=False):
-    """A program that makes a call of a client's choice, as jax.ffi writes it: bytecode, or text."""
+    """A program that makes a call chosen by the client, as jax.ffi writes it: bytecode, or text."""
     def call(x):
         kernel = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype), vmap_method="sequential")
         return kernel(x, config=np.frombuffer(config or b"\0", np.uint8))
@@ -124,7 +124,7 @@ def not_portable(calls):
 
 
 def artifact(text):
-    """The portable artifact of StableHLO that is given as text."""
+    """The portable artifact of the StableHLO in a text."""
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir import ir
     from jax._src.lib.mlir.dialects import hlo

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a machine with a GPU can show.
+# Shows what only a machine with a GPU can show.
 #
 #   run.sh [--plugin FILE] [--out FILE] [--quick] [STEP...]
 #       runs the steps (facts probe target smoke conformance faults trap digits busy bench; all by
@@ -45,7 +45,7 @@ pack() {
   images=$("$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import hardware_digits
 print(hardware_digits.images() or "")' "$here")
   [ -z "$images" ] || cp "$images" "$folder/tests/gpu"
-  # What is built for tests comes along when it is there.
+  # Programs built for tests come along if they exist.
   local built
   for built in tests/runtime_conformance_test bench/null_front_door; do
     if [ -x "$root/build/release/$built" ]; then

@@ -21,12 +21,12 @@ DRIVER = BIN.parent / "tests/driver"
 
 @pytest.fixture(scope="module")
 def without_nvjitlink(plugin, tmp_path_factory):
-    """The plugin among packages of which nvJitLink is missing; the rest are links to the same files."""
+    """The plugin among packages without nvJitLink; the other files are links to the original ones."""
     packages, here = plugin.parents[2], tmp_path_factory.mktemp("packages")
     subprocess.run(["cp", "-rs", packages / "jax_plugins", packages / "nvidia", here], check=True)
     for library in here.rglob("libnvJitLink*"):
         library.unlink()
-    # The file that is executed, and the plugin beside which it is looked for, are no links.
+    # The executed file, and the plugin beside which it is searched, must not be links.
     for name in (PLUGIN, *(str(f.relative_to(packages)) for f in packages.rglob("ptxas"))):
         (here / name).unlink()
         try:
@@ -50,7 +50,7 @@ def children(pid):
 
 def test_it_compiles_by_the_assembler(without_nvjitlink):
     with CompileProcess(without_nvjitlink, TARGET) as process:
-        assert process.ready.status_message == b""  # the system refused nothing
+        assert process.ready.status_message == b""  # nothing was refused
         assert b"\x7fELF" in process.compile(programs.elementwise()).code.native
         assert work_of_children(process.process.pid) > 0
         maps = pathlib.Path("/proc", str(process.process.pid), "maps").read_text()
@@ -60,7 +60,7 @@ def test_it_compiles_by_the_assembler(without_nvjitlink):
 
 
 def test_another_file_is_not_executed(without_nvjitlink):
-    """The assembler's place is taken once the process has found out what it may execute."""
+    """The assembler is replaced after the process has determined which file it may execute."""
     assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))
     with CompileProcess(without_nvjitlink, TARGET) as process:
         kept = assembler.with_name("kept")
@@ -94,12 +94,12 @@ WAITS = struct.pack(
 def test_an_assembler_that_is_stuck_ends_at_the_compile_limit(without_nvjitlink, tmp_path):
     assembler = next(without_nvjitlink.parents[2].rglob("ptxas"))
     original = assembler.read_bytes()
-    assembler.unlink()  # it may be a link to the file that all tests use
+    assembler.unlink()  # it may link to the file that all tests use
     assembler.write_bytes(original)
     assembler.chmod(0o755)
 
     def stuck(kernel=""):
-        """The assemblers that are at work on that kernel."""
+        """The running assemblers of that kernel."""
         found = []
         for process in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError, IndexError):
@@ -126,14 +126,14 @@ except jax.errors.JaxRuntimeError as error:
 """)
         assert process.stdout.readline() == "compiled\n"
         wait_for(lambda: not stuck(), "no assembler to be at work")
-        assembler.write_bytes(WAITS)  # the same file to Landlock
+        assembler.write_bytes(WAITS)  # for Landlock it is the same file
         process.stdin.write("\n")
         process.stdin.flush()
-        # Others may be stuck with what compile processes compile when they start.
+        # Others may hang in the compilations with which compile processes start.
         at_work = wait_for(lambda: stuck("sine"), "an assembler to start")
         said, _ = process.communicate(timeout=180)
         assert "DEADLINE_EXCEEDED" in said and "(--compile-limit of the worker)" in said, said
         wait_for(lambda: all(gone(pid) for pid in at_work), f"{at_work} to end")
-        # What it was given stays.
+        # Its input stays.
         assert [file for file in tmp_path.rglob("*") if b".target sm_" in file.read_bytes()[:1 << 16]]
     wait_for(lambda: not stuck(), "every assembler to end with its worker")

@@ -13,7 +13,7 @@ from conftest import TARGET
 
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 8, 12
 
-# A program, and what its optimized form must hold.
+# A program, and the parts that its optimized form must contain.
 COMPILED = {
     "elementwise": (programs.elementwise, r"kind=kLoop"),
     "product": (programs.product, r"__cublas\$lt\$matmul"),
@@ -28,7 +28,7 @@ COMPILED = {
 }
 
 
-# What the plugin makes of the product when nobody tells it otherwise.
+# The plugin's default form of the product.
 UNTUNED = """HloModule jit_f
 
 fused_computation.1 {
@@ -45,7 +45,7 @@ ENTRY main.1 {
 
 
 def untuned_products(hlo):
-    """The products that are Triton kernels with guessed tiles: custom fusions of a dot."""
+    """Products that are Triton kernels with guessed tiles: custom fusions of a dot."""
     bodies = re.split(r"\n\n", hlo)
     return [body.split(" {")[0] for body in bodies
             if re.search(r"= \S+ dot\(", body) and f"calls={body.split()[0]}" in hlo
@@ -61,7 +61,7 @@ def test_it_compiles_without_a_gpu(compiler, name):
     memory = compiled.metadata.memory
     print(f"{name}: {seconds:.2f} s, {memory.temp} bytes of temporaries, {len(compiled.code.native)} of code")
     assert re.search(expected, compiled.text), compiled.text[:4000]
-    # Machine code, where there is any of its own: not PTX, which the driver would have to compile.
+    # If it has code of its own, that is machine code: the driver would have to compile PTX.
     assert b".target sm_" not in compiled.code.native
     only_calls = name in ("product", "psum over 8 devices")
     assert b"\x7fELF" in compiled.code.native or only_calls
@@ -93,13 +93,13 @@ def test_it_makes_no_client_and_executes_nothing(compiler):
     compiler.compile(programs.elementwise())
     process = pathlib.Path("/proc", str(compiler.process.pid))
     maps = (process / "maps").read_text()
-    assert "libcuda.so" not in maps  # a client opens the driver first
+    assert "libcuda.so" not in maps  # a client would open the driver first
     if "libnvJitLink" not in maps:
         pytest.skip("this version of the plugin does not use nvJitLink: test_assembler.py")
     status = (process / "status").read_text()
     assert re.search(r"^Seccomp:\s+2$", status, re.M)
     assert (process / "task" / str(compiler.process.pid) / "children").read_text() == ""
-    assert work_of_children(compiler.process.pid) == 0  # nor has there been any
+    assert work_of_children(compiler.process.pid) == 0  # it never had a child either
     assert compiler.ready.status_message == b""
 
 
@@ -126,7 +126,7 @@ def refusal(compiler_factory, program, **how):
 
 @pytest.fixture
 def fresh(plugin):
-    """A process that refuses something takes no further program."""
+    """A process that has refused something takes no further program."""
     return lambda **how: CompileProcess(plugin, TARGET, **how)
 
 
@@ -155,7 +155,7 @@ RAW = ["__gpu$xla.gpu.ptx", "__gpu$xla.gpu.triton", "mosaic_gpu_v2", "__cublas$l
     (lambda f: f, ""), (programs.in_loop, "stablehlo.while"), (programs.in_function, "func.call|call @"),
 ], ids=["plain", "loop", "function"])
 def test_kernels_of_a_client_are_refused_by_name(fresh, target, wrap, where):
-    """In bytecode and in text. A process takes one program that is refused."""
+    """As bytecode and as text. A process takes one program that is refused."""
     text = programs.calling(target, wrap=wrap, text=True)
     assert re.search(where, text.decode()) and b"custom_call" in text
     for program in (programs.calling(target, wrap=wrap), text):
@@ -183,7 +183,7 @@ def test_what_is_no_kernel_and_hurts_others_all_the_same(fresh, text, cause):
 
 
 def test_a_worker_may_allow_raw_kernels(fresh):
-    """What the plugin says of it then is the plugin's."""
+    """The answer is then the plugin's own."""
     program = programs.calling("my_kernel")
     try:
         with fresh(flags=["--allow-raw-kernels=true"]) as process:
@@ -214,7 +214,7 @@ def test_code_of_another_gpu_has_another_identity(plugin, compiler, old, new, sa
 
 
 def test_code_of_another_plugin_has_another_identity(tmp_path):
-    """Of the stand-in, which is small: the same but for a byte at its end."""
+    """The stand-in plugin is small enough to copy: the copy differs in a byte at its end."""
     stand_in = BIN.parent / "tests/fairway_stand_in_gpu.so"
     other = tmp_path / "plugin.so"
     other.write_bytes(stand_in.read_bytes() + b"\0")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of the real CUDA plugin over a stand-in driver (driver/driver.h): real JAX, real copies,
-streams and memory. Kernels are launched and do nothing, so no test here looks at what they compute."""
+streams and memory. Kernels are launched and do nothing, so no test here checks their results."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ DRIVER = BIN.parent / "tests/driver"
 
 
 class Log:
-    """What the driver does, from when this was made."""
+    """The driver's log lines since this was made."""
 
     def __init__(self, path):
         self.path = path
@@ -27,7 +27,7 @@ class Log:
         self.begin = path.stat().st_size
 
     def lines(self, pattern):
-        """The matches of `pattern`, which begins behind the number of the process."""
+        """The matches of `pattern`, which begins after the process id."""
         with open(self.path) as file:
             file.seek(self.begin)
             return re.findall(r"^\d+: " + pattern + "$", file.read(), re.MULTILINE)
@@ -141,7 +141,7 @@ jax.block_until_ready(program(jax.device_put(x, there[1])))
 """)
     kernels = log.lines(r"kernel (\S+ gpu \d) stream \d+")
     assert len(kernels) == 6 and len(set(kernels)) == 2 and len(set(kernels[:5])) == 1
-    # Compile processes did not go to the driver.
+    # Compile processes did not open the driver.
     assert log.processes() == {executor.pid for executor in cluster.executors()}
 
 
@@ -211,7 +211,7 @@ def test_a_chain_runs_in_the_order_of_its_stream_and_is_fetched_behind_it(cluste
     try:
         process.stdin.write("\n")
         process.stdin.flush()
-        # As many as the runtime gives the plugin ahead (pjrt/slots.h).
+        # The runtime gives the plugin this many launches ahead (pjrt/slots.h).
         wait_for(lambda: len(log.lines("give kernel .*")) == 24, "24 launches behind the first")
         assert not log.lines("kernel .*") and not log.lines("copy from .*")
     finally:
@@ -219,7 +219,7 @@ def test_a_chain_runs_in_the_order_of_its_stream_and_is_fetched_behind_it(cluste
     said, _ = process.communicate(timeout=120)
     assert said == "(1000,)\n"
     assert log.lines(r"kernel (\S+) .*") == one_round * 10
-    # Small results are copied out on other streams: each behind the kernel that it is of.
+    # Other streams copy small results out: each copy comes after its kernel.
     done = log.lines(r"(kernel|copy from) .*")
     assert all(done[:i].count("kernel") >= done[:i].count("copy from") for i in range(len(done) + 1)), done
     assert done.count("copy from") >= 1
@@ -298,8 +298,8 @@ print((np.asarray(there_array) == value).all(), jax.block_until_ready(step(there
 
 @pytest.mark.parametrize("donated", [False, True], ids=["kept", "donated"])
 def test_a_gang_that_one_of_its_gpus_does_not_launch_fails_whole_and_the_executor_goes_on(plugin, tmp_path, donated):
-    """The plugin says so by the end on that GPU; Execute was well. Nobody waits on the other: it has no
-    collectives, so no NCCL."""
+    """Execute succeeds, and the end on that GPU has the plugin's error. The other GPU does not wait:
+    the gang has no collectives, so no NCCL."""
     refuse, log = tmp_path / "refuse", Log(tmp_path / "log")
     with start(plugin, tmp_path, FAIRWAY_DRIVER_REFUSE=str(refuse)) as cluster:
         process = cluster.start_python("-c", BEGINNING + f"""
@@ -323,7 +323,7 @@ print(jax.block_until_ready(step(put())).shape, (np.asarray(kept) == value).all(
         refuse.write_text("1")
         process.stdin.write("\n")
         process.stdin.flush()
-        for _ in range(2):  # what it made, and what is computed from that
+        for _ in range(2):  # its results, and results computed from them
             said = process.stdout.readline()
             assert "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" in said and "DATA_LOSS" not in said, said
         assert log.lines(r"refuse kernel \S+ gpu (\d) .*") == ["1"]
@@ -334,7 +334,7 @@ print(jax.block_until_ready(step(put())).shape, (np.asarray(kept) == value).all(
 
 
 def test_a_gang_of_which_one_gpu_is_lost_ends_the_executor(plugin, tmp_path):
-    """The second, while the first goes on."""
+    """The second GPU is lost while the first goes on."""
     lost = tmp_path / "lost"
     with start(plugin, tmp_path, FAIRWAY_DRIVER_LOST=str(lost)) as cluster:
         process = cluster.start_python("-c", BEGINNING + """
@@ -363,7 +363,7 @@ print(failure(lambda: np.asarray(kept)), flush=True)
 
 @pytest.mark.parametrize("call", ["jax.device_put(value, here[0])", "np.asarray(here_array)"])
 def test_a_fault_that_a_copy_meets_first_ends_the_executor_too(plugin, tmp_path, call):
-    """No program is launched behind it that would tell."""
+    """No program is launched afterwards that would report the fault."""
     fault = tmp_path / "fault"
     with start(plugin, tmp_path, FAIRWAY_DRIVER_FAULT=str(fault)) as cluster:
         process = cluster.start_python("-c", BEGINNING + f"""
@@ -397,7 +397,7 @@ except jax.errors.JaxRuntimeError as error:
 
 @pytest.mark.parametrize("gpus", ["2,3", "GPU-12121212-1212-1212-1212-121212121212,3"])
 def test_an_island_has_the_gpus_that_were_named(plugin, tmp_path, gpus):
-    """By index or UUID. The plugin numbers those that it shows from 0; the driver does not."""
+    """By index or UUID. The plugin counts the GPUs that it shows from 0; the driver does not."""
     with Cluster(islands=1, devices=2, flags=["--plugin-kind=cuda", f"--plugin={plugin}", f"--gpus={gpus}"],
                  environment={"LD_LIBRARY_PATH": str(DRIVER), "TMPDIR": str(tmp_path),
                               "FAIRWAY_DRIVER_GPUS": "4", "FAIRWAY_DRIVER_LOG": str(tmp_path / "log")}) as cluster:
@@ -409,7 +409,7 @@ for device in devices:
 
 
 def test_what_the_plugin_has_no_memory_for_fails_and_the_next_runs(plugin, tmp_path):
-    """The accounting was told of twice as much; the plugin tries for 10 s before it says so."""
+    """The accounting allows twice the real memory; the plugin tries for 10 s before it gives up."""
     with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
         before = cluster.executors()[0].pid
         said = run(cluster, """
@@ -436,7 +436,7 @@ print(outcome(jnp.ones(500 * MiB, np.float32)))
 
 
 def test_who_waits_for_memory_of_one_device_holds_up_nobody_on_another(plugin, tmp_path):
-    """The plugin waits 10 s for memory that does not come."""
+    """The plugin waits 10 s for memory that never comes."""
     with start(plugin, tmp_path, "--device-memory=2GiB") as cluster:
         run(cluster, """
 held = jax.block_until_ready(jnp.ones((768 << 18) - (128 << 8), np.float32))
@@ -498,7 +498,7 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(plugin, tmp_pa
                      "two executors to end")
             assert "exited with code 8 (the plugin did not start in time); starting it again" in said.read_text()
             hang.unlink()
-            # Now it gets as far as to look for the controller.
+            # Now it gets as far as looking for the controller.
             wait_for(lambda: re.search(r"executor.*127\.0\.0\.1:1", said.read_text()), "an executor to start")
         finally:
             worker.terminate()

@@ -46,7 +46,7 @@ def direct(program, **environment):
 
 
 def outcome(process):
-    """What was printed after "started", one number a line."""
+    """The output after "started", one number per line."""
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     return [int(line) for line in out.split()[1:]]
@@ -68,7 +68,7 @@ print(launch())
 
 
 def test_a_launch_is_a_fault_when_it_is_told_so(tmp_path):
-    """Told when the stream comes to it; from then on nothing works and nothing is called."""
+    """Reported when the stream reaches it; from then on nothing works and nothing is called."""
     program = """
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def call(_):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.sh, which is for machines with a GPU: without one, and its steps over the stand-ins."""
+"""run.sh, which is for machines with a GPU: on one without, and its steps over the stand-ins."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_the_steps_run_and_are_told_in_a_table_and_a_file(tmp_path):
 
 
 def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
-    """The stand-in fails a program by its name, in the place of a kernel."""
+    """The stand-in fails a program by its name, instead of a kernel."""
     done, results = over_the_stand_ins(tmp_path, "target", "trap", "digits", "busy")
     assert done.returncode == 0, done.stdout + done.stderr + json.dumps(results)
     assert [(step["step"], step["outcome"]) for step in results["steps"]] == [
@@ -90,8 +90,8 @@ def test_what_a_kernel_of_a_client_does_and_what_takes_longer(tmp_path):
 
 
 def test_a_kernel_of_a_client_and_the_target_on_the_real_plugin(plugin, tmp_path):
-    """Over the stand-in driver: PTX is compiled in, loaded and launched, and the driver makes a fault of its
-    name. What is computed there is nothing, so values are not looked at."""
+    """Over the stand-in driver, PTX is compiled in, loaded and launched, and the driver makes a fault by its
+    name. Kernels compute nothing there, so no values are checked."""
     done, results = run(tmp_path, f"--plugin={plugin}", "--quick", "target", "trap", LD_LIBRARY_PATH=str(DRIVER),
                         FAIRWAY_DRIVER_GPUS="1")
     target, trap = results["steps"]

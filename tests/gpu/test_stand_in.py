@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of kind cuda over the stand-in plugin (stand_in/plugin.cc): real JAX, true numbers, and
-device memory that ends whoever reads it from the host."""
+device memory that ends any process which reads it from the host."""
 
 import os
 import pathlib
@@ -23,13 +23,13 @@ FLAGS = ["--plugin-kind=cuda", f"--plugin={PLUGIN}"]
 
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory):
-    """The file in which the plugin counts clients."""
+    """The file in which the plugin notes its clients."""
     return tmp_path_factory.mktemp("stand-in") / "clients"
 
 
 @pytest.fixture(scope="module")
 def cluster(clients):
-    # Workers share GPUs by files there; those of other tests have other GPUs, as it were.
+    # Workers share GPUs through files there. Other tests have other files, and so other GPUs.
     environment = {"FAIRWAY_STAND_IN_CLIENTS": str(clients), "TMPDIR": str(clients.parent)}
     with Cluster(flags=FLAGS, environment=environment) as cluster:
         yield cluster
@@ -68,7 +68,7 @@ except jax.errors.JaxRuntimeError as error:
 
 
 def test_a_killed_executor_comes_back_and_others_go_on(cluster):
-    """Data there is lost, with the cause; a session on the other island sees nothing."""
+    """Arrays there are lost, with the cause; a session on the other island sees nothing of it."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=cluster.jax_environment(), text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout.readline() == "56.0\n"
@@ -85,7 +85,7 @@ def test_a_killed_executor_comes_back_and_others_go_on(cluster):
 
 
 def test_more_than_the_device_has_waits_or_is_refused_and_the_next_runs(cluster):
-    """B2, by the plugin's limit."""
+    """Rule B2, with the plugin's limit."""
     program = """
 import jax, jax.numpy as jnp
 held = [jnp.ones((64, 1 << 20)) for _ in range(3)]  # 256 MiB each, of 1003.5 MiB
@@ -170,7 +170,7 @@ def test_an_option_that_this_version_of_the_plugin_lacks_is_refused_with_those_i
 
 
 def test_raw_kernels_are_refused_unless_the_cluster_allows_them(tmp_path):
-    """What the plugin says of one that it does not know is the plugin's."""
+    """For an unknown one the answer is the plugin's own."""
     program = """
 import jax, numpy as np
 call = jax.ffi.ffi_call("__gpu$xla.gpu.ptx", jax.ShapeDtypeStruct((8,), np.float32))
@@ -222,7 +222,7 @@ def test_gpus_that_do_not_fit_are_refused_by_fairway_up(tmp_path, flags, expecte
 
 
 def test_islands_share_a_gpu_and_a_worker_more_is_refused(tmp_path):
-    """With fractions that fit; one that another process starts is refused by what is left."""
+    """The fractions fit; a GPU that another process starts is refused by what is left."""
     with Cluster(islands=2, devices=1, flags=[*FLAGS, "--gpus=3,3", "--gpu-fraction=0.4"],
                  environment={"TMPDIR": str(tmp_path)}) as cluster:
         assert {p.flag("gpus") for p in cluster.executors()} == {"3"}

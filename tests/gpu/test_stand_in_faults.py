@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a GPU and the order of gangs, over the stand-in plugin: it fails the programs whose names
-say so (stand_in/plugin.cc)."""
+"""Faults of a GPU and the order of gangs, over the stand-in plugin: it fails programs by their names
+(stand_in/plugin.cc)."""
 
 import pathlib
 import re
@@ -42,7 +42,7 @@ def failure(call):
 
 @pytest.fixture(scope="module")
 def hold(tmp_path_factory):
-    """While this file exists, the ends of programs with "held" in their names are not told."""
+    """While this file exists, the ends of programs with "held" in their names are held back."""
     return tmp_path_factory.mktemp("stand-in") / "hold"
 
 
@@ -54,7 +54,7 @@ def broken(hold):
 
 @pytest.fixture(scope="module")
 def cluster(hold, broken):
-    # Workers share GPUs by files in TMPDIR; those of other tests have other GPUs, as it were.
+    # Workers share GPUs through files in TMPDIR. Other tests have other files, and so other GPUs.
     environment = {"TMPDIR": str(hold.parent), "FAIRWAY_STAND_IN_HOLD": str(hold),
                    "FAIRWAY_STAND_IN_FAULT": str(broken)}
     with Cluster(flags=FLAGS, environment=environment) as cluster:
@@ -77,7 +77,7 @@ def executor_pid(cluster, island="island0"):
 
 
 def test_a_launch_for_which_the_plugin_has_no_memory_fails_and_the_next_runs(cluster):
-    """A thousand times: nothing is leaked, neither here nor in the accounting."""
+    """A thousand times: nothing leaks, neither here nor in the accounting."""
     before = executor_pid(cluster)
     said = run(cluster, """
 x = jax.device_put(np.arange(4.0), island[0])
@@ -101,7 +101,7 @@ print(float(jnp.sum(jax.device_put(jnp.ones((900, 1 << 18), np.float32, device=i
 
 
 def test_a_failure_while_there_is_no_memory_is_not_taken_for_a_fault(cluster):
-    """Whether the device works is found out without any memory."""
+    """The check whether the device works needs no memory."""
     before = executor_pid(cluster)
     said = run(cluster, """
 x = jax.device_put(np.arange(4.0), island[0])
@@ -135,7 +135,7 @@ assert float((elsewhere + 1).sum()) == 10
     ("fails_on_one", "over", "device 1 of a gang failed, and others have not ended 15 s later"),
 ])
 def test_a_fault_ends_the_executor_which_comes_back(cluster, fault, place, cause):
-    """What was on the island is lost with the cause; the same session goes on on the other one."""
+    """Arrays on the island are lost with the cause; the same session goes on with the other one."""
     before = executor_pid(cluster)
     said = run(cluster, LOST.replace("NAME", repr(fault)).replace("PLACE", place))
     assert "exited with code 7 (its devices failed)" in said and cause in said, said
@@ -156,7 +156,7 @@ FIRST = {
 
 @pytest.mark.parametrize("call", FIRST)
 def test_whatever_call_meets_a_fault_first_the_executor_ends(cluster, broken, call):
-    """From that call on every one fails; nothing is launched behind it that would tell."""
+    """From that call on every call fails; no later launch would report it."""
     before = executor_pid(cluster)
     process = cluster.start_python("-c", BEGINNING + f"""
 again = jax.jit(lambda x: x * 2)
@@ -184,11 +184,11 @@ print(failure(lambda: kept + 1).replace(chr(10), " "))
 
 
 @pytest.mark.parametrize("program", [
-    "lambda x: x + 1",  # whose end the plugin never tells
-    "lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x)",  # that has none
+    "lambda x: x + 1",  # the plugin never reports its end
+    "lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1 - 1, x)",  # it has no end
 ])
 def test_what_does_not_end_is_ended_by_a_restart(cluster, hold, program):
-    """Others on the other island go on meanwhile."""
+    """Programs on the other island go on meanwhile."""
     hold.touch()
     process = cluster.start_python("-c", BEGINNING + f"""
 x = jax.device_put(np.float32(1), island[0])
@@ -221,7 +221,7 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
                      "two executors to end")
             assert "exited with code 8 (the plugin did not start in time); starting it again" in text()
             hang.unlink()
-            # Now it gets as far as to look for the controller.
+            # Now it gets as far as looking for the controller.
             wait_for(lambda: re.search(r"executor.*127\.0\.0\.1:1", text()), "an executor to start")
         finally:
             worker.terminate()
@@ -230,8 +230,9 @@ def test_a_client_that_hangs_ends_at_its_limit_and_is_tried_again(tmp_path):
 
 @pytest.mark.parametrize("ahead", [4, 16, CHAIN])
 def test_a_chain_of_gangs_is_handed_over_before_its_first_has_ended(tmp_path, ahead):
-    """As far as --launches-ahead allows, collectives and all; the results come with the launches. Here
-    the others end by themselves: what a stream holds back takes one of the runtime's 24 places."""
+    """As far as --launches-ahead allows, collectives included; the results come with the launches. The
+    other gangs here end by themselves: each one that a stream holds back takes one of the runtime's 24
+    places."""
     log, hold = tmp_path / "log", tmp_path / "hold"
     environment = {"FAIRWAY_STAND_IN_LOG": str(log), "FAIRWAY_STAND_IN_HOLD": str(hold),
                    "FAIRWAY_LAUNCHES_AHEAD": str(ahead), "TMPDIR": str(tmp_path)}
@@ -253,7 +254,7 @@ print(np.asarray(x))
         process.stdin.write("\n")
         process.stdin.flush()
         wait_for(lambda: log.read_text().count("execute") >= ahead, f"{ahead} gangs to be handed over")
-        # Of each its results, from four devices, asked for although the first has not ended.
+        # The results of each, from four devices, are asked for although the first has not ended.
         wait_for(lambda: log.read_text().count("to host") >= 4 * ahead, "the results to be asked for")
         hold.unlink()
         said = process.communicate(timeout=120)[0]
@@ -264,5 +265,5 @@ print(np.asarray(x))
         before = lines[:lines.index("end jit_held")]
         assert before.count("to host") == 4 * ahead
         assert sum(line.startswith("execute") for line in before) == ahead
-        # No fetch reached the executor.
+        # The executor got no fetch.
         assert cluster.metrics().total("fairway_executor_fetches_total") == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker of kind cuda says when it cannot start; there is no GPU here."""
+"""The errors of a worker of kind cuda that cannot start; there is no GPU here."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ DRIVER = BIN.parent / "tests/driver"
 
 
 def worker(plugin, *flags, **environment):
-    """A worker that finds no controller; it must end by itself."""
+    """Runs a worker that finds no controller; it must end by itself."""
     return subprocess.run(
         [WORKER, "--plugin-kind=cuda", f"--plugin={plugin}", "--controller=127.0.0.1:1", *flags],
         capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
@@ -77,7 +77,7 @@ UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 
 def test_a_gpu_that_is_not_there(plugin, tmp_path):
-    """No driver here tells UUIDs, and that is said; one that does lists those that exist."""
+    """No driver here knows UUIDs, and the error says so; one that does lists those that exist."""
     done = worker(plugin, f"--gpus={UUID}")
     assert done.returncode == 3 and f"looking for {UUID}" in done.stderr and "libcuda.so.1" in done.stderr
     driver = BIN.parent / "tests/fairway_gpus_driver.so"

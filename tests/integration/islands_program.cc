@@ -27,7 +27,7 @@ using fairway::Session;
 using fairway::Sharding;
 using Floats = std::vector<float>;
 
-// What programs make of values: zeros on the sim runtime.
+// What programs compute; on the sim runtime the results are zeros.
 bool computes = true;
 Floats Computed(Floats values) { return computes ? values : Floats(values.size(), 0.0f); }
 
@@ -79,7 +79,7 @@ void SumsAreRight(Session& session, int slice, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t d = 0; d < count; ++d) want[i] += values[d * n + i];
   }
-  // The sum of (sum + x) over the devices.
+  // The sum over the devices of (sum + x).
   for (int64_t i = 0; i < n; ++i) want[i] *= static_cast<float>(count + 1);
   for (int64_t d = 1; d < count; ++d) std::copy_n(want.begin(), n, want.begin() + d * n);
   want = Computed(std::move(want));
@@ -91,7 +91,7 @@ int Sums(Session& session) {
   for (int slice = 0; slice < slices; ++slice) {
     for (const int64_t n : {1, 1000, 300'001}) SumsAreRight(session, slice, n);
   }
-  // Islands at the same time, and arrays that go from one to the other, cut in other ways.
+  // Islands at the same time, and arrays that go from one to the other and are cut in other ways.
   std::vector<std::thread> threads;
   for (int slice = 0; slice < slices; ++slice)
     threads.emplace_back([&session, slice] { SumsAreRight(session, slice, 5000); });
@@ -111,7 +111,7 @@ int Sums(Session& session) {
   return failures == 0 ? 0 : 1;
 }
 
-// Gangs one behind another, until one fails; nothing: all went well.
+// Runs gangs one after the other until one fails. Returns its error, or nothing.
 std::string Chain(Session& session, const Executable& means, const std::vector<int>& devices,
                   int steps) {
   const auto count = static_cast<int64_t>(devices.size());
@@ -134,7 +134,7 @@ int RunUntilLossAndBack(Session& session, int slice) {
                                            std::chrono::microseconds(100)),
                                      devices)
                             .Get();
-  // Lost also when the executor dies between two chains: too large to stay with the controller.
+  // So large that it does not stay with the controller: it is lost even between two chains.
   constexpr int64_t kAnchor = int64_t{128} << 10;
   const int64_t length = kAnchor * static_cast<int64_t>(devices.size());
   const Array anchor =
@@ -150,7 +150,7 @@ int RunUntilLossAndBack(Session& session, int slice) {
     std::fflush(stdout);
   }
   std::printf("LOST %s\n", lost.c_str());
-  // Taken in while the executor is away, it runs when that is back.
+  // Accepted while the executor is away, it runs when the executor is back.
   const std::string again = Chain(session, compiled.value(), devices, 3);
   std::printf("AGAIN %s\n", again.empty() ? "OK" : again.c_str());
   return again.empty() && failures == 0 ? 0 : 1;
@@ -177,7 +177,7 @@ int Time(Session& session, int64_t bytes, uint32_t rounds) {
   return failures == 0 ? 0 : 1;
 }
 
-// Runs of a chain of two, each with the result of the one before; says how many were taken.
+// Runs a chain of two, each on the result of the one before; prints how many were accepted.
 int Flood(Session& session) {
   NativeProgram one("negative");
   one.Result(one.Scale(one.Parameter(DType::kF32, {4}), -1.0));
@@ -212,7 +212,7 @@ int Flood(Session& session) {
   return failures == 0 ? 0 : 1;
 }
 
-// More calls than a controller takes in advance, of an array whose bytes are on their way.
+// Makes more calls than a controller accepts ahead, on an array whose bytes are under way.
 int Ahead(Session& session) {
   constexpr int64_t kLarge = int64_t{32} << 20;
   const std::vector<int> devices = {session.slices()[0].devices[0]};

@@ -111,7 +111,7 @@ def test_bad_values_are_one_line():
 @pytest.mark.parametrize("address, expected", [
     ("foo", "'foo' is not an IP address"),
     ("localhost", "'localhost' is not an IP address"),
-    # Of a network for documentation: no host has it.
+    # The network is reserved for documentation: no host has this address.
     ("192.0.2.1", "cannot listen at 192.0.2.1: Cannot assign requested address"),
 ])
 def test_up_names_the_bind_flag_when_its_address_is_none(address, expected, port):
@@ -188,7 +188,7 @@ def test_a_cpu_plugin_has_no_options_and_takes_each_once():
 
 def test_lines_of_json_that_are_not_ours_end_nothing(tmp_path):
     (tmp_path / "bin").mkdir()
-    fairway = shutil.copy(BIN / "fairway", tmp_path / "bin")  # starts the controller beside it
+    fairway = shutil.copy(BIN / "fairway", tmp_path / "bin")  # it starts the controller beside it
     controller = tmp_path / "bin" / "fairway-controller"
     controller.write_text("""#!/bin/sh
 echo '{"level":30,"msg":"by number"}'
@@ -358,7 +358,7 @@ def test_addresses_of_version_6_are_told_in_brackets(tmp_path):
     try:
         assert re.fullmatch(r"\[::1\]:\d+", address)
         assert "metrics http://[::1]:" in run("fairway", "status", f"--controller={address}").stdout
-        # No program of JAX can be compiled there.
+        # No JAX program can be compiled there.
         assert "JAX" not in done.stdout
     finally:
         run("fairway", "down", f"--controller={address}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients see when a process of the cluster dies or hangs while their steps are in flight."""
+"""The clients' view when a process of the cluster dies or hangs while their steps are in flight."""
 
 import os
 import signal
@@ -54,11 +54,11 @@ class Client:
 
     def goes_on(self):
         done = self.next_steps()
-        # What the pipe held does not count.
+        # Output that the pipe held does not count.
         wait_for(lambda: self.next_steps() > done + 2000, "2,000 more steps", 60)
 
     def error(self):
-        """The error that ends it."""
+        """Returns the error that ends the client."""
         line = self.line("ERROR")
         self.process.communicate(timeout=60)
         assert self.process.returncode == 3, self.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Islands of several executors: sums over processes, and what is left when one of them is killed."""
+"""Islands of several executors: sums over processes, and the consequences when one is killed."""
 
 import re
 import signal
@@ -64,7 +64,7 @@ def test_one_executor_that_is_killed_fails_its_gangs_and_comes_back(new_cluster,
         assert client.stdout.readline() == "running\n"
     executor(cluster, f"w0.{workers - 1}").signal(signal.SIGKILL)
     text = ends_well(here)
-    # Who was lost, and how; the other island saw nothing of it.
+    # The error names the lost executor and how it died; the other island saw nothing of it.
     assert re.search(rf"LOST DATA_LOSS: .*island0.*w0\.{workers - 1}.*SIGKILL", text), text
     assert "AGAIN OK" in text
     assert there.poll() is None
@@ -85,7 +85,7 @@ def ends_up(restart, island):
 
 
 def complaints(cluster):
-    """What the controller's log and the workers' say that is no news."""
+    """The lines in the logs of the controller and the workers that are not routine."""
     lines = [line.partition("{") for line in cluster.logs().splitlines()]
     return [name + json for name, _, json in lines
             if '"level":"info"' not in json and '"level":"debug"' not in json]
@@ -130,7 +130,7 @@ def test_a_restart_joins_one_that_is_under_way(new_cluster):
         supervisor.signal(signal.SIGCONT)
     for restart in (first, *others):
         ends_up(restart, "island0")
-    assert executor(cluster, "w0.0").pid == back  # it was not ended once more
+    assert executor(cluster, "w0.0").pid == back  # it was not ended a second time
 
 
 def test_pjrt_keeps_to_one_process_for_each_island():

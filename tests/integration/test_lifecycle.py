@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with the cluster's own processes, without clients."""
+"""Faults of the cluster's own processes, without clients."""
 
 import os
 import resource
@@ -17,7 +17,7 @@ def executor_of(cluster, worker):
 
 
 def role(process):
-    """"supervisor", "executor" or "compiler"; empty for what is no worker."""
+    """"supervisor", "executor" or "compiler"; empty for a process that is no worker."""
     if process.program != "fairway-worker":
         return ""
     roles = [a.partition("=")[2] for a in process.arguments if a.startswith("--role=")]
@@ -138,7 +138,7 @@ def test_a_stopped_executor_whose_worker_is_stopped_too_is_fenced_when_it_wakes(
     try:
         wait_for(lambda: not executor_of(cluster, "w0")["up"], "the executor to be lost", 20)
         os.kill(executor, signal.SIGCONT)
-        # Its supervisor sleeps, so that nobody reaps it: a zombie has ended.
+        # Its supervisor is stopped, so nobody reaps it: a zombie counts as ended.
         wait_for(lambda: ") Z " in open(f"/proc/{executor}/stat").read(), "the fenced one to end", 20)
         assert not executor_of(cluster, "w0")["up"]
     finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that runs programs faster than the cluster does."""
+"""A client that submits programs faster than the cluster runs them."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 class Flood:
-    """islands_program's runs, and how many were taken."""
+    """The runs of islands_program, and how many were accepted."""
 
     def __init__(self, cluster):
         self.process = subprocess.Popen(
@@ -42,7 +42,7 @@ class Flood:
                 self.lines.append(line)
 
     def held_back(self):
-        """Whether no more are taken for two seconds."""
+        """Whether no more are accepted for two seconds."""
         seen, until = self.taken, time.monotonic() + 2
         wait_for(lambda: self.taken != seen or time.monotonic() > until, "two seconds", 10)
         return self.taken == seen
@@ -54,7 +54,7 @@ class Flood:
 
 
 def test_who_submits_faster_than_the_cluster_runs_is_held_back_and_loses_nothing(new_cluster):
-    # The executor that is stopped for a while is not to be declared lost.
+    # The executor is stopped for a while and must not be declared lost.
     cluster = new_cluster(1, 2, ("--runtime=host",), {"FAIRWAY_EXECUTOR_DEADLINE": "600s"})
     (controller,) = [p for p in cluster.processes() if p.program == "fairway-controller"]
     (executor,) = cluster.executors()

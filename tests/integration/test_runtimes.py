@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Islands without a plugin (`fairway up --runtime host`, `sim`): what they hold, move and refuse."""
+"""Islands without a plugin (`fairway up --runtime host`, `sim`): data, transfers, refusals."""
 
 import subprocess
 

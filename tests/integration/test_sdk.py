@@ -30,7 +30,7 @@ def command(*arguments):
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory):
-    """Where it is installed."""
+    """The folder where it is installed."""
     path = tmp_path_factory.mktemp("prefix")
     command("cmake", "--install", BUILD, "--prefix", path)
     return path

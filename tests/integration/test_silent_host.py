@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker on a host of its own, a network namespace, whose cable is pulled."""
+"""A worker on a host of its own, namely a network namespace, whose cable is pulled."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ def ip(*arguments, check=True):
 
 @pytest.fixture
 def other_host():
-    """(namespace, this side's device, this side's address): another host, by a cable of its own."""
+    """(namespace, this side's device, this side's address): another host with its own cable."""
     name = "fw" + secrets.token_hex(3)
     if shutil.which("ip") is None or os.geteuid() != 0 or ip("netns", "add", name, check=False).returncode != 0:
         pytest.skip("network namespaces need root and iproute2")
@@ -58,7 +58,7 @@ def test_a_host_that_acknowledges_nothing_is_lost_long_before_the_deadline(other
                        "--runtime=host", "--devices=1", f"--controller={address}:{link}",
                        "--data-bind=10.231.77.2:0")
         wait_for(lambda: "far          up" in status(), "the worker", 60)
-        # Of the executor and of the supervisor, and the pulse.
+        # The links of the executor and of the supervisor, and the pulse.
         wait_for(lambda: connections(link) >= 3, "the worker's three connections", 30)
         ip("link", "set", device, "down")
         wait_for(lambda: "far          down" in status(), "the loss of the host", 50)

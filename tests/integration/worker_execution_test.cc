@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real executors do real work for a controller played by the test.
+// Real executors do real work for a controller that the test plays.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ std::vector<float> ToFloats(std::string_view bytes) {
   return out;
 }
 
-// One executor and the counters of a controller that talks to it.
+// One executor, and the counters of the controller that talks to it.
 class Talk {
  public:
   Talk(PlayedController& controller, const std::string& name)
@@ -71,7 +71,7 @@ class Talk {
       part.shards.push_back({static_cast<int32_t>(i), devices[i], shape});
     return part;
   }
-  // Sends a receive of `part` from `sources`; its seq.
+  // Sends a receive of `part` from `sources`. Returns its seq.
   uint64_t Receive(const GroupPart& part, std::vector<ShardSource> sources, TransferId transfer) {
     PrepareReceive receive;
     receive.node = NodeId(++next_);
@@ -82,7 +82,7 @@ class Talk {
     executor_->Send(receive);
     return receive.seq;
   }
-  // Shards of `part` with these bytes, inside the command.
+  // Puts shards of `part` with these bytes, inside the command.
   uint64_t Put(const GroupPart& part, const std::vector<std::string>& bytes) {
     std::vector<ShardSource> sources;
     for (const std::string& b : bytes) {
@@ -93,7 +93,7 @@ class Talk {
     }
     return Receive(part, std::move(sources), TransferId());
   }
-  // The same by way of the controller's data port.
+  // The same through the controller's data port.
   uint64_t Upload(const GroupPart& part, const std::vector<std::string>& bytes) {
     const TransferId transfer(++next_);
     std::vector<ShardSource> sources;
@@ -185,13 +185,13 @@ TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
   const GroupPart sum = talk.Part(Shape{{4}}, {1});
   EXPECT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
   EXPECT_EQ(talk.Wait(talk.Upload(y, {Floats({10, 20, 30, 40})})), absl::OkStatus());
-  // The code may still be loading: the launch waits for it.
+  // The code may still be loading; the launch waits for it.
   EXPECT_EQ(talk.Wait(talk.Run(add, {1}, {x, y}, {sum})), absl::OkStatus());
   EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
   auto inlined = executor.Inlined({sum.group, 0});
   ASSERT_NE(inlined, nullptr);
   EXPECT_THAT(ToFloats(inlined->view()), testing::ElementsAre(11, 22, 33, 44));
-  // Three shards of 16 bytes on device 1; inline results and uploads are no fetches.
+  // Three shards of 16 bytes are on device 1. Inline results and uploads do not count as fetches.
   ASSERT_TRUE(controller_.Until([&] { return executor.heartbeat.buffers() == 3; }));
   EXPECT_EQ(executor.heartbeat.device_bytes(0), 0);
   EXPECT_EQ(executor.heartbeat.device_bytes(1), 48);
@@ -212,7 +212,7 @@ TEST_F(WorkerExecution, AnAddFromUploadToFetch) {
   EXPECT_EQ(executor.heartbeat.device_bytes(1), 0);
 }
 
-// f32[n] -> what function 7 of the client makes of it.
+// f32[n] -> the result of the client's function 7 for it.
 std::string CallsBack(int64_t n) {
   return fmt::format(R"(module @calls_back {{
   func.func public @main(%x: tensor<{0}xf32>) -> tensor<{0}xf32> {{
@@ -248,7 +248,7 @@ TEST_F(WorkerExecution, AProgramCallsAFunctionOfItsClientAndOtherDevicesGoOn) {
   EXPECT_EQ(talk.Wait(waits), absl::OkStatus());
   EXPECT_THAT(ToFloats(executor.Inlined({made.group, 0})->view()), testing::ElementsAre(30, 40));
 
-  // An error of the function is that of the launch, and nothing comes of it.
+  // An error of the function becomes the launch's error, and the launch has no results.
   const GroupPart nothing = talk.Part(Shape{{2}}, {0});
   const uint64_t fails = talk.Run(calls, {0}, {x}, {nothing});
   ASSERT_TRUE(controller_.Until([&] { return executor.callbacks.size() == 2; }));
@@ -282,7 +282,7 @@ TEST_F(WorkerExecution, LargeArgumentsAndResultsOfCallbacksArePulled) {
   const auto result = controller_.Fetch(executor, talk.Offer(made), 0, kBytes);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ((*result)->view(), Floats(values));
-  // It is not there any more.
+  // The controller no longer serves it.
   EXPECT_FALSE(controller_.Fetch(executor, CallbackTransfer(call), 0, kBytes).ok());
 }
 
@@ -301,7 +301,7 @@ TEST_F(WorkerExecution, AbandonedCallsAndThoseOfALostControllerEndAtOnce) {
   ASSERT_TRUE(controller_.Until([&] { return !executor.given_up.empty(); }));
   EXPECT_THAT(executor.given_up, testing::ElementsAre(executor.callbacks[0].call));
 
-  // What waits ends with the link: the executor registers anew, which it does when nothing runs.
+  // Waiting calls end with the link. The executor registers anew once nothing runs.
   talk.Run(calls, {0}, {x}, {talk.Part(Shape{{2}}, {0})});
   ASSERT_TRUE(controller_.Until([&] { return executor.callbacks.size() == 2; }));
   executor.link->Close();
@@ -321,13 +321,13 @@ TEST_F(WorkerExecution, GangsRunInOrderAThousandTimes) {
   for (int i = 0; i < kGangs; ++i) {
     const GroupPart y = talk.Part(Shape{{1}}, devices);
     last = talk.Run(psum, devices, {x}, {y}, false);
-    // As the controller does: a gang goes when its inputs are ready.
+    // As at the controller, a gang is launched once its inputs are ready.
     const NodeId node = talk.last_node();
     ASSERT_EQ(talk.Wait(last - 1), absl::OkStatus()) << i;
     talk.Go(node, true, i + 1 == kGangs ? std::vector{y} : std::vector<GroupPart>{});
     talk.executor().Send(FreeGroups{{x.group}});
     x = y;
-    if (i == 10) {  // floats overflow soon: begin anew
+    if (i == 10) {  // before the floats overflow, begin anew
       const GroupPart again = talk.Part(Shape{{1}}, devices);
       talk.Put(again, {Floats({0}), Floats({0}), Floats({0}), Floats({0})});
       x = again;
@@ -346,7 +346,7 @@ TEST_F(WorkerExecution, NativeProgramsRunOnTheHostRuntime) {
   ASSERT_TRUE(talk.ok());
   EXPECT_EQ(talk.executor().spec.runtime, "host");
   const std::vector<int32_t> devices = {3, 1, 0, 2};
-  // Each round: the sum over the devices, divided by 4, and 1 more on each.
+  // A round: the sum over the devices, divided by 4, plus 1 on each.
   const std::string program = Parameter(DType::kF32, "4", "4", true) +
                               Parameter(DType::kF32, "4", "4") + Step("all_reduce", "0") +
                               Step("scale", "2", "factor: 0.25") + Step("add", "3, 1") +
@@ -393,7 +393,7 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   Talk a(controller_, "a");
   Talk b(controller_, "b");
   ASSERT_TRUE(a.ok() && b.ok());
-  // 4 MiB on a, device 0; then to device 1; from there to b.
+  // 4 MiB go to device 0 of a, then to its device 1, and from there to b.
   std::vector<float> values(1 << 20);
   std::iota(values.begin(), values.end(), 0.5f);
   const std::string bytes = Floats(values);
@@ -405,7 +405,7 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   ASSERT_EQ(a.Wait(a.Receive(copy, {local}, TransferId())), absl::OkStatus());
   a.executor().Send(FreeGroups{{x.group}});
 
-  // The receiver asks before the sender knows of it.
+  // The receiver asks before the sender has been told of the transfer.
   const GroupPart far = b.Part(Shape{{1 << 20}}, {1});
   const TransferId transfer(1000);
   ShardSource peer;
@@ -427,7 +427,7 @@ TEST_F(WorkerExecution, ShardsMoveBetweenDevicesAndExecutors) {
   }));
   EXPECT_EQ(b.executor().heartbeat.pulled(0).endpoint(), a.executor().spec.data_endpoint);
 
-  // Another incarnation is refused; a dead one is unreachable.
+  // A request to another incarnation is refused; a dead one is unreachable.
   ShardSource stale = peer;
   stale.incarnation = Incarnation(peer.incarnation.value + 1);
   EXPECT_EQ(b.Wait(b.Receive(b.Part(Shape{{1 << 20}}, {0}), {stale}, transfer)).code(),
@@ -444,12 +444,12 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
   Talk talk(controller_, "a");
   ASSERT_TRUE(talk.ok());
   SeenExecutor& executor = talk.executor();
-  // Programs that do not compile keep the compiler's text.
+  // A program that does not compile: the error keeps the compiler's text.
   const auto bad =
       controller_.Compile(talk.supervisor(), "module @m { this is no program }", OneDevice());
   EXPECT_EQ(bad.status().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
   EXPECT_FALSE(bad.status().message().empty());
-  // Damaged code.
+  // Code that was damaged.
   const auto good = controller_.Compile(talk.supervisor(), Add("4xf32"), OneDevice());
   ASSERT_EQ(good.status().code(), 0);
   std::string flipped = good.code();
@@ -458,7 +458,7 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
             absl::StatusCode::kDataLoss);
   const ExecutableId add = talk.InstallCode(good.code(), good.checksum());
   EXPECT_EQ(talk.WaitInstalled(add), absl::OkStatus());
-  // A launch of code that is not here, with inputs that are not here, of the wrong shape.
+  // Launches of unknown code, with an unknown input, of a wrong shape.
   const GroupPart x = talk.Part(Shape{{4}}, {0});
   ASSERT_EQ(talk.Wait(talk.Put(x, {Floats({1, 2, 3, 4})})), absl::OkStatus());
   const GroupPart out = talk.Part(Shape{{4}}, {0});
@@ -472,16 +472,16 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(talk.Wait(talk.Run(add, {0}, {x}, {talk.Part(Shape{{4}}, {0})})).code(),
             absl::StatusCode::kInvalidArgument);
-  // An upload that the controller does not have.
+  // The controller does not have this upload.
   ShardSource nothing;
   nothing.kind = ShardSource::Kind::kController;
   EXPECT_EQ(talk.Wait(talk.Receive(talk.Part(Shape{{4}}, {0}), {nothing}, TransferId(4242))).code(),
             absl::StatusCode::kNotFound);
-  // A pull of what failed gets the poison.
+  // A pull of a failed shard gets its error.
   auto poison = controller_.Fetch(executor, talk.Offer(out), 0, 16);
   EXPECT_EQ(poison.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(poison.status().message()), HasSubstr("999"));
-  // It still works.
+  // The executor still works.
   const GroupPart sum = talk.Part(Shape{{4}}, {0});
   EXPECT_EQ(talk.Wait(talk.Run(add, {0}, {x, x}, {sum})), absl::OkStatus());
   EXPECT_THAT(ToFloats(executor.Inlined({sum.group, 0})->view()), testing::ElementsAre(2, 4, 6, 8));

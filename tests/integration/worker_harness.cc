@@ -235,7 +235,7 @@ void PlayedController::OnFirst(NewPeer& peer, Frame frame) {
     executor.link->Send(PackFrame(reply));
     return;
   }
-  if (message.has_pulse()) return;  // stays as it is
+  if (message.has_pulse()) return;  // the link stays open as it is
   ASSERT_TRUE(message.has_register_worker());
   auto seen = std::make_unique<SeenSupervisor>();
   SeenSupervisor& supervisor = *seen;

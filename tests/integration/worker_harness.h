@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of fairway-worker: real worker processes, and a controller played by the test over real
-// links.
+// For tests of fairway-worker: real worker processes, and a controller that the test plays over
+// real links.
 #ifndef FAIRWAY_TESTS_INTEGRATION_WORKER_HARNESS_H_
 #define FAIRWAY_TESTS_INTEGRATION_WORKER_HARNESS_H_
 
@@ -25,10 +25,10 @@ namespace fairway::test {
 
 // Whether the process exists and is no zombie.
 bool Alive(pid_t pid);
-// Processes whose command line names `marker`.
+// The processes whose command line contains `marker`.
 std::vector<pid_t> ProcessesWith(const std::string& marker);
 
-// A fairway-worker started by the test; killed, with its children, when it goes out of scope.
+// A fairway-worker that the test started. It is killed, with its children, on destruction.
 class WorkerProcess {
  public:
   explicit WorkerProcess(const std::vector<std::string>& flags);
@@ -38,11 +38,11 @@ class WorkerProcess {
 
   pid_t pid() const { return pid_; }
   void Signal(int number) const;
-  // As if the parent had died.
+  // Acts as if the parent had died.
   void CloseLifePipe();
-  // Its wait status once it has ended.
+  // Its wait status once it has ended; nullopt before.
   std::optional<int> Ended();
-  // What it and its children wrote so far.
+  // The log of the worker and its children so far.
   std::string Log() const;
 
  private:
@@ -57,7 +57,7 @@ struct SeenExecutor {
   std::unique_ptr<Link> link;
   v1::RegisterExecutor registration;
   ExecutorSpec spec;
-  v1::Heartbeat heartbeat;  // the latest
+  v1::Heartbeat heartbeat;  // the latest one
   int heartbeats = 0;
   bool closed = false;
   absl::Status how;
@@ -70,10 +70,10 @@ struct SeenExecutor {
 
   void Send(Command command);
   bool Finished(uint64_t seq) const;
-  // OK while there is none.
+  // OK: there is no failure.
   absl::Status Failure(uint64_t seq) const;
   const Report::Installed* Installed(ExecutableId id) const;
-  // nullptr: did not come.
+  // nullptr: no bytes came.
   std::shared_ptr<const Blob> Inlined(ShardRef ref) const;
 };
 
@@ -88,8 +88,8 @@ struct SeenSupervisor {
   void Send(const v1::FromController& message) const;
 };
 
-// Answers registrations and heartbeats, remembers the rest. Everything happens inside RunUntil on
-// the test's thread.
+// Answers registrations and heartbeats, and remembers all other messages. Everything happens inside
+// RunUntil, on the test's thread.
 class PlayedController {
  public:
   explicit PlayedController(int port = 0);
@@ -101,21 +101,21 @@ class PlayedController {
   EventLoop& loop() { return *loop_; }
   DataPlane& data() { return *data_; }
 
-  // Turns the loop until `holds`; false after a minute.
+  // Runs the loop until `holds` is true. Returns false after a minute.
   bool Until(std::function<bool()> holds);
   // Waits for the `count`-th registration of an executor of `worker`, and for its first heartbeat.
   SeenExecutor* WaitForExecutor(const std::string& worker, size_t count = 1);
   SeenSupervisor* WaitForSupervisor(const std::string& worker, size_t count = 1);
-  // Compiles at that worker.
+  // Compiles `program` at that worker.
   v1::LinkCompileResponse Compile(SeenSupervisor& at, const std::string& program,
                                   const v1::CompileOptions& options);
   // Pulls a shard from an executor.
   absl::StatusOr<std::shared_ptr<Blob>> Fetch(const SeenExecutor& from, TransferId transfer,
                                               int32_t index, int64_t bytes);
 
-  // Shards that executors may pull from this controller.
+  // The shards that executors may pull from this controller.
   std::map<std::pair<TransferId, int32_t>, std::shared_ptr<const Blob>> uploads;
-  // Ends registrations with a Fence.
+  // Whether registrations are ended with a Fence.
   bool fence_everybody = false;
   std::vector<std::unique_ptr<SeenExecutor>> executors;
   std::vector<std::unique_ptr<SeenSupervisor>> supervisors;

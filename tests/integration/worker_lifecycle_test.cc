@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a worker's processes: registering, dying, hanging, being fenced, drained and
+// The life of a worker's processes: they register, die, hang, are fenced, drained and
 // orphaned.
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ std::vector<std::string> Flags(const std::string& controller, const std::string&
           fmt::format("--devices={}", devices), "--device-memory=1MiB"};
 }
 
-// A name that no other process has in its command line.
+// A name that is in no other process's command line.
 std::string UniqueName() {
   static int counter = 0;
   return fmt::format("w{}x{}", ::getpid(), ++counter);
@@ -219,7 +219,7 @@ TEST_F(WorkerLifecycle, NothingOutlivesAKilledSupervisor) {
   WorkerProcess worker(Flags(controller_.address(), name_));
   SeenExecutor* executor = controller_.WaitForExecutor(name_);
   ASSERT_NE(executor, nullptr);
-  // Supervisor, executor, compiler.
+  // The supervisor, the executor and the compiler.
   ASSERT_TRUE(controller_.Until([&] { return ProcessesWith("--name=" + name_).size() >= 3; }));
   worker.Signal(SIGKILL);
   ASSERT_TRUE(controller_.Until([&] { return worker.Ended().has_value(); }));
@@ -244,7 +244,7 @@ TEST_F(WorkerLifecycle, AStoppedExecutorDoesNotKeepItsWorkerFromStopping) {
   const auto pid = static_cast<pid_t>(executor->registration.pid());
   ::kill(pid, SIGSTOP);
   worker.Signal(SIGTERM);
-  // Drain limit and the kill beyond it.
+  // The drain limit, and the kill after it.
   ASSERT_TRUE(controller_.Until([&] { return worker.Ended().has_value(); }));
   EXPECT_EQ(WEXITSTATUS(*worker.Ended()), kExitDrainTimeout);
   ExpectAllGone();

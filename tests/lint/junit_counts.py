@@ -5,7 +5,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# What a test prints may hold bytes that XML does not allow; ctest copies them.
+# The output of tests may contain bytes that XML does not allow; ctest copies them.
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD]")
 
 
@@ -13,7 +13,7 @@ def counts(text):
     """Returns (tests, failed, skipped) of JUnit text.
 
     A test that ctest could not start (no executable, a missing fixture) is a failure; a disabled
-    one, or one that skipped itself, is skipped. Text that is no XML is one failed test.
+    test, or one that skipped itself, is skipped. Text that is not XML counts as one failed test.
     """
     try:
         root = ElementTree.fromstring(_NOT_XML.sub("?", text))

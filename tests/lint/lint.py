@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what no compiler checks: the direction of includes, licences, guards, sizes, names.
+"""Checks rules that no compiler checks: the direction of includes, licences, guards, sizes, names.
 
 Prints one line per finding, "file:line: rule: text", and exits 1 if there
 is any. The rules are those of CONTRIBUTING.md and docs/architecture.md ("Layout").
@@ -24,7 +24,7 @@ LAYERS = {
 # Generated headers are included by the path of their .proto, below proto/.
 GENERATED = re.compile(r"\.pb\.h$")
 BANNED_FOLDERS = {"common", "util", "utils", "internal", "misc", "helpers"}
-# They cost seconds in every file that sees them: forward declare, or hide behind a pimpl.
+# They cost seconds in every file that includes them: forward declare, or hide behind a pimpl.
 HEAVY = re.compile(r"^(grpcpp/|grpc/|boost/asio|boost/beast|CLI/|nlohmann/json\.hpp)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|absl::SleepFor|time\.sleep)\s*\(")
@@ -42,7 +42,7 @@ def folder_of(path):
 
 
 def include_folder(target):
-    """The folder of ours that `#include "target"` reaches, or None if it is none of ours."""
+    """The folder of ours that `#include "target"` reaches; None: the target is not ours."""
     if GENERATED.search(target):
         return "proto"
     folder = folder_of(target)
@@ -50,7 +50,7 @@ def include_folder(target):
 
 
 def check_include(path, target):
-    """Returns what is wrong with `#include "target"` in file `path`, or None."""
+    """Returns the fault of `#include "target"` in file `path`, or None."""
     here, there = folder_of(path), include_folder(target)
     if there is None or here not in LAYERS or here == there or LAYERS[there] < LAYERS[here]:
         return None

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes that the lint keeps: functions, classes and the folders' includes.
+"""The shapes that the lint checks: functions, classes, and the includes between folders.
 
-It reads C++ as clang-format leaves it (the format is checked as well): what is in a
-namespace begins in column 0, the members of a class two columns in.
+It reads C++ in clang-format's layout (the format is checked as well): the contents of a namespace
+begin in column 0, the members of a class two columns in.
 """
 
 import re
 
 MAX_FUNCTION_LINES = 80
 MAX_PUBLIC_OPERATIONS = 30
-# Functions of tests that play a long scenario in one piece: the steps share a dozen locals, and each
-# is read from top to bottom like the story it tells. No function of the product is here.
+# Test functions that play a long scenario in one piece: the steps share a dozen locals, and each
+# function reads from top to bottom like its story. No function of the product is here.
 LONG_SCENARIOS = {
     ("controller/cluster/losses_test.cc", "TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns)"),
     ("tests/sim/execute.cc", "Client::DoExecute"),
@@ -29,7 +29,7 @@ NOT_OPERATIONS = ("using ", "friend ", "typedef ", "static_assert", "template <"
 
 
 def blank(text):
-    """`text` without comments and literals, line for line."""
+    """`text` without comments and literals, with the same lines."""
     return LITERAL.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
@@ -53,14 +53,14 @@ def statements(lines):
 def functions(text):
     """Yields (line, name, number of lines) of each function with a body in C++ `text`."""
     lines = blank(text).split("\n")
-    # The braces of namespaces are no bodies.
+    # The braces of a namespace are not a body.
     lines = ["" if re.match(r"^(inline )?namespace\b.*\{$|^}$", line) and not _closes(lines, i) else line
              for i, line in enumerate(lines)]
     yield from _functions(lines, 0)
 
 
 def _closes(lines, at):
-    """Whether the brace alone in column 0 of line `at` closes a definition, and no namespace."""
+    """Whether the lone brace in column 0 of line `at` closes a definition, and not a namespace."""
     if lines[at] != "}":
         return False
     depth = 0
@@ -117,7 +117,7 @@ def public_operations(text):
 def check_shapes(path, text, private=False):
     """Yields (line, rule, text) for one C++ file; `private`: only files of its folder include it.
 
-    What is private to a folder is no door: the parts of a state may have as many as they need.
+    A class that is private to a folder is not a door: parts of a state may have any number.
     """
     long_ones = {name for where, name in LONG_SCENARIOS if where == path}
     for line, name, size in functions(text):
@@ -134,9 +134,9 @@ def check_shapes(path, text, private=False):
 
 
 def folder_cycles(texts):
-    """The folders, at any depth, that include each other in a circle: one line of names for each.
+    """The folders, at any depth, that include each other in a circle: one line of names per circle.
 
-    `texts`: path -> text. Tests count for nothing: they may use each other's folders.
+    `texts`: path -> text. Tests are ignored: they may use each other's folders.
     """
     edges = {}
     for path, text in texts.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script `dev`, in a folder where what it calls is not the real thing."""
+"""The script `dev`, in a folder where stand-ins replace the programs that it calls."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rule of the lint finds what it is for, and lets pass what it must."""
+"""Each rule of the lint finds its faults, and accepts correct code."""
 
 import pytest
 
@@ -111,7 +111,7 @@ def test_a_class_of_the_controller_has_at_most_30_public_operations():
     assert rules("controller/x/x.h", class_with(30)) == []
     assert rules("controller/x/x.h", class_with(31)) == ["operations"]
     assert rules("controller/x/x.h", class_with(31, access="protected")) == []
-    # What only its own folder includes is no door.
+    # A header that only its own folder includes is not a door.
     assert check_file("controller/x/x.h", class_with(31), private=True) == []
 
 

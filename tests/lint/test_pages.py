@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages tell a reader to type or to open is there: commands, their flags, files, headings.
+"""All that the pages tell a reader to type or open exists: commands, their flags, files, headings.
 
-Only the pages for readers; design pages and the changelog tell of their time.
+Only the pages for readers are checked; design pages and the changelog describe their own time.
 """
 
 import pathlib
@@ -27,20 +27,20 @@ def sources(*patterns):
 
 
 def headings(text):
-    """The anchors of a page, as the forges make them."""
+    """The anchors of a page, as GitHub and similar sites make them."""
     titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", text), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 def commands(text):
-    """Each command of a page, as its words: lines of code blocks, and code in the text."""
+    """Each command of a page, as a list of words: lines of code blocks, and code in the text."""
     lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
     lines += INLINE.findall(BLOCK.sub("", text))
     found = []
     for line in lines:
         for part in re.split(r"&&|\||;", re.split(r"(?:^|\s)#\s", line)[0]):
             words = part.split()
-            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # variables of the command
+            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # variables set for the command
                 words = words[1:]
             if words:
                 found.append(words)
@@ -52,7 +52,7 @@ def is_name(word):
 
 
 def wrong_with_dev(words):
-    """What `./dev` does not know of these arguments; None: nothing."""
+    """The part of these arguments that `./dev` does not know; None: it knows all."""
     script, verb, rest = read("dev"), words[0], words[1:]
     if verb not in {*re.findall(r"^cmd_(\w+)\(\)", script, re.M), "help"}:
         return f"no command {verb}"
@@ -74,7 +74,7 @@ def wrong_with_dev(words):
 
 
 def wrong_with_fairway(words):
-    """The same for the command line `fairway`."""
+    """The same for the command `fairway`."""
     verb = words[0]
     if not re.fullmatch(r"[a-z]\w*", verb):  # a flag, or the text of an error: `fairway up: ...`
         return None
@@ -89,7 +89,7 @@ def wrong_with_fairway(words):
 
 
 def wrong_with_module(name):
-    """Whether `python -m name` would find it, where it is ours; examples are packed from examples/."""
+    """Whether `python -m name` would find it, if it is ours; examples are packed from examples/."""
     path = name.replace(".", "/")
     places = [f"client/python/{path}.py", f"client/python/{path}/__init__.py"]
     if name.startswith("fairway.examples."):
@@ -140,7 +140,7 @@ def test_the_readme_tells_what_works_in_eight_lines_and_the_status_page_in_short
 
 
 def test_the_wheel_of_the_readme_is_of_this_version():
-    """pip takes no pattern for a file's name with extras; so the name is written out."""
+    """pip accepts no pattern for a file name with extras, so pages must spell the name out."""
     version = re.search(r'^version = "(.+)"', read("client", "python", "pyproject.toml"), re.M).group(1)
     assert set(re.findall(r"fairway-([^-\s]+)-\S*\.whl", read("README.md"))) == {version}
 

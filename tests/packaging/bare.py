@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bare Debian systems to install the wheel in (tests/roots/root.sh), and commands in them.
 
-Those of one system share a network of their own, which has nothing but loopback: the default ports are
-free there, and what a command needs it must have.
+The commands in one system share a private network that has only loopback: the default ports are free
+there, and a command can use nothing from outside.
 """
 
 import os
@@ -16,10 +16,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests" / "roots" / "root.sh"
-MADE = ROOT / ".deps" / "roots"  # made once, kept
-WHEELS = ROOT / ".deps" / "wheelhouse"  # what pip has downloaded, kept, by system
+MADE = ROOT / ".deps" / "roots"  # made once and kept
+WHEELS = ROOT / ".deps" / "wheelhouse"  # pip's downloads, kept, by system
 MARK = "WHEEL_UNDER_TEST"
-# It keeps the system's mounts and network, brings loopback up, and ends with its standard input.
+# It keeps the system's mounts and network, brings up loopback, and ends when its input ends.
 HOLDER = """
 import fcntl, socket, struct, sys
 with socket.socket() as s:
@@ -30,21 +30,21 @@ sys.stdin.read()
 
 
 def require_tools():
-    """One line for what is missing, since without it nothing here can be tested."""
+    """Names what is missing in one line, because nothing here can be tested without it."""
     assert os.geteuid() == 0, "the wheel's tests make systems of their own: run them as root"
     for tool in ("debootstrap", "unshare", "nsenter", "chroot", "objdump"):
         assert shutil.which(tool), f"{tool} is missing; `./dev test wheel` installs it"
 
 
 def make(suite):
-    """The bare system of that name; minutes the first time, nothing later."""
+    """The bare system of that name; making it takes minutes the first time only."""
     MADE.mkdir(parents=True, exist_ok=True)
     subprocess.run([SCRIPT, "make", suite, MADE / suite], check=True)
     return MADE / suite
 
 
 class Command:
-    """What a command did: its standard output and error, exit code, and seconds."""
+    """The result of a command: its standard output and error, exit code, and seconds."""
 
     def __init__(self, text, done, wall, cpu):
         self.text, self.code = text, done.returncode
@@ -52,7 +52,7 @@ class Command:
         self.wall, self.cpu = wall, cpu
 
     def __str__(self):
-        shown = re.sub(r"[^\n]*\r", "", self.out + self.err)  # of a progress bar what is left to see
+        shown = re.sub(r"[^\n]*\r", "", self.out + self.err)  # the final state of progress bars
         return f"$ {self.text}\n{shown}[{self.wall:.1f} s, {self.cpu:.1f} s of CPU]\n"
 
 
@@ -82,7 +82,7 @@ class Bare:
         shutil.rmtree(self.path)
 
     def processes(self):
-        """Those that commands here started and that still run."""
+        """The processes that commands here started and that still run."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -116,7 +116,7 @@ class Bare:
         return Command(text, done, time.monotonic() - started, cpu)
 
     def download(self, wheel):
-        """Lets pip bring what the wheel's extras need, once per system; returns seconds."""
+        """Lets pip download the wheel's extras, once per system. Returns seconds."""
         extra = os.environ.get("FAIRWAY_TEST_WHEEL_WITH", "")  # such as 'jax<0.11', to try another
         started = time.monotonic()
         for old in self.wheels.glob("fairway-*.whl"):
@@ -130,7 +130,7 @@ class Bare:
         return time.monotonic() - started
 
     def files(self):
-        """Every path of the system, but for what the kernel makes and what is bound from outside."""
+        """Every path of the system, except the kernel's own and those bound from outside."""
         found = set()
         for folder, names, files in os.walk(self.path):
             if pathlib.Path(folder) == self.path:

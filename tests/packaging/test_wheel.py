@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel, as a new user meets it: installed in bare Debian systems, used, and taken away again."""
+"""The wheel, as a new user meets it: installed in bare Debian systems, used, and uninstalled."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ def unpacked(wheel, tmp_path_factory):
     with zipfile.ZipFile(wheel) as file:
         file.extractall(folder)
     for program in (folder / "fairway" / "_native" / "bin").iterdir():
-        program.chmod(0o755)  # pip does so, zipfile does not
+        program.chmod(0o755)  # pip does so; zipfile does not
     return folder
 
 
@@ -60,7 +60,7 @@ def version_of(wheel):
 
 @pytest.fixture(scope="session")
 def other(wheel, roots):
-    """The same wheel as another release: its number is all that differs, in the programs too."""
+    """The same wheel as another release: only the version differs, in the programs too."""
     before = version_of(wheel)
     after = before.rpartition(".")[0] + ".9"
     assert len(after) == len(before) and after != before
@@ -86,7 +86,7 @@ def elf_files(folder):
 
 
 def one_line(text):
-    """The text, which must be one line."""
+    """The text without its newline; it must be one line."""
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) == 1, text
     return lines[0]
@@ -181,8 +181,8 @@ def test_three_commands_train_a_pipeline_and_uninstalling_leaves_nothing(suite, 
         assert "The cluster is ready." in up.out
         assert "fairway.examples: on the cluster at 127.0.0.1:29000" in example.err
         assert float(re.search(r"^test accuracy: (\S+)$", example.out, re.MULTILINE).group(1)) > 0.95
-        assert system.run("command -v g++ gcc cc clang").code != 0  # as it should be
-        # A script that imports another of its folder.
+        assert system.run("command -v g++ gcc cc clang").code != 0  # none may be there
+        # A script that imports another one from its folder.
         program = system.run("python -m fairway.examples.digits_program --steps 5 --quiet")
         assert program.code == 0 and "accuracy" in program.out, program
 
@@ -203,7 +203,7 @@ def test_three_commands_train_a_pipeline_and_uninstalling_leaves_nothing(suite, 
 
 
 def beside_another_version(system, wheel, other):
-    """A second version in an environment of its own: its command says what it talks to."""
+    """A second version in its own environment: its command names the version that it talks to."""
     ours, theirs = version_of(wheel), version_of(other)
     done = system.run(f"python3 -m venv other && other/bin/pip install -q --no-deps {other.name}")
     assert done.code == 0, done.err
@@ -212,7 +212,7 @@ def beside_another_version(system, wheel, other):
     assert told.code == 0
     assert f"this command is version {theirs}, the controller {ours}" in one_line(told.err)
     assert system.run("fairway status").err == ""
-    # One environment has one version: the later takes the place of the earlier.
+    # One environment holds one version: a later one replaces the earlier.
     for one in (other, wheel):
         done = system.run(f"pip install -q --no-deps {one.name} && fairway --version")
         assert done.out == f"fairway {version_of(one)}\n", done
@@ -270,13 +270,13 @@ def test_a_full_disk_is_one_line_and_the_next_try_works(wheel, plain):
     assert full.code != 0
     assert "No space left on device" in one_line(full.err)
     assert plain.run("fairway --version", activate="small/venv").code != 0
-    # pip leaves the files that it had written; to it nothing is installed, and there is no command.
+    # pip leaves the files that it had written, but nothing is installed, and there is no command.
     assert "fairway" not in plain.run("pip list", activate="small/venv").out
     again = plain.run(
         f"mount -o remount,size=300m small && pip install -q --no-deps {wheel.name} && fairway --version",
         activate="small/venv")
     assert again.out == f"fairway {version_of(wheel)}\n", again
-    told = plain.run("fairway up", activate="small/venv")  # for want of the extra "cpu"
+    told = plain.run("fairway up", activate="small/venv")  # the extra "cpu" is missing
     assert told.code == 2
     assert "no PJRT plugin found: `pip install xla-cpu-pjrt`" in one_line(told.err)
     assert plain.run("pip uninstall -y fairway", activate="small/venv").code == 0
@@ -313,7 +313,7 @@ def test_what_is_packed_for_a_machine_with_a_gpu_says_on_others_that_there_is_no
     done = subprocess.run([run, "--pack", wheel, archive], text=True, capture_output=True, timeout=300,
                           env={**os.environ, "FAIRWAY_PYTHON": sys.executable})
     assert done.returncode == 0, done.stderr
-    assert archive.stat().st_size <= 64 << 20  # what may be brought along (docs/testing.md)
+    assert archive.stat().st_size <= 64 << 20  # the limit in docs/testing.md
     with tarfile.open(archive) as file:
         file.extractall(plain.path / "root", filter="data")
     there = "fairway-gpu/site/fairway/_native/bin"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Bare Debian systems in folders, to try what a new user has: Python, and no compiler.
+# Makes bare Debian systems in folders, to try a new user's situation: Python, and no compiler.
 #
 #   root.sh make SUITE DIR        makes DIR a Debian SUITE (bookworm, trixie) with python3-venv, by
 #                                 debootstrap; nothing when it is one already
@@ -10,7 +10,7 @@
 #                                 given as FAIRWAY_ROOT_BIND=FOLDER is at the same path inside; with
 #                                 FAIRWAY_ROOT_OFFLINE=1 without the host's network, loopback alone
 #
-# Root is needed. debootstrap, util-linux and coreutils are what it calls.
+# Needs root, debootstrap, util-linux and coreutils.
 set -euo pipefail
 
 die() { printf 'root.sh: %s\n' "$*" >&2; exit 1; }
@@ -22,7 +22,7 @@ make_root() {
   rm -rf "$dir.part"
   mkdir -p "$dir.part"
   log=$dir.log
-  # In a mount namespace of its own: what it mounts is gone when it is, however it ends.
+  # Its own mount namespace: its mounts disappear with it, however it ends.
   unshare --mount --propagation private debootstrap --variant=minbase \
     --include=python3,python3-venv,ca-certificates "$suite" "$dir.part" >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; die "debootstrap $suite failed; all of it is in $log"; }
@@ -35,7 +35,7 @@ run_in_root() {
   local dir=$1
   shift
   [ -f "$dir/.fairway-root" ] || die "$dir was not made by this script"
-  # How the host reaches package registries holds inside, too.
+  # The host's settings for package registries hold inside, too.
   cp /etc/resolv.conf /etc/hosts "$dir/etc/" 2>/dev/null || true
   if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
     mkdir -p "$dir/etc/ssl/certs"

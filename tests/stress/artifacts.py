@@ -11,7 +11,7 @@ from jax._src.interpreters import mlir
 from jax._src.lib import _jax
 from jaxlib.mlir import ir
 
-VERSION = "1.13.3"  # what the CPU plugin declares; older artifacts are read as well
+VERSION = "1.13.3"  # the version that the CPU plugin declares; it reads older artifacts as well
 
 HUGE = [0, 1, 2, 3, 7, 64, 1 << 16, (1 << 20) + 1, (1 << 31) - 1, 1 << 31, 1 << 36, 1 << 40,
         (1 << 62) - 1]
@@ -42,16 +42,16 @@ def context():
 
 @functools.cache
 def artifact(text):
-    """The portable artifact of a module; the text itself where it is no valid module."""
+    """The portable artifact of a module; the text itself if it is not a valid module."""
     try:
         with context():
             return _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), VERSION, True)
-    except Exception:  # whatever MLIR or the binding says
+    except Exception:  # any error of MLIR or of the binding
         return text.encode()
 
 
 def flipped(rng, base):
-    """`base` with some bytes changed, cut, repeated or put elsewhere."""
+    """`base` with some bytes changed, removed, repeated or moved."""
     data = bytearray(base)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         at, kind = rng.randrange(len(data)), rng.randrange(10)
@@ -79,7 +79,7 @@ def main(body, arguments="%a: tensor<4xf32>", results="tensor<4xf32>", **rest):
 ADD = "%0 = stablehlo.add %a, %a : tensor<4xf32>\nreturn %0 : tensor<4xf32>"
 
 
-# Each of these makes one module with hostile values where `rng` says so.
+# Each of these makes one module, with hostile values where `rng` decides so.
 
 def counts(rng):
     return main(ADD, attributes=", ".join(
@@ -143,7 +143,7 @@ def shapes(rng):
 
 
 def sums(rng):
-    """Work whose size is a number in the program: folding it, or planning its memory, is the test."""
+    """Work whose size is a number in the program: the test is to fold it, or to plan its memory."""
     n = rng.choice((4, 1000, 1 << 16, 1 << 20, 1 << 26, 1 << 33, 1 << 40))
     return main(f"""%0 = stablehlo.iota dim = 0 : tensor<{n}xf32>
       %1 = stablehlo.constant dense<0.0> : tensor<f32>
@@ -329,7 +329,7 @@ def wants_memory(count):
 
 
 def never_compiles():
-    """XLA computes what is constant with an interpreter: 2.5e11 additions here."""
+    """XLA's interpreter computes constants: 2.5e11 additions here."""
     return artifact(main("""%0 = stablehlo.constant dense<0.0> : tensor<f32>
       %1 = stablehlo.constant dense<1.5> : tensor<1000000xf32>
       %2 = "stablehlo.reduce_window"(%1, %0) ({
@@ -360,7 +360,7 @@ CRAFTED = (counts, aliases, shardings, meshes, shapes, sums, dots, windows, pads
 
 
 def hostile(count, seed, bases):
-    """`count` programs from one seed: (what it is, bytes). Two of three are crafted."""
+    """`count` programs from one seed: (its description, bytes). Two of three are crafted."""
     rng = random.Random(seed)
     for i in range(count):
         if i % 3 == 0:

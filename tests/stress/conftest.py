@@ -13,7 +13,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "support")]
-os.environ["JAX_PLATFORMS"] = "cpu"  # this process only makes programs with JAX
+os.environ["JAX_PLATFORMS"] = "cpu"  # this process uses JAX only to make programs
 
 from accounting import Accounts  # noqa: E402
 from cluster import BIN, Cluster  # noqa: E402
@@ -24,10 +24,10 @@ def shared_cluster(tmp_path_factory):
     for name in ("fairway", "fairway-controller", "fairway-worker"):
         assert (BIN / name).is_file(), f"{BIN / name} is missing; run ./dev build"
     state = tmp_path_factory.mktemp("state")
-    # Executors that a test stops for a while are not to be declared lost.
+    # Tests stop executors for a while; these must not be declared lost.
     environment = {"XDG_STATE_HOME": str(state), "FAIRWAY_EXECUTOR_DEADLINE": "120s"}
     with Cluster(2, 2, environment=environment) as cluster:
-        # gRPC's threads and the compilers' first use are no leak of the first test.
+        # The threads of gRPC and the compilers' first use must not count as the first test's leak.
         from raw_client import Session
 
         with Session(cluster.address) as session:
@@ -47,7 +47,7 @@ def cluster(shared_cluster):
 
 @functools.cache
 def program(name):
-    """A StableHLO artifact over f32[4]: "add" 1, "slow" (some ms), or "wide" (500 results)."""
+    """A StableHLO artifact over f32[4]: "add" adds 1, "slow" takes ms, "wide" has 500 results."""
     import jax
     import jax.numpy as jnp
 

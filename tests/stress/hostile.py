@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a case of hostile_cases.py beside a neighbour, and tells what both saw.
+"""Runs a case of hostile_cases.py beside a neighbour, and reports what both saw.
 
   python tests/stress/hostile.py [NAME...]     prints a line for each case; without NAME: all
 """
@@ -20,20 +20,20 @@ from cluster import BIN, Cluster, clean_environment  # noqa: E402
 from hostile_cases import CASES  # noqa: E402
 
 NEIGHBOUR = BIN.parent / "tests" / "neighbour"
-SECONDS = 90  # a case takes less, or is ended
+SECONDS = 90  # the limit of a case
 
 
 @dataclasses.dataclass
 class Seen:
-    """What a case did to others."""
+    """The effects of a case on others."""
 
-    said: str  # by the hostile client
+    said: str  # the hostile client's output
     neighbour: dict  # steps, p50, p99, max in ms; or error
-    lost: int  # executors that did not live to the end
-    logged_lost: bool  # the controller said that it lost one
-    turn_units: int  # the most of one turn of the core
+    lost: int  # executors that did not survive
+    logged_lost: bool  # whether the controller logged the loss of one
+    turn_units: int  # the most units of one turn of the core
     handler_ms: float  # the most processor time of one handler of the controller's loop
-    controller_mib: float  # the most memory that the controller had
+    controller_mib: float  # the peak memory of the controller
     log: str
 
 
@@ -43,8 +43,8 @@ def peak_mib(pid):
 
 
 def run_case(case, state, seconds):
-    """Runs `case` on a cluster of its own, whose files lie in the folder `state`. What has no end goes on for
-    `seconds`. Returns what was seen."""
+    """Runs `case` on a cluster of its own, whose files lie in the folder `state`. A case without an end goes
+    on for `seconds`. Returns what was seen."""
     devices = next((int(f.split("=")[1]) for f in case.flags if f.startswith("--devices=")), 2)
     flags = ["--runtime=host", *(f for f in case.flags if not f.startswith("--devices="))]
     with Cluster(2, devices, flags, environment={"XDG_STATE_HOME": str(state)}) as cluster:

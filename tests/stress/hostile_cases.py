@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that take more than their share.
 
-Each case is a function that hurts as much as one client can, and returns what it saw, as text. It runs in a
-process of its own beside a neighbour (hostile.py): python hostile_cases.py NAME CLUSTER, with CLUSTER the JSON
-{"address", "links", "http", "executors": [pid], "controller": pid, "seconds"}; `seconds`: how long a case
-that has no end of its own goes on.
+Each case is a function that does as much harm as one client can, and returns a text about what it saw. It runs
+in a process of its own beside a neighbour (hostile.py): python hostile_cases.py NAME CLUSTER, where CLUSTER is
+the JSON {"address", "links", "http", "executors": [pid], "controller": pid, "seconds"}; `seconds`: how long a
+case without an end of its own goes on.
 """
 
 import json
@@ -24,8 +24,8 @@ from raw_native import RawNative, program_of, spec_of
 MANY = 1 << 18
 KIB, MIB = 1 << 10, 1 << 20
 
-# name, what it does, the function, the cluster's flags, whether the neighbour's steps may wait for long
-# (everybody's controller is stopped), whether an executor is meant to be lost.
+# name, what it does, the function, the cluster's flags, whether the neighbour's steps may wait long
+# (because the controller, which all share, is stopped), whether an executor is meant to be lost.
 Case = namedtuple("Case", "name what run flags stops_all loses_executor")
 CASES = {}
 
@@ -40,7 +40,7 @@ def case(what, flags=(), stops_all=False, loses_executor=False):
 
 
 def outcome(answer):
-    """What an answer says, in a few words."""
+    """The gist of an answer, in a few words."""
     if answer is None:
         return "no answer"
     return f"error {answer.error.code}: {answer.error.text[:160]}" if answer.error.code else "done"
@@ -118,7 +118,7 @@ def many_pieces(at):
 @case("makes 100,000 copies wait for an upload, which then fails: all fail at once")
 def poison_chain(at):
     session = RawNative(at["address"])
-    session.put(1, upload=(7, 8))  # twice what a scalar has
+    session.put(1, upload=(7, 8))  # a scalar has half of that
     for turn in range(10):
         session.send("copy", arrays=[1] * 10000, results=numbers(10000, 1000 + 10000 * turn),
                      semantics="COPY_SEMANTICS_ALWAYS_COPY")
@@ -218,7 +218,7 @@ def slow_lowering(at):
 
 
 def written_out(nodes, results, seen):
-    """A program of so many nodes with so many results each; `seen`: all of these are results of the program."""
+    """A program of `nodes` nodes with `results` results each; `seen`: they all are the program's results."""
     program = program_of(f"""
 name: "written out"
 slices {{ name: "a" devices: 1 }}
@@ -250,7 +250,7 @@ def kept_programs(at):
         bound = bind(session, 1 + turn, program, [[0]])
         if bound is None or bound.error.code:
             break
-    # What it gives up it may have again.
+    # It may reuse what it gives up.
     session.call("release", executables=[1])
     again = bind(session, 100, program, [[0]])
     return f"{turn} bound, then {outcome(bound)}; one released: {outcome(again)}"
@@ -407,7 +407,7 @@ def fetched_buffers_kept(at):
             session.call("copy_to_host_buffer_request", seconds=at["seconds"], array_handle=1,
                          host_buffer_handle=100 + number)
             kept += 1
-    except (AssertionError, Refused, grpc.RpcError) as error:  # it is not answered any more
+    except (AssertionError, Refused, grpc.RpcError) as error:  # it is no longer answered
         return f"{kept} MB kept, then {str(error)[:160]}"
     return f"{kept} MB kept"
 
@@ -578,7 +578,7 @@ def stopped_controller(at):
 
 @case("two processes compute and send nothing")
 def burn(at):
-    """The control: what a neighbour sees of busy processors alone."""
+    """The control case: a neighbour's view of busy processors alone."""
     end = time.time() + at["seconds"]
     code = f"import time\nwhile time.time() < {end}: pass"
     for process in [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]:
@@ -593,7 +593,7 @@ def main():
     except grpc.RpcError as error:
         said = f"the session ended: {error.code().name}: {(error.details() or '')[:200]}"
     print(said, flush=True)
-    os._exit(0)  # with all connections as they are
+    os._exit(0)  # leaves all connections as they are
 
 
 if __name__ == "__main__":

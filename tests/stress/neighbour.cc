@@ -2,8 +2,8 @@
 // A client with a device of its own, which runs a small step every millisecond and fetches its
 // result, until its standard input ends (hostile.py):
 //   neighbour ADDRESS DEVICE
-// Prints "ready" after the first step. At the end one line of JSON: how many steps there were, and
-// how long they took in milliseconds; or the error that ended it.
+// Prints "ready" after the first step. At the end it prints one line of JSON: the number of steps
+// and their times in milliseconds, or the error that ended it.
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPeriod = std::chrono::milliseconds(1);
 
-// Whether standard input has ended. Waits until `until`.
+// Waits until `until`. Returns whether standard input has ended.
 bool InputEnded(Clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   pollfd input{STDIN_FILENO, POLLIN, 0};

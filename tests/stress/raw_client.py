@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that says whatever a test wants: the session protocol over plain gRPC, no jaxlib.
+"""A client that sends whatever a test wants: the session protocol over plain gRPC, no jaxlib.
 
-Messages are made from our own .proto files at run time.
+The message types are built from our .proto files at run time.
 """
 
 import functools
@@ -41,13 +41,13 @@ def _pool():
 
 @functools.cache
 def message(name):
-    """The class of a message, by its name in the package of the protocol, or by its full name."""
+    """The class of a message, by its name in the protocol's package, or by its full name."""
     full = name if "." in name else f"{PACKAGE}.{name}"
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(full))
 
 
 class Refused(Exception):
-    """An answer with a status: .code, .text."""
+    """An answer had an error status: .code, .text."""
 
     def __init__(self, status):
         super().__init__(f"{status.code}: {status.message}")
@@ -107,11 +107,11 @@ class Session:
             self._arrived.notify_all()
 
     def stop_reading(self):
-        """After the next answer no more are read."""
+        """Reads one more answer, then no more."""
         self._stops_reading = True
 
     def make(self, kind, **fields):
-        """A request with the next op_id; kind: the field of IfrtRequest."""
+        """Makes a request with the next op_id; kind: the field of IfrtRequest."""
         request = message("IfrtRequest")()
         request.request_metadata.op_id = next(self._ids)
         body = getattr(request, kind)
@@ -162,7 +162,7 @@ class Session:
         return out
 
     def store(self, handle, data, session_id=None, announced=None):
-        """HostBufferStore; raises grpc.RpcError."""
+        """Calls HostBufferStore; raises grpc.RpcError."""
         metadata = message("GrpcHostBufferStoreMetadata")(
             session_id=self.id if session_id is None else session_id, handle=handle,
             buffer_size=len(data) if announced is None else announced)
@@ -180,7 +180,7 @@ class Session:
         )
 
     def lookup(self, handle, session_id=None):
-        """HostBufferLookup: the bytes; raises grpc.RpcError."""
+        """Calls HostBufferLookup; returns the bytes, or raises grpc.RpcError."""
         request = message("GrpcHostBufferLookupRequest")(
             session_id=self.id if session_id is None else session_id, handle=handle)
         parts = self.channel.unary_stream(
@@ -200,7 +200,7 @@ class Session:
         )(request, timeout=60)
 
     def put(self, handle, values, device=0):
-        """An f32 vector from a numpy array, under `handle`; the host buffer has the same number."""
+        """Makes an f32 vector from a numpy array, as `handle`; the host buffer has the same id."""
         self.store(handle, values.tobytes())
         self.call(
             "make_array_from_host_buffer_request",
@@ -210,7 +210,7 @@ class Session:
         )
 
     def get(self, handle, buffer):
-        """The bytes of an array, by host buffer `buffer`."""
+        """Returns the bytes of an array, by way of host buffer `buffer`."""
         self.call("copy_to_host_buffer_request", array_handle=handle, host_buffer_handle=buffer)
         try:
             return self.lookup(buffer)
@@ -218,8 +218,8 @@ class Session:
             self.delete_buffer(buffer)
 
     def ask_compile(self, program, devices=(0,), change=None):
-        """Sends a program to compile, one partition per device; the op_id. `change` may edit the
-        options."""
+        """Sends a program to compile, with one partition per device. Returns the op_id. `change`
+        may edit the options."""
         options = message("xla.ifrt.XlaCompileOptionsProto")()
         build = options.compile_options.executable_build_options
         build.num_replicas, build.num_partitions = 1, len(devices)
@@ -240,12 +240,12 @@ class Session:
         )
 
     def compile(self, program, device=0, seconds=60):
-        """A program (StableHLO artifact) for one device: its handle."""
+        """Compiles a program (StableHLO artifact) for one device. Returns its handle."""
         done = self.answer(self.ask_compile(program, [device]), seconds).compile_response
         self.call("check_future_request", future_handle=done.ready_future_handle)
         return done.loaded_executable_handle
 
     def execute(self, executable, args, results):
-        """Sends one execution; the op_id."""
+        """Sends one execution. Returns the op_id."""
         return self.send("loaded_executable_execute_request", loaded_executable_handle=executable,
                          args_handles=args, result_array_handle=results)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that says whatever a test wants: fairway.v1 over plain gRPC, no SDK."""
+"""A client that sends whatever a test wants: fairway.v1 over plain gRPC, no SDK."""
 
 import itertools
 import math
@@ -19,10 +19,10 @@ class RawNative:
     """One session on a connection of its own. Answers are kept until asked for."""
 
     def __init__(self, address, reads=True):
-        """`reads`: False: after the welcome no answer is read."""
+        """`reads`=False: after the welcome it reads no answer."""
         self.channel = grpc.insecure_channel(
             address, options=[*UNLIMITED, ("grpc.use_local_subchannel_pool", 1)])
-        self._requests = queue.Queue(64)  # a sender that is not read waits here
+        self._requests = queue.Queue(64)  # blocks the sender while nobody reads
         self._ids = itertools.count(1)
         self._answers, self._arrived = {}, threading.Condition()
         self._reads = reads
@@ -55,7 +55,7 @@ class RawNative:
                 self._arrived.notify_all()
 
     def send(self, kind, wants_answer=False, **fields):
-        """Sends one request without waiting; its id, or 0 when no answer is wanted."""
+        """Sends one request without waiting. Returns its id, or 0 if no answer is wanted."""
         number = next(self._ids) if wants_answer else 0
         sent = message("fairway.v1.ClientMessage")()
         request = sent.requests.add(id=number)
@@ -66,7 +66,7 @@ class RawNative:
         return number
 
     def send_bytes(self, data):
-        """Waits while the controller reads nothing, but not beyond `gives_up` (of time.monotonic): then
+        """Waits while the controller reads nothing; from `gives_up` on (of time.monotonic) raises
         TimeoutError. Raises when the session has ended."""
         while True:
             if self.error is not None:
@@ -78,7 +78,7 @@ class RawNative:
                     raise TimeoutError("the controller reads no more of this session") from None
 
     def answer(self, number, seconds=60):
-        """The answer to a request; None when none came in that time. Raises when the session has ended."""
+        """The answer to a request; None if none came in that time. Raises when the session has ended."""
         with self._arrived:
             self._arrived.wait_for(lambda: number in self._answers or self.error is not None, seconds)
             if number in self._answers:
@@ -93,14 +93,14 @@ class RawNative:
     # ---- what cases do often ----
 
     def put(self, array, data=b"\0\0\x80?", dims=(), devices=(0,), upload=None):
-        """A replicated f32 array. `upload`: (number, bytes) that chunks are to bring."""
+        """Makes a replicated f32 array. `upload`: (number, bytes) that chunks will bring."""
         spec = spec_of(dims, devices)
         host = message("fairway.v1.HostBytes")
         host = host(data=data) if upload is None else host(upload=upload[0], size=upload[1])
         self.send("put", array=array, spec=spec, bytes=[host], bytes_of_shard=[0] * len(devices))
 
     def compile_scale(self, executable, devices=(0,), dims=(), milliseconds=0):
-        """A program that multiplies by one; it may take some time."""
+        """Compiles a program that multiplies by one; it may be made to take time."""
         native = message("fairway.v1.NativeProgram")()
         native.parameters.add(dtype=F32, global_dims=list(dims))
         native.steps.add(kernel="scale", operands=[0], factor=1)
@@ -117,5 +117,5 @@ def spec_of(dims=(), devices=(0,)):
 
 
 def program_of(text):
-    """A fairway.v1.Program from its text form."""
+    """Parses a fairway.v1.Program from its text form."""
     return text_format.Parse(text, message("fairway.v1.Program")())

@@ -14,19 +14,19 @@ from hostile import run_case
 from hostile_cases import CASES
 from raw_client import ALWAYS_COPY, REUSE, Session
 
-SECONDS = 1  # of cases that have no end of their own
+SECONDS = 1  # for cases without an end of their own
 
-# The most units of one turn of the core (Cluster::units): a slice of each session and what cannot be interrupted.
+# The most units of one turn of the core (Cluster::units): a slice of each session and uninterruptible work.
 TURN_UNITS = 8000
 CONTROLLER_MIB = 1024
 
-# What does not hold yet (docs/status.md), by case: the bounds that it passes.
+# Known faults (docs/status.md): the bounds that a case exceeds.
 TOO_MUCH = {
     "buffers_that_nobody_takes": {"memory"},  # half of --transit-memory, 4 GiB by default
     "lost_executor": {"turns"},
 }
 
-# A loop that goes 2,000 times from one island to the other and back: 8,000 steps a call.
+# A loop that goes 2,000 times from one island to the other and back: 8,000 steps per call.
 MANY_STEPS = """# proto-file: proto/fairway/v1/program.proto
 # proto-message: fairway.v1.Program
 name: "pingpong"
@@ -79,7 +79,7 @@ def test_the_benchmark_compares_each_case_with_busy_processors(tmp_path):
 
 @pytest.fixture
 def host_cluster(tmp_path):
-    """Two islands of two devices without a plugin; no process of it may die."""
+    """Two islands of two devices without a plugin; none of its processes may die."""
     with Cluster(2, 2, ("--runtime=host",), environment={"XDG_STATE_HOME": str(tmp_path)}) as cluster:
         before = {process.pid for process in cluster.processes()}
         yield cluster
@@ -91,7 +91,7 @@ def run(cluster, *arguments):
 
 
 def counts(cluster):
-    """What the controller holds, by name, as `fairway status` tells it."""
+    """The controller's counts, by name, as `fairway status` shows them."""
     status = cluster.cli("status", "--controller", cluster.address).stdout
     return {name: int(number) for number, name in re.findall(r"(\d+) ([a-z ]+)", status)}
 
@@ -114,7 +114,7 @@ def test_a_program_of_many_steps_called_without_waiting_holds_up_nobody(host_clu
     finally:
         hog.kill()
         hog.wait()
-    # What it left is given up, and the executors are those of before.
+    # All that it left is given up, and the executors are the same as before.
     wait_for(lambda: counts(host_cluster)["unfinished nodes"] == 0, "the end of its work", 120)
     assert "was lost" not in host_cluster.logs()
 
@@ -127,7 +127,7 @@ def test_requests_that_name_a_hundred_thousand_arrays_hold_up_nobody(host_cluste
         neighbour.put(1, np.ones(4, np.float32), device=2)
         hog.put(1, np.ones(4, np.float32))
         many = 1
-        while many < 1 << 17:  # names for one array
+        while many < 1 << 17:  # more and more names for one array
             hog.call("copy_arrays_request", array_handles=handles(1, many), copy_semantics=REUSE,
                      result_handles=handles(1 + many, many))
             many *= 2
@@ -140,7 +140,7 @@ def test_requests_that_name_a_hundred_thousand_arrays_hold_up_nobody(host_cluste
             hog.send("destruct_array_request", array_handle=copies),
             hog.send("destruct_array_request", array_handle=named),
         ]
-        # The neighbour is served again and again before all of that is done.
+        # The neighbour is served again and again before all of these requests are done.
         for _ in range(20):
             answer = neighbour.call("is_array_deleted_request", array_handle=1)
             assert not answer.is_array_deleted_response.deleted

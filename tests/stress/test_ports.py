@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes that no client or worker of ours would send, on every port of a controller and an executor.
 
-What must hold: no process dies (the fixture checks it), others are served meanwhile, memory stays
-bounded, and whoever can be answered is told why.
+These must hold: no process dies (the fixture checks it), others are served meanwhile, memory stays
+bounded, and a peer that can be answered is told the reason.
 """
 
 import pathlib
@@ -37,7 +37,7 @@ def crc32c(data):
 
 def frame(payload=b"", *, magic=MAGIC, version=1, kind=1, flags=0, number=1, offset=0, length=None,
           crc=None):
-    """One frame of transport/frame.h, right unless told otherwise."""
+    """One frame of transport/frame.h, correct by default."""
     return struct.pack(
         "<IBBHQQII", magic, version, kind, flags, number, offset,
         len(payload) if length is None else length, crc32c(payload) if crc is None else crc,
@@ -50,7 +50,7 @@ def ports(cluster):
         name: int(controller(cluster).flag(name))
         for name in ("port", "http-port", "link-port", "data-port")
     }
-    # Ports that were given as 0 are in the log.
+    # The log has the ports that were given as 0.
     line = re.findall(r"listening on .*?clients (\d+), HTTP (\d+), workers (\d+), data (\d+)",
                       cluster.logs())[-1]
     found = dict(zip(flags, map(int, line)))
@@ -75,7 +75,7 @@ def listening(pid):
 
 
 def say(port, data):
-    """Sends bytes, ends its side, and returns what comes back until the other side closes."""
+    """Sends bytes, ends its side, and returns all that comes back until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
         try:
             peer.sendall(data)
@@ -214,7 +214,7 @@ def test_requests_that_are_no_messages_end_their_own_session_only(cluster):
             assert session.error.code() == grpc.StatusCode.CANCELLED, session.error
             assert "no IfrtRequest" in session.error.details()
             session.close()
-        # Parsable, but empty or of a kind that does not exist: told so, and the session goes on.
+        # Messages that parse, but are empty or of an unknown kind: an error; the session goes on.
         with Session(cluster.address) as session:
             empty = message("IfrtRequest")()
             empty.request_metadata.op_id = 1000
@@ -256,14 +256,14 @@ def test_every_request_kind_survives_empty_and_random_fields(cluster):
             except Refused:
                 answered += 1
             except AssertionError:
-                pass  # waits for a future or a buffer that never comes
+                pass  # it waits for a future or a buffer that never comes
         print(f"{answered} of {len(sent)} answered")
         assert answered > 0.9 * len(sent)
         neighbour.goes_on()
 
 
 def scramble(body, chaos, numbers, depth=0):
-    """Fills the fields of a message with values that may mean anything."""
+    """Fills the fields of a message with values of any meaning."""
     for field in body.DESCRIPTOR.fields:
         if chaos.random() < 0.25 or (field.message_type and depth > 4):
             continue
@@ -313,9 +313,9 @@ def test_a_program_too_new_for_the_plugin_names_both_versions(cluster):
     assert match, artifact[:64]
     newer = b"9" + match[1][1:]
     with Session(cluster.address) as session:
-        # The number alone is no reason to refuse a program that can be read.
+        # The version alone is no reason to refuse a program that can be read.
         session.compile(artifact.replace(match[1], newer, 1))
-        # An operation that this plugin does not know.
+        # This plugin does not know the operation.
         changed = artifact.replace(match[1], newer, 1).replace(b"add_v1", b"add_v9")
         assert changed.count(b"add_v9") == 1
         with pytest.raises(Refused) as caught:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed and runaway programs: they cost their session an error, and nobody else anything.
+"""Malformed and runaway programs: they cost their own session an error, and nobody else anything.
 
 FAIRWAY_TEST_PROGRAMS=N sends N mutated programs instead of 500, FAIRWAY_TEST_SEED=N others.
 """
@@ -43,8 +43,8 @@ def lasting(cluster):
 
 @contextlib.contextmanager
 def undisturbed(cluster, devices=(0, 2)):
-    """Neighbours on these devices go on with right values; no process but those that compile ends,
-    and nothing is left."""
+    """Neighbours on these devices go on with right values; no process except those that compile
+    ends, and nothing is left."""
     accounts, before = Accounts(cluster), lasting(cluster)
     with contextlib.ExitStack() as stack:
         neighbours = [stack.enter_context(Neighbour(cluster, device)) for device in devices]
@@ -72,7 +72,7 @@ def cluster(limited_cluster):
 
 
 def outcome(session, op_id, seconds=300):
-    """What became of a compilation, in a word or two; an executable is let go."""
+    """The outcome of a compilation, in a word or two; an executable is given up."""
     try:
         handle = session.answer(op_id, seconds).compile_response.loaded_executable_handle
     except Refused as refused:
@@ -111,7 +111,7 @@ def test_thousands_of_mutated_programs_harm_nobody(cluster):
         print(f"{what:12} {dict(counts)}")
     print(f"all          {dict(totals)}")
     assert totals.total() == COUNT
-    # What crosses the decoder is what tests all behind it.
+    # Programs that pass the decoder test everything after it, so enough of them must.
     assert totals["compiled"] + totals["refused"] >= 0.3 * COUNT, totals
     assert totals["compiled"] >= 0.1 * COUNT, totals
 
@@ -157,7 +157,7 @@ def test_hostile_compile_options_are_refused(cluster):
 def test_a_compilation_that_never_ends_is_ended(cluster):
     with Session(cluster.address) as session:
         op_ids = [session.ask_compile(artifacts.never_compiles()) for _ in range(2)]
-        # Others are compiled beside it.
+        # Other programs are compiled meanwhile.
         session.compile(program("slow"), 1)
         for op_id in op_ids:
             with pytest.raises(Refused, match="CPU time") as refused:
@@ -187,8 +187,8 @@ def test_a_program_that_wants_100_gb_at_run_time_is_not_run(cluster):
 
 
 def test_a_session_that_takes_memory_without_end_runs_out_alone(limited_cluster):
-    """24 results of 16 MiB stay alive on a device of 256 MiB. Who else wants memory of that island
-    waits meanwhile: there are no quotas yet."""
+    """24 results of 16 MiB stay alive on a device of 256 MiB. Others who want memory of that island
+    wait meanwhile: there are no quotas yet."""
     cluster = limited_cluster
     text = artifacts.main("%0 = stablehlo.iota dim = 0 : tensor<4194304xf32>\n"
                           "return %0 : tensor<4194304xf32>", "", "tensor<4194304xf32>")
@@ -205,7 +205,7 @@ def test_a_session_that_takes_memory_without_end_runs_out_alone(limited_cluster)
                 failed += 1
         print(f"{failed} of {len(handles)} found no room")
         assert len(handles) - 256 // 16 <= failed < len(handles) - 10
-        # With room again, it may go on.
+        # Once there is room again, it may go on.
         session.call("destruct_array_request", array_handle=handles)
         session.execute(make, [], [100])
         session.call("check_value_ready_request", value_handles=[100])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that go too far: others must not notice, and nothing may be left of them."""
+"""Sessions that go too far: others must not notice, and nothing of them may be left."""
 
 import signal
 import threading
@@ -25,7 +25,7 @@ def controller(cluster):
 
 
 class Neighbour:
-    """Another session, working all the time; its results must be right and come soon."""
+    """Another session, which works all the time; its results must be right and come soon."""
 
     def __init__(self, cluster, device=0):
         self.cluster, self.device = cluster, device
@@ -124,18 +124,18 @@ def test_a_client_that_never_reads_is_held_back_and_forgotten(cluster):
     before = anonymous_memory(pid)
     with Neighbour(cluster) as neighbour, Session(cluster.address) as session:
         wide = session.compile(program("wide"))
-        # Each is answered by what describes 500 results; nobody reads the answers.
+        # Each answer describes 500 results; nobody reads the answers.
         request = session.make(
             "loaded_executable_metadata_request", loaded_executable_handle=wide)
         answer_bytes = session.answer(session.send_made(request)).ByteSize()
         assert answer_bytes > 5000
         session.stop_reading()
-        # With a field of 4 KiB that nobody knows, so that what lies on the way is soon full.
+        # An unknown field of 4 KiB makes each request large, so buffers on the way are soon full.
         request = request.SerializeToString() + b"\xc2\x3e\x80\x20" + bytes(4096)
         sent = 0
 
         def held_back():
-            """Sends on until the controller reads no more."""
+            """Sends until the controller reads no more."""
             nonlocal sent
             if session._requests.qsize() < 500:
                 for _ in range(2000):
@@ -154,7 +154,7 @@ def test_a_client_that_never_reads_is_held_back_and_forgotten(cluster):
 
 
 def stuck(session):
-    """Whether the queue of unsent requests stays as it is for a second."""
+    """Whether the length of the queue of unsent requests stays the same for a second."""
     seen, until = session._requests.qsize(), time.monotonic() + 1
     wait_for(lambda: session._requests.qsize() != seen or time.monotonic() > until, "a second", 5)
     return session._requests.qsize() == seen
@@ -174,7 +174,7 @@ def test_100000_executions_ahead_are_kept_in_bounds(cluster):
         try:
             for i in range(count):
                 last = session.execute(add, [2 + i], [3 + i])
-                if i % 10 == 0:  # what is not needed any more is freed all the same
+                if i % 10 == 0:  # unused arrays are freed all the same
                     session.send("destruct_array_request", array_handle=[2 + i])
             unfinished = lambda: cluster.metrics().total("fairway_nodes_unfinished")
             wait_for(lambda: unfinished() >= 100000, "100,000 executions ahead", 120)
@@ -239,7 +239,7 @@ def test_another_sessions_handles_and_buffers_are_not_there(cluster):
         deleted = thief.call("delete_array_request", array_handle=[1]).delete_array_response
         refused("check_future_request", future_handle=deleted.deletion_future_handle)
 
-        # Host buffers: its own session has none; the numbers of others are not to be guessed.
+        # Host buffers: the thief's session has none, and other sessions' numbers cannot be guessed.
         for session_id in (thief.id, owner.id + 1, 1, 0, 2**64 - 1):
             for handle in (1, 50, 60):
                 for attempt in (thief.lookup, thief.delete_buffer):
@@ -251,7 +251,7 @@ def test_another_sessions_handles_and_buffers_are_not_there(cluster):
                     thief.store(50, b"changed", session_id)
                 assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
-        # The owner has all of it still.
+        # The owner still has all of it.
         owner.execute(add, [1], [2])
         np.testing.assert_array_equal(np.frombuffer(owner.get(2, 61), np.float32), ones + 1)
         assert owner.lookup(60) == ones.tobytes()
@@ -289,7 +289,7 @@ def test_more_than_a_cap_is_refused_by_name(cluster):
             with pytest.raises(Refused) as caught:
                 make(shape(dims=dims))
             assert word in caught.value.text, caught.value
-        # The session lives.
+        # The session is alive.
         add = session.compile(program("add"))
         session.put(1, ones)
         session.execute(add, [1], [2])

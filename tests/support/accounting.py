@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster holds at one moment, to be compared before and after a test."""
+"""The holdings of a cluster at one moment, to be compared before and after a test."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import re
 
 from cluster import wait_for
 
-# Must be back at their values once the clients of a test are gone.
+# These must return to their old values once the clients of a test are gone.
 COUNTS = (
     "fairway_sessions", "fairway_arrays", "fairway_shard_groups", "fairway_nodes_unfinished",
     "fairway_device_memory_used_bytes",
@@ -15,7 +15,7 @@ COUNTS = (
 
 
 def anonymous_memory(pid):
-    """Bytes of memory of a process that no file backs."""
+    """Bytes of a process's memory that no file backs."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", text)[1])
 
@@ -36,7 +36,7 @@ def descriptors_and_threads(processes):
 class Accounts:
     """The cluster's holdings when this was made."""
 
-    # gRPC makes threads and their descriptors when it is busy, and keeps some of them.
+    # gRPC makes threads, with descriptors, when it is busy, and keeps some of them.
     SPARE_DESCRIPTORS = 4
     SPARE_THREADS = 8
 
@@ -46,7 +46,7 @@ class Accounts:
         self.processes = self._settled_processes()
 
     def _settled_processes(self):
-        """Compilers may still be starting when a cluster is ready: what 20 looks in a row show."""
+        """Compilers may still be starting when a cluster is ready: waits until 20 looks agree."""
         seen = []
 
         def settled():
@@ -61,14 +61,14 @@ class Accounts:
         return {name: metrics.total(name) for name in COUNTS}
 
     def excess(self):
-        """What is held beyond that, as text; empty: nothing."""
+        """The excess over these holdings, as text; empty: none."""
         found = [
             f"{name}: {value:g}, was {self.counts[name]:g}"
             for name, value in self._counts().items() if value > self.counts[name]
         ]
         for pid, (fds, threads) in descriptors_and_threads(self.cluster.processes()).items():
             if pid not in self.processes:
-                continue  # started since, for one that died
+                continue  # it was started later, in place of one that died
             old_fds, old_threads = self.processes[pid]
             name = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
             if fds > old_fds + self.SPARE_DESCRIPTORS:
@@ -78,7 +78,7 @@ class Accounts:
         return "; ".join(found)
 
     def check(self, seconds=20):
-        """Waits until nothing is held beyond it."""
+        """Waits until there is no excess over these holdings."""
         excess = [""]
 
         def settled():

@@ -15,11 +15,11 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "proto" / "ifrt")]
 from cluster import BIN, Cluster  # noqa: E402
 
 REQUIREMENTS = {path.stem.partition("-")[2]: path for path in HERE.glob("requirements-*.txt")}
-# That of .venv, the project's own environment.
+# The version in .venv, the project's own environment.
 OWN = re.search(r"^jaxlib==(\S+)", (ROOT / "client/python/requirements-dev.txt").read_text(), re.M)[1]
 # Oldest first.
 VERSIONS = sorted([*REQUIREMENTS, OWN], key=lambda v: [int(n) for n in v.split(".")])
-# A Debian suite with a newer Python: the newest jaxlib alone, there (./dev test --all).
+# A Debian suite with a newer Python, in which only the newest jaxlib runs (./dev test --all).
 NEXT_SUITE = os.environ.get("NEXT_SUITE")
 if NEXT_SUITE:
     VERSIONS = VERSIONS[-1:]
@@ -33,7 +33,7 @@ def environment(version):
 
 
 def suite_of(version):
-    """The Debian suite in whose root its Python runs; None: here."""
+    """The Debian suite in whose root its Python runs; None: this system."""
     if NEXT_SUITE or version == OWN:
         return NEXT_SUITE
     named = re.search(r"^# Debian suite: (\w+)", REQUIREMENTS[version].read_text(), re.M)
@@ -57,7 +57,7 @@ def jaxlib_of(version):
 
 
 def pytest_collection_modifyitems(items):
-    """The tests of a version run one after the other: one process ran all cases of the smoke matrix."""
+    """Runs the tests of a version one after the other: one process runs the whole smoke matrix."""
     for item in items:
         version = item.callspec.params.get("version") if hasattr(item, "callspec") else None
         item.add_marker(pytest.mark.xdist_group(version or "others"))
@@ -74,7 +74,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def gpu_cluster(tmp_path_factory):
-    """The same of kind cuda, over the stand-in plugin of tests/gpu."""
+    """The same islands of kind cuda, over the stand-in plugin of tests/gpu."""
     plugin = BIN.parent / "tests/fairway_stand_in_gpu.so"
     assert plugin.is_file(), f"{plugin} is missing; run ./dev build fairway_stand_in_gpu"
     with Cluster(islands=2, devices=4, flags=["--plugin-kind=cuda", f"--plugin={plugin}"],

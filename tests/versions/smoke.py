@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # of jax.devices("cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # jax.devices("cpu")
 
 import jax
 import jax.numpy as jnp
@@ -151,7 +151,7 @@ def between_islands():
 
 @case
 def over_islands():
-    """Arrays over devices of both islands, cut anew: to both, to one, from one, and copies."""
+    """Arrays over devices of both islands, cut anew: to both, to one, from one; and copies."""
     (left, right) = islands()
     x = np.arange(256, dtype=np.float32).reshape(16, 16)
     grid = Mesh(np.array([left[:2], right[:2]]), ("a", "b"))
@@ -226,7 +226,7 @@ def random():
 
 @case
 def special_functions():
-    # What newer releases write as composites, and their like.
+    # Operations that newer releases write as composites, and similar ones.
     def all_of(v):
         special = jax.scipy.special
         return {
@@ -273,10 +273,10 @@ def collectives():
     out = jax.jit(jax.shard_map(
         mapped, mesh=mesh, in_specs=each, out_specs=(P(), each, each, each, each), check_vma=False,
     ))(jax.device_put(x, NamedSharding(mesh, each)))
-    parts = x.reshape(2, 2, 4)  # by a, by b
+    parts = x.reshape(2, 2, 4)  # dimensions: by a, by b
     np.testing.assert_array_equal(out[0], parts.sum(axis=(0, 1)))
     np.testing.assert_array_equal(out[1], np.repeat(parts.max(axis=1), 2, axis=0).ravel())
-    gathered = parts.transpose(1, 0, 2).reshape(2, 8)  # by b
+    gathered = parts.transpose(1, 0, 2).reshape(2, 8)  # dimension: by b
     np.testing.assert_array_equal(out[2], np.tile(gathered.sum(axis=0), 2))
     np.testing.assert_array_equal(out[3], parts[::-1].ravel())
     swapped = gathered.reshape(2, 2, 4).transpose(1, 0, 2).ravel()
@@ -327,7 +327,7 @@ def traced_program():
         value, gradient = program(jnp.arange(4.0))
         assert (float(value), gradient.tolist()) == (56, [0, 8, 16, 24])
     assert gradient.devices() == {left[0]} and value.devices() == set(right[:2])
-    # What newer releases write in newer forms, and a loop and a checkpoint over two places.
+    # Operations that newer releases write in newer forms; a loop and a checkpoint over two places.
     mesh = Mesh(np.array(right[:2]), ("x",))
     largest = lambda v: jax.lax.top_k(jax.nn.gelu(v, approximate=False), 2)[0]
     gelu = fairway.on(left[0], largest)
@@ -354,7 +354,7 @@ def traced_program_with_custom_calls():
     import fairway
 
     if jax.default_backend() == "gpu":
-        return  # calls of other names, which tests/gpu has
+        return  # there the calls have other names, which tests/gpu covers
 
     left, right = islands()
     mesh = Mesh(np.array(right[:2]), ("x",))
@@ -457,7 +457,7 @@ def callbacks_with_types_of_4_bits():
 @case
 def unreduced_arrays_of_other_backends():
     if jax.__version_info__ < (0, 11):
-        return  # there JAX computes to move one, which several backends cannot
+        return  # there JAX moves one by a computation, which cannot span several backends
     explicit = (jax.sharding.AxisType.Explicit,)
     here = Mesh(np.array(jax.devices()[:2]), ("x",), axis_types=explicit)
     there = Mesh(np.array(jax.devices("cpu")[:2]), ("x",), axis_types=explicit)
@@ -473,13 +473,13 @@ def unreduced_arrays_of_other_backends():
 
 @case
 def errors():
-    # 128 TiB: it fails, and what depends on it says so.
+    # 128 TiB: it fails, and results that depend on it report that.
     too_large = jax.jit(lambda v: v + jnp.arange(1 << 47, dtype=jnp.int8))
     dependant = jax.jit(lambda v: v[:4] * 2)
     try:
         np.asarray(dependant(too_large(jnp.int8(1))))
     except jax.errors.JaxRuntimeError as error:
-        # GPUs: refused before it runs.
+        # GPU islands refuse it before it runs.
         assert "Out of memory" in str(error) or "bytes of a device" in str(error), error
     else:
         raise AssertionError("it did not fail")

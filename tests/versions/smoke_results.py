@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the smoke matrix (smoke.py) and looks at what became of its cases."""
+"""Runs the smoke matrix (smoke.py) and checks the outcomes of its cases."""
 
 import pathlib
 import re
@@ -24,7 +24,7 @@ def run_smoke(python, cluster):
 
 
 def check(name, smoke, on_gpus=False):
-    """Fails unless case `name` ended well; skips what GPU islands refuse, with that refusal."""
+    """Fails unless case `name` ended well; skips one that GPU islands refuse, with that refusal."""
     results, text = smoke
     assert name in results, f"{name} did not end:\n{text[-6000:]}"
     if on_gpus and name in CALLING:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between our .proto files and the descriptors inside each supported jaxlib.
+"""The differences between our .proto files and the descriptors inside each supported jaxlib.
 
-Ours have what any of them says that we read. What one lacks, calls otherwise or has beside that is
-listed, line by line, in differences-VERSION.txt; a difference that is not listed there, or no longer
-there, is named.
+Ours contain all that we read from any of them. If one lacks something, names it differently or has
+something more, differences-VERSION.txt lists that, line by line. The test names a difference that is
+not listed, and a listed one that has gone.
 """
 
 import difflib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of releases in docs/jax-compatibility.md says what each one offers, gets and sends.
+"""The table of releases in docs/jax-compatibility.md: what each one offers, gets and sends.
 
 Read from the bytes between a client and the controller, which a relay sees: gRPC's messages are in
-them as they are, behind a zero and four bytes of length.
+them unchanged, after a zero and four bytes of length.
 """
 
 import re
@@ -68,14 +68,14 @@ def rows():
 
 
 def outcomes():
-    """{jaxlib: what became of the smoke matrix on CPUs and on the stand-in for GPUs}, of the page."""
+    """{jaxlib: outcomes of the smoke matrix on CPUs and on the stand-in for GPUs}, by the page."""
     return {m[0]: m[1:] for m in re.findall(r"^\| ([\d.]+) \| (\d+ passed) \| (\d+ passed, \d+ refused by name) \|$",
                                             PAGE.read_text(), re.MULTILINE)}
 
 
 @pytest.mark.skipif(bool(NEXT_SUITE), reason="the table is about the releases in their own environments")
 def test_the_table_of_outcomes_is_what_the_tests_demand():
-    """test_versions.py and tests/gpu fail where a case ends in another way."""
+    """test_versions.py and tests/gpu fail if a case ends differently."""
     on_gpus = f"{len(CASES) - len(CALLING)} passed, {len(CALLING)} refused by name"
     assert outcomes() == {version: (f"{len(CASES)} passed", on_gpus) for version in VERSIONS}
     assert f"the {len(CASES)} cases of the smoke matrix" in PAGE.read_text()

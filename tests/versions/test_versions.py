@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smoke matrix on every jaxlib that Fairway supports, each in an environment of its own."""
+"""The smoke matrix on every jaxlib that Fairway supports, each in its own environment."""
 
 import functools
 import re
@@ -42,7 +42,7 @@ def test_smoke(version, name, cluster):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v != OWN])  # tests/gpu runs that one
 def test_smoke_on_islands_of_gpus(version, name, gpu_cluster):
-    """Over the stand-in plugin: device memory that ends whoever reads it from the host."""
+    """Over the stand-in plugin: device memory that ends any process that reads it on the host."""
     check(name, smoke(version, gpu_cluster), on_gpus=True)
 
 
@@ -103,7 +103,7 @@ print("out", flush=True)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_program_prints_what_it_prints_and_nothing_else(version, cluster):
-    """Moving arrays, with a callback, and at exit while work is under way."""
+    """Moves arrays, with a callback, and exits while work is under way."""
     done = run(version, "-c", QUIET + "kept = [f(w * i) for i in range(100)]", env=cluster.jax_environment())
     assert (done.returncode, done.stdout, done.stderr) == (0, "x=3.0\nout\n", "")
 

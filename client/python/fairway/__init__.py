@@ -5,9 +5,9 @@ With the package installed, JAX knows a platform named "fairway":
 
   JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=host:port python train.py
 
-`connect` does the same from code, `islands` says which devices share an island,
-`info` prints what is connected. `program` makes one
-message of what a function does on several slices; `on` places a function.
+`connect` does the same from code, `islands` tells which devices share an island, and `info` prints
+what is connected. `program` turns a function over several slices into one message; `on` places a
+function.
 """
 
 from fairway.connection import ControllerError, connect
@@ -21,8 +21,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name):
-    # What needs all of JAX is read when it is asked for: every process that has the package
-    # imports this module.
+    # Modules that need all of JAX are loaded on demand: every process that has the package imports
+    # this module.
     if name in ("Program", "ProgramError", "program"):
         from fairway import _program
 

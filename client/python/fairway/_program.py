@@ -26,26 +26,27 @@ def program(fun: Callable | None = None, *, donate_argnums: Any = (), name: str 
             sequential: bool = False) -> Any:
     """Makes one program of a function that calls jitted functions on several slices.
 
-    The first call for given types traces `fun`, as `jax.jit` would, compiles what each slice does,
-    and sends the whole graph to the controller; every call then is one message. Inside, each jitted
-    function with shardings (`fairway.on`, or `jax.jit` with in_shardings or out_shardings) runs
-    where they say; its inputs are brought there. `jax.device_put` moves a value. Everything else
-    runs where its inputs are. `jax.grad` and the like may be used inside; Python loops,
-    `jax.lax.fori_loop` and `jax.lax.scan` are unrolled where their bodies name several slices.
+    The first call for given types traces `fun`, as `jax.jit` would, compiles the part of each
+    slice, and sends the whole graph to the controller; after that every call is one message.
+    Inside, each jitted function with shardings (`fairway.on`, or `jax.jit` with in_shardings or
+    out_shardings) runs on their devices; its inputs are brought there. `jax.device_put` moves a
+    value. Everything else runs where its inputs are. `jax.grad` and the like may be used inside;
+    Python loops, `jax.lax.fori_loop` and `jax.lax.scan` are unrolled where their bodies name
+    several slices.
 
     Args:
       fun: takes and returns pytrees of arrays. May be left out, for use as a decorator.
-      donate_argnums: numbers of the arguments, from 0, whose buffers the program may take over.
-      name: for messages; None: the function's own.
-      sequential: a run prepares each step only when what it takes has been computed, instead of all
-        at once; slower, to compare.
+      donate_argnums: the arguments, by number from 0, whose buffers the program may take over.
+      name: for messages; None: the function's name.
+      sequential: a run prepares each step only when its inputs have been computed, instead of all
+        at once; slower, for comparison.
 
     Returns:
-      A `Program`, which is called like `fun`, but not inside `jax.jit`, `jax.grad` or a program.
+      A `Program`. It is called like `fun`, but not inside `jax.jit`, `jax.grad` or a program.
 
     Raises:
-      ValueError: `fun` has no argument of a number in donate_argnums.
-      TypeError: `fun` is no function, or the name no string.
+      ValueError: `fun` has no argument with a number in donate_argnums.
+      TypeError: `fun` is not a function, or the name is not a string.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"fairway.program: name={name!r}; expected a string")
@@ -71,11 +72,11 @@ class Program:
         self._call = remote.dispatcher(self._name, fun, self._bind)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs it; under jax.disable_jit, the function itself.
+        """Runs it; under jax.disable_jit, runs the function itself.
 
         Raises:
           ProgramError: the function cannot be a program; the text names the line.
-          TypeError: an argument is no array.
+          TypeError: an argument is not an array.
           RuntimeError: an argument was deleted or donated.
           FloatingPointError: under jax.debug_nans or jax.debug_infs, as a jit does.
           jax.errors.JaxRuntimeError: as a jit does.
@@ -83,12 +84,12 @@ class Program:
         return self._call(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
-        """The graph for arguments of these types; nothing is sent."""
+        """Returns the graph for arguments of these types; sends nothing."""
         return self._trace(args, kwargs)[0]
 
     def op_by_op(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the same graph node by node, each by a jit of its own: to compare, and where the
-        devices are not those of a controller."""
+        """Runs the same graph node by node, each as a jit of its own: for comparison, and where the
+        devices are not a controller's."""
         remote.check_arguments(self._name, args, kwargs)
         graph, out_tree = self._trace(args, kwargs)
         placed = [jax.device_put(x, graph.nodes[i].types[0].sharding)
@@ -96,7 +97,7 @@ class Program:
         return jax.tree.unflatten(out_tree, graph.run(placed))
 
     def _bind(self, args: tuple, kwargs: dict) -> remote.Bound:
-        """The program for arguments of these types, on the controller."""
+        """Returns the program for arguments of these types, bound on the controller."""
         flat, tree = jax.tree.flatten((args, kwargs))
         if not core.trace_state_clean():
             raise ProgramError(
@@ -116,7 +117,7 @@ class Program:
         flat, tree = jax.tree.flatten((args, kwargs))
         out: list = []
 
-        @functools.wraps(self._fun, updated=())  # so that JAX's errors name it and its arguments
+        @functools.wraps(self._fun, updated=())  # JAX's errors name `fun` and its arguments
         def body(*args, **kwargs):
             results, out_tree = jax.tree.flatten(self._fun(*args, **kwargs))
             out[:] = [out_tree]
@@ -140,13 +141,13 @@ def _donated(name: str, fun: Callable, donate_argnums: Any) -> tuple:
     """Numbers and names of the donated arguments, checked as `jax.jit` checks them."""
     numbers, names, _, _ = api_util.resolve_argnums(
         fun, api_util.fun_signature(fun), donate_argnums, None, None, None)
-    if any(i < 0 for i in numbers):  # a jit passes over them in silence
+    if any(i < 0 for i in numbers):  # a jit ignores these silently
         raise ValueError(f"donate_argnums={numbers} of the program {name}: count from 0")
     return numbers, names
 
 
 def _sharding(x: Any) -> Any:
-    """Where an argument lies, if somebody said where it should."""
+    """The sharding that was given for an argument, or None."""
     if isinstance(x, jax.Array) and getattr(x, "committed", True):
         return x.sharding if devices_of(x.sharding) is not None else None
     return None

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jaxlib's proxy client cannot take as it is, made into what it can, before it sees it.
+"""Converts values that jaxlib's proxy client cannot take into values that it can.
 
-JAX looks up a handler by the type of every value that it moves to devices. Two handlers get
-something in front:
+JAX looks up a handler by the type of every value that it moves to devices. This module wraps two of
+these handlers:
 - numpy arrays with negative strides (`x[::-1]`) or strides of zero (`np.broadcast_to`), which the
   client refuses, are made contiguous;
 - arrays of one client that are to go to devices of another, such as from an island to
-  `jax.devices("cpu")`, which the client also refuses, are fetched and put there; what is unreduced
-  over an axis shard by shard.
-Arrays that are to be cut anew are a page of their own, resharding.py.
+  `jax.devices("cpu")`, which the client also refuses, are fetched and put there; arrays that are
+  unreduced over an axis go shard by shard.
+Arrays that change their cut have a module of their own, resharding.py.
 
-A JAX without this registry is left alone; then these two cases fail with jaxlib's own text.
+In a JAX without this registry nothing is changed; then both cases fail with jaxlib's own text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARK = "_fairway_handler"
 
 
 def install() -> None:
-    """Puts all in place, once. Called when a process opens its first session."""
+    """Installs all of it, once. Called when a process opens its first session."""
     try:
         from jax._src.array import ArrayImpl
         from jax._src.interpreters import pxla
@@ -47,7 +47,7 @@ def install() -> None:
 
 
 def _is_plain_array(kind: type) -> bool:
-    """numpy's own class and JAX's subclass of it, which carries a weak type."""
+    """Whether it is numpy's own class, or JAX's subclass of it, which carries a weak type."""
     return issubclass(kind, np.ndarray) and not issubclass(kind, np.ma.MaskedArray)
 
 
@@ -64,7 +64,7 @@ def _client(sharding: Any) -> Any:
 
 
 def _is_unreduced_alike(source: Any, target: Any) -> bool:
-    """Whether both are cut alike, and unreduced: such an array has no value that could be fetched."""
+    """Whether both have one cut, and are unreduced: such an array has no value to be fetched."""
     if not getattr(getattr(source, "spec", None), "unreduced", None) or not hasattr(target, "spec"):
         return False
 

@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes  # noqa: F401  numpy knows bfloat16 and its like by it
+import ml_dtypes  # noqa: F401  it registers bfloat16 and similar types with numpy
 import numpy as np
 
 from fairway import wire
 
 CHUNK = 1 << 20  # bytes of one message
-_INLINE = 64 << 10  # results up to here are in the Return itself, while they fill no chunk together
+_INLINE = 64 << 10  # results up to here are in the Return itself, until they fill a chunk together
 _TEXT = 64 << 10
 
 _NAMES = {kind: name for name, kind in wire.KINDS.items()}
@@ -31,7 +31,7 @@ class Call:
     program: str
     arguments: list[np.ndarray]
     wanted: list[tuple[tuple, np.dtype]]  # shape and dtype of each result
-    missing: list[memoryview] = dataclasses.field(default_factory=list)  # to be filled by chunks
+    missing: list[memoryview] = dataclasses.field(default_factory=list)  # chunks fill these
 
     def fill(self, data: memoryview) -> None:
         """Takes the bytes of a chunk.
@@ -69,10 +69,10 @@ class Opened:
 
 
 def decode(data: bytes) -> Call | Chunk | Cancel | Opened | None:
-    """A CallbackServerMessage; None: of a kind that this version does not know.
+    """Decodes a CallbackServerMessage; None: its kind is unknown to this version.
 
     Raises:
-      ValueError: it is none.
+      ValueError: the bytes are not such a message.
     """
     readers = {1: _opened, 2: _call, 3: _chunk, 4: _cancel}
     for field, value in wire.fields(memoryview(data)):
@@ -86,7 +86,7 @@ def open_message(channel: bytes) -> bytes:
 
 
 def returned(call: Call, results: list[np.ndarray]) -> Iterator[bytes]:
-    """The messages by which a call returned `results`, which are as wanted. They have a copy."""
+    """Encodes the return of a call with `results`, as wanted. The messages hold a copy."""
     encoded, later, room = b"", [], CHUNK
     for x in results:
         out = wire.number(1, wire.KINDS[x.dtype.name]) + wire.packed(2, x.shape)
@@ -110,7 +110,7 @@ def _chunks(call: int, arrays: list[memoryview]) -> Iterator[bytes]:
 
 
 def failed(call: int, code: int, text: str) -> bytes:
-    """The message by which a call ended with an error; of a long text the middle is left out."""
+    """Encodes the end of a call with an error. A long text loses its middle."""
     data = text.encode(errors="replace")
     if len(data) > _TEXT:
         gap = b"\n... (left out) ...\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves the calls of one session's programs: a stream to the controller, and threads that run them.
 
-grpcio is imported with the first stream, so by processes that have callbacks.
+grpcio is imported with the first stream, so only by processes that have callbacks.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from fairway import callback_messages as messages
 
 _METHOD = "/fairway.v1.Callbacks/Serve"
 _OPEN_SECONDS = 20.0
-_TRIES = 5  # to open a stream again that had served, after 0.1 s, 0.2 s, ...
-_LASTED = 10.0  # seconds after which the end of a stream is a new case
+_TRIES = 5  # attempts to open again a stream that had served, after 0.1 s, 0.2 s, ...
+_LASTED = 10.0  # a stream that served for so many seconds has all attempts again
 _THREADS = 256
 _CANCELLED, _INTERNAL = 1, 13
 
 
 class StreamError(RuntimeError):
-    """No stream; the text is one line."""
+    """The stream cannot be opened; the text is one line."""
 
 
 class CallError(Exception):
-    """A call that fails with the text as it is."""
+    """A call fails with exactly this text."""
 
 
 class Pool:
-    """Runs functions in threads, each at once: a thread more is started where none is idle, up to
-    `limit`. Functions that wait for each other need as many threads as there are of them."""
+    """Runs each function in a thread at once: starts another thread where none is idle, up to
+    `limit`. Functions that wait for each other need a thread each."""
 
     def __init__(self, limit: int = _THREADS):
         self._limit = limit
         self._lock = threading.Lock()
-        self._handed: queue.SimpleQueue = queue.SimpleQueue()  # one for each idle thread taken
+        self._handed: queue.SimpleQueue = queue.SimpleQueue()  # one per idle thread taken
         self._waiting: collections.deque = collections.deque()
         self._threads = self._idle = 0
 
@@ -59,7 +59,7 @@ class Pool:
         try:
             threading.Thread(target=self._work, args=(function,), daemon=True,
                              name="fairway-callback").start()
-        except RuntimeError:  # none can be started: the interpreter ends
+        except RuntimeError:  # no thread can be started: the interpreter is ending
             with self._lock:
                 self._threads -= 1
             function()
@@ -67,7 +67,7 @@ class Pool:
     def _work(self, function: Callable[[], None]) -> None:
         while True:
             function()
-            function = None  # what it holds is not kept while idle
+            function = None  # an idle thread must not keep objects alive
             with self._lock:
                 if self._waiting:
                     function = self._waiting.popleft()
@@ -82,8 +82,8 @@ class Stream:
     Args:
       target: "host:port" of the controller.
       channel: the session's, 16 bytes.
-      answer: runs a call, in a thread of its own, and gives its results as they are wanted. What it
-        raises ends the call: a CallError with its text.
+      answer: runs a call, in a thread of its own, and returns its results in the wanted types. An
+        exception ends the call; a CallError ends it with exactly its text.
     """
 
     def __init__(self, target: str, channel: bytes,
@@ -98,14 +98,14 @@ class Stream:
 
     @property
     def serving_here(self) -> bool:
-        """Whether calls are served, by this process: not by one that it was forked from."""
+        """Whether this process serves calls: a child of a fork does not."""
         return self._serving and self._process == os.getpid()
 
     def ensure_open(self) -> None:
-        """Returns when calls are served.
+        """Returns once calls are served.
 
         Raises:
-          StreamError: they cannot be.
+          StreamError: calls cannot be served.
         """
         if self._process != os.getpid():
             raise StreamError("a forked process cannot serve callbacks; start it by spawning")
@@ -121,7 +121,7 @@ class Stream:
                 raise StreamError(problem)
 
     def close(self) -> None:
-        """Ends it; calls under way go on, and their results are dropped."""
+        """Ends the stream. Calls under way go on, and their results are dropped."""
         if self._process != os.getpid():
             return
         self._ended.set()
@@ -130,13 +130,13 @@ class Stream:
             call.cancel()
 
     def _serve(self, tried: queue.SimpleQueue) -> None:
-        """The thread that reads. Tells `tried` what kept the first stream from opening, or None."""
-        def opened() -> None:  # here, since who waits may be interrupted
+        """Runs the reading thread. Puts the first stream's opening error, or None, into `tried`."""
+        def opened() -> None:  # called in this thread, because the waiting one may be interrupted
             self._serving = True
             tried.put(None)
 
         problem = self._one_stream(opened)
-        tried.put(problem)  # nobody reads it if it had opened
+        tried.put(problem)  # nobody reads this if the stream had opened
         left = _TRIES
         while left and problem is None and not self._ended.wait(0.1 * 2 ** (_TRIES - left)):
             began = time.monotonic()
@@ -145,7 +145,7 @@ class Stream:
         self._serving = False
 
     def _one_stream(self, when_open: Callable[[], None]) -> str | None:
-        """Serves one stream until its end; returns why it did not open, or None: it did."""
+        """Serves one stream until its end. Returns why it did not open, or None if it did."""
         import grpc
 
         outgoing: queue.SimpleQueue = queue.SimpleQueue()
@@ -169,7 +169,7 @@ class Stream:
                     elif message is not None:
                         self._take(message, coming, outgoing)
                 return None if opened else "it ended the stream"
-            # No message of the protocol; one that is too large; the connection.
+            # The message is not of the protocol, or too large, or the connection failed.
             except (ValueError, OverflowError, MemoryError, grpc.RpcError) as error:
                 return None if opened else self._why(error)
             finally:
@@ -190,7 +190,7 @@ class Stream:
         if isinstance(message, messages.Cancel):
             if coming.pop(message.call, None) is not None:
                 outgoing.put([messages.failed(message.call, _CANCELLED, message.reason)])
-            return  # what runs cannot be stopped; its Return is dropped
+            return  # a function cannot be stopped; its Return is dropped
         if isinstance(message, messages.Chunk):
             call = coming.get(message.call)
             if call is None:
@@ -207,12 +207,12 @@ class Stream:
             return messages.returned(call, self._answer(call))
         except CallError as error:
             return [messages.failed(call.number, _INTERNAL, str(error))]
-        except BaseException as error:  # whatever it is, the caller waits for an answer
+        except BaseException as error:  # any error: the caller waits for an answer
             return [messages.failed(call.number, _INTERNAL, f"{type(error).__name__}: {error}")]
 
 
 def _import_grpc() -> None:
-    if "grpc" not in sys.modules:  # it tells of every lost connection and of every fork otherwise
+    if "grpc" not in sys.modules:  # otherwise it logs every lost connection and every fork
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     import grpc  # noqa: F401
 

@@ -2,11 +2,11 @@
 """Host callbacks: functions of this process that programs on a controller call.
 
 JAX lowers a callback to a custom call with the index of the function in a list that it gives to the
-backend; jaxlib's proxy client takes no such list. So what JAX compiles for a client of ours is changed
-on its way: the custom call gets a number of this process instead of the index, and the function stays
-here, where a stream of the session calls it (docs/design/0046-callbacks.md).
+backend; jaxlib's proxy client takes no such list. So a module that JAX compiles for one of our clients
+is changed on its way: the custom call gets a number of this process instead of the index, and the
+function stays here, where a stream of the session calls it (docs/design/0046-callbacks.md).
 
-A JAX that does these things otherwise is left alone; then jaxlib refuses callbacks with its own text.
+If JAX does this differently nothing is changed, and jaxlib refuses callbacks with its own text.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from fairway.devices import is_ours
 
 INITIALIZATION_KEY = "fairway_callbacks"
 
-# JAX's own name, which XLA knows: of others it forgets that one device is to call them.
+# JAX's own name, which XLA knows: for other names it forgets that only one device is to call them.
 _TARGET = "xla_ffi_python_cpu_callback"
 _PARTITIONED = "xla_ffi_partitioned_python_cpu_callback"
 _TARGETS = (_TARGET, _PARTITIONED)
 _ON_GPUS = tuple(name.replace("_cpu_", "_gpu_") for name in _TARGETS)
-_KEPT_SECONDS = 120.0  # functions of programs that are gone, which launches under way may still call
+_KEPT_SECONDS = 120.0  # launches under way may still call functions of programs that are gone
 
 _sessions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
-_pure: dict[tuple, Any] = {}  # by runtime and device: what JAX waits for of its last launch with pure ones
+_pure: dict[tuple, Any] = {}  # by runtime and device: the token of the last launch with pure ones only
 _calling = threading.local()  # .island: of the device whose call this thread runs
-_island: Any = None  # the same for JAX's caches, so that what was compiled elsewhere is looked at
+_island: Any = None  # the same in JAX's cache keys, so that code compiled elsewhere is checked here
 
 
 class Functions:
     """The functions of a session, by number. Thread-safe.
 
-    A function that JAX has let go is kept for a while: launches that were asked for may call it later.
-    After that it goes with the next function that is named or let go, and with it what it closes over.
+    A function that JAX has released is kept for a while, because launches under way may call it later.
+    After that the next call of `number`, or the next release, drops it with all that it closes over.
     """
 
     def __init__(self, seconds: float = _KEPT_SECONDS,
@@ -60,7 +60,7 @@ class Functions:
         self._let_go: collections.OrderedDict[int, float] = collections.OrderedDict()
 
     def number(self, function: Callable, with_token: bool) -> int:
-        """Of a function that is called when a program says so, until some time after it dies."""
+        """Returns the function's number, valid until some time after the function dies."""
         with self._lock:
             if function in self._numbers:
                 return self._numbers[function]
@@ -69,14 +69,14 @@ class Functions:
             self._numbers[function] = number
             if isinstance(function, types.FunctionType):
                 weakref.finalize(function, self._release, number).atexit = False
-                function = types.FunctionType(  # the same code and cells; this one is not looked at
+                function = types.FunctionType(  # a copy, so that the original can die
                     function.__code__, function.__globals__, function.__name__,
                     function.__defaults__, function.__closure__)
             self._functions[number] = (function, with_token)
             return number
 
     def find(self, number: int) -> tuple[Callable, bool] | None:
-        """(function, whether it takes and returns a token first)."""
+        """Returns (function, whether it takes and returns a token first)."""
         with self._lock:
             if number in self._let_go:
                 self._let_go.move_to_end(number)
@@ -89,7 +89,7 @@ class Functions:
             self._forget()
 
     def _forget(self) -> None:
-        """What was let go, or called, longest ago comes first."""
+        """Drops old functions; the one released or called longest ago comes first."""
         while self._let_go:
             oldest, when = next(iter(self._let_go.items()))
             if self._clock() - when < self._seconds:
@@ -104,7 +104,7 @@ class Session:
         from fairway.callback_stream import Stream
 
         self.functions = Functions()
-        self.islands: dict[int, int] = {}  # of a device
+        self.islands: dict[int, int] = {}  # by device id
         self.stream = Stream(target, channel, self.answer)
         atexit.register(_end, weakref.ref(self))
 
@@ -136,7 +136,7 @@ class Session:
 
 @functools.cache
 def install() -> None:
-    """Puts this in front of jaxlib's maker of clients and of JAX's compiler, once."""
+    """Wraps jaxlib's maker of clients and JAX's compiler, once."""
     global _island
     try:
         import jax
@@ -153,7 +153,7 @@ def install() -> None:
         mlir.ModuleContext.get_backend = _ours_first(mlir.ModuleContext.get_backend)
         execute = pxla.ExecuteReplicated
         execute._handle_token_bufs = _told_by_results(execute._handle_token_bufs)
-        traceback_util.register_exclusion(__file__)  # errors name the line of the user
+        traceback_util.register_exclusion(__file__)  # JAX's errors name the user's line
     except (ImportError, AttributeError):
         pass
 
@@ -161,7 +161,7 @@ def install() -> None:
 def _serve_clients(inner: Callable) -> Callable:
     @functools.wraps(inner)
     def get_client(proxy_server_address, options, *rest):
-        channel = os.urandom(16)  # the secret of the session that its stream will show
+        channel = os.urandom(16)  # the session's secret, which its stream will show
         given = options.initialization_data or {}
         options.initialization_data = {**given, INITIALIZATION_KEY: channel}
         client = inner(proxy_server_address, options, *rest)
@@ -173,7 +173,7 @@ def _serve_clients(inner: Callable) -> Callable:
 
 
 def _ours_first(inner: Callable) -> Callable:
-    """JAX looks for the backend of a lowering by its platform, and islands of GPUs are none of "gpu"."""
+    """Returns our backend: JAX would look it up by platform, and islands of GPUs are not "gpu"."""
 
     @functools.wraps(inner)
     def get_backend(self, *args, **kwargs):
@@ -185,7 +185,7 @@ def _ours_first(inner: Callable) -> Callable:
 
 
 def serve(client: Any, target: str, channel: bytes) -> None:
-    """From now on, callbacks that are compiled for `client` are served."""
+    """Serves the callbacks that are compiled for `client` from now on."""
     session = Session(target, channel)
     session.islands = {d.id: getattr(d, "slice_index", 0) for d in client.devices()}
     _sessions[client] = session
@@ -205,8 +205,8 @@ def _compile_for(inner: Callable) -> Callable:
 
 
 def _told_by_results(inner: Callable) -> Callable:
-    """JAX remembers the last launch of whatever has callbacks, for its barrier, and tells its error when
-    the process ends. One whose callbacks are all pure has told it by its results."""
+    """Drops the tokens of pure callbacks. JAX keeps the last launch with callbacks for its barrier, and
+    reports its error at exit; if all its callbacks are pure, its results have reported that."""
 
     @functools.wraps(inner)
     def handle_token_bufs(self, token_bufs, sharded_token):
@@ -222,10 +222,10 @@ def _told_by_results(inner: Callable) -> Callable:
 
 
 def refuse_held(devices: Iterable) -> None:
-    """In a callback: refuses to compile for devices of the island that waits for it.
+    """Within a callback, refuses to compile for devices of the island that waits for it.
 
     Raises:
-      RuntimeError: they are.
+      RuntimeError: one of the devices is of that island.
     """
     island = getattr(_calling, "island", None)
     if island is not None and any(getattr(d, "slice_index", 0) == island for d in devices):
@@ -235,14 +235,14 @@ def refuse_held(devices: Iterable) -> None:
 
 
 def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> tuple[Any, Sequence]:
-    """What to compile instead of a module whose custom calls name `functions` by their index.
+    """Replaces a module whose custom calls name `functions` by their index.
 
     Returns:
-      (module, functions that are left for jaxlib to refuse: none, or all).
+      (module, the functions that jaxlib is to refuse: none, or all).
 
     Raises:
       ControllerError: the controller serves no callbacks.
-      NotImplementedError: a callback of a kind that workers cannot call.
+      NotImplementedError: workers cannot call a callback of this kind.
     """
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir import ir
@@ -257,7 +257,7 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
         _refuse_on_gpus(copy)
         calls = _calls(copy)
         if {index for _, _, index in calls} != set(range(len(functions))):
-            return module, functions  # of a kind that is not known here
+            return module, functions  # an unknown kind of callback
         _open(session)
         for op, config, index in calls:
             with_token = any(str(x.type) == "!stablehlo.token" for x in op.operands)
@@ -271,7 +271,7 @@ def for_controller(client: Any, module: Any, functions: Sequence[Callable]) -> t
 
 
 def _custom_calls(module: Any) -> list[tuple[Any, str]]:
-    """The custom calls of a module and their targets, those within loops and functions too."""
+    """The custom calls of a module with their targets, including those in loops and functions."""
     from jax._src.lib.mlir import ir
 
     found = []
@@ -332,7 +332,7 @@ def _open(session: Session) -> None:
 
 
 def _end(session: weakref.ref) -> None:
-    """At exit: what JAX waits for has its callbacks, then the stream ends."""
+    """At exit: lets the launches that JAX waits for end with their callbacks, ends the stream."""
     if (found := session()) is None or not found.stream.serving_here:
         return
     from jax._src import dispatch
@@ -343,9 +343,9 @@ def _end(session: weakref.ref) -> None:
             token.block_until_ready()
         except Exception as error:
             pure = any(token is other for other in _pure.values())
-            if not pure and not str(error).startswith("UNAVAILABLE"):  # terminal.py tells of that
+            if not pure and not str(error).startswith("UNAVAILABLE"):  # terminal.py reports that
                 problem = problem or error
-    waits.clear()  # JAX would tell what failed twice more
+    waits.clear()  # otherwise JAX would report each failure twice more
     found.stream.close()
     if problem is not None:
         raise problem

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations: what one node of a program runs, as a function that JAX compiles by itself."""
+"""Computations: a node's work, as a function that JAX compiles by itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairway.flatten import Op, Value, devices_of
 
 @dataclasses.dataclass(frozen=True)
 class Type:
-    """Of an array: shape and dtype, and where it lies."""
+    """The type of an array: shape, dtype and sharding."""
 
     aval: Any
     sharding: Any
@@ -33,7 +33,7 @@ class Type:
 
     @property
     def weak(self) -> bool:
-        """Whether its dtype yields to that of what it meets, as a Python number's does."""
+        """Whether its dtype yields to that of other operands, as a Python number's does."""
         return getattr(self.aval, "weak_type", False)
 
     @property
@@ -44,20 +44,20 @@ class Type:
 
 @dataclasses.dataclass(eq=False)
 class Computation:
-    """One sharded computation. Nodes that do the same share one."""
+    """One sharded computation. Nodes that do the same share it."""
 
     name: str
     jitted: Any
     inputs: list[Type]
     outputs: list[Type]
-    effects: bool = False  # it does more than to give results; the last tells that it was done
-    ordered: bool = False  # in an order; then the last input is what tells that of the one before
-    keep: Any = None  # what the key by which it is found refers to
+    effects: bool = False  # it has effects; a last output marks their end
+    ordered: bool = False  # its effects are ordered; a last input marks the end of those before
+    keep: Any = None  # keeps the objects alive that its cache key refers to
     callbacks: tuple = ()  # Python functions that it calls; they live as long as it does
 
     @functools.cached_property
     def orders(self) -> list:
-        """Its ordered effects. For each JAX has a token more, in front of inputs and outputs."""
+        """Its ordered effects. For each, JAX adds a token before the inputs and the outputs."""
         if not self.ordered:
             return []
         return list(self._lower()._lowering.compile_args.get("ordered_effects", ()))
@@ -68,7 +68,7 @@ class Computation:
                 for _ in self.orders]
 
     def stablehlo(self) -> bytes:
-        """A portable artifact; all parameters are kept, those of tokens too.
+        """A portable artifact. All parameters are kept, those of tokens included.
 
         Raises:
           NotImplementedError: it calls Python in a way that no worker can.
@@ -76,7 +76,7 @@ class Computation:
         """
         lowered = self._lower()
         functions = lowered._lowering.compile_args.get("host_callbacks", ())
-        if functions or self.orders:  # jax.export serializes none of them
+        if functions or self.orders:  # jax.export serializes none of these
             client = self.outputs[0].devices[0].client
             module, left = callbacks.for_controller(
                 client, lowered.compiler_ir("stablehlo"), functions)
@@ -84,10 +84,10 @@ class Computation:
                 raise NotImplementedError("a callback that cannot be part of a program")
             self.callbacks = tuple(functions)
             return _artifact(module)
-        # Fairway's workers have a list of their own of what may be called, and say what is not on it.
+        # Workers have their own list of custom calls, and name the ones that are not on it.
         checks = [jax.export.DisabledSafetyCheck.custom_call(name)
                   for name in _custom_calls(lowered.as_text())]
-        # For the island's platform, not for this process's: JAX has no name for ours if it is a GPU's.
+        # For the island's platform, not this process's: JAX has no name for ours if it is a GPU's.
         exported = jax.export.export(
             self.jitted, platforms=lowered._lowering._platforms, disabled_checks=checks)
         written = exported(*(t.struct for t in self.inputs)).mlir_module_serialized
@@ -99,14 +99,15 @@ class Computation:
 
 
 def _artifact(module: Any) -> bytes:
-    """As jaxlib's proxy client writes a jit's: for compilers that are 12 weeks older. jax.export writes
-    for 4 weeks, with operations that plugins of workers do not know (vhlo.custom_call_v2)."""
+    """Serializes as jaxlib's proxy client does for a jit: for compilers up to 12 weeks older.
+    jax.export does so for 4 weeks, with operations that workers' plugins do not know
+    (vhlo.custom_call_v2)."""
     version = hlo.get_version_from_compatibility_requirement(
         hlo.StablehloCompatibilityRequirement.WEEK_12)
     with_sdy = xla_bridge.get_backend().serialize_with_sdy
     try:
         return _jax.mlir.serialize_portable_artifact(module, version, with_sdy)
-    except TypeError:  # 0.9 and earlier take its bytes
+    except TypeError:  # jaxlib 0.9 and earlier take the module's bytes
         return _jax.mlir.serialize_portable_artifact(
             mlir.module_to_bytecode(module), version, with_sdy)
 
@@ -116,15 +117,15 @@ def _custom_calls(text: str) -> list[str]:
 
 
 def default_sharding(devices: tuple, mesh: Any = None) -> Any:
-    """The whole array on each device."""
+    """The sharding with the whole array on each device."""
     if len(devices) == 1:
         return SingleDeviceSharding(devices[0])
     return NamedSharding(mesh or Mesh(np.array(devices), ("all",)), PartitionSpec())
 
 
 def moved_to(sharding: Any, aval: Any, devices: tuple, mesh: Any) -> Any:
-    """How an array lies after it came to other devices: cut as before where their mesh has the same
-    axes, else whole on each."""
+    """The sharding of an array after it came to other devices: cut as before if their mesh has the
+    same axes, otherwise whole on each."""
     if (isinstance(sharding, NamedSharding) and mesh is not None and len(devices) > 1
             and sharding.mesh.shape == mesh.shape):
         return NamedSharding(mesh, sharding.spec)
@@ -132,7 +133,7 @@ def moved_to(sharding: Any, aval: Any, devices: tuple, mesh: Any) -> Any:
 
 
 def mesh_of(ops: list[Op]) -> Any:
-    """The mesh that operations of one place name, if they do."""
+    """The mesh that operations of one place name, or None."""
     for op in ops:
         for key in ("in_shardings", "out_shardings", "devices"):
             for sharding in op.eqn.params.get(key, ()):
@@ -142,20 +143,20 @@ def mesh_of(ops: list[Op]) -> Any:
 
 
 class Builder:
-    """Makes computations of operations; the same ones only once."""
+    """Makes computations of operations; the same operations give the same computation."""
 
     def __init__(self):
         self._known: dict = {}
 
     def build(self, name: str, ops: list[Op], inputs: list[Value], types: list[Type],
               outputs: list[Value], donated: tuple, devices: tuple) -> Computation:
-        """The computation of `ops`, in order.
+        """Returns the computation of `ops`, in order.
 
         Args:
           name: for messages.
-          ops: what they take is in `inputs`, a literal, or what an earlier one makes.
+          ops: each input is in `inputs`, a literal, or the output of an earlier one.
           inputs: the parameters.
-          types: theirs, on `devices`.
+          types: the parameters' types, on `devices`.
           outputs: the results.
           donated: numbers of the parameters whose buffers the results may take over.
           devices: where it runs.
@@ -180,7 +181,7 @@ class Builder:
             shardings = [w or default_sharding(devices, mesh) for w in wanted]
         elif all(w is not None for w in wanted):
             shardings = wanted
-        else:  # as jit: the compiler decides
+        else:  # as in a jit: the compiler decides
             open_ended = _jit(fun, types, tuple(wanted), ())
             compiled = open_ended.lower(*(t.struct for t in types)).compile()
             shardings = [w or s for w, s in zip(wanted, compiled.output_shardings, strict=True)]
@@ -197,7 +198,7 @@ def _jit(fun, types, out_shardings, donated):
 
 
 def _asked(value: Value) -> Any:
-    """The sharding that a jit says its output has; None: it says nothing."""
+    """The sharding that a jit names for its output; None: it names none."""
     op = value.op
     shardings = op.eqn.params.get("out_shardings") if op.eqn.primitive.name in ("jit", "pjit") else None
     if shardings is None:
@@ -223,7 +224,7 @@ def _function(ops: list[Op], inputs: list[Value], outputs: list[Value], effects:
 
 
 def _bind(eqn: Any, arguments: Any) -> list:
-    if eqn.primitive.name in ("jit", "pjit"):  # its shardings are those of the computation
+    if eqn.primitive.name in ("jit", "pjit"):  # the computation has its shardings
         return core.jaxpr_as_fun(eqn.params["jaxpr"])(*arguments)
     found = eqn.primitive.get_bind_params(eqn.params)
     functions, params = found if isinstance(found, tuple) else ((), found)  # before jax 0.10
@@ -232,8 +233,8 @@ def _bind(eqn: Any, arguments: Any) -> list:
 
 
 def _key(ops: list[Op], inputs: list[Value], outputs: list[Value]) -> tuple:
-    """Equal for operations that do the same. Objects that cannot be compared count by identity:
-    JAX keeps one jaxpr per traced function and types."""
+    """A key that is equal for operations that do the same. Objects that cannot be compared count by
+    identity: JAX keeps one jaxpr per traced function and types."""
     number = {id(value): i for i, value in enumerate(inputs)}
     lines = []
     for op in ops:
@@ -248,7 +249,7 @@ def _key(ops: list[Op], inputs: list[Value], outputs: list[Value]) -> tuple:
 
 
 def _comparable(x: Any) -> Any:
-    # Not what == says: 0.0 == -0.0 and 1 == 1.0 == True compute different things.
+    # Not by ==: 0.0 == -0.0 and 1 == 1.0 == True, but they compute different things.
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.str, x.shape, x.tobytes()
     if isinstance(x, (float, complex)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the JAX backend client of a controller, and says plainly why when it cannot.
+"""Makes the JAX backend client of a controller, or explains in plain words why it cannot.
 
-jaxlib holds the client side of the protocol. Left alone with a wrong address it retries for two
-minutes and logs a line a second, so the address is tried by a plain TCP connection first.
+jaxlib holds the client side of the protocol. With a wrong address it would retry for two minutes
+and log a line a second, so a plain TCP connection tries the address first.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from fairway import arguments, callbacks, jax_versions, terminal
 
 ENVIRONMENT = "FAIRWAY_CONTROLLER"
 DEFAULT_PORT = 29000
-LOCAL = f"127.0.0.1:{DEFAULT_PORT}"  # where `fairway up` listens, unless told otherwise
+LOCAL = f"127.0.0.1:{DEFAULT_PORT}"  # where `fairway up` listens by default
 PLATFORM = "fairway"
 
 _PROBE_SECONDS = 3.0
 _SESSION_SECONDS = 20.0
 _HOW_TO_START = "start a local cluster with: fairway up --islands 2 --devices 4"
 
-# What connect() was given; before the environment. Written before JAX creates its backends.
+# The address given to connect(); it precedes the environment. Set before JAX creates its backends.
 _chosen: dict[str, Any] = {"address": None, "timeout": _PROBE_SECONDS}
 
 
 class ControllerError(RuntimeError):
-    """No session with a controller; the text is one line: which address, what happened, what to do."""
+    """There is no session; the text is one line: which address, what happened, what to do."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -41,7 +41,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
     Raises:
       ControllerError: the text has none of these forms.
-      TypeError: it is no text.
+      TypeError: it is not a string.
     """
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is no address of a controller; expected a string, 'host:port'")
@@ -62,16 +62,16 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def probe(host: str, port: int, timeout: float, variable: str = ENVIRONMENT) -> None:
-    """Returns when something accepts TCP connections at host:port.
+    """Returns once something accepts TCP connections at host:port.
 
     Args:
       host: name or address.
       port: 1..65535.
       timeout: seconds to wait for the connection.
-      variable: where the address can be set, for the error.
+      variable: the environment variable of the address, for the error.
 
     Raises:
-      ControllerError: nothing does.
+      ControllerError: nothing accepts them.
     """
     try:
         socket.create_connection((host, port), timeout=timeout).close()
@@ -86,8 +86,8 @@ def probe(host: str, port: int, timeout: float, variable: str = ENVIRONMENT) -> 
 
 
 def prepare_process() -> None:
-    """What jaxlib's proxy client needs in a process before its first session. Again: no effect."""
-    # The wheel knows plain text or a cloud's own credentials; it reads this at the first session.
+    """Prepares the process for jaxlib's proxy client, before its first session. Idempotent."""
+    # The wheel offers plain text or a cloud's credentials; it reads this at the first session.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     arguments.install()
     callbacks.install()
@@ -101,14 +101,14 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
     Args:
       address: as `parse_address` takes it.
       timeout: seconds to wait for the TCP connection.
-      variable: as of `probe`.
+      variable: as for `probe`.
 
     Returns:
       The IFRT proxy client of jaxlib, as JAX's backend registry wants it.
 
     Raises:
-      ControllerError: nothing listens there; what listens is no controller; it refused the session
-        (a version of jaxlib that it does not serve, say; its own text is kept); or jaxlib has no
+      ControllerError: nothing listens there; the server there is no controller; it refused the
+        session (because of the version of jaxlib, say; its own text is kept); or jaxlib has no
         IFRT proxy.
     """
     host, port = parse_address(address)
@@ -137,14 +137,14 @@ def make_client(address: str, timeout: float = _PROBE_SECONDS, variable: str = E
 
 
 def client_of_environment() -> Any:
-    """The backend factory of platform "fairway": what `connect` was given, else the environment.
+    """The backend factory of platform "fairway": the address of `connect`, else the environment's.
 
     Returns:
       As `make_client`.
 
     Raises:
-      ControllerError: as `make_client`, no address was given anywhere, or the process does not name
-        the platform: JAX then asks every factory that it knows, and passes over this one.
+      ControllerError: as `make_client`; or no address was given anywhere; or the process does not
+        name the platform: JAX then tries every factory that it knows, and skips this one.
     """
     import jax
 
@@ -163,7 +163,7 @@ def client_of_environment() -> Any:
 
 
 def client_of_backend_target() -> Any:
-    """The backend factory of platform "proxy": the address is JAX's own jax_backend_target.
+    """The backend factory of platform "proxy"; the address is JAX's own jax_backend_target.
 
     Returns:
       As `make_client`.
@@ -184,8 +184,8 @@ def client_of_backend_target() -> Any:
 def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> str:
     """Makes the devices of a cluster the default devices of JAX in this process.
 
-    The same as starting it with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The session
-    itself opens when JAX first needs its devices.
+    Has the same effect as a start with JAX_PLATFORMS=fairway,cpu FAIRWAY_CONTROLLER=address. The
+    session itself opens when JAX first needs its devices.
 
     Args:
       address: "host:port" of a controller. None: the environment variable FAIRWAY_CONTROLLER, and
@@ -196,8 +196,8 @@ def connect(address: str | None = None, *, timeout: float = _PROBE_SECONDS) -> s
       The address that was taken.
 
     Raises:
-      ControllerError: it is no address, or nothing listens there.
-      TypeError: the address is no text.
+      ControllerError: it is not an address, or nothing listens there.
+      TypeError: the address is not a string.
       RuntimeError: JAX has already created its backends, which cannot be changed afterwards.
     """
     import jax

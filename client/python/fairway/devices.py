@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices share an island."""
+"""Groups devices by island."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-# `runtime_type` of a controller's clients: how it names itself, and how jaxlib's client names that.
+# `runtime_type` of a controller's clients: the controller's own name, and jaxlib's name for it.
 RUNTIMES = ("fairway", "proxy/fairway")
 
 
 def is_ours(client: Any) -> bool:
-    """Whether a client of jaxlib's is connected to a Fairway controller."""
+    """Whether a jaxlib client is connected to a Fairway controller."""
     return getattr(client, "runtime_type", None) in RUNTIMES
 
 

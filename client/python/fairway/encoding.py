@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph as a fairway.v1.BoundProgram (proto/fairway/v1/program.proto), in protobuf's wire format.
+"""Encodes a graph as a BoundProgram (proto/fairway/v1/program.proto), in protobuf's wire format.
 
-The package needs no protobuf (`fairway.wire`); a test reads it back with the real one.
+The package needs no protobuf (`fairway.wire`); a test reads the result with the real one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def encode(graph: Graph, sequential: bool = False) -> bytes:
     """The serialized BoundProgram.
 
     Raises:
-      ProgramError: a value that a program cannot have, such as an array of PRNG keys.
+      ProgramError: a value cannot be part of a program, such as an array of PRNG keys.
     """
     return _Encoder(graph).run() + wire.number(3, sequential)
 
@@ -30,7 +30,7 @@ class _Encoder:
     def __init__(self, graph: Graph):
         self._graph = graph
         self._slices: dict[tuple, int] = {}
-        self._computations: dict[int, int] = {}  # index by id
+        self._computations: dict[int, int] = {}  # id(computation) -> index
         self._code: list[bytes] = []
 
     def run(self) -> bytes:
@@ -101,7 +101,7 @@ def _array_type(t: Type, what: str) -> bytes:
 
 
 def _tiles(t: Type, what: str) -> tuple[list[int], list[int]]:
-    """Pieces per dimension, and the row-major number of the piece on each device."""
+    """Returns the pieces per dimension, and the row-major number of the piece on each device."""
     if t.sharding.is_fully_replicated or not t.aval.shape:
         return [], []
     where = t.sharding.devices_indices_map(t.aval.shape)

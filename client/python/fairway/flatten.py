@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program does, as a flat list of operations: the jaxpr of its body, taken apart.
+"""Takes the jaxpr of a program's body apart, into a flat list of operations.
 
-JAX itself traces the body and differentiates it; what is left to do is to find the operations that
-have a place. Calls that hold operations of several places are replaced by what is in them.
+JAX itself traces and differentiates the body. This module finds the operations that have a place. A
+call that holds operations of several places is replaced by its contents.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 from jax._src import core, source_info_util
 from jax._src.ad_checkpoint import remat_p
 from jax._src.state.types import RefEffect
-from jax.extend.core import ClosedJaxpr, Jaxpr  # one and the same from JAX 0.12 on
+from jax.extend.core import ClosedJaxpr, Jaxpr  # the same class from JAX 0.12 on
 from jax.sharding import Mesh, NamedSharding, Sharding
 
 
 class ProgramError(ValueError):
-    """A function that cannot be a program; the text names the line of it."""
+    """A function cannot be a program; the text names the line."""
 
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """What flows between operations. Identity matters, so none is equal to another."""
+    """A value between operations. Compared by identity."""
 
     aval: Any
     constant: Any = None  # a literal, or an array that the body closes over
-    op: Op | None = None  # what makes it
-    devices: tuple | None = None  # where it lies; None: nowhere yet, made again wherever it is used
+    op: Op | None = None  # the operation that makes it
+    devices: tuple | None = None  # None: no place yet, it is made again wherever it is used
     wanted: tuple | None = None  # the place of its first use
 
 
@@ -54,7 +54,7 @@ class Op:
 
     @property
     def effects(self) -> set:
-        """What it does besides its results; not that it makes a reference for itself."""
+        """Its effects beyond its results, except that it makes a reference for itself."""
         return set(self.eqn.effects) - {core.internal_mutable_array_effect}
 
     @property
@@ -63,7 +63,7 @@ class Op:
 
 
 def devices_of(sharding: Any) -> tuple | None:
-    """The devices of a sharding in its order; None: it names none."""
+    """The devices of a sharding, in its order; None: it names none."""
     if not isinstance(sharding, Sharding):
         return None
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
@@ -81,7 +81,7 @@ def _subjaxprs(eqn: Any):
 
 
 def _places(eqn: Any, known: dict) -> set:
-    """The places that an equation names, and those that are named inside it."""
+    """The places that an equation names itself or in its inner jaxprs."""
     found = set()
     for key in ("in_shardings", "out_shardings", "devices", "sharding"):
         param = eqn.params.get(key, ())
@@ -101,11 +101,11 @@ def _places(eqn: Any, known: dict) -> set:
 
 
 class Flattener:
-    """Takes one jaxpr apart; `ops` is the result, in the order of the program."""
+    """Takes one jaxpr apart; `ops` is the result, in program order."""
 
     def __init__(self):
         self.ops: list[Op] = []
-        self._known: dict = {}  # places named inside a jaxpr, which stays alive: others get its id
+        self._known: dict = {}  # places by jaxpr, which it keeps, so that no other gets its id
 
     def run(self, closed: Any, inputs: list[Value]) -> list[Value]:
         """Appends the operations of `closed`; returns the values of its outputs."""
@@ -126,7 +126,7 @@ class Flattener:
         if name == "device_put":
             return [self._move(eqn, x, i) for i, x in enumerate(inputs)]
         if name == "reshard" and eqn.params.get("concrete_mesh") is None:
-            return inputs  # where the cotangent of a replicated scalar starts; says nothing here
+            return inputs  # marks the start of a replicated scalar's cotangent; has no effect here
         places = _places(eqn, self._known)
         if len(places) > 1:
             return self.run(self._inside(eqn, places), inputs)
@@ -151,9 +151,9 @@ class Flattener:
         return moved
 
     def _inside(self, eqn: Any, places: set) -> Any:
-        """What an equation with several places does, as a jaxpr of its own."""
+        """The contents of an equation with several places, as a jaxpr."""
         name = eqn.primitive.name
-        if eqn.primitive is remat_p:  # nothing merges the nodes that compute again with the first
+        if eqn.primitive is remat_p:  # no pass merges the recomputed nodes with the first ones
             inner = eqn.params["jaxpr"]
             return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
         for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
@@ -172,7 +172,7 @@ class Flattener:
 
 
 def _check_effects(op: Op) -> None:
-    """Refuses what changes a reference, as no node changes what another holds."""
+    """Refuses changes to a reference, because no node can change a value that another holds."""
     if any(isinstance(effect, RefEffect) for effect in op.effects):
         names = ", ".join(sorted({type(effect).__name__ for effect in op.effects}))
         raise ProgramError(
@@ -182,7 +182,7 @@ def _check_effects(op: Op) -> None:
 
 
 def _scan_counts(params: dict) -> tuple[int, int]:
-    """How many of a scan's inputs are constants, and how many behind them are carried."""
+    """How many of a scan's inputs are constants, and how many after them are carried."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].update(params["jaxpr"].in_avals).unpack()  # from JAX 0.11 on

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From operations to a graph of nodes: where each runs, and which of them run as one."""
+"""Turns operations into a graph of nodes: where each runs, and which of them run as one."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ class Node:
 
 @dataclasses.dataclass
 class Graph:
-    """Arguments first, in order; every node after those that it takes values of."""
+    """Arguments come first, in order; every node comes after those whose values it takes."""
 
     name: str
     nodes: list[Node]
     arguments: int
     results: list[Ref]
-    done: list[Ref] = dataclasses.field(default_factory=list)  # each is there once effects happened
+    done: list[Ref] = dataclasses.field(default_factory=list)  # each marks the end of some effects
 
     def type_of(self, ref: Ref) -> Type:
         return self.nodes[ref.node].types[ref.output]
 
     @property
     def result_types(self) -> list[Type]:
-        """Of the results, and behind them of `done`."""
+        """The types of the results, followed by those of `done`."""
         return [self.type_of(ref) for ref in self.results + self.done]
 
     def run(self, arguments: list[Any]) -> list[Any]:
-        """Runs it op by op, with nothing but JAX. The arguments lie where they should."""
+        """Runs it op by op, with JAX alone. The arguments must be in their places."""
         values: dict[Ref, Any] = {}
         for i, node in enumerate(self.nodes):
             if i < self.arguments:
                 outputs = [arguments[i]]
             elif node.computation is not None:
-                tokens = node.computation.tokens  # JAX has its own
+                tokens = node.computation.tokens  # JAX adds tokens of its own
                 moved = [jax.device_put(values[ref], t.sharding) for ref, t in
                          zip(node.inputs[len(tokens):], node.computation.inputs, strict=True)]
                 outputs = [*tokens, *node.computation.jitted(*moved)]
@@ -74,20 +74,20 @@ class Graph:
 
 
 def place(ops: list[Op], arguments: list[Value], results: list[Value], shardings: list) -> tuple:
-    """Says of every operation and value where it is.
+    """Decides the place of every operation and value.
 
-    What names no place is where its inputs are. What has no inputs with a place, such as a
-    constant, is nowhere: it is made again in every computation that uses it. An argument without a
-    sharding goes to where it is used first.
+    An operation without a place runs where its inputs are. If none of its inputs has a place, as
+    for a constant, it has no place: it is made again in every computation that uses it. An argument
+    without a sharding goes to the place of its first use.
 
     Args:
       ops: in order; changed.
       arguments: changed.
       results: changed.
-      shardings: of the arguments; None: it has none.
+      shardings: those of the arguments; None: an argument has none.
 
     Returns:
-      The first place that anything names, for what is left.
+      The first place that any operation or value names, for results without one.
     """
     for op in reversed(ops):
         wanted = op.place or next((v.wanted for v in op.outputs if v.wanted), None)
@@ -119,27 +119,27 @@ def _common_place(op: Op) -> tuple | None:
 class GraphMaker:
     """Makes the nodes, in the order of the operations.
 
-    Operations that name no place run together with what came before them on the same devices, up
-    to the next one that names a place: a backward pass and the sum that takes its gradients are one
-    computation. (Not longer ones: sums of gradients would keep all their terms until the end.) None
-    joins for which the others would have to wait, and nobody elsewhere waits for more of a run than
-    there was when he asked.
+    Operations that name no place run together with those before them on the same devices, up to the
+    next one that names a place: a backward pass and the sum that takes its gradients are one
+    computation. (Runs are not longer, because sums of gradients would keep all their terms until
+    the end.) An operation does not join a run if the run would have to wait for it. A node
+    elsewhere never waits for operations that joined a run after it needed the run's values.
     """
 
     def __init__(self, builder: Builder, ops: list[Op], results: list[Value]):
         self._builder = builder
         self._ops = ops
         self._results = results
-        self._users: dict[int, set[int]] = {}  # of a value: ids of the operations that take it
+        self._users: dict[int, set[int]] = {}  # id of a value -> ids of the operations that take it
         for op in ops:
             for value in op.inputs:
                 self._users.setdefault(id(value), set()).add(id(op))
         self._nodes: list[Node] = []
-        self._refs: dict[int, Ref] = {}  # of values that nodes make, by id
-        self._open: dict[tuple, list[Op]] = {}  # runs that are not nodes yet, by devices
-        self._pending: dict[int, tuple] = {}  # values that they make: their devices
+        self._refs: dict[int, Ref] = {}  # id of a value that a node makes -> its Ref
+        self._open: dict[tuple, list[Op]] = {}  # by devices: operations that are not in a node yet
+        self._pending: dict[int, tuple] = {}  # id of a value that they make -> its devices
         self._done: list[Ref] = []
-        self._ordered: Ref | None = None  # that what comes next in order may begin
+        self._ordered: Ref | None = None  # must be ready before the next ordered effects begin
 
     def run(self, name: str, arguments: list[Value], shardings: list, donated: set[int],
             home: tuple) -> Graph:
@@ -165,7 +165,7 @@ class GraphMaker:
         return Graph(name, self._nodes, len(arguments), results, self._done)
 
     def _argument_sharding(self, value: Value) -> Any:
-        """As the first operation that takes it wants it."""
+        """The sharding that the first operation wants for it."""
         for op in self._ops:
             if op.devices == value.devices and any(v is value for v in op.inputs):
                 asked = _asked_of_input(op, [v is value for v in op.inputs].index(True))
@@ -231,7 +231,7 @@ class GraphMaker:
         if computation.ordered:
             after = computation.inputs[-1]
             refs.append(self._ordered or self._constant(after, np.zeros((), np.bool_)))
-        # What JAX would order by has no bytes; nothing waits for its transfer.
+        # JAX's order tokens have no bytes, so no node waits for their transfer.
         refs = [self._constant(t, np.zeros(0, np.bool_)) for t in tokens] + refs
         node = Node(name, op.source, tokens + computation.outputs, refs, computation=computation)
         self._add(node, outputs, len(tokens))
@@ -255,7 +255,7 @@ class GraphMaker:
 
     def _transfer(self, op: Op) -> None:
         (value,), target = op.inputs, op.eqn.params["devices"][0]
-        if value.devices is None:  # made where it is wanted
+        if value.devices is None:  # it is made at the target
             ref = self._nowhere(value, op.devices, mesh_of([op]))
         else:
             ref = self._refs[id(value)]
@@ -272,7 +272,7 @@ class GraphMaker:
         self._nodes.append(node)
 
     def _gather(self, value: Value, inputs: list[Value], late: list[Op]) -> None:
-        """Adds what has to be passed for `value`, and what has to be made with it."""
+        """Adds the inputs to be passed for `value`, and the operations to be made with it."""
         if value.op is not None and value.op.devices is None:
             if value.op not in late:
                 for other in value.op.inputs:
@@ -283,10 +283,10 @@ class GraphMaker:
                 inputs.append(value)
 
     def _ref(self, value: Value, devices: tuple, mesh: Any) -> Ref:
-        """The value as an input of a node on `devices`."""
+        """Returns the value as an input of a node on `devices`."""
         if id(value) in self._refs:
             return self._refs[id(value)]
-        # An array that the body closes over: a constant of the program, on the devices of its use.
+        # The body closes over the array: a constant of the program, on the devices of its use.
         node = Node("constant", "", [Type(value.aval, default_sharding(devices, mesh))],
                     constant=np.asarray(value.constant))
         self._nodes.append(node)
@@ -294,7 +294,7 @@ class GraphMaker:
         return self._refs[id(value)]
 
     def _nowhere(self, value: Value, devices: tuple, mesh: Any) -> Ref:
-        """A value without a place, made on `devices` for something that is no computation."""
+        """Makes a value without a place on `devices`, for a user that is no computation."""
         if value.op is None and not is_scalar(value.constant):
             return self._ref(value, devices, mesh)
         if value.op is None:
@@ -322,7 +322,7 @@ class GraphMaker:
 
 
 def _asked_of_input(op: Op, index: int) -> Any:
-    """The sharding that an operation wants of an input; None: as it comes."""
+    """The sharding that an operation wants for an input; None: any."""
     if op.moves:
         return op.eqn.params["devices"][0]
     shardings = op.eqn.params.get("in_shardings") if op.eqn.primitive.name in ("jit", "pjit") else None

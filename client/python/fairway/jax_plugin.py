@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JAX finds by the entry point group "jax_plugins"; see pyproject.toml."""
+"""The module that JAX finds by the entry point group "jax_plugins"; see pyproject.toml."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from fairway import connection
 
 
 def initialize() -> None:
-    """Tells JAX of platform "fairway", and of "proxy" unless somebody else did.
+    """Registers the platform "fairway" with JAX, and "proxy" unless another package did.
 
-    JAX calls this in every process where the package is installed, so nothing connects here and a
+    JAX calls this in every process where the package is installed, so it connects nothing. A
     process that names neither platform keeps its own default: the priority is below the CPU's, and
-    a factory that fails is passed over. Calling it again changes nothing. Where "proxy" is somebody
-    else's (pathwaysutils.initialize()) and the process names it, only what jaxlib's client needs is
-    set.
+    JAX skips a factory that fails. Calling it again changes nothing. Where another package has
+    registered "proxy" (pathwaysutils.initialize()) and the process names it, this only prepares the
+    process for jaxlib's client.
     """
     import jax
     from jax._src import xla_bridge

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the releases of JAX that a process may have.
+"""Handles the differences between the releases of JAX that a process may have.
 
 Newer releases write programs in forms that the plugins of the workers, which are older, cannot
-read. Where JAX can write the older form, which says the same, it is made to.
+read. Where JAX can write the older form with the same meaning, this makes it do so.
 """
 
 from __future__ import annotations
 
 from fairway import notices
 
-OLDEST, NEWEST = "0.8.2", "0.12.0.1"  # of the releases tested (tests/versions)
+OLDEST, NEWEST = "0.8.2", "0.12.0.1"  # the range of tested releases (tests/versions)
 
 
 def prepare() -> None:
-    """Settles what JAX writes, and says once that it is newer than any tested. Again: no effect."""
+    """Sets the forms that JAX writes; tells once if JAX is newer than any tested. Idempotent."""
     import jax
 
     _write_older_forms(jax)
@@ -23,14 +23,14 @@ def prepare() -> None:
 
 
 def _write_older_forms(jax) -> None:
-    # Groups of devices by the names of mesh axes, from JAX 0.11 on: StableHLO 1.16, and plugins
-    # for CPUs read 1.13. Without, JAX writes the devices' numbers.
+    # From JAX 0.11 on, groups of devices are named by mesh axes: that is StableHLO 1.16, and
+    # plugins for CPUs read 1.13. With this off, JAX writes the devices' numbers.
     if hasattr(jax.config, "jax_use_rgv3"):
         jax.config.update("jax_use_rgv3", False)
 
 
 def _numbers(version: str) -> list[int]:
-    """"0.12.0.1" and "0.12.0.dev1+abc" as what can be compared; what is no number counts as none."""
+    """Makes "0.12.0.1" and "0.12.0.dev1+abc" comparable; a part that is no number counts as none."""
     numbers = []
     for part in version.split("."):
         if not part.isdigit():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets loops of programs with callbacks end when a callback has failed.
 
-A callback that fails, because its function raised or its client died, gives zeros, and the program goes
-on: on several devices nothing may stop one alone. A loop could wait for ever for what zeros never tell.
-So the condition of each loop that does not merely count also asks the worker whether to go on, which
+A callback that fails, because its function raised or its client died, returns zeros, and the program
+goes on: one of several devices must not stop alone. With those zeros a loop might never end. So the
+condition of each loop that does not merely count also asks the worker whether to go on; the worker
 gives all devices of the launch the same answer (docs/design/0046-callbacks.md).
 """
 
@@ -18,7 +18,7 @@ def guard(module: Any, config: str) -> None:
     """Changes the loops of a module that has callbacks.
 
     Args:
-      module: of MLIR; its context is the current one.
+      module: an MLIR module; its context is the current one.
       config: the attribute that holds a custom call's own attributes.
     """
     from jax._src.lib.mlir import ir
@@ -41,7 +41,7 @@ def _ask(loop: Any, number: int, config: str) -> None:
     end = _last(loop.regions[0].blocks[0])
     go = end.operands[0]
 
-    # Not said to have a side effect, since XLA would want its sharding. What it is given changes from
+    # It declares no side effect, because XLA would then need its sharding. Its operand changes from
     # round to round, so it is called in each.
     with ir.InsertionPoint(end), loop.location:
         asked = ir.Operation.create("stablehlo.custom_call", results=[go.type], operands=[go], attributes={
@@ -52,7 +52,7 @@ def _ask(loop: Any, number: int, config: str) -> None:
 
 
 def _counts(loop: Any) -> bool:
-    """Whether it goes on while a number is less than a constant, and each round adds one to it."""
+    """Whether it goes on while a number is below a constant, and each round adds one to it."""
     condition, body = (region.blocks[0] for region in loop.regions)
     test = _owner(_last(condition).operands[0])
     if test is None or test.name != "stablehlo.compare" or "LT" not in str(
@@ -72,7 +72,7 @@ def _last(block: Any) -> Any:
 
 
 def _owner(value: Any) -> Any:
-    """The operation that makes it; None for an argument of a block."""
+    """The operation that makes the value; None for an argument of a block."""
     from jax._src.lib.mlir import ir
 
     return None if isinstance(value.owner, ir.Block) else value.owner.operation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package itself tells its user: single lines on standard error, each once per process.
+"""The package's notices to its user: single lines on standard error, each once per process.
 
 FAIRWAY_QUIET=1 in the environment silences all of them. Errors are exceptions and are not silenced.
 """
@@ -17,7 +17,7 @@ _said: set[str] = set()
 
 
 def quiet() -> bool:
-    """Whether the user wants no notices: FAIRWAY_QUIET is set, and to something other than 0."""
+    """Whether the user wants no notices: FAIRWAY_QUIET is set to something other than 0."""
     return os.environ.get(ENVIRONMENT, "").strip() not in ("", "0")
 
 
@@ -42,20 +42,20 @@ def say(key: str, line: str) -> bool:
 
 
 def write(line: str) -> bool:
-    """The same without `key`: each call writes. Not for what comes more than once in a session."""
+    """The same without `key`: each call writes. For lines that come once in a session."""
     if quiet():
         return False
     try:
-        # One write: a print would let lines of other threads in before the line's end.
+        # One write: with print, lines of other threads could come before the end of the line.
         sys.stderr.write(f"fairway: {' '.join(line.split())}\n")
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # no standard error, or closed
+    except (AttributeError, OSError, ValueError):  # standard error is missing or closed
         return False
     return True
 
 
 def seen() -> bool:
-    """Whether somebody watches standard error as it is written: a terminal or a notebook."""
+    """Whether a user sees standard error as it is written: in a terminal or a notebook."""
     stream = sys.stderr
     if type(stream).__module__.partition(".")[0] == "ipykernel":
         return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that have their place: jitted, over the devices of one slice."""
+"""Gives functions a place: jits them over the devices of one slice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @functools.cache
 def _leave_out_of_tracebacks() -> None:
-    """What is placed here was written by the caller; JAX is to name its line."""
+    """Lets JAX name the caller's line instead of this file's."""
     try:
         from jax._src import source_info_util
 
@@ -23,29 +23,29 @@ def _leave_out_of_tracebacks() -> None:
 
 def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_specs: Any = None,
        static_argnums: Any = (), **jit_options: Any) -> Callable:
-    """Places a function on devices: the same as `jax.jit` with shardings on them, and its arguments
-    are moved there first.
+    """Places a function on devices: like `jax.jit` with shardings on them, except that its
+    arguments are moved there first.
 
     May be called anywhere; inside a `fairway.program` a call becomes nodes of the program. May be
     used as a decorator: `@fairway.on(mesh)`.
 
     Args:
       where: a `jax.sharding.Mesh`, a device, or a sequence of devices (a mesh with one axis, "x").
-        Of one island.
-      fun: the function, of positional arguments.
-      in_specs: `PartitionSpec`s over the axes of the mesh, a prefix of the tuple of arguments, without
-        the static ones. None: every device has the whole of each argument.
-      out_specs: the same for what it returns.
-      static_argnums: as of `jax.jit`: numbers of the arguments that are no arrays and stay as they
-        are.
+        All must be of one island.
+      fun: the function; it takes positional arguments.
+      in_specs: `PartitionSpec`s over the axes of the mesh, a prefix of the tuple of arguments,
+        without the static ones. None: every device has the whole of each argument.
+      out_specs: the same for its results.
+      static_argnums: as for `jax.jit`: numbers of the arguments that are not arrays and stay as
+        they are.
       **jit_options: for `jax.jit`, such as `donate_argnums`.
 
     Returns:
       The placed function.
 
     Raises:
-      TypeError: `where` or the specs are something else; static_argnames is among the options, and
-        there are no arguments by name.
+      TypeError: `where` or the specs are of another type; or static_argnames is among the options,
+        although there are no arguments by name.
     """
     if "static_argnames" in jit_options:
         raise TypeError("fairway.on takes no static_argnames, as the placed function has positional "
@@ -73,7 +73,7 @@ def on(where: Any, fun: Callable | None = None, *, in_specs: Any = None, out_spe
 
 
 def as_mesh(where: Any) -> Any:
-    """`where` of `on`, as a mesh."""
+    """Turns `where` of `on` into a mesh."""
     import jax
     from jax.sharding import Mesh
 

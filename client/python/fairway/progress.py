@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line on a terminal about a compilation that takes long; nothing where nobody watches."""
+"""Writes a line about a compilation that takes long, where a user watches standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARK = "_fairway_progress"
 
 
 def install() -> None:
-    """Has JAX's compilations announced. Again: no effect. A JAX without this function stays as is."""
+    """Announces JAX's compilations. Idempotent. A JAX without this function stays as it is."""
     try:
         from jax._src import compiler
 
@@ -45,11 +45,11 @@ def _wanted() -> bool:
 
 @contextlib.contextmanager
 def announced(name: str, devices: Iterable[Any]) -> Iterator[None]:
-    """While it lasts longer than 2 s, a terminal says so; once per name.
+    """Writes a line if the block takes longer than 2 s; once per name.
 
     Args:
-      name: of what is compiled.
-      devices: what it is compiled for.
+      name: that of the computation being compiled.
+      devices: those that it is compiled for.
     """
     if not _wanted():
         yield

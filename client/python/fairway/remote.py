@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on a controller: bound once, then one Execute message per call.
 
-jaxlib's own dispatcher of jitted functions runs them, so a call costs what a call of a jit costs. It
-takes any executable of the client, and arguments on any devices.
+jaxlib's own dispatcher of jitted functions runs them, so a call costs the same as a call of a jit.
+It takes any executable of the client, and arguments on any devices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEADER = b"fairway.v1.BoundProgram "
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class _WithEffects:
-    """What a program with effects returns: one value more for each node that has some."""
+    """The results of a program with effects: one more value for each node that has some."""
 
     result: Any
     done: tuple
@@ -37,7 +37,7 @@ class _WithEffects:
         jax.block_until_ready(self.done)
 
     def taken(self) -> Any:
-        """The result. jax.effects_barrier, and the end of the process, wait for the effects."""
+        """Returns the result. jax.effects_barrier, and the process's end, wait for the effects."""
         token = _WithEffects(None, self.done)
         for device in {device for x in self.done for device in x.devices()}:
             dispatch.runtime_tokens.set_output_runtime_token(device, token)
@@ -50,10 +50,10 @@ class Bound:
 
     graph: Graph
     out_tree: Any
-    executable: Any  # of the client; None: the devices are not those of a controller
+    executable: Any  # the client's; None: the devices are not a controller's
 
     def fast_path(self) -> Any:
-        """What jaxlib's dispatcher needs to run it without Python."""
+        """The data with which jaxlib's dispatcher runs it without Python."""
         arguments = [node.types[0] for node in self.graph.nodes[:self.graph.arguments]]
         results = self.graph.result_types
         tree = self.out_tree
@@ -78,15 +78,15 @@ class Bound:
 
 
 def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
-    """Sends the graph; returns when its computations are compiled.
+    """Sends the graph. Returns once its computations are compiled.
 
     Args:
-      graph: what to run.
-      out_tree: how its results make up what a call returns.
+      graph: the graph to run.
+      out_tree: the pytree of a call's results.
       sequential: see `fairway.program`.
 
     Raises:
-      ProgramError: it has a value that a program cannot have.
+      ProgramError: a value cannot be part of a program.
       jax.errors.JaxRuntimeError: the controller refused it; the text names node and line.
     """
     client = graph.nodes[0].types[0].devices[0].client if graph.nodes else None
@@ -103,9 +103,9 @@ def bind(graph: Graph, out_tree: Any, sequential: bool = False) -> Bound:
 
 
 def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -> Callable:
-    """A function that runs what `find` finds for its arguments, asked once per types of them.
+    """Returns a function that runs the program that `find` returns, asked once per argument types.
 
-    Under jax.disable_jit it is `fun`.
+    Under jax.disable_jit the function is `fun`.
     """
     missed = threading.local()
 
@@ -118,12 +118,12 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
             nodes = bound.graph.nodes
             placed = [jax.device_put(x, nodes[i].types[0].sharding) for i, x in enumerate(flat)]
             return jax.tree.unflatten(bound.out_tree, bound.graph.run(placed)), None, False
-        # The dispatcher keeps this and runs it at the next call, which follows at once.
+        # The dispatcher stores this, and the next call, which follows at once, runs it.
         missed.value = True
         return None, bound.fast_path(), False
 
     def new():
-        # Not `fun` itself: jaxlib wants it hashable.
+        # Not `fun` itself, which may not be hashable, as jaxlib requires.
         return _jax.pjit(name, lambda *args, **kwargs: fun(*args, **kwargs), cache_miss, [], [],
                          pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, _argument)
 
@@ -137,15 +137,15 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
             if missed.value:
                 missed.value = False
                 result = fast(*args, **kwargs)
-        except api_util.InternalFloatingPointError as error:  # of jax.debug_nans or jax.debug_infs
+        except api_util.InternalFloatingPointError as error:  # jax.debug_nans or jax.debug_infs
             raise FloatingPointError(
                 f"invalid value ({error.ty}) encountered in the program {name}; to find the "
                 "operation, call the function that it was made of (its __wrapped__)") from None
-        except ValueError:  # an argument of a known type that was donated, say
+        except ValueError:  # for example, a donated argument of a known type
             check_arguments(name, args, kwargs)
             raise
         finally:
-            if missed.failed:  # jaxlib's would ask each time from now on, and keep no answer
+            if missed.failed:  # otherwise jaxlib would miss each time, and cache nothing
                 fast = new()
         if type(result) is _WithEffects:
             result = result.taken()
@@ -157,11 +157,11 @@ def dispatcher(name: str, fun: Callable, find: Callable[[tuple, dict], Bound]) -
 
 
 def check_arguments(name: str, args: tuple, kwargs: dict) -> None:
-    """Refuses arguments of a program that hold no data, naming the first.
+    """Refuses arguments of a program that hold no data; the error names the first.
 
     Raises:
-      RuntimeError: an array that was deleted or donated; JAX's own type and text.
-      TypeError: no array.
+      RuntimeError: an array was deleted or donated; JAX's own type and text.
+      TypeError: an argument is not an array.
     """
     for path, x in tree_util.tree_leaves_with_path((args, kwargs)):
         which = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
@@ -176,7 +176,7 @@ def check_arguments(name: str, args: tuple, kwargs: dict) -> None:
 
 
 def _argument(x: Any, sharding: Any, _: Any) -> Any:
-    """An argument, brought to its place if it is not there."""
+    """Moves an argument to its place, unless it is there."""
     if isinstance(x, jax.Array) and x.sharding == sharding:
         return x
     return jax.device_put(x, sharding)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves arrays from one cut to another between executors, where JAX would fetch and upload.
 
-JAX moves an array to another sharding of the same cut by one request (CopyArrays). To another cut
-it takes the array apart, and most often fetches it into the client's memory and uploads it again.
-jaxlib's proxy client has a request for exactly this, ReshardArrays, which nothing in JAX sends.
-Here it is sent for all arrays of one call together, by `device_put` and by `jit` for arguments that
-lie elsewhere. JAX keeps what it does by itself:
+JAX moves an array to another sharding of the same cut by one request (CopyArrays). For another cut
+it takes the array apart, and most often fetches it and uploads it again. jaxlib's proxy client has
+a request for this, ReshardArrays, which nothing in JAX sends. This module sends it for all arrays
+of one call together, from `device_put`, and from `jit` for arguments that lie elsewhere. JAX keeps
+its own way for:
 - the same cut on other devices or in another memory, which copies and donates already;
-- what has no place in the array (unreduced over an axis) or a layout of its own;
+- arrays with no place for some values (unreduced over an axis), or with a layout of their own;
 - everything inside a trace.
-jaxlib 0.8.2 refuses to send the request: there a program (fairway.program) moves what lies on one
-island to one island, and another one moves the shards of what lies or is to lie on several.
+jaxlib 0.8.2 refuses to send the request. There a program (fairway.program) moves arrays that lie on
+one island to one island, and another program moves the shards where several islands are involved.
 
 As on JAX's CPU backend, an array that is donated to another cut stays usable.
 """
@@ -22,16 +22,16 @@ from typing import Any
 
 from fairway.devices import is_ours
 
-# Pairs of a shard that is read and one that is made, of all arrays of one request: as many pieces
-# as the controller takes in one. A tree of more goes in several requests.
+# The most pairs of a read shard and a made one, of all arrays of one request: the controller takes
+# as many pieces in one request. A pytree with more goes in several requests.
 _PAIRS_PER_REQUEST = 1 << 20
 
 
 def install(handlers: dict, array_type: type) -> None:
-    """Puts it in front of JAX's handler of arrays, and of what reorders devices.
+    """Wraps JAX's handler of arrays, and its function that reorders devices.
 
     Raises:
-      ImportError, AttributeError: this jaxlib or JAX has no such place; then nothing is changed.
+      ImportError, AttributeError: this jaxlib or JAX lacks these; then nothing is changed.
     """
     from jax._src import dispatch
     from jax._src.op_shardings import are_hlo_shardings_equal
@@ -40,7 +40,7 @@ def install(handlers: dict, array_type: type) -> None:
 
     reorder = dispatch._different_device_order_reshard
     equal = functools.lru_cache(4096)(functools.partial(_same_cut, are_hlo_shardings_equal))
-    if version.__version_info__ < (0, 8, 3):  # it has the function, and refuses to send the request
+    if version.__version_info__ < (0, 8, 3):  # it has the function, but refuses to send the request
         handlers[array_type] = _handler(handlers[array_type], _by_program, equal)
         dispatch._different_device_order_reshard = _reordered_apart(reorder, handlers, array_type)
         return
@@ -49,13 +49,13 @@ def install(handlers: dict, array_type: type) -> None:
 
 
 def _same_cut(equal: Any, source: Any, target: Any, rank: int) -> bool:
-    """Whether JAX's own way is one copy, or nothing but JAX's own way is known."""
+    """Whether JAX's own way is a single copy, or only JAX's own way can be used."""
     if any(getattr(getattr(s, "spec", None), "unreduced", None) for s in (source, target)):
         return True
     try:
         return source.num_devices == target.num_devices and equal(
             source._to_xla_hlo_sharding(rank), target._to_xla_hlo_sharding(rank))
-    except NotImplementedError:  # neither tiles nor copies of the whole
+    except NotImplementedError:  # the sharding is neither tiled nor replicated
         return True
 
 
@@ -74,10 +74,10 @@ def _is_moved(equal: Any, x: Any, sharding: Any, layout: Any) -> bool:
 
 
 def _by_program(xs: list, shardings: list, donate: bool) -> list:
-    """Does what the request would, where jaxlib refuses to send it; nothing is donated."""
+    """Replaces the request where jaxlib refuses to send it; donates nothing."""
     from jax._src.interpreters import pxla
 
-    # What is committed to no device would be brought to the target first, which ends here again.
+    # JAX would bring an uncommitted array to the target first, which would end here again.
     placed = [x if x.committed else pxla.global_aval_to_result_handler(x.aval, x.sharding, True)(x)
               for x in xs]
     results: list = [None] * len(xs)
@@ -93,7 +93,7 @@ def _by_program(xs: list, shardings: list, donate: bool) -> list:
 
 @functools.lru_cache(256)
 def _program(shardings: tuple) -> Any:
-    """A program that moves each of its arguments, which lie somewhere, to one of these."""
+    """A program that moves each of its arguments, which have places, to one of these shardings."""
     import jax
 
     from fairway._program import program
@@ -103,7 +103,7 @@ def _program(shardings: tuple) -> Any:
 
 
 def _by_shards(x: Any, sharding: Any) -> Any:
-    """Moves an array whose shards lie, or are to lie, on several islands."""
+    """Moves an array whose shards are, or will be, on several islands."""
     import jax
 
     positions, move = _program_of_shards(x.shape, x.sharding, sharding)
@@ -114,10 +114,10 @@ def _by_shards(x: Any, sharding: Any) -> Any:
 
 @functools.lru_cache(256)
 def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
-    """How to make the shards of one sharding of those of another.
+    """Plans how to make the shards of one sharding from those of another.
 
     Returns:
-      (the positions of the shards that it takes, a program that makes those of the target of them).
+      (the positions of the shards to read, a program that makes the target's shards from them).
     """
     import jax
     from jax import lax
@@ -125,7 +125,7 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
     from fairway._program import program
 
     def tiles(sharding):
-        """Of each device, in order: its bounds in each dimension."""
+        """For each device, in order: the bounds of its tile in each dimension."""
         places = sharding.devices_indices_map(shape)
         return [(d, tuple(part.indices(n)[:2] for part, n in zip(places[d], shape, strict=True)))
                 for d in sharding._addressable_device_assignment]
@@ -133,11 +133,11 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
     def island(device):
         return getattr(device, "slice_index", 0)
 
-    held: dict = {}  # by bounds: {island: position of a shard}
+    held: dict = {}  # bounds -> {island: position of a shard}
     for position, (device, tile) in enumerate(tiles(source)):
         held.setdefault(tile, {}).setdefault(island(device), position)
     wanted = tiles(target)
-    recipes: dict = {}  # by island and bounds: the parts of that shard, by where they begin
+    recipes: dict = {}  # (island, bounds) -> the parts of that shard, by their origin
     for device, tile in wanted:
         if (island(device), tile) in recipes:
             continue
@@ -152,7 +152,7 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
     positions = sorted({position for parts in recipes.values() for position, *_ in parts.values()})
 
     def joined(parts, dimension):
-        """Of parts that form a grid."""
+        """Joins parts that form a grid."""
         if len(parts) == 1:
             return next(iter(parts.values()))
         rows: dict = {}
@@ -163,7 +163,7 @@ def _program_of_shards(shape: tuple, source: Any, target: Any) -> tuple:
 
     def move(*shards):
         shards = dict(zip(positions, shards, strict=True))
-        first: dict = {}  # an island's own shard of these bounds; its other devices copy it there
+        first: dict = {}  # an island's own shard of these bounds, from which its other devices copy
         for device, tile in wanted:
             place, key = jax.sharding.SingleDeviceSharding(device), (island(device), tile)
             if key in first:
@@ -221,8 +221,8 @@ def _handler(inner: Any, transfer: Any, equal: Any) -> Any:
 
 
 def _reordered(inner: Any, transfer: Any) -> Any:
-    """The same devices in another order: JAX compiles a computation for that, which no jit over
-    several islands can be."""
+    """Handles the same devices in another order: JAX compiles a computation for that, but no jit
+    may span several islands."""
 
     def reorder(x, sharding, copy, *rest):
         if not _ours(x.sharding) or x.is_deleted():
@@ -233,7 +233,7 @@ def _reordered(inner: Any, transfer: Any) -> Any:
 
 
 def _reordered_apart(inner: Any, handlers: dict, array_type: type) -> Any:
-    """Over several islands it is moved like any other."""
+    """Moves an array over several islands like any other."""
 
     def reorder(x, sharding, copy, *rest):
         if not _ours(x.sharding) or x.is_deleted() or _on_one_island(sharding):

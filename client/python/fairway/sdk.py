@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the C++ SDK of the wheel is: cmake -DCMAKE_PREFIX_PATH=$(python -m fairway.sdk) ..."""
+"""Prints the folder of the wheel's SDK: cmake -DCMAKE_PREFIX_PATH=$(python -m fairway.sdk) ..."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process is connected to, as text for people."""
+"""Describes the session of this process, as text for people."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _sizes = itertools.count(1_000_003)
 def info() -> None:
     """Prints the islands, devices and versions of the session, and its round trip.
 
-    It opens the session if JAX has not yet. Without one it prints one line: why, and how to connect.
-    Like `jax.print_environment_info` it returns nothing.
+    It opens the session if JAX has not done so yet. If there is none, it prints one line: why, and
+    how to connect. Like `jax.print_environment_info` it returns nothing.
 
     The round trip is the median time of 20 requests that the controller answers by itself, without
-    a device: questions for the layout of an array.
+    a device: queries of an array's layout.
     """
     print(_text(), flush=True)
 
@@ -46,7 +46,7 @@ def _text() -> str:
 
 
 def _client() -> tuple[Any, str]:
-    """The proxy client of this process, or why there is none."""
+    """Returns the proxy client of this process, and otherwise why there is none."""
     import jax
     from jax._src import xla_bridge
 
@@ -68,11 +68,11 @@ def _where() -> str:
 
 
 def _round_trip(client: Any, device: Any) -> str:
-    """", round trip 0.31 ms", or why it cannot be told."""
+    """Returns ", round trip 0.31 ms", or why it cannot be measured."""
     try:
         seconds = []
         for _ in range(_ROUND_TRIPS):
-            shape = (next(_sizes),)  # jaxlib asks once for each
+            shape = (next(_sizes),)  # jaxlib asks only once for each shape
             start = time.perf_counter()
             client.get_default_layout(np.dtype(np.float32), shape, device)
             seconds.append(time.perf_counter() - start)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jaxlib's proxy client writes to a user's terminal, and how a process with a session ends.
+"""Limits what jaxlib's proxy client writes to a terminal, and ends a process with a session safely.
 
-Left alone the client logs its plain-text connection, the connection's end with a C++ stack trace,
-and what it could not send any more: requests as text, at every later use. Exceptions say all of
-that, and the one thing that none of them says, which controller went away and when, is a notice.
+By default the client logs its plain-text connection, the end of the connection with a C++ stack
+trace, and at every later use the requests that it could not send. Exceptions report all of that.
+Only which controller went away, and when, is in none of them, so that is a notice.
 
-At exit the client must not be taken apart. Its destructor does not wait for its own threads: a
-buffer whose deletion is under way makes it crash (seen as SIGABRT and SIGSEGV over a slow
-connection), and the interpreter destroys it after the last handler of atexit. So the process keeps
-it to the end; the connection closes with the process, by which the controller frees everything.
+At exit the client must not be destroyed. Its destructor does not wait for its own threads: it
+crashes on a buffer whose deletion is under way (seen as SIGABRT and SIGSEGV over a slow
+connection), and the interpreter runs it after the last handler of atexit. So the process keeps the
+client to its end. The connection closes with the process, and then the controller frees everything.
 
-A thread of jaxlib's tells of the end of a session. One that comes into Python while the interpreter
-ends aborts the process (up to Python 3.13), so a process that has seen the error of an ended session,
-or whose connection is gone, waits for it first.
+A thread of jaxlib reports the end of a session. If it enters Python while the interpreter ends, the
+process aborts (up to Python 3.13). So a process that has seen the error of an ended session, or whose
+connection is gone, waits for that thread first.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from typing import Any
 
 from fairway import notices, progress
 
-_FATAL = 3  # absl's level: what is below is not logged
+_FATAL = 3  # absl's level; lower levels are not logged
 _TELL_SECONDS = 3.0
 _TRACEBACK_SECONDS = 0.5
 _RETURN_SECONDS = 0.05
-_ENDED = "UNAVAILABLE"  # each error of a session that has ended begins so
+_ENDED = "UNAVAILABLE"  # each error of an ended session begins with this
 
 _clients: list[weakref.ref] = []
 _sessions: list[_Session] = []
 _prepared = False
-_unavailable = False  # an error of a session that has ended was raised, even if it was caught
+_unavailable = False  # an error of an ended session was raised, even if it was caught
 _leaving = threading.Event()
 
 
 def prepare() -> None:
-    """Makes this process quiet. Called before a session is opened; again: no effect."""
+    """Makes this process quiet. Called before a session is opened. Idempotent."""
     global _prepared
     if _prepared:
         return
@@ -52,16 +52,16 @@ def prepare() -> None:
     _note_errors()
     name_xla_flags()
     progress.install()
-    atexit.register(_at_exit)  # after JAX's own, so it runs before them
+    atexit.register(_at_exit)  # registered after JAX's handler, so it runs first
     os.register_at_fork(after_in_child=_in_child)
 
 
 def hide_client_log() -> None:
-    """Lets jaxlib log only what ends the process, unless the user chose another level.
+    """Lets jaxlib log only fatal errors, unless the user chose another level.
 
-    Errors are hidden too: the client logs as errors what it also raises, and at exit what it could
-    not clean up. TF_CPP_MIN_LOG_LEVEL=0 or 2 in the environment, and JAX's jax_logging_level, are
-    left as they are; 1 is what JAX itself puts there.
+    Other errors are hidden too: the client also raises them, and at exit it logs failures to clean
+    up. TF_CPP_MIN_LOG_LEVEL=0 or 2 in the environment, and JAX's jax_logging_level, are left as
+    they are; 1 is the value that JAX itself sets.
     """
     import jax
 
@@ -73,12 +73,12 @@ def hide_client_log() -> None:
         from jaxlib import utils
 
         utils.absl_set_min_log_level(_FATAL)
-    except (ImportError, AttributeError):  # another jaxlib: then it is only less quiet
+    except (ImportError, AttributeError):  # another jaxlib, which then is only less quiet
         pass
 
 
 def _note_errors() -> None:
-    """From now on, an error that says that a session has ended is remembered."""
+    """From now on, remembers an error that says that a session has ended."""
     from jax.errors import JaxRuntimeError
 
     inner = JaxRuntimeError.__init__
@@ -92,7 +92,7 @@ def _note_errors() -> None:
 
 
 def name_xla_flags() -> None:
-    """Says that XLA_FLAGS do not reach the cluster, if any but those for the local CPU are set."""
+    """Notes that XLA_FLAGS do not reach the cluster, if any but those for the local CPU are set."""
     flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if f]
     lost = [f for f in flags if not f.startswith("--xla_force_host_platform_device_count")]
     if lost:
@@ -103,14 +103,14 @@ def name_xla_flags() -> None:
 
 
 def watch(options: Any, where: str) -> _Session:
-    """Has the end of a session that comes from outside told, in one line.
+    """Reports an end of the session that comes from outside, in one line.
 
     Args:
       options: jaxlib's ClientConnectionOptions, before they are used.
       where: the controller's address, for the line.
 
     Returns:
-      What `keep` takes.
+      The argument for `keep`.
     """
     session = _Session(where)
     try:
@@ -121,19 +121,19 @@ def watch(options: Any, where: str) -> _Session:
 
 
 class _Session:
-    """Knows where a client is connected. Its client keeps it alive."""
+    """The address and state of a client's connection. The client keeps it alive."""
 
     def __init__(self, where: str):
         self.where = where
         self.peers = _addresses(where)
         _sessions.append(self)
         self.client: weakref.ref | None = None
-        self.seen = False  # its connection, when it began
+        self.seen = False  # whether its connection was found when it began
         self.ending = False
         self.told = threading.Event()
 
     def ended(self, status: str) -> None:
-        """Called by a thread of jaxlib's, once: the session has ended, for whatever reason."""
+        """Called by a thread of jaxlib, once: the session has ended, for whatever reason."""
         self.ending = True
         try:
             self._tell(status)
@@ -142,10 +142,10 @@ class _Session:
 
     def _tell(self, status: str) -> None:
         at = time.strftime("%H:%M:%S")
-        # A client that goes away ends its session itself; nobody misses that.
+        # A client that is destroyed ends its session itself; that needs no notice.
         if self.client is None or self.client() is None or sys.is_finalizing():
             return
-        # The error of this comes at the same time: its traceback goes first, not around this line.
+        # The error is raised at the same time: its traceback should come before this line.
         _leaving.wait(_TRACEBACK_SECONDS)
         reason = status.partition(": ")[2]
         reason = "" if reason in ("", "CANCELLED") else f" ({reason})"
@@ -155,10 +155,10 @@ class _Session:
             "(or notebook kernel) again")
 
     def let_tell(self) -> None:
-        """At exit: waits for the thread that calls `ended` if it is there, or is about to come."""
+        """At exit: waits for the thread that calls `ended`, if it is there or about to come."""
         if self.client is None or self.client() is None:
             return
-        # The session may end at this very moment.
+        # The session may be ending at this very moment.
         until = time.monotonic() + _RETURN_SECONDS
         while not (ended := self.ending or _unavailable or (self.seen and not self.connected())):
             if time.monotonic() > until:
@@ -166,10 +166,10 @@ class _Session:
             time.sleep(0.005)
         if ended:
             self.told.wait(_TELL_SECONDS)
-            time.sleep(_RETURN_SECONDS)  # it still has to go back to jaxlib
+            time.sleep(_RETURN_SECONDS)  # the thread still has to return to jaxlib
 
     def connected(self) -> bool:
-        """Whether this process has a connection to it; through a proxy none is seen."""
+        """Whether this process has a connection to it; one through a proxy is not seen."""
         return any(_peer(name) in self.peers for name in os.listdir("/proc/self/fd"))
 
 
@@ -195,7 +195,7 @@ def keep(session: _Session, client: Any) -> None:
 
 
 def _proxies() -> list[Any]:
-    """The proxy clients of this process: ours, and those that others have registered."""
+    """The proxy clients of this process: ours, and those that other packages have registered."""
     found = [ref() for ref in _clients]
     found += [c for c in _backends() if str(getattr(c, "runtime_type", "")).startswith("proxy/")]
     return [c for c in found if c is not None]
@@ -208,7 +208,7 @@ def _backends() -> list[Any]:
 
 
 def _keep(*things: Any) -> None:
-    """Nothing of it is destroyed while the process lives, not even by the interpreter's end."""
+    """Keeps these things alive until the process ends, even past the interpreter's end."""
     for thing in things:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -221,10 +221,10 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """In a child made by fork, which has a copy of each client without its threads.
+    """In a child of a fork, disables its copies of the clients, which have no threads.
 
-    What it sent would come out of the parent's connection, between the parent's messages, and
-    destroying one waits for threads that are not there. So neither can happen.
+    Their messages would go into the parent's connection, between the parent's messages, and
+    destroying a client waits for threads that do not exist. So both are prevented.
     """
     _keep(*_backends())
     for client in _proxies():
@@ -241,7 +241,7 @@ def _in_child() -> None:
 
 
 def _peer(descriptor: str) -> tuple[str, int] | None:
-    """Where a descriptor of this process is connected by TCP, if it is."""
+    """The remote address of a TCP descriptor of this process, or None."""
     try:
         if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
             return None
@@ -249,13 +249,13 @@ def _peer(descriptor: str) -> tuple[str, int] | None:
             if copy.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             host, port, *_ = copy.getpeername()
-            return host.removeprefix("::ffff:"), port  # as IPv6 writes IPv4
-    except OSError:  # gone, or not connected
+            return host.removeprefix("::ffff:"), port  # the form in which IPv6 writes IPv4
+    except OSError:  # closed, or not connected
         return None
 
 
 def _forget_waits() -> None:
-    """JAX waits at exit for launches with effects, which nobody tells the child of."""
+    """Clears the launches that JAX waits for at exit: the child never hears of their end."""
     try:
         from jax._src import dispatch
 
@@ -267,7 +267,7 @@ def _forget_waits() -> None:
 
 
 def _refuse_use() -> None:
-    """Where JAX's Python code would wait for those threads, it raises."""
+    """Raises where JAX's Python code would wait for those threads."""
     def refuse(*_: Any, **__: Any) -> Any:
         raise RuntimeError(
             "this process was forked from one that has a session with a Fairway controller, which "

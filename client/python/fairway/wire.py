@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protobuf's wire format, written and read by hand, so that the package needs no protobuf.
 
-What is written here: messages are the fields' bytes, one after the other; a field of value 0 or of no
-bytes is left out, as proto3 does. Tests read and write it with the real one.
+Writing: a message is the bytes of its fields, one after the other; a field of value 0 or without
+bytes is left out, as in proto3. Tests read and write it with the real protobuf.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-# Element types by the number that IFRT gives them (DTypeProto.Kind).
+# Element types by their number in IFRT (DTypeProto.Kind).
 KINDS = {
     "bool": 1, "int2": 26, "int4": 21, "int8": 2, "int16": 3, "int32": 4, "int64": 5,
     "uint2": 27, "uint4": 22, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9, "float16": 10,
@@ -35,7 +35,7 @@ def number(field: int, value: int) -> bytes:
 
 
 def message(field: int, value: bytes) -> bytes:
-    """Also where it is empty: a message that is there differs from none."""
+    """Writes the field even if it is empty: a present message differs from none."""
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
@@ -55,7 +55,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
     """(number, value) of every field: an int, or a memoryview of its bytes.
 
     Raises:
-      ValueError: the bytes are no message.
+      ValueError: the bytes are not a message.
     """
     at = 0
     while at < len(data):
@@ -74,7 +74,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
 
 
 def numbers(value: Any) -> list[int]:
-    """One occurrence of a repeated number, packed or not."""
+    """The values of one occurrence of a repeated number, packed or not."""
     if isinstance(value, int):
         return [value]
     found, at = [], 0

@@ -47,7 +47,7 @@ def array(x, inline=True):
 
 
 class Controller:
-    """Serves streams on a loopback port. `refuse`: a gRPC status code to end each with."""
+    """Serves streams on a loopback port. `refuse` is a gRPC status code that ends each of them."""
 
     def __init__(self, refuse=None):
         self.refuse = refuse
@@ -101,8 +101,8 @@ class Controller:
         self._outgoing.put(Server(**message))
 
     def call(self, function, arguments=(), results=(), device=0, chunk=None):
-        """Sends a call; results: arrays of their types. chunk: bytes per chunk; None: all inline.
-        Returns its number."""
+        """Sends a call whose results have the types of the arrays `results`. `chunk` is the bytes
+        per chunk; None: all inline. Returns the call's number."""
         self._number += 1
         message = PB["CallbackCall"](call=self._number, function=function, device=device,
                                      program="p")
@@ -116,7 +116,7 @@ class Controller:
         return self._number
 
     def returns(self, seconds=120):
-        """The next Return with all of its chunks: (call, code, text, [(dims, bytes)])."""
+        """Returns the next Return with all of its chunks: (call, code, text, [(dims, bytes)])."""
         found = getattr(self._returns.get(timeout=seconds), "return")
         wanted = sum(a.size - len(a.data) for a in found.results)
         late = b""

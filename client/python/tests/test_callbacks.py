@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host callbacks without a cluster: what JAX compiles is changed, and a stream serves the calls."""
+"""Host callbacks without a cluster: changed modules, and the stream that serves calls."""
 
 import gc
 import itertools
@@ -31,7 +31,7 @@ LIMIT = 120
 
 
 class FakeClient:
-    """Stands for jaxlib's client of a session; the lowered modules are real."""
+    """Stands in for jaxlib's client of a session; the lowered modules are real."""
 
     runtime_type = "proxy/fairway"
 
@@ -62,7 +62,7 @@ def client(controller):
 
 
 def lowered(client, function, *arguments):
-    """(text of what would be compiled, the functions that would be given to jaxlib)."""
+    """Returns (text of the module to be compiled, the functions that jaxlib would be given)."""
     lowering = jax.jit(function).lower(*arguments)
     module, left = callbacks.for_controller(
         client, lowering.compiler_ir("stablehlo"), lowering._lowering.compile_args["host_callbacks"])
@@ -95,7 +95,7 @@ def test_every_kind_of_callback_becomes_a_call_by_number(client, controller, fun
     (call,), left, lowering = lowered(client, function, jnp.float32(1))
     assert "@xla_ffi_python_cpu_callback(" in call and "{function = 1 : i64}" in call and left == ()
     assert ("has_side_effect = true" in call, "!stablehlo.token" in call) == (effect, token)
-    assert "{index = 0 : ui64}" in lowering.as_text()  # JAX's own module is as it was
+    assert "{index = 0 : ui64}" in lowering.as_text()  # JAX's own module is unchanged
     assert controller.channels == [b"0123456789abcdef"]
 
 
@@ -126,7 +126,7 @@ def test_what_workers_cannot_call_is_left_to_jaxlib_or_refused(client):
     lowering = jax.jit(printed).lower(jnp.float32(1))
     module = lowering.compiler_ir("stablehlo")
     functions = lowering._lowering.compile_args["host_callbacks"]
-    more = [*functions, print]  # no custom call names it
+    more = [*functions, print]  # no custom call names the last one
     assert callbacks.for_controller(client, module, more) == (module, more)
     assert callbacks.for_controller(FakeClient(), module, functions) == (module, functions)
     lowering = jax.jit(lambda x: printed(x, partitioned=True)).lower(jnp.float32(1))
@@ -206,7 +206,7 @@ def test_a_callback_that_compiles_for_the_island_that_waits_for_it_is_refused(cl
     assert "a callback computes on island 3" in controller.returns()[2].splitlines()[-1]
     controller.call(2, [np.float32(1)], [np.float32(0)], device=5)
     assert controller.returns()[1] == 0
-    callbacks.refuse_held([Device()])  # outside of callbacks
+    callbacks.refuse_held([Device()])  # outside of a callback nothing is refused
 
 
 def controller_open(client):
@@ -221,9 +221,9 @@ def test_functions_live_as_long_as_jax_has_them_and_some_time_longer():
     assert numbers == [1, 2, 3, 4, 5] == [functions.number(f, False) for f in alive]
     del alive[:4]
     gc.collect()
-    assert [functions.find(n)[0]() for n in numbers] == [0, 1, 2, 3, 4]  # just let go
+    assert [functions.find(n)[0]() for n in numbers] == [0, 1, 2, 3, 4]  # released only now
     now[0] = 20.0
-    assert functions.find(1)[0]() == 0  # was called, so it is young
+    assert functions.find(1)[0]() == 0  # called a moment ago, so it is kept
     alive.clear()
     gc.collect()
     assert [n for n in numbers if functions.find(n) is None] == [2, 3, 4]
@@ -343,7 +343,7 @@ def test_a_cancelled_call_returns_too(controller):
     controller.send(call=message)
     controller.send(cancel=PB["CallbackCancel"](call=9, reason=b"too late"))
     assert controller.returns() == (9, CANCELLED, "too late", [])
-    controller.send(chunk=PB["CallbackChunk"](call=9, data=b"12345678"))  # was on its way
+    controller.send(chunk=PB["CallbackChunk"](call=9, data=b"12345678"))  # it was under way
     controller.call(1)
     assert controller.returns()[1] == 0
     stream.close()
@@ -377,7 +377,7 @@ def test_bytes_that_are_no_messages_are_refused():
                                           results=[array(np.ones(3), False)])).SerializeToString()
     assert callback_messages.decode(good).wanted == [((3,), np.dtype(np.float64))]
     assert callback_messages.decode(b"") is None
-    for at in range(1, len(good)):  # any part, and any byte changed: read, or ValueError
+    for at in range(1, len(good)):  # any prefix or changed byte is read, or ValueError
         for data in (good[:at], good[:at] + b"\xff" + good[at + 1:]):
             try:
                 callback_messages.decode(data)

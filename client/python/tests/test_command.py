@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def installed(tmp_path):
-    """A folder with the package, as an environment has it; returns a function that runs Python."""
+    """A folder with the package, as in an environment; returns a function that runs Python."""
     shutil.copy(SOURCE / "_fairway_command.py", tmp_path)
     shutil.copytree(SOURCE / "fairway", tmp_path / "fairway",
                     ignore=shutil.ignore_patterns("__pycache__"))
@@ -29,7 +29,7 @@ def installed(tmp_path):
 
 
 def with_programs(path):
-    """Stands for the program of the wheel: it tells what it was started with."""
+    """Stands in for the program of the wheel: prints the arguments that it was started with."""
     program = path / "fairway" / "_native" / "bin" / "fairway"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\necho "$@" "plugin=$FAIRWAY_PJRT_PLUGIN"\nexit 7\n')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package does without any controller: addresses, registration, and clear errors."""
+"""The package without any controller: addresses, registration, and clear errors."""
 
 import os
 import re
@@ -191,7 +191,7 @@ def test_connect_without_an_address_takes_the_environment_s_else_the_local_clust
     code = "import fairway; print(fairway.connect())"
     done = run_python(code, FAIRWAY_CONTROLLER=f"127.0.0.1:{silent_server}")
     assert done.stdout == f"127.0.0.1:{silent_server}\n", done.stderr
-    # Whether somebody has a cluster there or not, that address is the one.
+    # Whether or not a cluster runs there, that is the address.
     done = run_python(code)
     last = (done.stdout or done.stderr).strip().splitlines()[-1]
     assert last == connection.LOCAL or f"no Fairway controller at {connection.LOCAL}" in last

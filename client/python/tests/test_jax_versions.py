@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of JAX: which were tested, and what a process with a newer one is told."""
+"""Releases of JAX: which ones are tested, and the notice for a process with a newer one."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def prepare(version, **environment):
-    """What a process with that jax writes to standard error at its sessions."""
+    """Returns the standard error of a process with that jax when it opens sessions."""
     code = f"import jax; jax.__version__ = {version!r}\n"
     code += "from fairway import jax_versions\nfor _ in range(2): jax_versions.prepare()"
     done = subprocess.run([sys.executable, "-c", code], env={"JAX_PLATFORMS": "cpu", **environment},

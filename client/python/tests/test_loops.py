@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which loops ask whether to go on."""
+"""Tests which loops ask whether to go on."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from fairway import loops
 
 
 def asked(function, *arguments):
-    """How many loops it has, and the numbers of those whose condition asks."""
+    """Returns how many loops it has, and the numbers of those whose condition asks."""
     lowered = jax.jit(function).lower(*arguments).compiler_ir("stablehlo")
     with lowered.context:
         module = ir.Module.parse(str(lowered))
@@ -45,7 +45,7 @@ def test_loops_that_count_to_a_constant_do_not(function):
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: lax.while_loop(lambda x: x < 10, lambda x: x + 1, x),  # of floats: 1 may be nothing
+    lambda x: lax.while_loop(lambda x: x < 10, lambda x: x + 1, x),  # of floats: 1 may add nothing
     lambda x: lax.while_loop(lambda c: c[0] < 10, lambda c: (c[0] + c[1], c[1]), (0, jnp.int32(x))),
     lambda x: lax.while_loop(lambda c: c[0] < 10, lambda c: (c[1] + 1, c[0]), (0, jnp.int32(x))),
     lambda x: lax.while_loop(lambda c: c[0] > 10, lambda c: (c[0] + 1, c[1]), (0, x)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing, without a controller: the devices are JAX's own, where a program runs op by op."""
+"""Tracing without a controller: on JAX's own devices, a program runs op by op."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ def cpu():
 
 @pytest.fixture
 def stages():
-    """Two stages of a network on meshes of 2 and 4 devices, and the same without a place."""
+    """Two stages of a network on meshes of 2 and 4 devices, and the same stages without a place."""
     d = jax.devices()
     first, second = Mesh(np.array(d[:2]), ("x",)), Mesh(np.array(d[4:]), ("x",))
 
@@ -70,7 +70,7 @@ def computations(graph):
 
 
 def test_no_module_has_the_name_of_what_the_package_exports():
-    # Importing a module puts it into the package, in the place of what has its name.
+    # Importing a module binds it in the package, over any name that equals its own.
     assert not {m.name for m in pkgutil.iter_modules(fairway.__path__)} & set(fairway.__all__)
 
 
@@ -88,7 +88,7 @@ def test_the_example_of_the_paper_on_three_slices():
     assert (y.tolist(), z.tolist()) == ([3, 5], [2, 4])
     assert y.devices() == {d[1]} and z.devices() == {d[0]}
     graph = f.trace(jnp.array([1.0, 2.0]))
-    assert len({id(n.computation) for n in computations(graph)}) == 3  # a is one, run twice
+    assert len({id(n.computation) for n in computations(graph)}) == 3  # a runs twice
 
 
 def test_gradients_through_stages_and_microbatches_are_those_of_jax(stages):
@@ -275,7 +275,7 @@ def test_places_inside_a_jaxpr_are_not_taken_for_those_of_one_that_is_gone():
         return jax.make_jaxpr(jax.jit(lambda x: jax.device_put(x, there)))(1.0).eqns[0]
 
     d, known = jax.devices(), {}
-    for i in range(50):  # later ones get the ids of those before
+    for i in range(50):  # later ones reuse the ids of earlier ones
         assert _places(moving(d[i % 2]), known) == {(d[i % 2],)}
 
 
@@ -290,7 +290,7 @@ def test_a_loop_of_no_steps_over_several_places():
     jax.jit, jax.vmap, fairway.program, lambda f: jax.grad(lambda x: f(x).sum())])
 def test_a_program_called_while_jax_traces_says_what_to_do(around):
     double = fairway.program(fairway.on(jax.devices()[0], lambda x: x * 2), name="double")
-    here = double(jnp.ones(2))  # known for this type, and no tracer below
+    here = double(jnp.ones(2))  # cached for this type, and not a tracer below
     for called in (lambda x: double(x), lambda x: double(here) * x):
         with pytest.raises(fairway.ProgramError, match="program double.*__wrapped__"):
             around(called)(jnp.ones(2))
@@ -356,7 +356,7 @@ def test_effects_of_placed_functions_happen_on_devices_that_can(capfd):
         return ref[...]
 
     prints, counts = (fairway.on(jax.devices()[1], f) for f in (printing, counting))
-    f = fairway.program(lambda x: (prints(x + 1), counts(x))[1])  # nobody takes what prints gives
+    f = fairway.program(lambda x: (prints(x + 1), counts(x))[1])  # nobody takes prints' output
     assert f(jnp.float32(4)) == 5
     jax.effects_barrier()
     assert "saw 5.0" in capfd.readouterr().out
@@ -395,7 +395,7 @@ def test_ordered_effects_go_from_node_to_node(capfd):
                                    left(lambda x: says("three", x))(x)])
     graph = f.trace(jnp.float32(4))
     nodes = {i: node for i, node in enumerate(graph.nodes) if node.computation is not None}
-    assert all(len(node.types) == 3 for node in nodes.values())  # a token, x + 1, that it is done
+    assert all(len(node.types) == 3 for node in nodes.values())  # a token, x + 1, the end's mark
     assert graph.results == [Ref(i, 1) for i in nodes] and graph.done == [Ref(i, 2) for i in nodes]
     assert [node.inputs[-1] for node in nodes.values()][1:] == graph.done[:-1]
     assert [float(x) for x in f(jnp.float32(4))] == [5, 5, 5]
@@ -495,7 +495,7 @@ def test_a_graph_is_encoded_as_the_proto_says(tmp_path, stages):
 
 
 def compiled_proto(folder):
-    """program.proto by protobuf's own compiler, or skipped where there is none."""
+    """Reads program.proto with protobuf's own compiler; skips where there is none."""
     import shutil
     import subprocess
 

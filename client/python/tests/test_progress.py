@@ -11,7 +11,7 @@ from fairway import notices, progress
 
 @pytest.fixture
 def said(monkeypatch):
-    """The lines that come, as they would on a terminal, at once."""
+    """Collects the lines that a terminal would show, at once."""
     lines = []
     monkeypatch.setattr(progress, "SECONDS", 0.0)
     monkeypatch.setattr(notices, "seen", lambda: True)
@@ -45,7 +45,7 @@ def test_a_short_compilation_is_not_named(said, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", 1000.0)
     with progress.announced("step", devices(0)):
         pass
-    join()  # it was cancelled
+    join()  # the timer was cancelled
     assert said == []
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which arrays are sent as a reshard, and in how many requests: asked of JAX's CPU backend, whose
-client is told to be a controller's. What the request does is tested on a cluster (tests/e2e)."""
+"""Which arrays are sent as a reshard, and in how many requests. Asks JAX's CPU backend, whose
+client pretends to be a controller's. tests/e2e tests on a cluster what the request does."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ value = np.arange(64.0, dtype=np.float32).reshape(8, 8)
 x = jax.device_put(value, rows)
 """
 
-# Done as JAX does it, and noted.
+# JAX's own way, and a record of it.
 RECORDED = PRELUDE + """
 calls = []
 def transfer(arrays, shardings, donate=False):

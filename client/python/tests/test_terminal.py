@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process waits at exit for the thread that tells of the end of a session."""
+"""Tests how a process waits at exit for the thread that reports the end of a session."""
 
 import threading
 import time

@@ -19,7 +19,7 @@ x = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
 def placed():
-    """Cut by island and not, over all devices."""
+    """One sharding cut by island and one not, over all devices."""
     return {
         "cut": jax.device_put(x, NamedSharding(both, P("island", "x"))),
         "whole": jax.device_put(x + 100, NamedSharding(both, P(None, "x"))),
@@ -37,7 +37,7 @@ def split():
         np.testing.assert_array_equal(part["whole"], x + 100)
         doubled = jax.jit(lambda t: jax.tree.map(lambda v: v * 2, t))(part)
         np.testing.assert_array_equal(doubled["cut"], x[4 * number : 4 * number + 4] * 2)
-    np.testing.assert_array_equal(tree["cut"], x)  # views: the whole is still there
+    np.testing.assert_array_equal(tree["cut"], x)  # the parts are views: the whole is still there
     gone = split_by_mesh_axis(tree, "x", [1], donate=True)
     assert tree["cut"].is_deleted()
     np.testing.assert_array_equal(gone[0]["cut"], x[:, :2])
@@ -46,7 +46,7 @@ def split():
 
 def concatenate():
     parts = split_by_mesh_axis(placed(), "island")
-    # Said, since a jit may not tell P(None, "x") from P("island", "x") where "island" has one device.
+    # Given, because a jit may not tell P(None, "x") from P("island", "x") if "island" has one device.
     parts = [
         jax.jit(lambda t: jax.tree.map(lambda v: v + 1, t),
                 out_shardings=jax.tree.map(lambda v: v.sharding, part))(part)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of many cases on the cluster and on JAX's CPU backend: each case passes on both, and what
-it returns is the same."""
+"""Programs of many cases on the cluster and on JAX's CPU backend: each case passes on both, and
+returns the same on both."""
 
 import functools
 import pathlib
@@ -15,7 +15,7 @@ pytest.importorskip("flax", reason="the libraries are in .venv-ecosystem: ./dev 
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem != "cases")
-CASES = [  # those of a program one after the other: one process runs them all
+CASES = [  # the cases of one program follow each other: one process runs them all
     pytest.param(name, case, marks=pytest.mark.xdist_group(name))
     for name in NAMES
     for case in re.findall(r"^@case\ndef (\w+)", (PROGRAMS / f"{name}.py").read_text(), re.MULTILINE)
@@ -24,7 +24,7 @@ CASES = [  # those of a program one after the other: one process runs them all
 
 @pytest.fixture(scope="module")
 def ran(shared_cluster, tmp_path_factory):
-    """ran(program, where) -> ({case: its line}, {key: array}, all that was printed); once each."""
+    """ran(program, where) -> ({case: its line}, {key: array}, all output); runs each once."""
     folder = tmp_path_factory.mktemp("results")
     environments = {"cluster": shared_cluster.jax_environment(), "cpu": cpu_environment()}
 
@@ -41,7 +41,7 @@ def ran(shared_cluster, tmp_path_factory):
 
 
 def passed(ran, name, case, where):
-    """What the case returned there."""
+    """The arrays that the case returned there."""
     lines, arrays, text = ran(name, where)
     assert case in lines, f"{case} did not end on the {where}:\n{text}"
     assert lines[case].startswith("ok "), f"on the {where}: {lines[case]}\n{text}"

@@ -11,7 +11,7 @@ from cluster import EXAMPLES, cpu_environment, run_python
 
 @pytest.fixture
 def reports(cluster, tmp_path):
-    """reports(name, *arguments) -> what the example reports on the cluster, on the CPU backend."""
+    """reports(name, *arguments) -> the example's reports on the cluster and on the CPU backend."""
     def run(name, *arguments):
         script = EXAMPLES / f"{name}.py"
         cluster.python(script, "--json", tmp_path / "cluster.json", *arguments)

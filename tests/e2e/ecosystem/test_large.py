@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 class MemoryWatch(threading.Thread):
-    """Looks often at the memory of a process that no file backs."""
+    """Often reads the memory of a process that no file backs."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -45,7 +45,7 @@ def test_a_gib_passes_the_controller_in_bounded_memory(new_cluster, name):
         cluster.python(LARGE, name)
     grown = (watch.largest - watch.first) / MIB
     print(f"{name}: the controller's memory grew by {grown:.0f} MiB")
-    assert grown < 128 + 256  # what is budgeted, and what gRPC has under way
+    assert grown < 128 + 256  # the budget, and gRPC's bytes under way
 
 
 @pytest.mark.parametrize("name", ["many_small_arrays", "tree_of_many_leaves", "program_of_20_mb"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In a notebook's kernel: interrupts, restarts, and where lines go."""
+"""In a notebook's kernel: interrupts, restarts, and the destination of lines."""
 
 import queue
 import time
@@ -20,7 +20,7 @@ def cluster():
 
 
 class Notebook:
-    """Cells, run one after the other in a real kernel."""
+    """Runs cells one after the other in a real kernel."""
 
     def __init__(self, environment):
         self.manager = KernelManager(kernel_name="python3")
@@ -45,7 +45,7 @@ class Notebook:
         return self._client.execute(code)
 
     def finish(self, cell, seconds=180):
-        """Waits for the end of a cell. Returns (what it printed on both streams, error or None)."""
+        """Waits for the end of a cell. Returns (its output on both streams, error or None)."""
         printed, error, deadline = "", None, time.monotonic() + seconds
         while True:
             try:
@@ -87,7 +87,7 @@ print('ready')
 
 def test_a_kernel_is_interrupted_restarted_and_told_in_its_cells(cluster, notebook):
     printed, error = notebook.run(START)
-    # The package's own line is in the cell, jaxlib's log is nowhere.
+    # The package's own line is in the cell; jaxlib's log is nowhere.
     assert error is None and printed.endswith("ready\n"), printed
     assert printed.startswith("fairway: XLA_FLAGS ") and printed.count("\n") == 2, printed
 
@@ -141,7 +141,7 @@ def test_callbacks_print_and_raise_in_the_cell_that_waits_and_leave_the_session_
     assert notebook.finish(cell, 30) == ("", "KeyboardInterrupt")
     assert notebook.run("called.wait(100); gate.set(); print(float(y))") == ("let go\n7.0\n", None)
 
-    # A restart while a callback is under way frees the device, whatever --callback-limit says.
+    # A restart during a callback frees the device, whatever --callback-limit is.
     cell = notebook.start("gate.clear(); called.clear(); z = held_up(np.float32(1)); print(called.wait(100))")
     assert notebook.finish(cell) == ("True\n", None)
     notebook.restart()

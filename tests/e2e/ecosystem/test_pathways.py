@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs written for Pathways on Cloud: pathwaysutils is all they know of."""
+"""Programs written for Pathways on Cloud, which use only pathwaysutils."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def environment(cluster):
-    """What Pathways' own documents tell a user to set, and nothing of ours."""
+    """The settings that Pathways' own documents ask of a user, and none of ours."""
     return clean_environment(
         JAX_PLATFORMS="proxy,cpu", JAX_BACKEND_TARGET=f"grpc://{cluster.address}"
     )

@@ -8,7 +8,7 @@ import re
 import tomllib
 
 TABLE = pathlib.Path(__file__).resolve().with_name("known.toml")
-# What a difference may never be excused for.
+# Outcomes that no difference may be excused for.
 WRONG_VALUE = re.compile(
     r"Not equal to tolerance|Arrays are not (almost )?equal|Mismatched elements|not close to")
 
@@ -38,14 +38,14 @@ def load_text(text):
 
 
 def kind(result):
-    """What went wrong with a test that should have passed, from its Result."""
+    """The failure of a test that should have passed, from its Result."""
     if result.outcome in ("crashed", "hung", "skipped", "missing"):
         return result.outcome
     return "wrong value" if WRONG_VALUE.search(result.why) else "error"
 
 
 def explain(known, test, result):
-    """The entry that explains why `test` did not pass, or None: it is new."""
+    """The entry that explains why `test` did not pass; None: it is a new difference."""
     if kind(result) in ("crashed", "hung", "wrong value"):
         return None
     return next((row.entry for row in known if row.explains(test, result.why)), None)

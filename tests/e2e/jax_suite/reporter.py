@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin, loaded into the process that runs JAX's tests: selects tests, reports each.
 
-SUITE_SELECT names a file with the wanted tests, one a line ("Class::test"); unset: all of them,
-which are reported and not run. SUITE_REPORT is a file descriptor that gets one JSON object a line:
+SUITE_SELECT names a file with the wanted tests, one per line ("Class::test"); unset: all tests are
+reported, but not run. SUITE_REPORT is a file descriptor that gets one JSON object per line:
 {"collected": [...]}, {"start": test}, {"end": test, "result": ..., "why": ...}.
 """
 
@@ -12,7 +12,7 @@ import pathlib
 
 import pytest
 
-# After one of these nothing else in the process can pass: the next process takes the rest.
+# After one of these nothing else in the process can pass: the next process runs the rest.
 LOST = ("DATA_LOSS", "UNAVAILABLE")
 MOST_TEXT = 2000
 
@@ -28,7 +28,7 @@ def tell(**event):
 
 
 class Reporter:
-    """`results`: test -> (outcome, why) of what has run of it so far, worst outcome first."""
+    """`results`: test -> (outcome, why) of its parts so far; the worst outcome counts."""
 
     def __init__(self):
         self.results = {}
@@ -40,7 +40,7 @@ class Reporter:
             wanted = set(pathlib.Path(select).read_text(encoding="utf-8").split("\n"))
             items[:] = [item for item in items if name_of(item.nodeid) in wanted]
 
-    # Last, so that -k has chosen.
+    # Runs last, after -k has chosen.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session):
         tell(collected=[name_of(item.nodeid) for item in session.items])

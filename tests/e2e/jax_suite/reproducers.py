@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the reproducers of docs/jax-compatibility.md where JAX_PLATFORMS says.
+"""Runs the reproducers of docs/jax-compatibility.md on the platform of JAX_PLATFORMS.
 
-A section of that page is an entry if it has a python block; behind the block stands a line
-"On the cluster: `text`". Printed: {entry: {"expected": text, "lines": of the block, "seen": what it
-raised, "" for nothing}} in JSON, as the last line.
+A section of that page is an entry if it has a python block, followed by a line "On the cluster:
+`text`". The last line of output is JSON: {entry: {"expected": text, "lines": those of the block,
+"seen": its exception, "" for none}}.
 """
 
 import json
@@ -18,7 +18,7 @@ ENTRY = re.compile(
 
 
 def entries(text):
-    """[(entry, code, expected text)] of the page."""
+    """Returns [(entry, code, expected text)] of the page."""
     return [(m["entry"], m["code"], m["expected"]) for m in ENTRY.finditer(text)]
 
 

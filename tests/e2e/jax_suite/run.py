@@ -5,11 +5,11 @@
   ./dev python tests/e2e/jax_suite/run.py JAX_SOURCE_TREE tests/lax_numpy_test.py --sample 300
 
 JAX_SOURCE_TREE is a checkout of jax at the tag of the installed version; nothing is fetched. Both
-runs see 8 devices; the cluster is one island, a new one for each file. Tests run --shard at a time
-in one process; a test that ends its process or takes longer than --limit is a result like others.
+runs see 8 devices; the cluster is one island, a new one for each file. One process runs --shard
+tests; a test that ends its process or takes longer than --limit is a result like others.
 
-Every test that passes on the CPU backend and does not through the cluster is a difference; skipped
-counts as such. It is known if known.toml has it (see docs/jax-compatibility.md), new otherwise.
+A test that passes on the CPU backend and does not through the cluster (a skip is not a pass) is a
+difference. It is known if known.toml has it (see docs/jax-compatibility.md), otherwise new.
 Exit code: 0 no new difference, 1 a new difference, 2 a file that could not be run.
 """
 
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
-    """Of one file: how many tests had which outcome on each side, and what differs."""
+    """The results of one file: how many tests had which outcome per side, and the differences."""
 
     file: str
     cpu: dict
@@ -66,14 +66,14 @@ class Comparison:
 
 
     def row(self):
-        """As docs/jax-compatibility.md has it."""
+        """The row for docs/jax-compatibility.md."""
         known = len(self.different) - len(self.new())
         return (f"| {self.file.removeprefix('tests/')} | {sum(self.cpu.values())} | "
                 f"{self.cpu.get('passed', 0)} | {len(self.different)} | {known} |")
 
 
 def choose(names, args):
-    """The part of `names` that --part and --sample ask for, in the order of the file."""
+    """The part of `names` that --part and --sample choose, in the order of the file."""
     if args.part:
         index, parts = map(int, args.part.split("/"))
         names = names[index - 1::parts]
@@ -84,7 +84,7 @@ def choose(names, args):
 
 
 def cpu_results(file, names, log, limits, cache):
-    """On JAX's CPU backend. `cache`: a folder where results are kept between runs, or None."""
+    """Runs on JAX's CPU backend. `cache`: a folder that keeps results between runs, or None."""
     kept = cache and cache / f"{file.stem}.json"
     have = {}
     if kept and kept.is_file():
@@ -101,8 +101,8 @@ def cpu_results(file, names, log, limits, cache):
 def cluster_results(file, names, log, limits):
     with Cluster(islands=1, devices=DEVICES) as cluster:
         alive = [process.pid for process in cluster.executors()]
-        # Tests that ask for jax.devices("cpu") see as many as on the other side. JAX_USE_RGV3: the package
-        # sets it off (0.11 and later), and JAX's test base fails the test during which a setting changes.
+        # Tests that use jax.devices("cpu") see as many as on the other side. JAX_USE_RGV3: the package
+        # turns it off (0.11 and later), and JAX's test base fails a test during which a setting changes.
         environment = {**cluster.jax_environment(),
                        "XLA_FLAGS": cpu_environment(DEVICES)["XLA_FLAGS"], "JAX_USE_RGV3": "0"}
 

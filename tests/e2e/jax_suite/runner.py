@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests of one file in child processes, so that nothing a test does is the end of the run."""
+"""Runs tests of one file in child processes, so that no test can end the whole run."""
 
 import dataclasses
 import json
@@ -14,14 +14,14 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What a dying process says last: the fatal line of XLA's log or, without one, Python's.
+# The last words of a dying process: the fatal line of XLA's log or, without one, Python's.
 FATAL = (re.compile(r"(?:^|\s)(F\d{4} .*)"), re.compile(r"(Fatal Python error.*)"))
 
 
 @dataclasses.dataclass
 class Result:
-    """outcome: passed, skipped, failed, crashed (the process ended in it), hung, or missing (the
-    file has no such test on this backend)."""
+    """outcome: passed, skipped, failed, crashed (the process ended during it), hung, or missing
+    (the file has no such test on this backend)."""
 
     outcome: str
     why: str = ""
@@ -29,12 +29,12 @@ class Result:
 
 
 class Unusable(Exception):
-    """The file could not be imported or has no tests; the text is the end of pytest's output."""
+    """The file cannot be imported or has no tests; the text is the end of pytest's output."""
 
 
 @dataclasses.dataclass
 class Limits:
-    """startup: seconds for importing the file; test: for one test; shard: tests per process."""
+    """Seconds. startup: for importing the file; test: for one test. shard: tests per process."""
 
     startup: float = 180.0
     test: float = 120.0
@@ -42,7 +42,7 @@ class Limits:
 
 
 class Child:
-    """One pytest process over `file`. Reads what reporter.py in it tells."""
+    """One pytest process over `file`. Reads the reports of reporter.py in it."""
 
     def __init__(self, file, environment, log, limits, chosen=None, expression=None):
         self.limits, self.log = limits, log
@@ -57,7 +57,7 @@ class Child:
             wanted = pathlib.Path(self.folder.name, "select")
             wanted.write_text("\n".join(chosen), encoding="utf-8")
             extra["SUITE_SELECT"] = str(wanted)
-            arguments = ["-v", "-s", "--tb=short"]  # -s: what a dying process logs stays
+            arguments = ["-v", "-s", "--tb=short"]  # -s: a dying process's log stays
         if expression:
             arguments += ["-k", expression]
         self.process = subprocess.Popen(
@@ -80,7 +80,7 @@ class Child:
         self.folder.cleanup()
 
     def events(self):
-        """Yields what is told, and {"silent": True} as the last when a limit has passed."""
+        """Yields the reports; if a limit has passed, the last is {"silent": True}."""
         pending, limit = b"", self.limits.startup
         deadline = time.monotonic() + limit
         while True:
@@ -135,7 +135,7 @@ def collect(file, environment, log, limits, expression=None):
 
 
 def one_process(file, chosen, environment, log, limits):
-    """Runs `chosen` until its end, or the end of the process. Returns {name: Result}, not empty."""
+    """Runs `chosen` until all have run or the process ends. Returns {name: Result}, not empty."""
     begin = log.seek(0, os.SEEK_END)
     results, current, started, collected = {}, None, 0.0, None
     with Child(file, environment, log, limits, chosen) as child:
@@ -169,7 +169,7 @@ def one_process(file, chosen, environment, log, limits):
 def run(file, names, environment, log, limits, after_each=lambda results: None):
     """Runs every test of `names`. Returns {name: Result}.
 
-    after_each: called with the results of every process; may change them.
+    after_each: called with the results of every process; it may change them.
     """
     results = {}
     left = list(names)

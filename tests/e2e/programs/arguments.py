@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jaxlib's client alone refuses: some strides, and moving to and from the local CPU."""
+"""Arguments that jaxlib's client alone refuses: some strides, moves to and from the local CPU."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ for view in (
     assert min(view.strides) <= 0
     np.testing.assert_array_equal(jax.device_put(view, island[1]), view)
     np.testing.assert_array_equal(jnp.asarray(view), view)
-    for _ in range(3):  # the first call and later ones take different ways through JAX
+    for _ in range(3):  # later calls take another way through JAX than the first
         np.testing.assert_array_equal(double(view), view * 2)
 np.testing.assert_array_equal(jax.device_put(base[::-1], split), base[::-1])
 for _ in range(3):

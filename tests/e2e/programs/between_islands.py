@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""device_put between islands and between devices, by every kind of target."""
+"""device_put between islands and between devices, to every kind of target."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ for target in (left[2], right[0], right[3], SingleDeviceSharding(left[0])):
     np.testing.assert_array_equal(moved, a)
     np.testing.assert_array_equal(moved + 1, a + 1)
 
-# Another spec on the other side.
+# Another spec on the target island.
 rows = jax.device_put(a, NamedSharding(mesh_left, P("x")))
 columns = jax.device_put(rows, NamedSharding(mesh_right, P(None, "x")))
 np.testing.assert_array_equal(columns, a)
@@ -50,6 +50,6 @@ there = jax.device_put(jax.device_put(big, NamedSharding(mesh_left, P("x"))),
                        NamedSharding(mesh_right, P("x")))
 np.testing.assert_array_equal(there, big)
 
-# Nothing to send is a transfer too.
+# A transfer may have nothing to send.
 empty = jax.device_put(jax.device_put(np.zeros((0, 4), np.float32), left[0]), right[0])
 assert np.asarray(empty).shape == (0, 4)

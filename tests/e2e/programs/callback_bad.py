@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs on device 0 whose functions do what they must not, many runs of each and none waited for,
-until a line is read; then prints what the first of each kind failed with."""
+"""Runs programs on device 0 whose functions do forbidden things. Each runs many times, none is waited
+for, until a line is read. Then prints the first failure of each kind."""
 
 import logging
 import re
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-logging.disable(logging.CRITICAL)  # JAX logs what callbacks raise
+logging.disable(logging.CRITICAL)  # JAX logs exceptions of callbacks
 
 scalar = jax.ShapeDtypeStruct((), np.float32)
 x = jax.device_put(np.float32(1), jax.devices()[0])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program whose callback does not return until somebody says so: "IN" when it is called, then it
-reads a line. Arguments: numbers of the devices that call."""
+"""A program whose callback prints "IN" when it is called, and returns once it has read a line.
+Arguments: numbers of the devices that call it."""
 
 import sys
 

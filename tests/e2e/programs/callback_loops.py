@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a loop over devices 0 to 3 that ends when a function of this process says so, which it never does.
 
-The argument says what its function does in the third round: raise, or wait for ever. Prints CALLED then,
-and how the run ended.
+The argument names what the function does in the third round: raise, or wait for ever. Prints CALLED
+then, and how the run ended.
 """
 
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program on device 0 with forty callbacks that need nothing of each other, and whose functions wait
-for ever; prints CALLED at each call."""
+"""Runs a program on device 0 with forty independent callbacks whose functions wait for ever; prints CALLED
+at each call."""
 
 import threading
 

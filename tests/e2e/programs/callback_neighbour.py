@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on the devices that the arguments name, with a callback and without, and what XLA spreads over
-its threads; prints RIGHT."""
+"""Runs on the devices that the arguments name: with a callback, without one, and work that XLA
+spreads over its threads. Prints RIGHT."""
 
 import sys
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program on device 0 whose function waits for ever, as often as the first argument says; prints CALLED
-when it is called, and how the first run ended. With a second argument, "own", the function waits for what
-the same device computes next."""
+"""Runs a program on device 0 whose function waits for ever, as many times as the first argument says. Prints
+CALLED when it is called, and how the first run ended. With a second argument, "own", the function waits for
+the next computation of the same device."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of this process that compiled programs call: printing, pure, with effects, ordered, failing;
-on one device and on several, and in the transformations."""
+"""Compiled programs that call functions of this process: printing, pure, with effects, ordered, failing;
+on one device and on several, and within transformations."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import checkify, io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-logging.disable(logging.CRITICAL)  # JAX logs what callbacks raise
+logging.disable(logging.CRITICAL)  # JAX logs exceptions of callbacks
 
 devices = jax.devices()[:4]
 mesh = Mesh(np.array(devices), ("x",))
@@ -24,7 +24,7 @@ scalar = jax.ShapeDtypeStruct((), np.float32)
 
 @contextlib.contextmanager
 def printing(*expected, ordered=True):
-    """What is printed until the barrier is `expected`, line by line."""
+    """Expects the output until the barrier to be `expected`, line by line."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         yield
@@ -40,7 +40,7 @@ def failure(make, kind=jax.errors.JaxRuntimeError):
         jax.block_until_ready(make())
         jax.effects_barrier()
     except kind as error:
-        with contextlib.suppress(kind):  # the token of the failed launch is gone behind this
+        with contextlib.suppress(kind):  # afterwards the token of the failed launch is gone
             jax.effects_barrier()
         return str(error)
     raise AssertionError("it did not fail")
@@ -63,7 +63,7 @@ def prints():
     with printing("plain", "nothing"):
         jax.jit(lambda: jax.debug.print("plain"))()
         jax.jit(lambda: jax.debug.callback(lambda: print("nothing")))()
-    with printing("x=3.0", "x=3.0"):  # forward, and in the function itself
+    with printing("x=3.0", "x=3.0"):  # once forward, once in the function itself
         f = lambda x: show(x) ** 2
         assert float(jax.jit(jax.grad(f))(jnp.float32(3))) == 6
         assert float(jax.jit(f)(jnp.float32(3))) == 9
@@ -77,7 +77,7 @@ def prints():
         f = jax.jit(lambda p, x: jax.lax.cond(p, show, lambda x: x, x))
         f(True, jnp.float32(1))
         f(False, jnp.float32(2))
-    # The first form is what jnp operations outside of jit do.
+    # jnp operations outside of a jit use the first form.
     with printing("x=5.0"):
         show(jnp.float32(5))
 
@@ -92,13 +92,13 @@ def prints_in_order():
             i = f(i)
     with printing(*(f"x={i}" for i in range(10)), ordered=True):
         f = jax.jit(lambda x: show(x, ordered=True) * 0)
-        for i in range(10):  # nothing but the order is between them
+        for i in range(10):  # only their order connects them
             f(i)
 
 
 def prints_on_several_devices():
     x = jax.device_put(jnp.arange(8.0), split)
-    with printing("x=[0. 1. 2. 3. 4. 5. 6. 7.]"):  # once, with all of it
+    with printing("x=[0. 1. 2. 3. 4. 5. 6. 7.]"):  # one line, with the whole array
         jax.jit(show)(x)
     with printing(*(f"x=[{2.0 * i} {2.0 * i + 1}]".replace(".0", ".") for i in range(4)), ordered=False):
         jax.jit(jax.shard_map(show, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(x)
@@ -165,7 +165,7 @@ def arguments_and_results():
         y = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a)[::-1], v, v))(x)
         assert y.dtype == x.dtype
         np.testing.assert_array_equal(np.asarray(y), x[::-1], err_msg=str(kind))
-    for kind in jnp.int4, jnp.uint4, jnp.int2, jnp.uint2, jnp.float4_e2m1fn:  # several in a byte
+    for kind in jnp.int4, jnp.uint4, jnp.int2, jnp.uint2, jnp.float4_e2m1fn:  # several per byte
         for x in np.arange(-20, 13).reshape(3, 11), np.arange(131_080), np.int32(1):
             x = np.asarray(x % (2 if jnp.issubdtype(kind, jnp.floating) else 16)).astype(kind)
             y = np.asarray(jax.jit(
@@ -175,7 +175,7 @@ def arguments_and_results():
             np.testing.assert_array_equal(got.astype(np.float32), x.astype(np.float32), err_msg=str(kind))
             np.testing.assert_array_equal(
                 y.astype(np.float32), np.roll(x, 1).astype(np.float32), err_msg=str(kind))
-    for rows in 80, 8_000:  # of 3.2 MB
+    for rows in 80, 8_000:  # 8,000 rows are 3.2 MB
         large = np.arange(rows * 100, dtype=np.float32).reshape(rows, 100)
         flipped = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a).T, v.T, v))(large)
         np.testing.assert_array_equal(flipped, large.T)
@@ -212,7 +212,7 @@ def ordered_over_several_devices():
     f = jax.jit(lambda x, i: (io_callback(
         lambda a, i: seen.append((int(i), float(a.sum()))), None, x, i, ordered=True), x + 1)[1])
     half = NamedSharding(Mesh(np.array(devices[2:]), ("x",)), P("x"))
-    xs = [jax.device_put(jnp.arange(8.0), place)  # the order goes from each to the next
+    xs = [jax.device_put(jnp.arange(8.0), place)  # the order passes from each to the next
           for place in (split, devices[0], half, split, devices[3], NamedSharding(mesh, P()))]
     for i in range(18):
         y = f(xs[i % 6], i)
@@ -233,7 +233,7 @@ def ordered_over_several_devices():
     jax.effects_barrier()
     assert seen == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4], seen
     seen.clear()
-    # Each device calls, in no order; run after run.
+    # Each device calls, in any order; the runs follow each other.
     each = jax.jit(jax.shard_map(
         lambda x, i: io_callback(lambda a, i: seen.append((int(i), float(a[0]))), None, x, i, ordered=True),
         mesh=mesh, in_specs=(P("x"), P()), out_specs=P()))
@@ -247,7 +247,7 @@ def ordered_over_several_devices():
 
 
 def what_fails_ends_the_order():
-    """What would come next in order fails with the first cause, on all devices, and is not called."""
+    """The next in order fail with the first cause, on all devices, and are not called."""
     seen = []
     f = jax.jit(lambda x: io_callback(lambda a: seen.append(a.shape), None, x, ordered=True))
 
@@ -260,7 +260,7 @@ def what_fails_ends_the_order():
     for then in whole, single, whole:
         assert "of no use" in failure(lambda: f(then))
     assert seen == []
-    jax._src.dispatch.runtime_tokens.clear()  # as in a new thread
+    jax._src.dispatch.runtime_tokens.clear()  # the state of a new thread
     f(whole)
     f(single)
     jax.effects_barrier()
@@ -304,7 +304,7 @@ def errors():
 
 
 def one_of_a_gang_fails():
-    """Of JAX's CPU backend this is the end: the others wait in a collective for the one that failed."""
+    """JAX's CPU backend could not go on: the others would wait in a collective for the failed one."""
     x = jax.device_put(jnp.arange(4.0), split)
 
     def fails_on_one(x):
@@ -319,7 +319,7 @@ def one_of_a_gang_fails():
 
 
 def nested():
-    """What a callback computes with JAX is computed by the local CPU."""
+    """JAX computations within a callback run on the local CPU."""
     inner = jax.jit(lambda a: jnp.cumsum(a) * 2)
 
     def function(a):
@@ -334,7 +334,7 @@ def many_at_once():
     x = jax.device_put(jnp.arange(4.0), split)
     barrier = threading.Barrier(4)
 
-    def meet(a):  # each device's call needs those of the others to be under way
+    def meet(a):  # returns only while the calls of all devices are under way
         barrier.wait(60)
         return np.asarray(a)
 
@@ -347,7 +347,7 @@ def many_at_once():
 
 
 def what_follows_rounds_as_elsewhere():
-    """Also numbers so small that XLA makes them zero."""
+    """This includes numbers so small that XLA makes them zero."""
     small = jnp.float32(1e-36)
     alone = jax.jit(lambda x: x * jnp.float32(1e-3))
     behind = jax.jit(lambda x: jax.pure_callback(lambda a: np.asarray(a), scalar, x) * jnp.float32(1e-3))
@@ -355,7 +355,7 @@ def what_follows_rounds_as_elsewhere():
 
 
 def functions_that_are_gone():
-    """A launch needs its function, whatever Python has forgotten meanwhile."""
+    """A launch keeps its function alive, whatever Python has dropped meanwhile."""
     x = jnp.float32(0)
     for i in range(20):
         x = jax.jit(lambda v: jax.pure_callback(lambda a, i=i: np.float32(a + i), scalar, v))(x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of this process that a fairway.program calls, in placed functions and between them."""
+"""A fairway.program that calls functions of this process, in placed functions and between them."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ left, right = (Mesh(np.array(devices[:2]), ("x",)) for devices in islands()[:2])
 
 
 def printed(call):
-    """What is printed until the barrier, and what it returns."""
+    """Returns the output until the barrier, and the function's result."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         result = jax.block_until_ready(call())
@@ -40,7 +40,7 @@ def adds(x):
 
 
 def check(f, *arguments):
-    """A program, twice, and node by node: the same."""
+    """Runs it as a program, twice, and node by node: the results are the same."""
     expected = printed(lambda: f.op_by_op(*arguments))
     for _ in range(2):
         lines, result = printed(lambda: f(*arguments))
@@ -56,7 +56,7 @@ assert lines == ["doubles"] and float(total) == 12
 @fairway.program
 def between(x):
     y = doubles(x)
-    jax.debug.print("{}", adds(y))  # where its input is
+    jax.debug.print("{}", adds(y))  # it runs where its input is
     for i in range(3):
         jax.debug.callback(lambda a, i=i: print(f"{i}:{a.shape[0]}"), y)
     return y
@@ -66,7 +66,7 @@ lines, _ = check(between, jnp.arange(4.0))
 assert sorted(lines) == ["0:4", "12.0", "1:4", "2:4", "doubles"], lines
 
 
-def one(i, x):  # JAX orders debug prints of one device only
+def one(i, x):  # JAX orders the debug prints of one device only
     jax.debug.print("{}", i, ordered=True)
     return x + 1
 

@@ -39,7 +39,7 @@ for devices in islands():
     index = mapped(lambda v: v * 0 + jax.lax.axis_index("i"), P("i"))(here)
     np.testing.assert_array_equal(index, np.repeat(np.arange(4), 2))
 
-    # A chain of gangs that depend on each other, none of them fetched before the last.
+    # A chain of dependent gangs; only the last result is fetched.
     step = mapped(lambda v: v + jax.lax.psum(v, "i") / 8, P("i"))
     expected, value = x.astype(np.float64), here
     for _ in range(20):
@@ -47,7 +47,7 @@ for devices in islands():
         expected = expected + np.tile(expected.reshape(4, 2).sum(axis=0), 4) / 8
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
-    # What a program says is replicated, and is not, keeps the value of each device.
+    # If a program declares a value replicated that is not, each device keeps its own value.
     unchecked = jax.shard_map(
         lambda v: v, mesh=mesh, in_specs=P("i"), out_specs=P(), check_vma=False)
     for k, shard in enumerate(jax.jit(unchecked)(here).addressable_shards):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JAX tells of compiled programs, one JSON line for each fact: a test compares the lines with
-those of JAX's CPU backend. No matrix product of one device is asked for its cost: jaxlib's XLA counts
-the bytes of those in another way than the plugin's."""
+"""JAX's facts about compiled programs, one JSON line each. A test compares the lines with those of
+JAX's CPU backend. The cost of matrix products on one device is left out: jaxlib's XLA counts their
+bytes differently from the plugin's."""
 
 import json
 import warnings
@@ -71,7 +71,7 @@ for name, (function, arguments, options) in PROGRAMS.items():
     tell(name, "output memories", executable.get_output_memory_kinds())
     tell(name, "text", compiled.as_text().startswith("HloModule jit_"))
 
-# One code for any device, and code for the devices it was compiled for.
+# One code is for any device; the other is for the devices that it was compiled for.
 double = jax.jit(lambda x: x * 2)
 for device in jax.devices():
     y = double(jax.device_put(X, device))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A jit over devices of two islands; the session must live on after the refusal."""
+"""A jit over devices of two islands is refused; the session must live on afterwards."""
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ from places import islands
 left, right = islands()
 mesh = Mesh(np.array(left[:2] + right[:2]), ("x",))
 value = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
-np.testing.assert_array_equal(value, np.arange(8))  # holding it is fine, computing with it is not
+np.testing.assert_array_equal(value, np.arange(8))  # it can be held, not computed with
 try:
     jax.block_until_ready(jax.jit(lambda v: v + 1)(value))
 except Exception as error:

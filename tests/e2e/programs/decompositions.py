@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decompositions of matrices of order 100, judged by what they are to be.
+"""Decompositions of matrices of order 100, judged by their defining properties.
 
-Two libraries may give different ones that are as good: signs, phases and, in a Schur form, the order
-of eigenvalues are the algorithm's choice, and rounding decides it. So nothing is compared element by
-element here; each must give back its matrix and have its form. The bound is a multiple of the type's
-epsilon that LAPACK's own tests use (threshold 30, relative to order times norm).
+Two libraries may return different decompositions that are equally good: signs, phases and, in a
+Schur form, the order of eigenvalues are the algorithm's choice, and rounding decides it. So nothing
+is compared element by element; each must reproduce its matrix and have its form. The bound is the
+multiple of the type's epsilon that LAPACK's own tests use (threshold 30, relative to order times
+norm).
 """
 
 import jax
@@ -78,7 +79,7 @@ for dtype in (np.float32, np.complex128):
     l = np.asarray(jnp.linalg.cholesky(positive))
     check("cholesky", l @ l.conj().T, positive, positive)
 
-    # Where there is one answer only, it is scipy's.
+    # Where the answer is unique, it equals scipy's.
     x = np.asarray(linalg.cho_solve((jnp.asarray(l), True), jnp.asarray(a)))
     check("cho_solve", positive @ x, a, positive)
     check("expm", linalg.expm(a / ORDER), numpy_linalg.expm(a / ORDER), a)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays from every sharding to every other: device_put, and jit of what lies elsewhere.
+"""Arrays from every sharding to every other: device_put, and jit of arrays that lie elsewhere.
 
 Shardings: one device, cut by rows, columns, both, replicated over all or one axis, devices in
 another order, fewer and more devices, the other island, both islands, and JAX's GSPMDSharding.
-Everything is compared with numpy, shard by shard. Sources that JAX keeps stay as they are.
+Everything is compared with numpy, shard by shard. Sources that JAX keeps must not change.
 """
 
 import gc
@@ -63,7 +63,7 @@ def value_of(shape, kind=np.float32):
 
 
 def every_pair():
-    """JAX itself wants NamedShardings where the same devices come in another order."""
+    """JAX itself needs NamedShardings if the same devices come in another order."""
     value = value_of((8, 16))
     for a, source in SHARDINGS.items():
         x = jax.device_put(value, source)
@@ -98,7 +98,7 @@ def no_dimensions_and_no_elements():
 
 
 def trees():
-    """Many arrays, of which some stay, some are copied, some cut anew, and some are of numpy."""
+    """Many arrays, some of which stay, some are copied, some cut anew, and some are numpy's."""
     value = value_of((8, 16))
     tree = {
         "stays": jax.device_put(value, ROWS),
@@ -155,13 +155,13 @@ def arguments_that_lie_elsewhere():
     add = lambda a, b: a + b
     for b, target in SHARDINGS.items():
         if len({d.id // 4 for d in target.device_set}) > 1:
-            continue  # a computation is of one island
+            continue  # a computation runs on one island
         x = jnp.asarray(value)  # uncommitted, so jit may move it
         y = jax.device_put(value, target)
         np.testing.assert_array_equal(np.asarray(jax.jit(add)(x, y)), value * 2, err_msg=b)
         out = jax.jit(lambda v: v * 2, in_shardings=target, out_shardings=target)(x)
         check(out, value * 2, target, f"in_shardings {b}")
-        # Several at once, and again: the second call takes JAX's fast path.
+        # Several at once, and once more: the second call takes JAX's fast path.
         many = jax.jit(lambda *v: sum(v), in_shardings=target)
         for _ in range(2):
             np.testing.assert_array_equal(np.asarray(many(x, x + 1, x + 2)), value * 3 + 3)
@@ -193,7 +193,7 @@ def copies_are_copies_and_donation():
             check(x, value, SHARDINGS[a], (a, b, may_alias))
         x = jax.device_put(value, SHARDINGS["rows"])
         y = jax.device_put(x, SHARDINGS["columns"], donate=True)
-        assert not x.is_deleted()  # JAX donates only what keeps its cut
+        assert not x.is_deleted()  # JAX donates only arrays that keep their cut
         check(y, value, SHARDINGS["columns"], "donated")
     x = jax.device_put(value, SHARDINGS["rows"])
     y = jax.device_put(x, SHARDINGS["reordered"], donate=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Donated, deleted and still used arrays."""
+"""Arrays that are donated, deleted, or still in use."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ for place in (islands()[0][0], NamedSharding(mesh, P("x")), NamedSharding(mesh, 
         second = add(second)
     np.testing.assert_array_equal(second, start + 51)
 
-    # One donated, one kept.
+    # One argument is donated, one is kept.
     keep, give = jax.device_put(start, place), jax.device_put(start, place)
     both = jax.jit(lambda k, g: (k + g, g * 2), donate_argnums=1)(keep, give)
     np.testing.assert_array_equal(both[0], start * 2)
@@ -55,7 +55,7 @@ for place in (islands()[0][0], NamedSharding(mesh, P("x")), NamedSharding(mesh, 
     refuses(lambda: gone)
     np.testing.assert_array_equal(copy, start)
 
-# Donation of an array that crosses to the other island at the same time.
+# An array is donated while it crosses to the other island.
 other = NamedSharding(Mesh(np.array(islands()[1]), ("x",)), P("x"))
 value = jax.device_put(jnp.arange(4096.0), NamedSharding(mesh, P("x")))
 for step in range(20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every element type that JAX has on CPUs: put, fetched, computed with, cut, moved between islands.
+"""Every element type of JAX on CPUs: put, fetched, computed with, cut, moved between islands.
 
 Integers of 2 bits are only put, moved and fetched: docs/jax-compatibility.md.
 """
@@ -26,13 +26,13 @@ EVERYWHERE = NamedSharding(HERE.mesh, P())
 
 
 def values(dtype, shape):
-    """All that the type can tell apart up to 4, negative numbers where it has them."""
+    """All values that the type can distinguish up to 4, negative ones where it has them."""
     n = int(np.prod(shape))
     if dtype.name == "bool":
         numbers = np.arange(n) % 2
     elif dtype.name in ("int2", "int4", "int8", "int16", "int32", "int64", "float4_e2m1fn"):
         numbers = np.arange(n) % 4 - 2
-    elif dtype.name == "float8_e8m0fnu":  # powers of two only
+    elif dtype.name == "float8_e8m0fnu":  # it has powers of two only
         numbers = 2.0 ** (np.arange(n) % 4)
     else:
         numbers = np.arange(n) % 4
@@ -54,7 +54,7 @@ def round_trips(dtype):
         x = values(dtype, shape)
         check(jax.device_put(x), x)
         check(jax.device_put(x, EVERYWHERE), x)
-        if x.size or dtype.name not in ("int2", "uint2"):  # XLA makes a constant of an empty one
+        if x.size or dtype.name not in ("int2", "uint2"):  # XLA makes a constant of an empty array
             check(jax.jit(lambda v: v)(x), x)
             check(jax.device_put(jax.jit(lambda v: v)(x), DEVICES[-1]), x)
         check(jax.device_put(jax.device_put(x, DEVICES[0]), DEVICES[-1]), x)
@@ -98,12 +98,12 @@ def keys(implementation):
         assert array.dtype == split.dtype and array.shape == (8,)
         check(jax.random.key_data(array), data)
     draw = jax.jit(jax.vmap(lambda k: jax.random.normal(k, (2,))))
-    if implementation == "threefry2x32":  # the others' bits depend on how they are computed
+    if implementation == "threefry2x32":  # others' bits depend on how they are computed
         check(draw(jax.device_put(split, THERE)), np.asarray(draw(split)))
 
 
 def counts(dtype):
-    """All that is computed with 2 bits."""
+    """Everything that is computed with 2 bits."""
     for shape in (2,), (5,), (2, 3, 4), (1001,), (7, 14_287):
         numbers = np.arange(np.prod(shape)).reshape(shape)
         wrapped = numbers % 4 if dtype.name == "uint2" else (numbers + 2) % 4 - 2

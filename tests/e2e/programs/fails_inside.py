@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations that ask for more memory than an address space has, on one device and as a gang. What
-depends on them tells that first cause; everything else goes on."""
+"""Computations that ask for more memory than an address space has, on one device and as a gang.
+Results that depend on them report that first cause; everything else goes on."""
 
 import jax
 import jax.numpy as jnp
@@ -38,4 +38,4 @@ gang = jax.jit(
 print("GANG", failure(lambda: gang(one)))
 goes_on()
 
-assert float(half) == 1.5  # what was there before is still there
+assert float(half) == 1.5  # earlier results are still there

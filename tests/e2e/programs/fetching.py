@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting and fetching: every dtype, scalars, nothing, large, trees, views in odd orders."""
+"""Putting and fetching: every dtype, scalars, empty and large arrays, trees, odd views."""
 
 import jax
 import jax.numpy as jnp

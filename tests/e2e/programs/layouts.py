@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays whose dimensions lie in memory in another order than the default."""
+"""Arrays whose dimensions are in another order in memory than by default."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ for sharding in (ONE, HERE):
     np.testing.assert_array_equal(in_columns, X * 2)
     for shard in in_columns.addressable_shards:
         np.testing.assert_array_equal(shard.data, (X * 2)[shard.index])
-    # Programs that take what they get, that ask for columns, and that ask for rows.
+    # Programs that accept any order, that ask for columns, and that ask for rows.
     np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(in_columns), X * 2 + 1)
     for layout in (COLUMNS, ROWS):
         add = jax.jit(lambda v: v + 1, in_shardings=Format(layout, sharding))
@@ -35,11 +35,11 @@ for sharding in (ONE, HERE):
                     out_shardings=Format(COLUMNS, sharding), donate_argnums=0)(in_columns)
     assert in_columns.is_deleted()
     np.testing.assert_array_equal(again, X * 4)
-    # From island to island, and what is computed of it there.
+    # From island to island, and computations on it there.
     target = THERE if sharding is HERE else islands()[1][0]
     moved = jax.device_put(again, target)
     np.testing.assert_array_equal(moved, X * 4)
-    if hasattr(jax.devices()[0], "slice_index"):  # wrong on JAX's own CPU backend (0.10.2)
+    if hasattr(jax.devices()[0], "slice_index"):  # JAX's own CPU backend is wrong here (0.10.2)
         np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(moved), X * 4 + 1)
     copied = jax.device_put(X, Format(COLUMNS, sharding))
     assert order(copied) == (1, 0)

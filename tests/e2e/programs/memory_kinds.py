@@ -39,7 +39,7 @@ for kind in KINDS:
     assert [s.data.sharding.memory_kind for s in arrays[0].addressable_shards] == [kind] * 4
     np.testing.assert_array_equal(jax.device_put(arrays[0], HERE), X)
     np.testing.assert_array_equal(jax.device_put(arrays[0], THERE), X)
-    # An argument takes its memory along; XLA knows one kind of host memory.
+    # An argument brings its memory along; XLA knows one kind of host memory.
     result = jax.jit(lambda v: v * 2)(arrays[0])
     assert result.sharding.memory_kind == ("pinned_host" if kind == "pinned_host" else "device")
     np.testing.assert_array_equal(result, X * 2)
@@ -47,7 +47,7 @@ for kind in KINDS:
     np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(jax.device_put(result, HERE)), X * 2 + 1)
     compiled = jax.jit(lambda v: v * 2, in_shardings=there).lower(X)
     assert compiled.compile().input_shardings[0][0].memory_kind == kind
-    # Results in a memory that the arguments are not in.
+    # Results in another memory than the arguments'.
     placed = jax.jit(lambda v: (v * 2, v + 1), out_shardings=(there, HERE))
     for array in (X, arrays[1], jax.device_put(X, HERE)):
         one, other = placed(array)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NaN goes through max and min, as JAX has it; XLA's own default for CPUs drops it.
+"""NaN passes through max and min, as in JAX; XLA's own default for CPUs drops it.
 
-Values as told by JAX's CPU backend and by numpy, whose maximum and minimum keep NaN.
+The expected values come from JAX's CPU backend and from numpy, whose maximum and minimum keep NaN.
 """
 
 import jax

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Works on the second island only, with small arrays that JAX uploads to the first: prints "READY",
-waits for a line, does it fifty times more, prints "RIGHT"."""
+waits for a line, works fifty times more, prints "RIGHT"."""
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ def check(array, value):
 
 
 def work(number):
-    """What is put without a device goes to the first of the first island, said JAX."""
+    """JAX puts arrays without a device on the first device of the first island."""
     by = jax.device_put(np.float32(number))
     assert float(by) == number
     for place in (devices[0], cut):

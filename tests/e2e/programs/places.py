@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where these programs run: on islands, or on halves of JAX's own CPU backend."""
+"""The places where these programs run: islands, or halves of JAX's own CPU backend."""
 
 import jax
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jax.random gives the numbers that it gives on the local CPU."""
+"""jax.random gives the same numbers as on the local CPU."""
 
 import jax
 import jax.numpy as jnp

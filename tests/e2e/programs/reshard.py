@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resharding, splitting and concatenating: the helpers that pathwaysutils calls, on random arrays.
+"""Resharding, splitting and concatenating: the helpers that pathwaysutils uses, on random arrays.
 
 Every value is compared with numpy's, whole and shard by shard. Seeded: RESHARD_SEED, RESHARD_CASES.
 """
@@ -33,7 +33,7 @@ ALL = [device for island in ISLANDS for device in island]
 
 
 def random_mesh():
-    """Over some devices of one island, or of both, in any order."""
+    """A sharding over some devices of one island, or of both, in any order."""
     devices = list(ALL if random.random() < 0.3 else ISLANDS[random.integers(len(ISLANDS))])
     if random.random() < 0.4:
         random.shuffle(devices)
@@ -107,7 +107,7 @@ def reshard_what_is_being_computed():
 
 
 def large_shards():
-    """Copied outside the event loops."""
+    """So large that it is copied outside the event loops."""
     mesh = Mesh(np.array(ISLANDS[0][:4]), ("x",))
     value = random.standard_normal((1024, 1030)).astype(np.float32)
     x = jax.device_put(value, NamedSharding(mesh, P("x")))
@@ -125,7 +125,7 @@ def device_put_to_another_spec():
 
 
 def split_and_concatenate():
-    """What split_by_mesh_axis and concatenate_by_mesh_axis of pathwaysutils ask for."""
+    """The requests of pathwaysutils' split_by_mesh_axis and concatenate_by_mesh_axis."""
     devices = np.array(ALL[:8]).reshape(4, 2)
     mesh = Mesh(devices, ("a", "b"))
     value = np.arange(192, dtype=np.int32).reshape(16, 12)

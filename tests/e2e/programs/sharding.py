@@ -47,7 +47,7 @@ constrained = jax.jit(
 )(jax.device_put(a, NamedSharding(line, P("x"))))
 np.testing.assert_array_equal(constrained, (a + 1) * 2)
 
-# Results that the axes do not divide.
+# Results whose dimensions the axes do not divide.
 for mesh, spec in [(line, P("x")), (square, P("x", "y")), (square, P(("x", "y"))),
                    (square, P(("y", "x"), None))]:
     put = jax.device_put(a, NamedSharding(mesh, spec))

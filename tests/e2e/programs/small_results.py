@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches 200 small results, then prints "SMALL", waits for a line, fetches one large one."""
+"""Fetches 200 small results, prints "SMALL", waits for a line, then fetches a large one."""
 
 import jax
 import jax.numpy as jnp

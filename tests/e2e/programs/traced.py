@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traced programs on three islands: the example of the paper, gradients, microbatches, errors.
 
-Prints the case and how many Execute requests it cost, as the caller counts them.
+Prints each case and how many Execute requests it cost, as the caller counts them.
 """
 
 import jax
@@ -46,7 +46,7 @@ def example_of_the_paper():
 
 
 def wrong_shape(f, x):
-    """An executable that was bound for another shape, by the protocol itself."""
+    """An executable that was bound for another shape, through the protocol itself."""
     (bound,) = f._bound.values()
     other = jax.device_put(jnp.ones(3), ISLANDS[0][0])
     many = max(2, len(bound.executable.local_devices()))
@@ -107,7 +107,7 @@ def donated_and_deleted_arguments():
     assert (y.tolist(), z.tolist()) == ([2] * 8, [3] * 8)
     assert x.is_deleted()
     known = ["Array has been deleted with shape=float32[8].", "args[0] of the program"]
-    raises(RuntimeError, known, lambda: f(x))  # donated
+    raises(RuntimeError, known, lambda: f(x))  # f donates x
     y = jax.device_put(jnp.ones(8), ISLANDS[1][0])
     y.delete()
     raises(RuntimeError, known[:1], lambda: jax.jit(lambda v: v + 1)(y))
@@ -131,7 +131,7 @@ def modes_of_jax_that_look_for_errors():
 
 def a_node_that_fails_poisons_what_depends_on_it():
     island, other = ISLANDS[0][0], ISLANDS[2][0]
-    # No device has this much memory; what it would hold is summed, so that it must be there.
+    # No device has this much memory, and the sort needs all of it at once.
     large = fairway.on(island, lambda x: jnp.sort(
         jnp.broadcast_to(x, (1 << 43, x.size)) + jnp.arange(1 << 43, dtype=jnp.float32)[:, None],
         axis=0)[0])

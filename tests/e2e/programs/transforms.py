@@ -66,7 +66,7 @@ np.testing.assert_array_equal(eager, np.arange(10).reshape(2, 5).T[1:3] + 1)
 
 
 def kept(v):
-    jax.lax.dce_sink(v + 5, prevent_mlir_dce=True)  # computed, though nothing takes it
+    jax.lax.dce_sink(v + 5, prevent_mlir_dce=True)  # computed, although nothing takes it
     return v * 2
 
 

@@ -22,7 +22,7 @@ def parts(array):
     return [np.asarray(shard.data) for shard in array.addressable_shards]
 
 
-# The first devices of the island, others than those, and all in other orders.
+# The first devices of the island, other devices, and all of them in other orders.
 for places in [0, 1, 2, 3], [2, 3], [0, 2, 1, 3], [3, 2, 1, 0]:
     jax.set_mesh(mesh_of(places))
     for before, unreduced in [
@@ -48,7 +48,7 @@ host = jax.device_put(split, split.sharding.with_memory_kind("pinned_host"))
 for array in host, jax.device_put(host, split.sharding):
     np.testing.assert_array_equal(parts(array), 2 * [a] + 2 * [0 * a])
 
-# In a loop, and in a function called from it.
+# Within a loop, and within a function that the loop calls.
 @jax.jit
 def halves(x):
     return jax.reshard(x, P(unreduced={"y"}))
@@ -59,7 +59,7 @@ def twice(x):
 
 np.testing.assert_array_equal(twice(jax.device_put(a, P())), 8 * a)
 
-# What the compiler itself makes unreduced.
+# The compiler itself makes this one unreduced.
 left = jax.device_put(a, P("x", "y"))
 right = jax.device_put(a, P("y", None))
 product = jax.jit(lambda l, r: jnp.dot(l, r, out_sharding=P("x", unreduced={"y"})))(left, right)
@@ -68,7 +68,7 @@ away = jax.device_put(product, product.sharding.with_memory_kind("pinned_host"))
 back = jax.device_put(away, product.sharding)
 np.testing.assert_array_equal(jax.reshard(back, P("x")), a @ a)
 
-# Gradients of what is replicated for them ("reduced").
+# Gradients of arrays that are replicated for this purpose ("reduced").
 weights = jax.device_put(np.ones(4, np.float32), P(reduced={"x"}))
 gradient = jax.jit(jax.grad(lambda w, b: (jax.reshard(w, P("x")) * b).sum()))(
     weights, jax.device_put(np.arange(4, dtype=np.float32), P("x")))

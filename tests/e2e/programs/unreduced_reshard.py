@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resharding (as pathwaysutils does) of unreduced arrays: to the same cut, shard by shard, to no
-other; and all that a computation, a copy or a fetch does with them."""
+"""Resharding (as pathwaysutils does) of unreduced arrays: to the same cut, shard by shard; other
+cuts are refused. Also computations, copies and fetches of them."""
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ def parts(array):
 
 
 def reshard(array, spec, donate=False):
-    """To the other island."""
+    """Moves it to the other island."""
     (made,) = _pathways._transfer_to_shardings((array,), (NamedSharding(mesh_of(1), spec),), donate)
     return made
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submits 1,000 executions and as many frees while somebody holds the executor still.
+"""Submits 1,000 executions and as many frees while the executor is stopped.
 
 Prints "READY", waits for a line, submits, prints "SUBMITTED <seconds>", waits for a line, then
 checks all results and prints "RIGHT".
@@ -25,7 +25,7 @@ input()
 began = time.monotonic()
 kept = []
 for number in range(1000):
-    value = step(value)  # the array before it loses its last reference here: one free a step
+    value = step(value)  # here the previous array loses its last reference: one free per step
     if number % 100 == 99:
         kept.append((number + 2, value))
 print(f"SUBMITTED {time.monotonic() - began:.3f}", flush=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and kernels: they load, are noted, and do nothing.
+// Modules and kernels: they are loaded and logged, and do nothing.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -16,14 +16,14 @@ struct Kernel {
   std::string name;
 };
 
-// A module has nothing in it; what is asked of it by name is made then. Kept for good.
+// A module is empty; its functions and globals are made on request. Kept for good.
 struct Module {
   std::mutex mutex;
   std::map<std::string, Kernel> kernels;
   std::map<std::string, DevicePointer> globals;
 };
 
-constexpr size_t kGlobalBytes = size_t{1} << 20;  // what a global is made of is not read
+constexpr size_t kGlobalBytes = size_t{1} << 20;  // the contents of globals are not read
 constexpr std::string_view kFaulting = "fairway_fault_";
 
 }  // namespace
@@ -61,7 +61,7 @@ FAIRWAY_EXPORT int cuModuleLoadData(void** module, const void*) {
 FAIRWAY_EXPORT int cuModuleLoadFatBinary(void** module, const void* image) {
   return cuModuleLoadData(module, image);
 }
-// PTX, which a GPU's driver would compile here.
+// A GPU's driver would compile PTX here.
 FAIRWAY_EXPORT int cuModuleLoadDataEx(void** module, const void* image, unsigned, void*, void**) {
   return cuModuleLoadData(module, image);
 }

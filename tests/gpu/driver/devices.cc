@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver itself, GPUs, contexts, errors, the log and the look-up of functions.
+// The driver itself: GPUs, contexts, errors, the log and the look-up of functions.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,10 +30,10 @@ std::vector<Context>& Contexts() {
   return *contexts;
 }
 
-// What the plugin reads of a GPU, by the numbers of CUdevice_attribute: an H200's published values.
+// The attributes that the plugin reads, by number of CUdevice_attribute: figures of an H200.
 int Attribute(int attribute, int device) {
   switch (attribute) {
-    case 1:  // threads of a block
+    case 1:  // threads per block
     case 2:  // x and y of a block
     case 3:
       return 1024;
@@ -45,15 +45,15 @@ int Attribute(int attribute, int device) {
     case 6:  // y and z of a grid
     case 7:
       return 65535;
-    case 8:  // bytes of shared memory of a block
+    case 8:  // bytes of shared memory per block
       return 49152;
     case 9:   // bytes of constant memory
-    case 12:  // registers of a block, of a multiprocessor
+    case 12:  // registers per block, per multiprocessor
     case 82:
       return 65536;
-    case 10:  // threads of a warp
+    case 10:  // threads per warp
       return 32;
-    case 13:  // kHz of the clock, of the memory's
+    case 13:  // kHz of the clock, and of the memory's clock
       return 1980000;
     case 36:
       return 3201000;
@@ -65,19 +65,19 @@ int Attribute(int attribute, int device) {
       return 6144;
     case 38:  // bytes of L2
       return 62914560;
-    case 39:  // threads of a multiprocessor
+    case 39:  // threads per multiprocessor
       return 2048;
     case 40:  // copy engines
       return 3;
     case 75:  // compute capability 9.0
       return 9;
-    case 81:  // bytes of shared memory of a multiprocessor; of a block that asks; reserved
+    case 81:  // bytes of shared memory: per multiprocessor, per block on request, reserved
       return 233472;
     case 97:
       return 232448;
     case 111:
       return 1024;
-    case 106:  // blocks of a multiprocessor
+    case 106:  // blocks per multiprocessor
       return 32;
     case 19:   // maps host memory
     case 31:   // concurrent kernels

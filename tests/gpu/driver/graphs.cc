@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs, into which XLA puts programs of several kernels. The nodes of one are done one after
-// the other, in the order in which they were added; each waits only for nodes that were there
-// before.
+// CUDA graphs, in which XLA puts programs of several kernels. The nodes of a graph run one after
+// the other, in the order in which they were added; a node can only wait for nodes that were added
+// before it.
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@ FAIRWAY_EXPORT int cuMemsetD32Async(uint64_t to, unsigned value, size_t count, v
 namespace fairway_driver {
 namespace {
 
-// Gives a node's work to a stream.
+// Puts a node's work into a stream.
 using Work = std::function<int(void* stream)>;
 
 // The driver's numbers.
@@ -33,7 +33,7 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
 };
 
-// What is launched. The work of a node can be replaced; it is named by the node of the graph.
+// A graph made ready for launches. A node's work can be replaced; the graph's node names it.
 struct Executable {
   std::vector<const Node*> order;
   std::map<const Node*, Work> work;
@@ -67,7 +67,7 @@ Work WorkOf(const KernelNode& node) {
   return [kernel = node.function](void* stream) { return Launch(stream, kernel); };
 }
 
-// XLA copies and fills one row, from the beginning.
+// XLA copies and fills a single row, from its beginning.
 Work WorkOf(const CopyNode& node) {
   return
       [node](void* stream) { return Copy(stream, node.to.device, node.from.device, node.width); };
@@ -81,7 +81,7 @@ Work WorkOf(const FillNode& node) {
   };
 }
 
-// What the graph has now.
+// The work of the graph as it is now.
 Work WorkOf(const Graph& graph) {
   std::vector<Work> all;
   for (const auto& node : graph.nodes) all.push_back(node->work);
@@ -94,7 +94,7 @@ Work WorkOf(const Graph& graph) {
   };
 }
 
-// CUgraphNodeParams: what a node of any kind is. No work: a kind that is not here.
+// CUgraphNodeParams: the parameters of a node of any kind. No work: the kind is left out here.
 struct AnyNode {
   int kind;
   int reserved[3];

@@ -17,7 +17,7 @@
 namespace fairway_driver {
 namespace {
 
-// No address of x86-64 has bits like these.
+// No valid address of x86-64 has these bits.
 constexpr uint64_t kPoison = uint64_t{0x5AFE} << 48;
 constexpr size_t kPage = 4096;
 constexpr size_t kGranularity = size_t{2} << 20;  // of virtual memory
@@ -26,7 +26,7 @@ bool OfDevice(DevicePointer pointer) { return pointer >> 48 == kPoison >> 48; }
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-// Memory of a GPU while anybody holds or maps it.
+// Memory of a GPU, as long as it is held or mapped.
 struct Physical {
   int file = -1;
   size_t bytes = 0;
@@ -36,8 +36,8 @@ struct Physical {
 };
 
 std::mutex mutex;
-// Guarded by mutex, never destroyed: what is mapped at an address of this process, bytes used of a
-// GPU.
+// Guarded by mutex, never destroyed: the memory that is mapped at each address of this process, and
+// the used bytes of each GPU.
 auto& mappings = *new std::map<char*, std::shared_ptr<Physical>>();
 auto& used = *new std::map<int, int64_t>();
 
@@ -46,7 +46,7 @@ Physical::~Physical() {
   if (counted) used[device] -= static_cast<int64_t>(bytes);
 }
 
-// With mutex held. Null: the GPU has not as much.
+// Called with mutex held. nullptr: the GPU has too little memory.
 std::shared_ptr<Physical> MakeMemory(size_t bytes, int device) {
   auto memory = std::make_shared<Physical>();
   memory->bytes = bytes;
@@ -61,7 +61,7 @@ std::shared_ptr<Physical> MakeMemory(size_t bytes, int device) {
 
 DevicePointer DeviceOf(char* host) { return reinterpret_cast<DevicePointer>(host) ^ kPoison; }
 
-// The mapping that has the address, or the end. With mutex held.
+// The mapping that contains the address, or the end. Called with mutex held.
 std::map<char*, std::shared_ptr<Physical>>::iterator Find(DevicePointer pointer) {
   auto mapping = mappings.upper_bound(HostOf(pointer));
   if (!OfDevice(pointer) || mapping == mappings.begin()) return mappings.end();
@@ -100,7 +100,7 @@ char* HostOf(DevicePointer pointer) {
 bool Reachable(DevicePointer pointer, size_t bytes) {
   if (!OfDevice(pointer) || bytes == 0) return true;
   const std::lock_guard lock(mutex);
-  // Mappings side by side are one piece.
+  // Adjacent mappings count as one.
   for (const DevicePointer end = pointer + bytes; pointer < end;) {
     const auto mapping = Find(pointer);
     if (mapping == mappings.end()) return false;
@@ -161,17 +161,17 @@ FAIRWAY_EXPORT int cuPointerGetAttribute(void* out, int attribute, DevicePointer
   const auto mapping = Find(pointer);
   const bool found = mapping != mappings.end();
   if (OfDevice(pointer) && !found) return kInvalidValue;
-  if (attribute == 2) return Give(static_cast<unsigned*>(out), found ? 2 : 1);  // GPU's, host's
+  if (attribute == 2) return Give(static_cast<unsigned*>(out), found ? 2 : 1);  // GPU, host
   if (!found) return kInvalidValue;
   const auto& [base, memory] = *mapping;
   switch (attribute) {
-    case 9:  // the GPU
+    case 9:  // the number of the GPU
       return Give(static_cast<int*>(out), memory->device);
-    case 11:  // where its allocation begins, and its bytes
+    case 11:  // the begin of its allocation, and its bytes
       return Give(static_cast<DevicePointer*>(out), DeviceOf(base));
     case 12:
       return Give(static_cast<size_t*>(out), memory->bytes);
-    case 14:  // kinds of handles by which it can be exported
+    case 14:  // the kinds of handles by which it can be exported
       return Give(static_cast<uint64_t*>(out), 0);
     default:
       Note("missing pointer attribute " + std::to_string(attribute));
@@ -283,7 +283,7 @@ FAIRWAY_EXPORT int cuMemMap(DevicePointer pointer, size_t bytes, size_t offset, 
   mappings[HostOf(pointer)] = memory;
   return kOk;
 }
-// The first GPU's rights are everybody's.
+// The rights of the first GPU hold for all.
 FAIRWAY_EXPORT int cuMemSetAccess(DevicePointer pointer, size_t bytes, const Access* access,
                                   size_t) {
   const int rights = access->rights == 3   ? PROT_READ | PROT_WRITE

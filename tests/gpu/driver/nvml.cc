@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnvidia-ml.so.1: the plugin starts it before it asks the driver for GPUs.
+// libnvidia-ml.so.1: the plugin initializes it before it asks the driver for GPUs.
 #include <cstdio>
 
 #include "driver.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcudart.so.13: the plugin brings kernels of its own, which it registers here when it is loaded
-// and asks for by the address of a function of the host.
+// libcudart.so.13: the plugin registers its own kernels here when it is loaded, and later looks
+// them up by the address of a host function.
 #include <map>
 #include <mutex>
 

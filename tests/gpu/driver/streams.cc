@@ -43,7 +43,7 @@ class Queue : public Stream, public std::enable_shared_from_this<Queue> {
     const std::lock_guard lock(mutex_);
     return done_ == given_;
   }
-  // The thread does what was given before, and ends.
+  // The thread does its earlier work, and ends.
   void End() { DoAlways(nullptr); }
 
  private:
@@ -67,13 +67,13 @@ class Queue : public Stream, public std::enable_shared_from_this<Queue> {
   const int number_ = next_++;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;  // guarded by mutex_, as what follows
+  std::deque<std::function<void()>> work_;  // guarded by mutex_, as are the next members
   uint64_t given_ = 0;
   uint64_t done_ = 0;
 };
 
 std::mutex mutex;
-// By handle; those of a GPU's default stream are null. Guarded by mutex; never destroyed.
+// By handle; the handle of a GPU's default stream is null. Guarded by mutex; never destroyed.
 auto& streams = *new std::map<std::pair<void*, int>, std::shared_ptr<Queue>>();
 
 std::shared_ptr<Queue> MakeQueue(int device) {
@@ -82,7 +82,7 @@ std::shared_ptr<Queue> MakeQueue(int device) {
   return queue;
 }
 
-// Counts how often it was recorded, so that who waits means one recording.
+// Counts its recordings, so that a waiter waits for one particular recording.
 struct Event {
   std::mutex mutex;
   std::condition_variable happened;
@@ -110,7 +110,7 @@ struct Event {
   }
 };
 
-// A handle is a pointer to one of these: work keeps the event when it is destroyed.
+// A handle points to one of these: queued work keeps the event alive when the handle is destroyed.
 using SharedEvent = std::shared_ptr<Event>;
 SharedEvent& EventOf(void* handle) { return *static_cast<SharedEvent*>(handle); }
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PJRT plugin for tests that says it is CUDA's, and computes on the CPU: it loads the CPU plugin
-// and changes what the worker's paths for GPUs look at. Device memory has addresses at which
-// nothing is, so that whoever reads it from the host is ended; bytes of a host are always copied;
-// there is a limit of memory; programs are compiled from a description of the device.
+// A PJRT plugin for tests that claims to be CUDA's, and computes on the CPU: it loads the CPU
+// plugin and changes what the worker's paths for GPUs depend on. Device memory has addresses at
+// which nothing is, so that a read from the host ends the process; bytes of the host are always
+// copied; memory has a limit; programs are compiled from a description of the device.
 //
-// FAIRWAY_STAND_IN_GPUS: how many GPUs there are (8).
+// FAIRWAY_STAND_IN_GPUS: the number of GPUs (8).
 // FAIRWAY_STAND_IN_CLIENTS: a file that gets a line for each client that is created.
 // FAIRWAY_STAND_IN_HANG: creating a client waits while this file exists.
 // FAIRWAY_STAND_IN_LOG: a file that gets "execute NAME" for each call of Execute, "end NAME" when
-// its first device has ended, and "to host" for each copy to the host that is asked for.
-// FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: it and
-// every later one fail, whatever they are.
+// its first device has ended, and "to host" for each requested copy to the host.
+// FAIRWAY_STAND_IN_FAULT: while this file exists, the next call for a device is a fault: that call
+// and all later ones fail, of whatever kind.
 //
-// A program fails when its name has one of these in it:
-//   no_memory      Execute gives RESOURCE_EXHAUSTED
-//   fails_full     Execute gives INTERNAL, and there is no memory until the next Execute
-//   one_device     Execute gives INTERNAL, as if it had begun on the other devices
+// A program fails if its name contains one of these:
+//   no_memory      Execute returns RESOURCE_EXHAUSTED
+//   fails_full     Execute returns INTERNAL, and there is no memory until the next Execute
+//   one_device     Execute returns INTERNAL, as if it had begun on the other devices
 //   lose_device    this and every later call fail, as after a fault on a GPU
-//   lose_later     Execute is well, its end is such a fault
-//   fails_on_one   Execute is well; device 1 ends with INTERNAL, the end of the others is never
-//   told,
-//                  as when they wait for it in a collective
+//   lose_later     Execute succeeds, its end is such a fault
+//   fails_on_one   Execute succeeds; device 1 ends with INTERNAL, and the others' end is never
+//                  told,
+//                  as when they wait for device 1 in a collective
 //   held           its end is not told while the file FAIRWAY_STAND_IN_HOLD exists
 #include <dlfcn.h>
 #include <poll.h>
@@ -50,13 +50,13 @@ constexpr std::string_view kKind = "NVIDIA H200";
 constexpr std::string_view kTargetConfig = "target_config";
 constexpr std::string_view kHostMachine = "host_target_machine_options";
 constexpr int64_t kDeviceMemory = int64_t{1} << 30;
-// No address of x86-64 has bits like these; a program that uses it ends by SIGSEGV.
+// No valid address of x86-64 has these bits; a program that uses one ends by SIGSEGV.
 constexpr uintptr_t kPoison = uintptr_t{0x5AFE} << 48;
 
 PJRT_Api real;   // the CPU plugin's
 PJRT_Api table;  // this one's
 
-// An error of this plugin; those of the CPU's are passed on.
+// An error of this plugin; errors of the CPU plugin are passed on.
 struct OwnError {
   std::string text;
   PJRT_Error_Code code;
@@ -66,12 +66,12 @@ struct Topology {
   std::string config;
   std::string host_machine = "cpu: \"stand-in\"";
   std::vector<PJRT_DeviceDescription*> devices;
-  std::vector<int> ids;  // of devices, whose addresses are those of these
+  std::vector<int> ids;  // ids of devices; the addresses of these stand for the devices
   std::vector<PJRT_NamedValue> attributes;
   PJRT_Client* compiler = nullptr;  // made at the first compilation
 };
 
-// An end that this plugin tells. Lives as long as the process.
+// An event that this plugin completes. Lives as long as the process.
 struct OwnEvent {
   std::mutex mutex;
   std::condition_variable told;
@@ -83,8 +83,8 @@ struct OwnEvent {
 std::mutex mutex;
 std::set<const OwnError*> errors;              // guarded by mutex
 std::map<const void*, int> descriptions;       // ids of described devices; guarded by mutex
-std::map<PJRT_Client*, Topology*> topologies;  // of clients; guarded by mutex
-std::map<PJRT_Client*, size_t> exposed;        // devices that a client shows; guarded by mutex
+std::map<PJRT_Client*, Topology*> topologies;  // by client; guarded by mutex
+std::map<PJRT_Client*, size_t> exposed;        // devices that each client shows; guarded by mutex
 std::set<const void*> own_events;              // guarded by mutex
 std::atomic<bool> lost{false};                 // a fault has ended the context
 std::atomic<bool> full{false};                 // there is no memory
@@ -167,7 +167,7 @@ Topology* MakeTopology(int devices, std::string config) {
   return topology;
 }
 
-// A client of the CPU plugin with twice as many devices, so that gangs find threads.
+// Makes a client of the CPU plugin with twice as many devices, so that gangs find threads.
 PJRT_Error* CreateCpuClient(int devices, PJRT_Client** out) {
   PJRT_NamedValue count{};
   count.struct_size = PJRT_NamedValue_STRUCT_SIZE;
@@ -184,7 +184,7 @@ PJRT_Error* CreateCpuClient(int devices, PJRT_Client** out) {
   return nullptr;
 }
 
-// Adds a line to the file that the variable names.
+// Appends a line to the file that the variable names.
 void Note(const char* variable, const std::string& line) {
   const char* path = std::getenv(variable);
   FILE* file = path == nullptr ? nullptr : std::fopen(path, "a");
@@ -213,7 +213,7 @@ PJRT_Error* NoMemory() {
               PJRT_Error_Code_RESOURCE_EXHAUSTED);
 }
 
-// Returns once the file that the variable names is not there.
+// Returns once the file that the variable names does not exist.
 void WaitWhileThere(const char* variable) {
   while (There(variable)) ::poll(nullptr, 0, 10);
 }
@@ -361,7 +361,7 @@ PJRT_Error* TopologyCreate(PJRT_TopologyDescription_Create_Args* args) {
   return nullptr;
 }
 
-// Kept: the code compiled for it may outlive it.
+// Not destroyed, because the code compiled for it may outlive it.
 PJRT_Error* TopologyDestroy(PJRT_TopologyDescription_Destroy_Args*) { return nullptr; }
 
 PJRT_Error* TopologyPlatformName(PJRT_TopologyDescription_PlatformName_Args* args) {
@@ -384,7 +384,7 @@ PJRT_Error* TopologyAttributes(PJRT_TopologyDescription_Attributes_Args* args) {
   return nullptr;
 }
 
-// By a client of the CPU plugin, of which the caller does not know.
+// Compiles with a client of the CPU plugin, which the caller does not see.
 PJRT_Error* Compile(PJRT_Compile_Args* args) {
   auto* topology =
       reinterpret_cast<Topology*>(const_cast<PJRT_TopologyDescription*>(args->topology));
@@ -433,8 +433,8 @@ PJRT_Event* NewEvent() {
   return reinterpret_cast<PJRT_Event*>(own);
 }
 
-// An event that comes after `event` (taken over) and when nothing holds it; with a fault, if it is
-// to.
+// Makes an event that comes after `event` (which it takes over), once nothing holds it back; with a
+// fault if `fault` is set.
 PJRT_Event* Later(PJRT_Event* event, bool fault) {
   OwnEvent* own = Own(NewEvent());
   std::thread([event, own, fault] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's program, and what it expects: prints a line for each thing that does not hold.
+// A user's program with its expectations: prints a line for each one that does not hold.
 //   sdk_program ADDRESS host|sim|pjrt [FILE]   FILE: StableHLO of f(x) = 2 x + 1, x: f32[4]
 //   sdk_program ADDRESS large              results of 80 GB on devices of 100 GiB (sim)
-//   sdk_program ADDRESS hold               owns arrays and calls, says so, and waits to be killed
+// sdk_program ADDRESS hold owns arrays and calls, prints so, and waits to be killed
 #include <fairway/fairway.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ void Check(bool holds, const char* what, int line) {
 
 using Floats = std::vector<float>;
 
-// What programs make of values: zeros on the sim runtime.
+// What programs compute; on the sim runtime the results are zeros.
 bool computes = true;
 Floats Computed(Floats values) { return computes ? values : Floats(values.size(), 0.0f); }
 
@@ -51,7 +51,7 @@ Floats Values(const Array& array) {
   return {values.begin(), values.end()};
 }
 
-// Whether using this array says so.
+// Whether a use of this array gives that error.
 bool Fails(const Array& array, StatusCode code, const std::string& text) {
   for (const Status& status : {array.Ready().Get(), array.ToHost().Get().status()}) {
     if (status.code() == code && status.message().find(text) != std::string::npos) continue;
@@ -67,7 +67,7 @@ Floats Count(int64_t count) {
   return out;
 }
 
-// 2 x, of f32[n] on each device.
+// Computes 2 x, of f32[n] on each device.
 Executable Twice(Session& session, int64_t n, const std::vector<int>& devices) {
   NativeProgram program("twice");
   program.Result(program.Scale(program.Parameter(DType::kF32, {n}), 2.0));
@@ -91,8 +91,8 @@ void ArraysGoThereAndBack(Session& session) {
   CHECK(Values(session.Assemble(rows.spec(), shards)) == Count(12));
   CHECK(session.Ready(std::vector<Array>{x, rows, columns}).Get().ok());
 
-  if (!computes) return;  // it keeps no large arrays
-  // Large: in chunks, copied, borrowed, cut along rows and along columns.
+  if (!computes) return;  // the sim runtime keeps no large arrays
+  // A large array: in chunks, copied, borrowed, cut along rows and along columns.
   constexpr int64_t kSide = 2048;
   const auto large = std::make_shared<const Floats>(Count(kSide * kSide));
   const std::vector<int> all = {here[0], here[1], there[0], there[1]};
@@ -105,7 +105,7 @@ void ArraysGoThereAndBack(Session& session) {
   CHECK(Values(copied) == *large);
   CHECK(Values(borrowed) == *large);
   CHECK(Values(whole) == *large);
-  CHECK(watch.use_count() == 1);  // the bytes were given back
+  CHECK(watch.use_count() == 1);  // the bytes were released
 }
 
 void ProgramsOfKernelsRun(Session& session) {
@@ -128,7 +128,7 @@ void ProgramsOfKernelsRun(Session& session) {
   CHECK(Values(out[0]) == Computed(Floats(8, 18.0f)));
   CHECK(Values(out[1]) == Computed(Floats(6, 2.0f)));
 
-  // A chain that nobody waits for.
+  // Nobody waits for the links of this chain.
   const Executable twice = Twice(session, 4, {devices[0]});
   Array x = session.Put(Floats{1, 2, 3, 4}, {4}, Sharding::Single(devices[0]));
   for (int i = 0; i < 10; ++i) x = twice.Call({x})[0];
@@ -225,7 +225,7 @@ void StableHloRuns(Session& session, const char* file) {
   CHECK(bad.status().code() == StatusCode::kInvalidArgument);
 }
 
-// Devices of 100 GiB that only count.
+// Devices of 100 GiB, whose memory is only counted.
 int Large(Session& session) {
   NativeProgram program("large");
   const auto left = program.Parameter(DType::kF32, {100'000, 0});
@@ -253,7 +253,7 @@ int Hold(Session& session) {
   const Executable slow = session.Compile(program, {0}).Get().value();
   std::vector<Array> arrays = {session.Put(Count(1024), {1024}, Sharding::Single(0))};
   for (int i = 0; i < 2000; ++i) arrays.push_back(slow.Call({arrays.back()})[0]);
-  // And an upload that never comes to its end: more than its connection takes at once.
+  // And an upload that never ends, because it is more than its connection takes at once.
   const auto large = std::make_shared<const Floats>(Count(64 << 20));
   arrays.push_back(
       session.Put({large->data(), DType::kF32, {64 << 20}, large}, Sharding::Single(1)));

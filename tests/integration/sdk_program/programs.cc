@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataflow programs as a user writes them, and what is expected of them: prints a line for each
-// thing that does not hold.
+// Dataflow programs as a user writes them, with their expectations: prints a line for each one that
+// does not hold.
 //   programs ADDRESS [FILE]   two slices of two devices; FILE: StableHLO of f(x) = 2 x + 1,
 //                             x: f32[4]; without, slices of the host or the sim runtime
 //   programs ADDRESS flying   starts 100 runs, says so, and ends when they and one more have; an
@@ -37,7 +37,7 @@ void Check(bool holds, const char* what, int line) {
 
 using Floats = std::vector<float>;
 
-// What programs make of values: zeros on the sim runtime.
+// What programs compute; on the sim runtime the results are zeros.
 bool computes = true;
 Floats Computed(Floats values) { return computes ? values : Floats(values.size(), 0.0f); }
 
@@ -53,7 +53,7 @@ Floats Read(const Array& array) {
 
 const ProgramBuilder::Type kVector = {DType::kF32, {4}};
 
-// x * factor + y, of f32[4] on each of two devices.
+// Computes x * factor + y, of f32[4] on each of two devices.
 NativeProgram Multiply(double factor) {
   NativeProgram program("multiply");
   program.Result(program.Scale(program.Parameter(DType::kF32, {4}), factor));
@@ -92,7 +92,7 @@ void APipelineRunsByOneCall(Session& session) {
   if (failures > 0) return;
   CHECK(run.name() == "pipeline" && run.parameters().size() == 1 && run.results().size() == 3);
   CHECK(run.results()[1].sharding.tiles == std::vector<int64_t>{2});
-  // Any placement will do: what lies elsewhere is moved.
+  // Any placement will do: arguments that lie elsewhere are moved.
   for (const Sharding& where :
        {run.parameters()[0].sharding, Sharding::Single(session.slices()[1].devices[1])}) {
     const Array in = session.Put(Floats{1, 2, 3, 4}, {4}, where);
@@ -101,14 +101,14 @@ void APipelineRunsByOneCall(Session& session) {
     CHECK(Read(out[1]) == Computed({5, 9, 13, 17}));
     CHECK(Read(out[2]) == Floats({1, 2, 3, 4}));
   }
-  // Many runs at once, each of which takes what the one before made.
+  // Many runs at once; each takes the result of the one before.
   Array value = session.Put(Floats(4, 0.0f), {4}, run.parameters()[0].sharding);
   for (int i = 0; i < 10; ++i) value = run.Call({value})[1];
   CHECK(Read(value) == Computed(Floats(4, 349525.0f)));
   std::vector<Array> all;
   for (int i = 0; i < 200; ++i) all.push_back(run.Call({value})[0]);
   CHECK(session.Ready(all).Get().ok());
-  // Step by step it makes the same.
+  // Step by step, the results are the same.
   const Executable slow = Bound(session, p, /*sequential=*/true);
   if (failures > 0) return;
   value = session.Put(Floats(4, 0.0f), {4}, slow.parameters()[0].sharding);
@@ -127,7 +127,7 @@ void LoopsAndBranchesRunWithoutTheClient(Session& session) {
   const auto add = p.AddNative(plus, 2, {{DType::kS32, {}}});
   const auto x = p.Argument(a, kVector), y = p.Argument(a, kVector);
   const auto i = p.Argument(a, {DType::kS32, {}});
-  // Each round doubles one and puts it in the other's place.
+  // Each round doubles one value and swaps the two.
   const Values swapped = p.Loop(5, {x, y}, [&](const Values& in) {
     return Values{p.Call(twice, a, {in[1]})[0], in[0]};
   });
@@ -148,7 +148,7 @@ void LoopsAndBranchesRunWithoutTheClient(Session& session) {
   const Array ten = session.Put(Floats(4, 10.0f), {4}, where);
   const float expected[] = {40, 80, 640, 640};
   for (int32_t index = 0; index < 4; ++index) {
-    // The branch goes by twice the index.
+    // The branch is chosen by twice the index.
     const Array choice = session.Put(std::vector<int32_t>{index}, {}, where);
     const auto out = run.Call({one, ten, choice});
     CHECK(Read(out[0]) == Computed(Floats(4, 80.0f)));
@@ -260,7 +260,7 @@ void RunsEndOnceWhenAnExecutorIsKilled(Session& session) {
   std::fflush(stdout);
   int lost = 0;
   for (const auto& out : runs) {
-    CHECK(Read(out[0]) == Computed(Floats(4, 2.0f)));  // nothing of it was there
+    CHECK(Read(out[0]) == Computed(Floats(4, 2.0f)));  // no node of it was on that executor
     const Status status = out[1].Ready().Get();
     if (status.ok()) continue;
     ++lost;

@@ -20,7 +20,7 @@ struct ExecutableState;
 
 // Options of one call.
 struct CallOptions {
-  // arguments to leave alone, although the program would take them over
+  // arguments that must not be taken over, although the program would do so
   std::vector<int> non_donatable;
 };
 

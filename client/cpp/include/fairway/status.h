@@ -63,8 +63,8 @@ class Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
 
-  // If this is an error, it ends the process with the error's text. Look at ok() first, or intend
-  // this.
+  // Ends the process with the error's text if this is an error. Check ok() first, unless that is
+  // intended.
   const T& value() const& {
     if (!ok()) DieOf(status_);
     return *value_;

@@ -115,7 +115,7 @@ class HostArray {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
-  // The elements if T is their type; else none. Valid while a copy of this object exists.
+  // The elements if T is their type; otherwise none. Valid while a copy of this object exists.
   template <typename T>
   std::span<const T> values() const {
     if (DTypeOf<T>() != dtype_ || dtype_ == DType::kInvalid) return {};

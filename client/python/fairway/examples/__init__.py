@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples, to be run as modules: python -m fairway.examples.digits_pipeline
 
-They are the scripts of the folder examples/, unchanged; most know nothing of Fairway and run on what
-JAX offers. So that they need no variable here, running one as a module calls `fairway.connect()`, where
-JAX_PLATFORMS does not say what JAX should use. Importing this package alone connects nothing.
+They are the scripts of the folder examples/, unchanged; most do not mention Fairway and use only JAX.
+So that they need no environment variable, running one as a module calls `fairway.connect()`, unless
+JAX_PLATFORMS says what JAX should use. Importing this package alone connects nothing.
 """
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays made from parts, and meshes that know of islands."""
+"""Arrays made from parts, and meshes with an axis for islands."""
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ def made_from_process_local_data():
 
 @case
 def over_the_devices_of_two_islands():
-    """Held, moved and fetched; only a computation may not span islands."""
+    """Such an array is held, moved and fetched; only a computation may not span islands."""
     everywhere = islands()[0] + islands()[1]
     mesh = Mesh(np.array(everywhere).reshape(2, 4), ("island", "x"))
     sharding = NamedSharding(mesh, P("island", "x"))

@@ -34,7 +34,7 @@ def islands():
 
 
 def split(devices, *spec):
-    """A sharding over a one-dimensional mesh "x"; P("x") unless told otherwise."""
+    """A sharding over a one-dimensional mesh "x"; P("x") by default."""
     return NamedSharding(Mesh(np.array(devices), ("x",)), P(*(spec or ("x",))))
 
 
@@ -43,7 +43,7 @@ def replicated(devices):
 
 
 def rows(count, width, seed=0):
-    """float32[count, width], standard normal."""
+    """A standard normal float32[count, width]."""
     return np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orbax: save, restore, asynchronous saves; restored onto another sharding and another island."""
+"""Orbax: saves, restores, asynchronous saves; restores onto another sharding and another island."""
 
 import pathlib
 import tempfile
@@ -17,7 +17,7 @@ folder = pathlib.Path(tempfile.mkdtemp())
 
 
 def tree_on(devices):
-    """Every kind of leaf: split, replicated, on one device, bfloat16, scalar, typed key's data."""
+    """Every kind of leaf: split, replicated, one device, bfloat16, scalar, a typed key's data."""
     tree = {
         "split": jax.device_put(rows(8, 4), split(devices)),
         "columns": jax.device_put(rows(8, 4, 1), split(devices, None, "x")),

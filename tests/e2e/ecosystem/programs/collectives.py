@@ -75,7 +75,7 @@ def a_ring_of_matrix_products_and_its_gradient():
     a, b = rows(16, 16, 1), rows(16, 16, 2)
 
     def ring(a, b):
-        """a: rows of this device; b: its rows, sent around. Returns the rows of a @ b."""
+        """a: this device's rows; b: its rows, which are sent around. Returns the rows of a @ b."""
         def turn(i, carry):
             total, b = carry
             which = (lax.axis_index("x") - i) % 4
@@ -95,7 +95,7 @@ def a_ring_of_matrix_products_and_its_gradient():
 
 @case
 def pipelined_steps_of_both_islands_overlap():
-    """Forty gangs on each island, in flight together; each island keeps its own order."""
+    """Forty gangs on each island are in flight together; each island keeps its own order."""
     totals = []
     for devices in islands():
         mesh = Mesh(np.array(devices), ("x",))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jax.profiler: what it shows of a cluster is the client's side; nothing of it may crash."""
+"""jax.profiler: of a cluster it shows the client's side only; nothing in it may crash."""
 
 import pathlib
 import tempfile

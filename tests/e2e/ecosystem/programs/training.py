@@ -217,7 +217,7 @@ def equinox_training():
 
 @case
 def equinox_errors():
-    """error_if calls Python, which knows the message; in filter_jit it becomes Equinox's own error."""
+    """error_if calls Python, which knows the message; filter_jit makes it Equinox's own error."""
     (_, devices) = islands()
     results = []
     for place in (devices[0], split(devices)):
@@ -239,7 +239,7 @@ def equinox_errors():
 
 @case
 def equinox_errors_in_programs():
-    """The same inside a fairway.program, and of its gradient."""
+    """The same inside a fairway.program, and in its gradient."""
     left, right = islands()
     root = fairway.on(left[0], lambda x: jnp.sqrt(eqx.error_if(x, x.min() < 0, "must not be negative")))
     add = fairway.on(right[0], jnp.sum)
@@ -249,7 +249,7 @@ def equinox_errors_in_programs():
         results.append(program(jnp.arange(4.0) + 1))
         try:
             jax.block_until_ready(program(jnp.arange(4.0) - 1))
-        except (jax.errors.JaxRuntimeError, ValueError) as error:  # as JAX's own backend has it
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX's own backend raises either
             assert "must not be negative" in str(error), error
         else:
             raise AssertionError("it did not fail")
