@@ -42,8 +42,8 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in);
 void ToProto(const Command& command, v1::Command* out);
 // Moves bulk bytes (code) out of `in`.
 absl::StatusOr<Command> CommandFromProto(v1::Command& in);
-// The body of a COMMAND of the log: an encoded v1.Command. RESOURCE_EXHAUSTED: it would have more
-// than `most` bytes.
+// The body of a COMMAND of the log, which is an encoded v1.Command. RESOURCE_EXHAUSTED: the body
+// would have more than `most` bytes.
 absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most = kMaxCommandBytes);
 absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int kMaxShards = 1 << 16;
 constexpr int kMaxRegisters = 1 << 24;
 
-// A message and its parts, of which all but large ones need no allocation of their own.
+// A message whose small parts need no allocations of their own.
 class CommandArena {
  public:
   CommandArena() : arena_(block_, sizeof(block_)) {}

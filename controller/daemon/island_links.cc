@@ -13,7 +13,7 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMaxLingeringBytes = 64 << 10;  // of entries that wait for others to go with
+constexpr size_t kMaxLingeringBytes = 64 << 10;  // of entries that wait for another one to leave
 
 NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers) {
   NewLogEntry entry;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of one island at the controller: which of its executors are there, and the links by which
-// entries go to them (docs/design/0062-the-log.md).
+// The log of one island at the controller, and the links that bring its entries to the executors
+// (docs/design/0062-the-log.md).
 #ifndef FAIRWAY_CONTROLLER_DAEMON_ISLAND_LINKS_H_
 #define FAIRWAY_CONTROLLER_DAEMON_ISLAND_LINKS_H_
 
@@ -22,48 +22,51 @@
 namespace fairway {
 
 struct IslandLinksOptions {
-  // With more executors than `few`, a version begins no sooner than so long after the one before
-  // it: each costs a frame to every executor, and many of them may come at once.
+  // On an island with more executors than `few`, a version begins no sooner than `version_pause`
+  // after the version before it: each version costs one frame to every executor, and many executors
+  // may register at once.
   size_t few = 16;
   std::chrono::milliseconds version_pause{50};
-  // What a link has queued and not written, at most, before it gets another frame.
+  // A link gets no more frames while it has queued so many bytes that it has not written.
   size_t link_bytes = 1 << 20;
 };
 
-// Loop-confined; without a loop or clock of its own. Executors are those below the controller, each
-// a child of its own; their index in the log is their id. The end of a link ends the registration
-// of its executor, so whose link is cut leaves.
+// Loop-confined; has no loop and no clock of its own. Each executor is a child of its own
+// (log/tree.h), and its index in the log is its ExecutorId. The end of an executor's link ends its
+// registration, so an executor without a link is no member.
 class IslandLinks {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit IslandLinks(IslandLinksOptions options = {}) : options_(options) {}
 
-  // It has registered, and is not there yet. What is appended for it from now on goes to it, with
-  // the next version; nothing before does. `link` must live until Leave.
+  // Makes an executor that has just registered a member. It gets the entries that are appended for
+  // it from now on, and none from before. The next version sends them. `link` must live until
+  // Leave. The executor must be no member.
   void Join(ExecutorId executor, Link* link);
-  // Nothing more goes to it, and what it has not ended concerns nobody. It need not be there.
+  // Sends the executor nothing more. Entries that it has not ended concern nobody any more. Does
+  // nothing if the executor is no member.
   void Leave(ExecutorId executor);
 
-  // A COMMAND for an executor that is there. `lingers`: it lets the executor begin nothing, so it
-  // goes with what does, with enough of its kind, or with SendAll.
-  // INVALID_ARGUMENT: it is longer than an entry may be.
+  // Appends a COMMAND for a member. A command that `lingers` lets the executor begin nothing, so it
+  // leaves together with another one, or once there are many bytes of them, or with SendAll.
+  // INVALID_ARGUMENT: the body is longer than an entry may be.
   absl::Status Append(ExecutorId executor, std::string body, bool lingers);
 
-  // A report of the log from an executor that is there.
-  // INVALID_ARGUMENT: it is none, or the executor lies: its registration should end. Then nothing
-  // has changed.
+  // Takes a report of the log from a member.
+  // INVALID_ARGUMENT: the bytes are no report, or the executor lies. Nothing has changed then, and
+  // the registration should end.
   absl::Status Take(ExecutorId executor, std::string_view report);
 
-  // Whether Send is to be called when control returns to the loop.
+  // Whether the owner should call Send when control returns to the loop.
   bool wants_send() const { return version_due_ || !due_.empty(); }
-  // Begins a version if one is due, and gives the links what is to go. What a link has no room for
-  // goes when its executor has reported, or with SendAll.
+  // Begins a version if one is due, and sends frames. Entries that a link has no room for leave
+  // after the executor's next report, or with SendAll. Counts in `sent` what it sends.
   void Send(Clock::time_point now, LinkTraffic& sent);
-  // For ticks: Send, and also what lingers.
+  // As Send, and sends the entries that linger. For ticks.
   void SendAll(Clock::time_point now, LinkTraffic& sent);
 
-  // Entries that are not concluded, and those that wait for a version.
+  // The number of entries that are not concluded, with those that wait for a version.
   size_t open() const;
   // INTERNAL. For tests.
   absl::Status CheckInvariants() const;
@@ -71,28 +74,28 @@ class IslandLinks {
  private:
   struct Member {
     Link* link = nullptr;
-    // Entries up to this number were for the one before it in its place.
+    // Entries up to this number were for the executor's earlier registrations.
     LogNumber joined = 0;
-    std::optional<uint32_t> child;     // in the present version; absent: it joined later
-    std::vector<NewLogEntry> waiting;  // for a version that it is in
-    bool due = false;                  // it is in due_
+    std::optional<uint32_t> child;     // in the present version; absent: the member joined later
+    std::vector<NewLogEntry> waiting;  // entries for the first version with this member
+    bool due = false;                  // the member is in due_
   };
   void SetDue(Member& member);
   void Begin(Clock::time_point now);
-  // Whether something is to go to it that does not linger.
+  // Whether a frame should leave for the member. Entries that linger are no reason.
   bool Leaves(const Member& member) const;
   void SendTo(const Member& member, bool lingering, LinkTraffic& sent);
-  // Of what cannot fail: it is logged.
+  // Logs an error that cannot happen.
   static void Expect(const absl::Status& status);
 
   const IslandLinksOptions options_;
   LogHead head_;
-  // R3: every member is in the present version, or another one is due. Who has left is in the
-  // present one, without a link, until then.
+  // R3: either every member is in the present version, or another version is due. An executor that
+  // has left stays in the present version without a link.
   std::map<ExecutorId, Member> members_;
   bool version_due_ = false;
   Clock::time_point version_began_;
-  std::vector<Member*> due_;  // in the order in which something was to go to them
+  std::vector<Member*> due_;  // members with a frame to send, in the order in which that was known
 };
 
 }  // namespace fairway

@@ -180,7 +180,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void Connect();
   void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
   void OnLogFrame(const std::string& frame);
-  // It is what the hub was given next.
+  // Checks that the hub was given this command next.
   void CheckNext(const Command& command);
   void Deliver(const Command& command);
   void FailPulls(const char* why);
@@ -225,7 +225,7 @@ class Machine final : public ExecutorActions, public FarSide {
   std::unique_ptr<ExecutorCore> core_;
   int64_t pid_ = 0;
   std::shared_ptr<Wire> wire_;         // its link to the controller
-  std::optional<CommandInbox> inbox_;  // the controller has said that it is registered
+  std::optional<CommandInbox> inbox_;  // once the controller has said that it is registered
   bool was_registered_ = false;
   std::deque<std::string> on_the_way_;  // the commands that were sent, encoded, in order
   v1::ToController late_;               // a report of an earlier registration

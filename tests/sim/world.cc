@@ -320,7 +320,7 @@ void World::Tick() {
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      // What was taken is reported with a heartbeat at the latest.
+      // Executors report the entries that they have taken with their next heartbeat at the latest.
       if (queue.size() > background || !inbox_.empty() || controller->open_entries() > 0) break;
       CheckEmpty();
       ended_ = true;

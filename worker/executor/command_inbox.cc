@@ -8,9 +8,11 @@
 namespace fairway {
 namespace {
 
-// A part of what the controller lets a link have on its way (IslandLinksOptions::link_bytes).
+// Bytes of frames after which a report of the log leaves alone. A link that is full holds more
+// (IslandLinksOptions::link_bytes), so the controller gets a report before it runs dry.
 constexpr size_t kAtOnce = 256 << 10;
-// Some ten launches: until then a report is not worth a frame, even beside another one.
+// Bytes after which it leaves with another report; some ten launches. For less it is not worth a
+// frame.
 constexpr size_t kWithReport = 2 << 10;
 
 }  // namespace

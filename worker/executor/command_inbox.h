@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's end of its island's log while entries are old commands: commands come out of
-// frames, and reports of the log say which have been taken.
+// The executor's end of its island's log: takes commands out of frames, and reports which entries
+// it has taken (docs/design/0062-the-log.md).
 #ifndef FAIRWAY_WORKER_EXECUTOR_COMMAND_INBOX_H_
 #define FAIRWAY_WORKER_EXECUTOR_COMMAND_INBOX_H_
 
@@ -17,21 +17,22 @@
 
 namespace fairway {
 
-// Of one registration. Loop-confined.
+// Lives as long as one registration. Loop-confined.
 class CommandInbox {
  public:
-  // `self`: as the controller has registered it.
+  // `self`: the id that the controller gave this executor (Registered.executor).
   explicit CommandInbox(ExecutorId self) : follower_(self.value) {}
 
-  // The commands of a frame that are new, to be carried out in this order, at once: they count as
-  // ended, since what they ask for has reports of its own (graph/plan.h).
-  // An error: the frame or a command in it is bad, and the registration is over.
+  // The new commands of a frame. The caller must carry them out at once, in this order. They count
+  // as ended, because reports tell separately of what a command asks for (graph/plan.h).
+  // INVALID_ARGUMENT, FAILED_PRECONDITION: the frame, or a command in it, is bad. The registration
+  // is over then.
   absl::StatusOr<std::vector<Command>> Take(std::string_view frame);
 
-  // What a report of the log would leave with. Nobody waits for one, so it has a frame of its own
-  // only when the controller might wait for it to send more.
+  // The message that leaves together with a report of the log. A report of the log leaves alone
+  // only when the controller may wait for it before it sends more.
   enum class With : uint8_t { kNothing, kReport, kHeartbeat };
-  // A report of the log; empty: not now.
+  // A report of the log; empty: none should leave now.
   std::string Report(With with);
 
  private:
