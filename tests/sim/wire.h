@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the links is encoded, framed and decoded by the codecs that ship, between the hub
-// and the machines. Here the receiver sends a report again: the bytes must be the same. Of commands
-// the machine does so itself.
+// The codecs that ship encode, frame and decode all messages between the hub and the machines. Here
+// the receiver of a report encodes it again, which must give the same bytes. Machines do so with
+// commands.
 #ifndef FAIRWAY_TESTS_SIM_WIRE_H_
 #define FAIRWAY_TESTS_SIM_WIRE_H_
 
