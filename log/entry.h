@@ -26,8 +26,8 @@
 
 namespace fairway {
 
-// Of an executor in its island's log, also for its successors. Small, since sets have a bit for each
-// (log/index_set.h): the controller takes the number of the executor in the cluster.
+// Of an executor in its island's log, also for its successors. Small, since sets have a bit for
+// each (log/index_set.h): the controller takes the number of the executor in the cluster.
 using ExecutorIndex = uint32_t;
 
 // The executors that an entry concerns: one of them, or a set that was defined (log/tree.h).
