@@ -211,21 +211,20 @@ void Machine::OnLogFrame(const std::string& frame) {
 }
 
 void Machine::Expect(uint64_t session, const Command& command) {
-  if (session == session_) on_the_way_.push_back(EncodeCommand(command).value());
+  if (session != session_) return;
+  std::string sent = EncodeCommand(command).value();
+  const absl::StatusOr<Command> decoded = DecodeCommand(sent);
+  if (!decoded.ok() || EncodeCommand(*decoded).value() != sent)
+    world_.Broken("codec", "a command of kind {} to {} is another one when it is decoded: {}",
+                  command.index(), worker_, Describe(decoded.status()));
+  on_the_way_.push_back(std::move(sent));
 }
 
 void Machine::CheckNext(const Command& command) {
-  const std::string again = EncodeCommand(command).value();
-  if (on_the_way_.empty() || on_the_way_.front() != again) {
-    const bool later =
-        std::find(on_the_way_.begin(), on_the_way_.end(), again) != on_the_way_.end();
-    const bool other = later || on_the_way_.empty() ||
-                       DecodeCommand(on_the_way_.front())->index() != command.index();
-    return world_.Broken(other ? "link" : "codec",
-                         "{} gets a command of kind {}, {} bytes when it is sent again, which was "
-                         "not sent next",
-                         worker_, command.index(), again.size());
-  }
+  const std::string sent = EncodeCommand(command).value();
+  if (on_the_way_.empty() || on_the_way_.front() != sent)
+    return world_.Broken("link", "{} gets a command of kind {}, which was not sent next", worker_,
+                         command.index());
   on_the_way_.pop_front();
 }
 
