@@ -13,7 +13,6 @@
 namespace fairway {
 namespace {
 
-constexpr uint8_t kControlFrame = 1;
 constexpr size_t kMaxName = 256;
 constexpr size_t kMaxText = 64 << 10;
 // An island can count up from here without reaching the end.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "base/status.h"
 #include "controller/cluster/executable_spec.h"
 
 namespace fairway {

@@ -25,6 +25,10 @@ WorkerHubOptions HubOptions(const World& world) {
   options.controller = Incarnation(world.epoch);
   options.data_endpoint = ":1";
   options.deadline = milliseconds(world.config.deadline / kMillisecond);
+  // Islands and commands are small here. All the same versions have to wait in half of the worlds,
+  // and links have little room in some.
+  if (world.config.operations % 2 == 0) options.links.few = 0;
+  if (world.config.operations % 4 < 2 && world.config.hostile == 0) options.links.link_bytes = 500;
   return options;
 }
 
