@@ -20,6 +20,7 @@ PLUGIN = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 TARGET = (HERE / "h200.txtpb").read_text()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
     """Runs the tests of a file one after the other, because they share a cluster."""
     for item in items:

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 DEV = pathlib.Path(__file__).resolve().parents[2] / "dev"
 
@@ -81,3 +82,17 @@ def test_a_fuzzer_that_finds_something_fails_its_phase(tmp_path):
         ["bash", "-c", f"set -euo pipefail\nAPT_CLANG=(clang)\n{stubs}\n{function}\n"
          "cmd_fuzz values --minutes 1 || exit 3"], cwd=tmp_path, timeout=60)
     assert done.returncode == 3
+
+
+def test_tests_of_a_group_run_in_one_process(tmp_path):
+    """As tests/gpu and tests/versions need it. A pytest that is newer than xdist knows passes groups over."""
+    marks = (DEV.parent / "tests" / "gpu" / "conftest.py").read_text()
+    hook = re.search(r"^@pytest.hookimpl.*?(?=^\n\n)", marks, re.M | re.S).group()
+    (tmp_path / "conftest.py").write_text(f"import pytest\n\n{hook}")
+    for name in ("a", "b"):
+        (tmp_path / f"test_{name}.py").write_text(
+            'import os\nimport pytest\n@pytest.mark.parametrize("x", range(4))\n'
+            'def test(x): open(os.environ["PYTEST_XDIST_WORKER"] + "-" + __name__, "w")\n')
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"],
+                   cwd=tmp_path, check=True, timeout=60)
+    assert sorted(path.name.split("-")[1] for path in tmp_path.glob("gw?-*")) == ["test_a", "test_b"]

@@ -36,12 +36,13 @@ run_in_root() {
   shift
   [ -f "$dir/.fairway-root" ] || die "$dir was not made by this script"
   # The host's settings for package registries hold inside, too.
-  cp /etc/resolv.conf /etc/hosts "$dir/etc/" 2>/dev/null || true
-  if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
-    mkdir -p "$dir/etc/ssl/certs"
-    cp -L /etc/ssl/certs/ca-certificates.crt "$dir/etc/ssl/certs/ca-certificates.crt"
-  fi
-  [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$dir/etc/pip.conf"
+  local file
+  for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
+    [ -f "$file" ] || continue
+    mkdir -p "$dir$(dirname "$file")"
+    # By a name of its own, because another run may do the same.
+    { cp -L "$file" "$dir$file.$$" && mv -f "$dir$file.$$" "$dir$file"; } || die "cannot copy $file into $dir"
+  done
   exec unshare --mount ${FAIRWAY_ROOT_OFFLINE:+--net} --propagation private bash -euc '
     dir=$1; shift
     mount --rbind /proc "$dir/proc"

@@ -212,7 +212,7 @@ def test_requests_that_are_no_messages_end_their_own_session_only(cluster):
             session.send_bytes(data)
             wait_for(lambda: session.error is not None, "the end of the stream", 30)
             assert session.error.code() == grpc.StatusCode.CANCELLED, session.error
-            assert "no IfrtRequest" in session.error.details()
+            assert "no valid IfrtRequest" in session.error.details()
             session.close()
         # Messages that parse, but are empty or of an unknown kind: an error; the session goes on.
         with Session(cluster.address) as session:

@@ -56,6 +56,7 @@ def jaxlib_of(version):
     return path
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
     """Runs the tests of a version one after the other: one process runs the whole smoke matrix."""
     for item in items:
