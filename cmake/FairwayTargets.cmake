@@ -93,6 +93,9 @@ function(fairway_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(FAIRWAY_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # for what hangs; there all takes some thirty times as long
+  endif()
   add_executable(${name} ${ARG_SRCS})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(${name} PRIVATE -O0)  # halves what compiling a test costs; what is tested is optimized
