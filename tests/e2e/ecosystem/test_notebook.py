@@ -44,8 +44,11 @@ class Notebook:
     def start(self, code):
         return self._client.execute(code)
 
-    def finish(self, cell, seconds=180):
-        """Waits for the end of a cell. Returns (its output on both streams, error or None)."""
+    def finish(self, cell, seconds=180, until=None):
+        """Waits for the end of a cell. Returns (its output on both streams, error or None).
+
+        With `until` it returns as soon as the output is `until`; the cell runs on.
+        """
         printed, error, deadline = "", None, time.monotonic() + seconds
         while True:
             try:
@@ -57,6 +60,8 @@ class Notebook:
             kind, content = message["header"]["msg_type"], message["content"]
             if kind == "stream":
                 printed += content["text"]
+                if printed == until:
+                    return printed, None
             elif kind == "error":
                 error = content["ename"]
             elif kind == "status" and content["execution_state"] == "idle":
@@ -135,7 +140,9 @@ def test_callbacks_print_and_raise_in_the_cell_that_waits_and_leave_the_session_
     printed, error = notebook.run("jax.jit(lambda v: jax.pure_callback(raises, v, v))(1.).block_until_ready()")
     assert error == "JaxRuntimeError", printed
 
-    cell = notebook.start("y = held_up(np.float32(7)); y.block_until_ready()")
+    # The interrupt must find the cell waiting: `y` has a value by then.
+    cell = notebook.start("y = held_up(np.float32(7)); print('waits', flush=True); y.block_until_ready()")
+    assert notebook.finish(cell, until="waits\n") == ("waits\n", None)
     wait_for(lambda: cluster.metrics().total("fairway_nodes_unfinished") >= 1, "the call to be made")
     notebook.manager.interrupt_kernel()
     assert notebook.finish(cell, 30) == ("", "KeyboardInterrupt")
