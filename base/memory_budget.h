@@ -29,6 +29,11 @@ class MemoryBudget {
     used_ -= bytes;
     return false;
   }
+  // Returns whether Reserve would give so many.
+  bool HasRoom(int64_t bytes) const {
+    return whole_ == nullptr ? bytes <= limit_ - used_
+                             : bytes <= (limit_ - whole_->used() - used_) / 2;
+  }
   // Reserves the bytes in any case; afterwards over() may be true.
   void Take(int64_t bytes) {
     used_ += bytes;

@@ -92,27 +92,27 @@ enum class Bug {
   kAbandonBegun,         // executor: does not abandon a launch that waits for its turn
   // uploads: an array made of a stored upload has the bytes of its first shard
   kStoreFirst,
-  kKeepPlaced,          // uploads: bytes that were put on devices for a stored upload outlive it
-  kKeepStoredBytes,     // uploads: counts bytes that were given up
-  kDeleteStoredOnly,    // uploads: does not delete the bytes on devices with the stored upload
-  kLeaveSequence,       // programs: a program that is given up keeps the last of its sequences
-  kForgetExecutorTurn,  // executor: does not ask for another turn for the work that is left
-  kForgetSequence,      // executor: a sequence with instructions left gets no other slice
-  kEndlessTurn,         // executor: does all the work in one turn
-  kClockJumps,          // controller: the time of a stop counts
-  kKeepBatch,           // hub: what waits in a batch does not leave at a tick
-  kBatchForSuccessor,   // hub: what was for a lost executor goes to the next one
-  kSplitBatch,          // hub: a command that waits is overtaken by one that does not
-  kDeafToPulse,         // hub: a silent host is not noticed
-  kSilentForEver,       // hub: an executor may be silent for ever
-  kCauseNeverDue,       // hub: without an account of its death an executor is not lost
-  kLostTwice,           // hub: an executor that is lost is lost again when its death is told
-  kForgetKill,          // hub: a lost executor is neither fenced nor killed
-  kRestartOne,          // hub: a restart ends one executor of the island
-  kRestartAgain,        // hub: a restart under way is no reason not to restart
-  kAnyDeath,            // hub: the death of an earlier incarnation ends the one that is up
-  kKeepCompilation,     // hub: what a worker that goes away compiles is never answered
-  kReportsAreSilence,   // hub: only what comes first is heard
+  kKeepPlaced,           // uploads: bytes that were put on devices for a stored upload outlive it
+  kKeepStoredBytes,      // uploads: counts bytes that were given up
+  kDeleteStoredOnly,     // uploads: does not delete the bytes on devices with the stored upload
+  kLeaveSequence,        // programs: a program that is given up keeps the last of its sequences
+  kForgetExecutorTurn,   // executor: does not ask for another turn for the work that is left
+  kForgetSequence,       // executor: a sequence with instructions left gets no other slice
+  kEndlessTurn,          // executor: does all the work in one turn
+  kClockJumps,           // controller: the time of a stop counts
+  kKeepLingering,        // links: entries that linger do not leave at a tick
+  kEntriesForSuccessor,  // links: entries for a lost executor go to the next one
+  kOvertakeWaiting,      // links: what waits for a version is overtaken by what comes later
+  kDeafToPulse,          // hub: a silent host is not noticed
+  kSilentForEver,        // hub: an executor may be silent for ever
+  kCauseNeverDue,        // hub: without an account of its death an executor is not lost
+  kLostTwice,            // hub: an executor that is lost is lost again when its death is told
+  kForgetKill,           // hub: a lost executor is neither fenced nor killed
+  kRestartOne,           // hub: a restart ends one executor of the island
+  kRestartAgain,         // hub: a restart under way is no reason not to restart
+  kAnyDeath,             // hub: the death of an earlier incarnation ends the one that is up
+  kKeepCompilation,      // hub: what a worker that goes away compiles is never answered
+  kReportsAreSilence,    // hub: only what comes first is heard
 };
 
 inline constexpr std::array kAllBugs = {
@@ -198,9 +198,9 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kForgetSequence, std::string_view("forget_sequence")},
     std::pair{Bug::kEndlessTurn, std::string_view("endless_turn")},
     std::pair{Bug::kClockJumps, std::string_view("clock_jumps")},
-    std::pair{Bug::kKeepBatch, std::string_view("keep_batch")},
-    std::pair{Bug::kBatchForSuccessor, std::string_view("batch_for_successor")},
-    std::pair{Bug::kSplitBatch, std::string_view("split_batch")},
+    std::pair{Bug::kKeepLingering, std::string_view("keep_lingering")},
+    std::pair{Bug::kEntriesForSuccessor, std::string_view("entries_for_successor")},
+    std::pair{Bug::kOvertakeWaiting, std::string_view("overtake_waiting")},
     std::pair{Bug::kDeafToPulse, std::string_view("deaf_to_pulse")},
     std::pair{Bug::kSilentForEver, std::string_view("silent_for_ever")},
     std::pair{Bug::kCauseNeverDue, std::string_view("cause_never_due")},

@@ -52,7 +52,7 @@ struct Flags {
   std::chrono::milliseconds forget_after{3600000};
   std::chrono::milliseconds callback_limit{60000};
   int launches_ahead = ClusterOptions().max_gangs_in_flight;
-  int64_t transit_memory = int64_t{4} << 30;
+  int64_t transit_memory = int64_t{768} << 20;
   int64_t record_memory = int64_t{768} << 20;
   std::string spool_directory = "/tmp";
   std::string log_level = "info";
@@ -87,9 +87,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       "Gangs of an island that may be launched and not ended, 1 to 1024: more keep its "
       "devices busy when programs are short, and make a neighbour wait longer for its turn. "
       "Of programs on one device, twice as many for each");
-  config.BytesFlag("transit-memory", &flags->transit_memory,
-                   "Host memory for bytes on their way to and from clients; beyond it they go to "
-                   "unlinked files");
+  config.BytesFlag(
+      "transit-memory", &flags->transit_memory,
+      "Host memory for bytes on their way to and from clients; beyond it, and where one "
+      "session's uploads have more than they leave to others, they go to unlinked "
+      "files, which lie in the host's page cache as long as it has room");
   config.BytesFlag(
       "record-memory", &flags->record_memory,
       "Host memory for the records of all sessions' arrays and unfinished work, about; one "

@@ -26,7 +26,8 @@
 
 namespace fairway {
 
-// Of an executor in its island's roster: 0, 1, 2, ...
+// Of an executor in its island's log, also for its successors. Small, since sets have a bit for
+// each (log/index_set.h): the controller takes the number of the executor in the cluster.
 using ExecutorIndex = uint32_t;
 
 // The executors that an entry concerns: one of them, or a set that was defined (log/tree.h).
@@ -67,8 +68,8 @@ std::string_view Name(EntryKind kind);
 
 // Bits.
 enum EntryFlags : uint8_t {
-  kBulkEntry = 1,   // an old command that brings code: up to kMaxBulkBytes
-  kNeverWaits = 2,  // frees and ends, which make room: appended however full all is
+  kBulkEntry = 1,   // an old command that is longer than others: up to kMaxBulkBytes
+  kNeverWaits = 2,  // appended however full all is: frees and ends, which make room
   kMayLinger = 4,   // lets the executor begin nothing: needs no frame of its own
   kAllEntryFlags = 7
 };

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<LogFrame::Received>> LogFollower::Take(const LogFrame
   }
   if (frame.version > version_) {
     version_ = frame.version;
-    Resend();
+    if (!Planted(LogMistake::kReportedOnce)) Resend();
   }
   for (const LogRange& range : frame.concluded) {
     kept_.Remove(range);

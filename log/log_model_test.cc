@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -14,16 +11,6 @@ namespace {
 
 constexpr int kSeeds = 200;
 constexpr int kEvents = 300;
-
-constexpr std::array kMistakes = {
-    std::pair{LogMistake::kOldVersionCounts, "old_version_counts"},
-    std::pair{LogMistake::kReplaySkipped, "replay_skipped"},
-    std::pair{LogMistake::kReplayRunsAgain, "replay_runs_again"},
-    std::pair{LogMistake::kConcludedEarly, "concluded_early"},
-    std::pair{LogMistake::kStaleSet, "stale_set"},
-    std::pair{LogMistake::kAbsentChildEnded, "absent_child_ended"},
-    std::pair{LogMistake::kForeignReportBelieved, "foreign_report_believed"},
-};
 
 TEST(LogModelTest, NothingIsConcludedEarlyOrTwiceAndAllEnds) {
   LogModel::counts = {};
@@ -44,7 +31,7 @@ TEST(LogModelTest, NothingIsConcludedEarlyOrTwiceAndAllEnds) {
 
 TEST(LogModelTest, EveryPlantedMistakeIsFound) {
   for (const bool strict : {true, false}) {
-    for (const auto& [mistake, name] : kMistakes) {
+    for (const auto& [mistake, name] : kLogMistakes) {
       g_planted_log_mistake = mistake;
       std::string failure;
       uint64_t seed = 0;

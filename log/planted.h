@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted mistakes of the log: test-only switches that break one rule each, so that the model test
-// (log_model_test.cc) can prove that it would find them. As base/planted.h, but found by the model
-// and not by the simulation, which does not run the log yet.
+// (log_model_test.cc) can prove that it would find them. As base/planted.h; the simulation finds
+// those that need no relays, sets or links that resume (kSimulatedMistakes).
 #ifndef FAIRWAY_LOG_PLANTED_H_
 #define FAIRWAY_LOG_PLANTED_H_
+
+#include <array>
+#include <string_view>
+#include <utility>
 
 namespace fairway {
 
@@ -16,7 +20,21 @@ enum class LogMistake {
   kStaleSet,               // tree: a new version keeps who a set concerned in the old one
   kAbsentChildEnded,       // head: an entry does not concern a child whose link is cut
   kForeignReportBelieved,  // merger: a number that does not concern the child, or was not sent
+  kReportedOnce,           // follower: does not report anew in a new version
 };
+
+inline constexpr std::array kLogMistakes = {
+    std::pair{LogMistake::kOldVersionCounts, std::string_view("old_version_counts")},
+    std::pair{LogMistake::kReplaySkipped, std::string_view("replay_skipped")},
+    std::pair{LogMistake::kReplayRunsAgain, std::string_view("replay_runs_again")},
+    std::pair{LogMistake::kConcludedEarly, std::string_view("concluded_early")},
+    std::pair{LogMistake::kStaleSet, std::string_view("stale_set")},
+    std::pair{LogMistake::kAbsentChildEnded, std::string_view("absent_child_ended")},
+    std::pair{LogMistake::kForeignReportBelieved, std::string_view("foreign_report_believed")},
+    std::pair{LogMistake::kReportedOnce, std::string_view("reported_once")},
+};
+inline constexpr std::array kSimulatedMistakes = {LogMistake::kReplayRunsAgain,
+                                                  LogMistake::kReportedOnce};
 
 #ifdef FAIRWAY_PLANTED_BUGS
 inline LogMistake g_planted_log_mistake = LogMistake::kNone;

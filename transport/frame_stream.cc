@@ -167,7 +167,7 @@ void FrameStream::Write() {
        ++frames) {
     const std::string_view payload = frame.own.empty() ? frame.view : std::string_view(frame.own);
     frame.header.length = static_cast<uint32_t>(payload.size());
-    frame.header.crc = Crc32c(payload);
+    frame.header.crc = frame.crc.has_value() ? *frame.crc : Crc32c(payload);
     const size_t at = small_.size();
     small_.resize(at + kFrameHeaderBytes);
     EncodeFrameHeader(frame.header, small_.data() + at);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,13 +27,14 @@ namespace fairway {
 // straight there.
 class FrameStream : public std::enable_shared_from_this<FrameStream> {
  public:
-  // A frame to send. Its payload is `own`, or `view`, which lives as long as `owner`. length and
-  // crc are filled in here.
+  // A frame to send. Its payload is `own`, or `view`, which lives as long as `owner`. The header's
+  // length and crc are filled in here, the latter with `crc` where that is known.
   struct OutFrame {
     FrameHeader header;
     std::string own;
     std::string_view view;
     std::shared_ptr<const void> owner;
+    std::optional<uint32_t> crc = std::nullopt;
   };
 
   explicit FrameStream(StreamSocket socket);

@@ -61,6 +61,7 @@ class LinkStream final : public FrameStream {
     queued_ -= kFrameHeaderBytes + frame.payload.size();
     out.header = {.type = frame.type, .flags = frame.flags, .id = frame.id, .offset = frame.offset};
     out.own = std::move(frame.payload);
+    out.crc = frame.crc;
     out_.pop_front();
     return true;
   }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <absl/functional/any_invocable.h>
@@ -26,6 +27,8 @@ struct Frame {
   uint64_t id = 0;
   uint64_t offset = 0;
   std::string payload;
+  // CRC-32C of the payload, where its maker has worked it out; else the link does, in the loop.
+  std::optional<uint32_t> crc = std::nullopt;
 };
 
 inline constexpr std::chrono::milliseconds kHostSilence{3000};

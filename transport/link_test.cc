@@ -94,6 +94,21 @@ class Links : public testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(All, Links, testing::Values(Kind::kTcp, Kind::kUnix, Kind::kInProcess));
 
+TEST_P(Links, AChecksumThatIsKnownIsNotWorkedOutAgain) {
+  if (GetParam() == Kind::kInProcess) GTEST_SKIP() << "there is none";
+  Frame right = Text(1, "packed elsewhere"), wrong = Text(2, "packed elsewhere");
+  right.crc = Crc32c(right.payload);
+  wrong.crc = *right.crc + 1;
+  InLoop([&] {
+    a_->Send(right);
+    a_->Send(wrong);
+  });
+  ASSERT_TRUE(RunUntil(loop_, [&] { return at_b_.closed == 1; }));
+  ASSERT_EQ(at_b_.frames.size(), 1u);
+  EXPECT_EQ(at_b_.frames[0].payload, "packed elsewhere");
+  EXPECT_EQ(at_b_.status.code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_P(Links, FramesArriveWholeAndInOrder) {
   std::string large(3 << 20, 'x');
   large[1234567] = 'y';

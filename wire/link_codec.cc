@@ -5,10 +5,14 @@
 #include <string>
 #include <utility>
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include "base/crc32c.h"
+
 namespace fairway {
 namespace {
 
-constexpr uint8_t kControlFrame = 1;
 constexpr size_t kMaxName = 256;
 constexpr size_t kMaxText = 64 << 10;
 // An island can count up from here without reaching the end.
@@ -111,6 +115,44 @@ Frame PackFrame(const google::protobuf::MessageLite& message) {
   frame.type = kControlFrame;
   message.SerializeToString(&frame.payload);
   return frame;
+}
+
+Frame PackCompileRequest(std::string_view program, const v1::CompileOptions& options) {
+  using google::protobuf::io::CodedOutputStream;
+  const auto tag = [](int field) { return static_cast<uint32_t>(field) << 3 | 2; };  // of bytes
+  constexpr size_t kOthers = 64;  // tags, lengths, the id
+  v1::LinkCompileRequest rest;
+  *rest.mutable_options() = options;
+  const size_t rest_size = rest.ByteSizeLong();
+  const uint32_t program_tag = tag(v1::LinkCompileRequest::kProgramFieldNumber);
+  const size_t request_size = CodedOutputStream::VarintSize32(program_tag) +
+                              CodedOutputStream::VarintSize64(program.size()) + program.size() +
+                              rest_size;
+  Frame frame;
+  frame.type = kControlFrame;
+  std::string head;
+  {
+    google::protobuf::io::StringOutputStream stream(&head);
+    CodedOutputStream coded(&stream);
+    coded.WriteVarint32(tag(v1::FromController::kCompileRequestFieldNumber));
+    coded.WriteVarint64(request_size);
+    rest.SerializeToCodedStream(&coded);
+    coded.WriteVarint32(program_tag);
+    coded.WriteVarint64(program.size());
+  }
+  frame.payload.reserve(head.size() + program.size() + kOthers);
+  frame.payload.append(head).append(program);
+  frame.crc = Crc32c(frame.payload);
+  return frame;
+}
+
+// Protobuf merges a message that comes twice.
+void SetCompileId(uint64_t id, Frame& request) {
+  v1::FromController message;
+  message.mutable_compile_request()->set_id(id);
+  const std::string tail = message.SerializeAsString();
+  request.payload += tail;
+  request.crc = ExtendCrc32c(*request.crc, tail);
 }
 
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message) {

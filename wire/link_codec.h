@@ -6,7 +6,10 @@
 #ifndef FAIRWAY_WIRE_LINK_CODEC_H_
 #define FAIRWAY_WIRE_LINK_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "core/device.h"
@@ -14,11 +17,17 @@
 #include "graph/callback.h"
 #include "graph/plan.h"
 #include "transport/link.h"
+#include "wire/limits.h"
 
 namespace fairway {
 
 // The version of link.proto. Peers of different versions refuse each other.
-inline constexpr uint32_t kLinkProtocol = 6;
+inline constexpr uint32_t kLinkProtocol = 7;
+
+// Types of the frames of these links.
+inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController
+inline constexpr uint8_t kLogFrame = 2;        // of its island's log, to an executor (log/codec.h)
+inline constexpr uint8_t kLogReportFrame = 3;  // of the log, from an executor (log/codec.h)
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;
@@ -33,6 +42,10 @@ absl::StatusOr<ExecutorSpec> ExecutorSpecFromProto(const v1::ExecutorSpec& in);
 void ToProto(const Command& command, v1::Command* out);
 // Moves bulk bytes (code) out of `in`.
 absl::StatusOr<Command> CommandFromProto(v1::Command& in);
+// The body of a COMMAND of the log, which is an encoded v1.Command. RESOURCE_EXHAUSTED: the body
+// would have more than `most` bytes.
+absl::StatusOr<std::string> EncodeCommand(const Command& command, size_t most = kMaxCommandBytes);
+absl::StatusOr<Command> DecodeCommand(std::string_view bytes);
 
 void ToProto(const Report& report, Incarnation incarnation, v1::Report* out);
 absl::StatusOr<Report> ReportFromProto(const v1::Report& in);
@@ -45,6 +58,11 @@ absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAns
 
 // Packs a message into one control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);
+// Packs a FromController with a compile_request that has no id yet, and its checksum. The program
+// is copied once, so a long one is for another thread than the loop.
+Frame PackCompileRequest(std::string_view program, const v1::CompileOptions& options);
+// Gives it its id and copies nothing of it.
+void SetCompileId(uint64_t id, Frame& request);
 // INVALID_ARGUMENT: not a control frame, or not this message.
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message);
 

@@ -486,6 +486,27 @@ TEST(Callbacks, WhatContradictsItselfIsRefused) {
   }));
 }
 
+TEST(Commands, AreTheBodiesOfEntries) {
+  v1::Command proto;
+  ToProto(SomeReceive(), &proto);
+  const std::string bytes = EncodeCommand(SomeReceive()).value();
+  EXPECT_EQ(bytes, proto.SerializeAsString());
+  const auto back = DecodeCommand(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(EncodeCommand(*back).value(), bytes);
+  EXPECT_EQ(EncodeCommand(SomeReceive(), bytes.size() - 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (const char* bad : {"", "\xff\xff"})
+    EXPECT_EQ(DecodeCommand(bad).status().code(), absl::StatusCode::kInvalidArgument);
+  // Code is moved, not copied: more than an arena's block, too.
+  InstallExecutable install;
+  install.executable = ExecutableId(1);
+  install.code = std::make_shared<const std::string>(100000, 'x');
+  const auto installed = DecodeCommand(EncodeCommand(install).value());
+  ASSERT_TRUE(installed.ok()) << installed.status();
+  EXPECT_EQ(*std::get<InstallExecutable>(*installed).code, *install.code);
+}
+
 // Damaged messages end in a status, whatever their bytes.
 TEST(BadCommands, DamagedBytesNeverCrash) {
   google::protobuf::SetLogHandler(nullptr);

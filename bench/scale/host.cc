@@ -45,21 +45,29 @@ void Host::Start() {
 
 void Host::OnFrame(const Frame& frame) {
   ++frames_;
-  Handle(cost_.receive, [&] { DoCommands(frame); });
+  std::string log_report;
+  Handle(cost_.receive, [&] {
+    DoFrame(frame);
+    if (inbox_) log_report = inbox_->Report(CommandInbox::With::kNothing);
+  });
+  SendLogReport(std::move(log_report));
 }
 
-void Host::DoCommands(const Frame& frame) {
+void Host::DoFrame(const Frame& frame) {
+  if (frame.type == kLogFrame && inbox_) return DoCommands(frame.payload);
   v1::FromController message;
   failure_ = UnpackFrame(frame, &message);
   if (failure_.ok() && message.has_fence())
     failure_ = absl::FailedPreconditionError(message.fence().reason());
-  if (!failure_.ok() || !message.has_commands()) return;
-  for (v1::Command& proto : *message.mutable_commands()->mutable_commands()) {
-    absl::StatusOr<Command> command = CommandFromProto(proto);
-    failure_ = command.status();
-    if (!failure_.ok()) return;
-    core_.OnCommand(*std::move(command));
-  }
+  if (failure_.ok() && message.has_registered())
+    inbox_.emplace(ExecutorId(message.registered().executor()));
+}
+
+void Host::DoCommands(const std::string& frame) {
+  absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+  failure_ = commands.status();
+  if (!failure_.ok()) return;
+  for (Command& command : *commands) core_.OnCommand(std::move(command));
 }
 
 void Host::StartLaunch(const PrepareLaunch&, const Launch& launch) {
@@ -106,11 +114,22 @@ void Host::MaybeReport() {
 void Host::SendReport() {
   pace_.Reported(ReportPace::Time(timeline_->now()));
   Frame frame;
+  std::string log_report;
   Handle(cost_.send, [&] {
     v1::ToController message;
     ToProto(core_.TakeReport(), spec_.incarnation, message.mutable_report());
     frame = PackFrame(message);
+    if (inbox_) log_report = inbox_->Report(CommandInbox::With::kReport);
   });
+  world_->FromHost(index_, busy_until_, std::move(frame));
+  SendLogReport(std::move(log_report));  // in the same write
+}
+
+void Host::SendLogReport(std::string report) {
+  if (report.empty()) return;
+  Frame frame;
+  frame.type = kLogReportFrame;
+  frame.payload = std::move(report);
   world_->FromHost(index_, busy_until_, std::move(frame));
 }
 

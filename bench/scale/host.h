@@ -5,6 +5,8 @@
 #define FAIRWAY_BENCH_SCALE_HOST_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "bench/scale/timeline.h"
 #include "core/device.h"
 #include "transport/link.h"
+#include "worker/executor/command_inbox.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/report_pace.h"
 
@@ -41,6 +44,7 @@ class Host final : public ExecutorActions {
   // CPU of the handling so far, and the number of handled frames.
   Nanos cpu() const { return cpu_; }
   uint64_t frames() const { return frames_; }
+  bool registered() const { return inbox_.has_value(); }
   // The reason why it stopped, or OK.
   const absl::Status& failure() const { return failure_; }
   const ExecutorCore& core() const { return core_; }
@@ -65,11 +69,14 @@ class Host final : public ExecutorActions {
   // it caused go out.
   template <typename F>
   void Handle(Nanos more, F work);
-  void DoCommands(const Frame& frame);
+  void DoFrame(const Frame& frame);
+  void DoCommands(const std::string& frame);
   // Ends at once the operations that take no time here: loading, receiving small shards, reading.
   void EndInstantly();
   void MaybeReport();
   void SendReport();
+  // `report`: of the log; empty: none.
+  void SendLogReport(std::string report);
 
   bool turn_wanted_ = false;
   const int index_;
@@ -78,6 +85,7 @@ class Host final : public ExecutorActions {
   Timeline* const timeline_;
   HostWorld* const world_;
   ExecutorCore core_;
+  std::optional<CommandInbox> inbox_;  // once it is registered
   ReportPace pace_{spec_.island_workers};
   absl::Status failure_;
   Nanos busy_until_ = 0;

@@ -206,7 +206,7 @@ absl::Status Model::Register() {
   if (std::exchange(registered_, true)) return absl::OkStatus();
   for (const auto& host : hosts_) host->Start();
   return RunUntil([&] {
-    return traffic_.frames_out == hosts_.size() && controller_.cluster().fleet().Islands()[0].up;
+    return std::ranges::all_of(hosts_, [](const auto& host) { return host->registered(); });
   });
 }
 

@@ -140,6 +140,7 @@ absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   Session session(&s.record_bytes);
   session.id = SessionId(s.next_session++);
   session.tenant = tenant;
+  session.fetched = s.transfers.Share();
   for (size_t slice = 0; slice < islands.size(); ++slice) {
     ++s.islands.at(islands[slice]->id).sessions;
     std::vector<const Executor*> executors;
@@ -314,6 +315,7 @@ void Cluster::Tick(int64_t now_ms) {
     }
   }
   s.memory.GiveUpStuck(now_ms);
+  s.transfers.WakeFetches();
   s.Settle();
 }
 

@@ -139,6 +139,7 @@ class Recorder : public ClusterActions {
     lines.push_back(
         fmt::format("s{} fetched {}: {}", s, token,
                     bytes.ok() ? std::string((*bytes)->view()) : Describe(bytes.status())));
+    if (keeps_fetched && bytes.ok()) kept.push_back(*std::move(bytes));
   }
   // An answer may call the core, so the core must be consistent when it comes.
   void CheckCore() const { EXPECT_EQ(Describe(cluster->inspection().CheckInvariants()), "OK"); }
@@ -147,6 +148,8 @@ class Recorder : public ClusterActions {
   Cluster* cluster = nullptr;
   bool turn_wanted = false;
   std::function<void()> on_watched;  // called at the next one
+  bool keeps_fetched = false;
+  std::vector<BytesRef> kept;
   Lines lines;
   std::map<std::pair<ExecutorId, NodeId>, uint64_t> seq;
 };

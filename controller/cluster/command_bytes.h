@@ -5,7 +5,8 @@
 
 #include <cstddef>
 
-#include "controller/cluster/cluster.h"
+#include "base/status.h"
+#include "controller/cluster/executable_spec.h"
 
 namespace fairway {
 

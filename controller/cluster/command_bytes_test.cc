@@ -18,12 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-size_t BytesOf(const Command& command) {
-  v1::FromController message;
-  message.mutable_commands()->set_incarnation(UINT64_MAX);
-  ToProto(command, message.mutable_commands()->add_commands());
-  return message.ByteSizeLong();
-}
+size_t BytesOf(const Command& command) { return EncodeCommand(command).value().size(); }
 
 // The largest numbers that can occur.
 TEST(CommandBytesTest, NoCommandIsLarger) {

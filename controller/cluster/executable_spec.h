@@ -4,13 +4,16 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLE_SPEC_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_EXECUTABLE_SPEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
 #include "core/sharding.h"
 #include "graph/lowering.h"
 #include "graph/plan.h"
@@ -84,6 +87,12 @@ struct ExecuteOptions {
     return kept;
   }
 };
+
+// What one call may take and make, and each launch that it is made of: the loops of the controller
+// and of executors go through it in one go (docs/design/0058-bounded-turns.md).
+inline constexpr size_t kMaxCallValues = size_t{1} << 16;
+// RESOURCE_EXHAUSTED: `what` takes and makes more than that together.
+absl::Status CheckCallValues(std::string_view what, size_t arguments, size_t results);
 
 struct ExecuteResult {
   NodeId node;                    // of a program: the first node that it makes

@@ -81,6 +81,14 @@ size_t RecordBytes(const Node& node) {
 
 }  // namespace
 
+absl::Status CheckCallValues(std::string_view what, size_t arguments, size_t results) {
+  if (arguments + results <= kMaxCallValues) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "{} takes {} arrays and makes {}: one call may have {} of both together. Put them "
+               "into fewer, larger arrays (stack those of one shape), or split the program",
+               what, arguments, results, kMaxCallValues);
+}
+
 CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& seats) {
   CodeLayout layout;
   std::map<ExecutorId, int32_t> part_of;

@@ -81,6 +81,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
   const State& s = *state_;
   if (s.reentered) return absl::InternalError("an answer re-entered the core");
   FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.transfers.Check());
   FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
   FAIRWAY_RETURN_IF_ERROR(s.CheckIslands());
   FAIRWAY_RETURN_IF_ERROR(s.programs.CheckSequences());

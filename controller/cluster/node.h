@@ -104,6 +104,8 @@ struct Node {
   ShardRef fetched;
   uint64_t token = 0;
   int64_t pulling = 0;  // bytes under way to the controller; Session::fetching counts them
+  std::shared_ptr<void>
+      charge;  // to Session::fetched, from the fetch's beginning until its bytes hold it
 };
 
 // The nodes made for a request, each with the group that it makes. They enter the tables once the

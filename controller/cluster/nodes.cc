@@ -570,6 +570,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
     if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
     session->second.fetching -= node.pulling;
   }
+  if (node.kind == NodeKind::kFetch) transfers.FetchEnded(node);
   Holdings& has = holdings.at(node.session);
   has.nodes.erase(node.id);
   --has.stakes.at(node.island).nodes;

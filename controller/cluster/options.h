@@ -32,6 +32,13 @@ struct ClusterOptions {
   // and programs of a session may hold as much as they leave to others; beyond that no more are
   // made. So may its unfinished work; beyond that no more of its requests are read (SessionCaps).
   size_t record_memory = size_t{768} << 20;
+  // The most bytes that may be under way from executors for fetches of one session. Above it the
+  // session's next fetches wait until some have come.
+  int64_t fetching_bytes = int64_t{256} << 20;
+  // The approximate bytes of controller memory that fetched bytes of all sessions may hold until
+  // their clients have taken them. A session's fetches wait while it has more than it leaves to
+  // others.
+  int64_t fetched_memory = int64_t{512} << 20;
   // Several nodes make shards that have more pieces than this together.
   size_t node_pieces = 512;
   // A node that needs a larger command fails, because executors would be lost by it.

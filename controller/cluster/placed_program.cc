@@ -45,6 +45,7 @@ class Placing {
     for (const std::vector<int32_t>& slice : source_.slices)
       FAIRWAY_RETURN_IF_ERROR(
           Annotate(IslandOf(devices_, slice).status(), "program " + source_.name));
+    FAIRWAY_RETURN_IF_ERROR(CheckValues());
     out_->bytes = PlacedBytes(source_);
     FAIRWAY_RETURN_IF_ERROR(PlaceTypes());
     value_types_.resize(out_->types.size());
@@ -64,6 +65,20 @@ class Placing {
   }
 
  private:
+  absl::Status CheckValues() const {
+    const ProgramPlan& plan = source_.plan;
+    FAIRWAY_RETURN_IF_ERROR(CheckCallValues(
+        "program " + source_.name, static_cast<size_t>(plan.arguments), plan.results.size()));
+    for (const ProgramPlan::Step& step : plan.steps) {
+      const auto* run = std::get_if<ProgramPlan::RunSequence>(&step);
+      if (run == nullptr) continue;
+      FAIRWAY_RETURN_IF_ERROR(
+          CheckCallValues("program " + source_.name + ": a part of it, between moves of arrays,",
+                          run->inputs.size(), run->outputs.size()));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status PlaceTypes() {
     std::map<int32_t, Sharding> whole;  // by slice
     for (const SliceSpec& type : source_.plan.types) {

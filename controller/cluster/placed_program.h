@@ -21,7 +21,8 @@ size_t PlacedBytes(const ProgramSource& source);
 
 // Puts a program onto a session's devices (Cluster::Sessions::SharedDevices). The result is bound
 // once. INVALID_ARGUMENT: a device does not exist, or those of a slice are of several islands.
-// RESOURCE_EXHAUSTED: there is no host memory for its constants.
+// RESOURCE_EXHAUSTED: there is no host memory for its constants, or it has more arguments and
+// results than one call may have (kMaxCallValues).
 absl::StatusOr<std::shared_ptr<PlacedProgram>> PlaceProgram(
     ProgramSource source, const SharedVector<VirtualDevice>& devices);
 

@@ -396,6 +396,28 @@ TEST_F(ProgramsTest, AHandleIsBoundOnce) {
             absl::StatusCode::kAlreadyExists);
 }
 
+// A call of it would hold up everybody.
+TEST_F(ProgramsTest, AProgramThatTakesAndMakesTooManyArraysIsRefused) {
+  const ValueRef x = Add(ArgumentNode{{0, Type()}});
+  program.graphs[0].results = {x};
+  const auto plan = Lower(program, *CheckProgram(program), binding);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ProgramSource source{"p", *plan, {{0}, {2}}, false};
+  source.plan.results.assign(kMaxCallValues - 1, 0);
+  EXPECT_TRUE(cluster.programs().Bind(session, 7, source).ok());
+  source.plan.results.push_back(0);
+  const absl::Status refused = cluster.programs().Bind(session, 8, source).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(refused), HasSubstr("program p takes 1 arrays and makes 65536: one call may"));
+  // What goes from one part to the next counts as well.
+  source.plan.results = {0};
+  ProgramPlan::RunSequence part;
+  part.outputs.assign(kMaxCallValues + 1, 0);
+  source.plan.steps.emplace_back(part);
+  EXPECT_THAT(Text(cluster.programs().Bind(session, 8, source).status()),
+              HasSubstr("program p: a part of it, between moves of arrays, takes 0 arrays"));
+}
+
 TEST_F(ProgramsTest, WhatATransferDidNotCopyIsNotTakenOver) {
   PutReady(1, 0);
   const ValueRef x = Add(ArgumentNode{{0, Type()}});

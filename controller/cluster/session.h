@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/memory_budget.h"
 #include "base/shared_vector.h"
 #include "base/status.h"
 #include "controller/cluster/array_table.h"
@@ -62,6 +63,9 @@ struct Session {
   std::deque<InlinedEntry> inlined;  // oldest first; some of the groups may be gone
   int64_t inlined_bytes = 0;         // of `inlined`
   int64_t fetching = 0;              // bytes under way: the sum of Node::pulling
+  // Its share of the memory for fetched bytes: of those under way, and of those that came and that
+  // somebody has yet.
+  std::shared_ptr<MemoryBudget> fetched;
 };
 
 // The rest of a session that has ended; no handle leads to it any more.

@@ -4,7 +4,9 @@
 // late pulls of one attempt are not taken for another's.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/planted.h"
 #include "controller/cluster/arrays.h"
@@ -21,8 +23,13 @@ constexpr int64_t kRepeatedBytes = 256;
 // fetches.
 constexpr int kFetchedBytesOfAUnit = 18;
 constexpr int64_t kFetchUnits = 1000;
-// This many bytes that go with a command cost a unit: they are copied twice, into fresh memory.
+// This many bytes that go with a command cost a unit: they are copied twice, into fresh memory. So
+// do bytes that answer a fetch at once: they may be copied into another order.
 constexpr size_t kCopiedBytesPerUnit = 4096;
+// What fetched bytes count for, at most: larger blocks come out of the memory for bytes in transit,
+// or are files. Few bytes are counted with the records.
+constexpr int64_t kMostCharged = int64_t{1} << 20;
+constexpr int64_t kLeastCharged = 256;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -31,7 +38,22 @@ NodeId NodeOf(TransferId transfer) {
   return NodeId(transfer.value & ((uint64_t{1} << kAttemptShift) - 1));
 }
 
+// The bytes, which keep the charge of their fetch until nobody has them any more.
+BytesRef Charged(BytesRef bytes, std::shared_ptr<void> charge) {
+  if (charge.use_count() == 0) return bytes;  // what it points at is null
+  char* const data = const_cast<char*>(bytes->data());
+  const size_t size = bytes->size();
+  return Blob::Adopt(data, size, [bytes = std::move(bytes), charge = std::move(charge)] {});
+}
+
 }  // namespace
+
+Cluster::Transfers::Transfers(State& state)
+    : s(state), fetched_(std::make_shared<MemoryBudget>(state.options.fetched_memory)) {}
+
+std::shared_ptr<MemoryBudget> Cluster::Transfers::Share() const {
+  return std::make_shared<MemoryBudget>(fetched_);
+}
 
 void Cluster::Transfers::PrepareSends(Node& node) {
   const Group& out = *s.FindGroup(node.outputs[0]);
@@ -182,6 +204,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   if (group.state == GroupState::kReady) {
     if (BytesRef bytes = s.Inlined(group, ref.shard)) {
       ++s.inline_hits;
+      s.Charge(bytes->size() / kCopiedBytesPerUnit);
       s.Fetched(session, token, std::move(bytes));
       return;
     }
@@ -200,27 +223,86 @@ void Cluster::Transfers::StartFetch(Node& node) {
     s.Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
     return;
   }
-  BytesRef bytes = s.Inlined(*group, node.fetched.shard);
+  const auto session = s.sessions.find(node.session);
   const Place& place = group->places[node.fetched.shard];
+  if (session != s.sessions.end()) {
+    if (!MayFetch(session->second)) {
+      waiting_[node.session].insert(node.id);
+      return;
+    }
+    if (place.bytes >= kLeastCharged) {
+      const int64_t counted = std::min(place.bytes, kMostCharged);
+      session->second.fetched->Take(counted);
+      node.charge = {nullptr, [fetched = session->second.fetched, counted](void*) {
+                       fetched->Release(counted);
+                     }};
+    }
+  }
+  BytesRef bytes = s.Inlined(*group, node.fetched.shard);
   if (bytes != nullptr) {
     ++s.inline_hits;
+    s.Charge(bytes->size() / kCopiedBytesPerUnit);
   } else if (place.bytes == 0) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    if (s.sessions.contains(node.session)) s.Fetched(node.session, node.token, std::move(bytes));
+    if (session != s.sessions.end())
+      s.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
     s.Conclude(node, absl::OkStatus(), node.id);
     return;
   }
   s.Move(node, NodeState::kPrepared);
   ++s.executor_fetches;
   node.pulling = place.bytes;
-  if (const auto session = s.sessions.find(node.session); session != s.sessions.end())
-    session->second.fetching += node.pulling;
+  if (session != s.sessions.end()) session->second.fetching += node.pulling;
   s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));
   const TransferId transfer = TransferOf(node);
   s.SendTo(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
   s.actions->PullToHost(transfer, place.executor, 0, place.bytes);
+  WakeFetch(node.session);
+}
+
+// A session of which nobody has anything may always begin one, whatever others have.
+bool Cluster::Transfers::MayFetch(const Session& session) const {
+  if (session.fetched->used() == 0 && session.fetching == 0) return true;
+  return session.fetching < s.options.fetching_bytes && !session.fetched->over();
+}
+
+void Cluster::Transfers::WakeFetch(SessionId id) {
+  const auto waiting = waiting_.find(id);
+  const auto session = s.sessions.find(id);
+  if (waiting == waiting_.end() || session == s.sessions.end() || !MayFetch(session->second))
+    return;
+  s.WorkOf(id).ended_inputs.push_back(*waiting->second.begin());
+  waiting->second.erase(waiting->second.begin());
+  if (waiting->second.empty()) waiting_.erase(waiting);
+}
+
+void Cluster::Transfers::WakeFetches() {
+  std::vector<SessionId> sessions;
+  for (const auto& [id, nodes] : waiting_) sessions.push_back(id);
+  for (const SessionId id : sessions) WakeFetch(id);
+}
+
+absl::Status Cluster::Transfers::Check() const {
+  for (const auto& [session, nodes] : waiting_) {
+    for (const NodeId id : nodes) {
+      const Node* const node = s.FindNode(id);
+      if (node == nullptr || node->kind != NodeKind::kFetch || node->session != session ||
+          node->state != NodeState::kQueued || node->unsettled_inputs > 0)
+        return Error(absl::StatusCode::kInternal, "n{} waits as a fetch whose group is there", id);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Cluster::Transfers::FetchEnded(Node& node) {
+  node.charge = nullptr;
+  if (const auto waiting = waiting_.find(node.session); waiting != waiting_.end()) {
+    waiting->second.erase(node.id);
+    if (waiting->second.empty()) waiting_.erase(waiting);
+  }
+  WakeFetch(node.session);
 }
 
 void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef> bytes) {
@@ -235,7 +317,7 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   }
   if (bytes.ok()) {
     if (s.sessions.contains(node->session))
-      s.Fetched(node->session, node->token, *std::move(bytes));
+      s.Fetched(node->session, node->token, Charged(*std::move(bytes), std::move(node->charge)));
     s.Conclude(*node, absl::OkStatus(), node->id);
   } else {
     s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)), node->id);

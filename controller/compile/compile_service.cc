@@ -326,6 +326,9 @@ absl::StatusOr<ExecutableId> CompileService::Define(Entry& entry, IslandId islan
   if (count != std::max(1, entry.metadata->num_devices()))
     return InvalidArgument("a program compiled for {} devices cannot run on {}",
                            entry.metadata->num_devices(), count);
+  FAIRWAY_RETURN_IF_ERROR(CheckCallValues(entry.metadata->name(),
+                                          static_cast<size_t>(entry.metadata->parameters_size()),
+                                          static_cast<size_t>(entry.metadata->outputs_size())));
   ExecutableId& id = entry.placed[devices];
   if (id && cluster_->executables().Has(id)) return id;
   ExecutableSpec spec;

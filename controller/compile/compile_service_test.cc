@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cluster/executable_spec.h"
 #include "controller/cluster/executables.h"
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/sessions.h"
@@ -198,6 +199,25 @@ TEST_F(CompileServiceTest, ArraysThatNoExecutorTakesAreRefused) {
   const int64_t large = int64_t{1} << 40;
   EXPECT_EQ(refused("q", {large, large, 0}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(refused("r", std::vector<int64_t>(64, 1)).ok());
+}
+
+// A call of it would hold up everybody.
+TEST_F(CompileServiceTest, CodeThatTakesAndMakesTooManyArraysIsRefused) {
+  const auto many = [&](const std::string& program, size_t values) {
+    CompiledCode code = TestCode(1, 1, 1);
+    code.metadata.set_name(program);
+    while (static_cast<size_t>(code.metadata.outputs_size()) < values - 1)
+      *code.metadata.add_outputs() = code.metadata.outputs(0);
+    Compile(program, 0, 1);
+    cluster_.AnswerCompile(std::move(code));
+    return results_.back().status();
+  };
+  EXPECT_TRUE(many("all", kMaxCallValues).ok());
+  const absl::Status refused = many("more", kMaxCallValues + 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(refused),
+              HasSubstr("more takes 1 arrays and makes 65536: one call may have 65536 of both "
+                        "together. Put them into fewer, larger arrays"));
 }
 
 TEST_F(CompileServiceTest, PortableCodeIsPlacedOnAnyDevice) {

@@ -17,6 +17,7 @@
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/inspection.h"
 #include "controller/daemon/metrics.h"
+#include "wire/link_codec.h"
 
 namespace fairway {
 namespace {
@@ -25,6 +26,8 @@ using std::chrono::milliseconds;
 
 // A pause of the controller from which on it is logged.
 constexpr milliseconds kWorthTelling{1000};
+
+constexpr size_t kPackedAtOnce = size_t{64} << 10;  // longer programs by another thread
 
 uint64_t InlineBytes(const Command& command) {
   uint64_t bytes = 0;
@@ -314,8 +317,21 @@ void ControllerShell::Compile(IslandId island, std::shared_ptr<const std::string
                               v1::CompileOptions options,
                               std::function<void(absl::StatusOr<CompiledCode>)> done) {
   for (const IslandStatus& status : cluster_->fleet().Islands()) {
-    if (status.id == island)
-      return hub_->Compile(status.name, std::move(program), std::move(options), std::move(done));
+    if (status.id != island) continue;
+    if (program->size() <= kPackedAtOnce)
+      return hub_->Compile(status.name, PackCompileRequest(*program, options), std::move(done));
+    packing_.Run([this, &loop = loop_, alive = alive_, name = status.name,
+                  program = std::move(program), options = std::move(options),
+                  done = std::move(done)]() mutable {
+      Frame request = PackCompileRequest(*program, options);
+      // The loop gives up what the thread has held.
+      loop.Post("packed program", [this, alive = std::move(alive), name = std::move(name),
+                                   program = std::move(program), request = std::move(request),
+                                   done = std::move(done)]() mutable {
+        if (*alive) hub_->Compile(name, std::move(request), std::move(done));
+      });
+    });
+    return;
   }
   loop_.Post("no island", [island, done = std::move(done)] {
     done(Error(absl::StatusCode::kNotFound, "there is no island {}", island));

@@ -131,6 +131,7 @@ class ControllerShell final : public ClusterActions,
 
   EventLoop& loop_;
   BlockingPool discards_{"fairway-discard", 1};
+  BlockingPool packing_{"fairway-pack", 1};  // of long programs into messages
   const ControllerOptions options_;
   const Incarnation incarnation_;
   const Clock::time_point started_;

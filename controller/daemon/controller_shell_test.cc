@@ -16,6 +16,7 @@
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/sessions.h"
 #include "controller/daemon/metrics.h"
+#include "log/follower.h"
 #include "wire/link_codec.h"
 
 namespace fairway {
@@ -46,6 +47,7 @@ class ControllerShellTest : public ::testing::Test {
     std::unique_ptr<DataPlane> plane;
     std::unique_ptr<Link> link;
     std::optional<v1::Registered> registered;
+    std::optional<LogFollower> follower;
     std::deque<Command> commands;
     std::shared_ptr<Blob> serves;
     uint64_t finished = 0;
@@ -101,6 +103,19 @@ class ControllerShellTest : public ::testing::Test {
     return link;
   }
 
+  static void TakeCommands(FakeExecutor& executor, const std::string& bytes) {
+    const auto frame = DecodeLogFrame(bytes);
+    ASSERT_TRUE(frame.ok() && executor.follower) << frame.status();
+    const auto fresh = executor.follower->Take(*frame);
+    ASSERT_TRUE(fresh.ok()) << fresh.status();
+    for (const LogFrame::Received& entry : *fresh) {
+      auto command = DecodeCommand(entry.body);
+      ASSERT_TRUE(command.ok()) << command.status();
+      executor.commands.push_back(*std::move(command));
+      ASSERT_TRUE(executor.follower->Ended(entry.header.number).ok());
+    }
+  }
+
   std::unique_ptr<FakeExecutor> AddExecutor(const std::string& worker, const std::string& island,
                                             uint64_t incarnation, int island_workers = 1) {
     auto executor = std::make_unique<FakeExecutor>();
@@ -116,15 +131,13 @@ class ControllerShellTest : public ::testing::Test {
     e.plane = *std::move(plane);
     e.link = Connect();
     e.link->on_closed = [&e](absl::Status) { e.closed = true; };
-    e.link->on_frame = [&e](Frame frame) {
+    e.link->on_frame = [&e](const Frame& frame) {
+      if (frame.type == kLogFrame) return TakeCommands(e, frame.payload);
       v1::FromController message;
       ASSERT_TRUE(UnpackFrame(frame, &message).ok());
-      if (message.has_registered()) e.registered = message.registered();
-      for (v1::Command& command : *message.mutable_commands()->mutable_commands()) {
-        auto parsed = CommandFromProto(command);
-        ASSERT_TRUE(parsed.ok()) << parsed.status();
-        e.commands.push_back(*std::move(parsed));
-      }
+      if (!message.has_registered()) return;
+      e.registered = message.registered();
+      e.follower.emplace(message.registered().executor());
     };
     v1::ToController message;
     auto* const registration = message.mutable_register_executor();

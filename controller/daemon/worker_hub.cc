@@ -19,13 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Commands of one message, unless one alone is larger: an executor decodes it in one go.
-constexpr size_t kMaxBatchBytes = 256 << 10;
 // Of a link on which nobody has registered yet: its first frame, and how many such links there may
 // be.
 constexpr size_t kMaxFirstFrame = 128 << 10;
 constexpr int kMaxUnregistered = 1024;
-constexpr size_t kMaxWaitingBytes = 64 << 10;  // of commands that wait for others to go with
 
 }  // namespace
 
@@ -79,6 +76,8 @@ void WorkerHub::Finish(Peer& peer) {
 void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   if (peer.role == Role::kDone) return;
   if (!Planted(Bug::kReportsAreSilence) || peer.role == Role::kNew) peer.heard = now_();
+  if (frame.type == kLogReportFrame && peer.role == Role::kExecutor)
+    return OnLogReport(peer, frame);
   v1::ToController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) {
     spdlog::warn("{} sent what is no message of ours ({}); closing the link", peer.link->peer(),
@@ -186,10 +185,6 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   executor->pid = message.pid();
   executor->peer = peer.number;
   executor->link_cause.clear();
-  if (!Planted(Bug::kBatchForSuccessor)) {
-    executor->batch.Clear();
-    executor->batch_bytes = 0;
-  }
   executor->refused.clear();
   peer.role = Role::kExecutor;
   peer.link->LimitFrames(kMaxFrameBytes);
@@ -207,6 +202,9 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   registered->set_deadline_ms(options_.deadline.count());
   registered->set_data_endpoint(options_.data_endpoint);
   Reply(peer, reply);
+  executor->links = &links_.try_emplace(spec->island, options_.links).first->second;
+  executor->links->Join(*id, peer.link.get());
+  SendSoon();
   for (auto& [to, command] : early) Send(to, std::move(command));
   spdlog::info("executor of worker {} is up: {}, {} {} devices, host {}, pid {}", spec->worker,
                spec->island, spec->num_devices, spec->platform_name, message.host(), message.pid());
@@ -336,6 +334,7 @@ void WorkerHub::ExecutorLinkEnded(Peer& peer, const std::string& how) {
   Executor& executor = *executors_[peer.executor];
   if (executor.peer != peer.number || executor.state != Executor::State::kUp) return;
   executor.link_cause = how;
+  LeaveLog(executor);
   if (!supervisors_.contains(peer.worker)) return DeclareLost(executor, how);
   executor.state = Executor::State::kLinkEnded;
   executor.cause_due = now_() + options_.cause_wait;
@@ -386,40 +385,40 @@ void WorkerHub::Send(ExecutorId id, Command command) {
     return;
   }
   Executor& executor = *it->second;
-  v1::Command message;
-  ToProto(command, &message);
-  const size_t bytes = message.ByteSizeLong();
   if (!executor.refused.empty()) return;
-  if (bytes > options_.command_bytes) return RefuseCommand(executor, bytes);
-  if (executor.batch_bytes > 0 && executor.batch_bytes + bytes > kMaxBatchBytes) Flush(executor);
-  *executor.batch.mutable_commands()->add_commands() = std::move(message);
-  executor.batch_bytes += bytes;
+  auto body = EncodeCommand(command, options_.command_bytes);
+  if (!body.ok()) return RefuseCommand(executor, body.status());
   // What lets the executor begin nothing goes with what does.
-  const bool waits =
+  const bool lingers =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
-  if (Planted(Bug::kSplitBatch) && !waits) {
-    std::swap(*executor.batch.mutable_commands()->mutable_commands(0),
-              *executor.batch.mutable_commands()->mutable_commands()->rbegin());
-  }
-  if (executor.flush_posted || (waits && executor.batch_bytes < kMaxWaitingBytes)) return;
-  executor.flush_posted = true;
-  loop_.Post("send commands", [this, alive = alive_, id] {
+  if (const absl::Status status = executor.links->Append(id, *std::move(body), lingers);
+      !status.ok())
+    return RefuseCommand(executor, status);
+  ++commands_sent_;
+  if (executor.links->wants_send()) SendSoon();
+}
+
+void WorkerHub::SendSoon() {
+  if (std::exchange(send_posted_, true)) return;
+  loop_.Post("send commands", [this, alive = alive_] {
     if (!*alive) return;
-    const auto still = executors_.find(id);
-    if (still == executors_.end()) return;
-    still->second->flush_posted = false;
-    Flush(*still->second);
+    send_posted_ = false;
+    for (auto& [island, links] : links_) links.Send(now_(), sent_);
   });
 }
 
-void WorkerHub::RefuseCommand(Executor& executor, size_t bytes) {
+void WorkerHub::LeaveLog(const Executor& executor) {
+  executor.links->Leave(executor.id);
+  SendSoon();
+}
+
+void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
   executor.refused = fmt::format(
-      "it was to be sent a command of {} bytes, a message has room for {}: this is a bug of the "
-      "controller, which should have refused what asked for it",
-      bytes, options_.command_bytes);
+      "it was to be sent {}: this is a bug of the controller, which should have refused what asked "
+      "for it",
+      Text(why));
   spdlog::error("worker {} is given up: {}", executor.spec.worker, executor.refused);
-  executor.batch.Clear();  // what was for it alone to begin
-  executor.batch_bytes = 0;
+  LeaveLog(executor);
   // The owner is in the middle of something.
   loop_.Post("command too long", [this, alive = alive_, id = executor.id] {
     if (!*alive) return;
@@ -431,23 +430,37 @@ void WorkerHub::RefuseCommand(Executor& executor, size_t bytes) {
   });
 }
 
-void WorkerHub::Flush(Executor& executor) {
-  if (executor.state != Executor::State::kUp || executor.batch_bytes == 0) return;
-  executor.batch.mutable_commands()->set_incarnation(executor.spec.incarnation.value);
-  const auto it = peers_.find(executor.peer);
-  if (it != peers_.end()) {
-    Frame frame = PackFrame(executor.batch);
-    ++sent_.messages;
-    sent_.bytes += kFrameHeaderBytes + frame.payload.size();
-    commands_sent_ += executor.batch.commands().commands_size();
-    it->second->link->Send(std::move(frame));
+void WorkerHub::OnLogReport(Peer& peer, const Frame& frame) {
+  const Executor& executor = *executors_[peer.executor];
+  if (executor.peer != peer.number || executor.state != Executor::State::kUp ||
+      !executor.refused.empty())
+    return;
+  ++received_.messages;
+  received_.bytes += kFrameHeaderBytes + frame.payload.size();
+  if (const absl::Status status = executor.links->Take(peer.executor, frame.payload);
+      !status.ok()) {
+    spdlog::warn("worker {} sent a bad report of the log: {}", peer.worker, Text(status));
+    Finish(peer);
+    return ExecutorLinkEnded(peer,
+                             fmt::format("it sent a bad report of the log ({})", Text(status)));
   }
-  executor.batch.Clear();
-  executor.batch_bytes = 0;
+  if (executor.links->wants_send()) SendSoon();
 }
 
-void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::string> program,
-                        v1::CompileOptions options,
+size_t WorkerHub::open_entries() const {
+  size_t open = 0;
+  for (const auto& [island, links] : links_) open += links.open();
+  return open;
+}
+
+absl::Status WorkerHub::CheckInvariants() const {
+  for (const auto& [island, links] : links_) {
+    FAIRWAY_RETURN_IF_ERROR(Annotate(links.CheckInvariants(), "the log of " + island));
+  }
+  return absl::OkStatus();
+}
+
+void WorkerHub::Compile(const std::string& island, Frame request,
                         std::function<void(absl::StatusOr<CompiledCode>)> done) {
   std::map<std::string, int> load;
   for (const auto& [id, compilation] : compilations_) ++load[compilation.worker];
@@ -465,23 +478,19 @@ void WorkerHub::Compile(const std::string& island, std::shared_ptr<const std::st
     });
     return;
   }
-  if (const size_t bytes = program->size() + options.ByteSizeLong();
-      bytes > options_.command_bytes) {
+  if (const size_t bytes = request.payload.size(); bytes > options_.command_bytes) {
     loop_.Post("program too long", [bytes, most = options_.command_bytes, done = std::move(done)] {
       done(Error(absl::StatusCode::kResourceExhausted,
-                 "a program of {} bytes cannot be sent to a compiler: a message has room for {}",
+                 "a program that takes {} bytes cannot be sent to a compiler: a message has room "
+                 "for {}",
                  bytes, most));
     });
     return;
   }
-  v1::FromController message;
-  auto* const request = message.mutable_compile_request();
   const uint64_t id = next_compilation_++;
-  request->set_id(id);
-  request->set_program(*program);
-  *request->mutable_options() = std::move(options);
+  SetCompileId(id, request);
   compilations_[id] = {best, std::move(done)};
-  Reply(*peers_[supervisors_[best]->peer], message);
+  peers_[supervisors_[best]->peer]->link->Send(std::move(request));
 }
 
 void WorkerHub::OnCompileResponse(Peer& peer, v1::LinkCompileResponse response) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's side of the links to executors and supervisors (proto/fairway/v1/link.proto):
-// registration, heartbeats and deadlines, fencing, batching of commands, and the causes of losses.
+// registration, heartbeats and deadlines, fencing, the logs of the islands, and the causes of
+// losses.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 #define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_H_
 
@@ -17,6 +18,7 @@
 #include "async/loop.h"
 #include "base/status.h"
 #include "controller/compile/compile_service.h"
+#include "controller/daemon/island_links.h"
 #include "controller/daemon/link_traffic.h"
 #include "core/device.h"
 #include "fairway/v1/link.pb.h"
@@ -56,6 +58,7 @@ struct WorkerHubOptions {
   // The longest command, program to be compiled, or answer to a callback that a frame has room for;
   // tests set less.
   size_t command_bytes = kMaxCommandBytes;
+  IslandLinksOptions links;
 };
 
 // Loop-confined.
@@ -76,12 +79,12 @@ class WorkerHub {
   // Applies the deadlines that have passed; call it several times within the shortest of them.
   void Tick();
 
-  // Joins the executor's batch, which leaves when control returns to the loop; of PREPARE of a
-  // launch and frees, which give it nothing to begin, at the next Tick at the latest. Dropped when
-  // it is not connected: its loss is then on its way to OnExecutorLost. One that is too long for a
-  // frame would break the link without a word; the core refuses what would come to that
-  // (RESOURCE_EXHAUSTED). Should one come all the same, it is not sent, nor is anything behind it:
-  // the executor's registration ends, and the cause names the sizes.
+  // Becomes an entry of its island's log, which leaves when control returns to the loop; a PREPARE
+  // of a launch, or frees, which give it nothing to begin, at the next Tick at the latest. Dropped
+  // when it is not connected: its loss is then on its way to OnExecutorLost. One that is too long
+  // for a frame would break the link without a word; the core refuses what would come to that
+  // (RESOURCE_EXHAUSTED). Should one come all the same, it is not sent, nor is anything that waits
+  // to be: the executor's registration ends, and the cause names the sizes.
   void Send(ExecutorId executor, Command command);
 
   // The end of a callback, at once. Dropped when the executor is not connected. One that is too
@@ -90,9 +93,9 @@ class WorkerHub {
 
   // Compiles at a worker of `island` that has a compiler and whose executor is up, or is on its way
   // back. UNAVAILABLE: none is connected, or it went away. RESOURCE_EXHAUSTED: a link cannot carry
-  // the program.
-  void Compile(const std::string& island, std::shared_ptr<const std::string> program,
-               v1::CompileOptions options, std::function<void(absl::StatusOr<CompiledCode>)> done);
+  // the program. `request`: as PackCompileRequest makes it.
+  void Compile(const std::string& island, Frame request,
+               std::function<void(absl::StatusOr<CompiledCode>)> done);
 
   // An operator asks for it: ends the worker's executor and the others of its island, whose
   // supervisors start them anew, and declares them lost. The worker's incarnation that was ended.
@@ -122,10 +125,14 @@ class WorkerHub {
   const std::map<std::pair<std::string, std::string>, uint64_t>& transferred_bytes() const {
     return transferred_bytes_;
   }
-  // Without registrations and heartbeats.
+  // Of the logs and of reports.
   const LinkTraffic& sent() const { return sent_; }
   const LinkTraffic& received() const { return received_; }
   uint64_t commands_sent() const { return commands_sent_; }
+  // Entries of the logs that are not concluded.
+  size_t open_entries() const;
+  // INTERNAL: of the logs. For tests.
+  absl::Status CheckInvariants() const;
 
  private:
   enum class Role : uint8_t { kNew, kExecutor, kSupervisor, kPulse, kDone };
@@ -145,6 +152,7 @@ class WorkerHub {
   void NoteStalled(Peer& peer, Clock::time_point now);
   void OnHeartbeat(Peer& peer, const v1::Heartbeat& heartbeat);
   void OnReport(Peer& peer, const v1::Report& report);
+  void OnLogReport(Peer& peer, const Frame& frame);
   void OnCallback(Peer& peer, const v1::LinkCallback& message);
   void OnExecutorDied(Peer& peer, const v1::ExecutorDied& died);
   void OnCompileResponse(Peer& peer, v1::LinkCompileResponse response);
@@ -164,9 +172,12 @@ class WorkerHub {
                    bool asked = false);
   // Whether some that an operator had ended have not come back.
   bool Restarting(const std::string& island) const;
-  void Flush(Executor& executor);
-  // It cannot be sent a command of so many bytes.
-  void RefuseCommand(Executor& executor, size_t bytes);
+  // Nothing more goes to it.
+  void LeaveLog(const Executor& executor);
+  // Has the logs send when control returns to the loop.
+  void SendSoon();
+  // A command cannot be sent to it, which must end.
+  void RefuseCommand(Executor& executor, const absl::Status& why);
   Executor* FindExecutor(const std::string& worker);
 
   Loop& loop_;
@@ -185,6 +196,8 @@ class WorkerHub {
   std::map<uint64_t, Compilation> compilations_;
   std::map<std::string, std::string> island_of_endpoint_;
   std::map<std::pair<std::string, std::string>, uint64_t> transferred_bytes_;
+  std::map<std::string, IslandLinks> links_;  // by island
+  bool send_posted_ = false;
   LinkTraffic sent_;
   LinkTraffic received_;
   uint64_t commands_sent_ = 0;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/daemon/worker_hub.h"
+#include "log/follower.h"
 #include "transport/in_process.h"
 #include "wire/link_codec.h"
 
@@ -22,7 +25,39 @@ namespace fairway {
 struct FarEnd {
   std::unique_ptr<Link> link;
   std::deque<v1::FromController> received;
+  // Of an executor: the new commands of each frame of the log that had any.
+  std::deque<std::vector<Command>> commands;
+  std::optional<LogFollower> follower;
   bool closed = false;
+
+  void OnFrame(const Frame& frame) {
+    if (frame.type == kLogFrame) return OnLogFrame(frame.payload);
+    v1::FromController message;
+    ASSERT_TRUE(UnpackFrame(frame, &message).ok());
+    if (message.has_registered()) follower.emplace(message.registered().executor());
+    received.push_back(std::move(message));
+  }
+  void OnLogFrame(const std::string& bytes) {
+    const auto frame = DecodeLogFrame(bytes);
+    ASSERT_TRUE(frame.ok() && follower) << frame.status();
+    const auto fresh = follower->Take(*frame);
+    ASSERT_TRUE(fresh.ok()) << fresh.status();
+    if (fresh->empty()) return;
+    commands.emplace_back();
+    for (const LogFrame::Received& entry : *fresh) {
+      auto command = DecodeCommand(entry.body);
+      ASSERT_TRUE(command.ok()) << command.status();
+      commands.back().push_back(*std::move(command));
+      ASSERT_TRUE(follower->Ended(entry.header.number, false).ok());
+    }
+  }
+  void ReportLog() { SendLogReport(EncodeLogReport(follower->Next())); }
+  void SendLogReport(std::string bytes) {
+    Frame frame;
+    frame.type = kLogReportFrame;
+    frame.payload = std::move(bytes);
+    link->Send(std::move(frame));
+  }
 
   void Send(const v1::ToController& message) { link->Send(PackFrame(message)); }
   // The next message, of which there must be one.
@@ -49,6 +84,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   absl::StatusOr<ExecutorId> OnExecutorUp(const ExecutorSpec& spec) override {
     if (!refuse_.ok()) return refuse_;
     up_.push_back(spec.incarnation.value);
+    if (on_up_ != nullptr) on_up_();
     return ExecutorId(static_cast<uint32_t>(1 + spec.worker.back() - '0'));  // w0: 1
   }
   void OnExecutorLost(ExecutorId executor, const absl::Status& cause) override {
@@ -81,11 +117,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
     auto pair = MakeLinkPair(loop_);
     auto far = std::make_unique<FarEnd>();
     far->link = std::move(pair.second);
-    far->link->on_frame = [f = far.get()](Frame frame) {
-      v1::FromController message;
-      ASSERT_TRUE(UnpackFrame(frame, &message).ok());
-      f->received.push_back(std::move(message));
-    };
+    far->link->on_frame = [f = far.get()](const Frame& frame) { f->OnFrame(frame); };
     far->link->on_closed = [f = far.get()](absl::Status) { f->closed = true; };
     hub_->Accept(std::move(pair.first));
     return far;
@@ -154,6 +186,7 @@ class WorkerHubTest : public ::testing::Test, public WorkerHubEvents {
   WorkerHub::Clock::time_point now_{std::chrono::hours(1)};
   std::unique_ptr<WorkerHub> hub_;
   absl::Status refuse_;
+  std::function<void()> on_up_;
   std::vector<uint64_t> up_;
   std::vector<std::pair<uint32_t, std::string>> lost_;
   std::vector<uint32_t> crowded_;

@@ -25,10 +25,7 @@ double Seconds(milliseconds duration) { return static_cast<double>(duration.coun
 void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const std::string& log,
                             bool asked) {
   executor.state = Executor::State::kLost;
-  if (!Planted(Bug::kBatchForSuccessor)) {
-    executor.batch.Clear();
-    executor.batch_bytes = 0;
-  }
+  LeaveLog(executor);
   // The core says which executor; here is how.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);
@@ -120,6 +117,7 @@ void WorkerHub::Forget(ExecutorId id) {
           executors_, [&](const auto& other) { return other.second->spec.island == spec.island; }))
     return;
   restarts_.erase(spec.island);
+  links_.erase(spec.island);
   std::erase_if(transferred_bytes_, [&](const auto& entry) {
     return entry.first.first == spec.island || entry.first.second == spec.island;
   });
@@ -153,12 +151,12 @@ void WorkerHub::Tick() {
     }
   }
   for (const auto& [id, executor] : executors_) {
-    if (!Planted(Bug::kKeepBatch)) Flush(*executor);
     if (Planted(Bug::kCauseNeverDue)) continue;
     if (executor->state == Executor::State::kLinkEnded && now >= executor->cause_due) {
       DeclareLost(*executor, executor->link_cause);
     }
   }
+  for (auto& [island, links] : links_) links.SendAll(now, sent_);
 }
 
 void WorkerHub::NoteStalled(Peer& peer, Clock::time_point now) {

@@ -38,11 +38,9 @@ struct WorkerHub::Executor {
   std::string host;
   int64_t pid = 0;
   uint64_t peer = 0;
+  IslandLinks* links = nullptr;  // of its island
   Clock::time_point cause_due;
   std::string link_cause;
-  v1::FromController batch;
-  size_t batch_bytes = 0;
-  bool flush_posted = false;
   std::string refused;  // why it gets nothing more: its end is on its way
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include <gmock/gmock.h>
 
+#include "base/crc32c.h"
 #include "controller/daemon/running_clock.h"
 #include "controller/daemon/worker_hub_fixture_for_test.h"
 
@@ -14,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-const auto kProgram = std::make_shared<const std::string>("program");
+constexpr std::string_view kProgram = "program";
 
 TEST_F(WorkerHubTest, RegistersAndTellsTheTermsOfTheLink) {
   const auto executor = ConnectExecutor("w0", 11);
@@ -46,22 +49,66 @@ TEST_F(WorkerHubTest, RefusesAnotherProtocolNamingBoth) {
               AllOf(HasSubstr("99"), HasSubstr(fmt::format("protocol {},", kLinkProtocol))));
 }
 
-TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneMessage) {
+TEST_F(WorkerHubTest, SendsTheCommandsOfOneTurnInOneFrame) {
   const auto executor = ConnectExecutor("w0", 11);
-  executor->Next();
+  const uint64_t before = hub_->sent().messages;
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1)}});
   hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
   hub_->Send(ExecutorId(2), EndSend{TransferId(3)});  // not connected: dropped
-  EXPECT_THAT(executor->received, IsEmpty());
+  EXPECT_THAT(executor->commands, IsEmpty());
   Settle();
-  ASSERT_THAT(executor->received, SizeIs(1));
-  const auto commands = executor->Next().commands();
-  EXPECT_EQ(commands.incarnation(), 11);
-  ASSERT_EQ(commands.commands_size(), 2);
-  EXPECT_EQ(commands.commands(1).end_send().transfer(), 2);
-  EXPECT_EQ(hub_->sent().messages, 1);
+  ASSERT_THAT(executor->commands, ElementsAre(SizeIs(2)));
+  EXPECT_EQ(std::get<EndSend>(executor->commands[0][1]).transfer, TransferId(2));
+  EXPECT_EQ(hub_->sent().messages, before + 1);
   EXPECT_EQ(hub_->commands_sent(), 2);
   EXPECT_GT(hub_->sent().bytes, 32);
+}
+
+TEST_F(WorkerHubTest, KeepsEntriesUntilTheExecutorHasReportedThem) {
+  const auto executor = ConnectExecutor("w0", 11), other = ConnectExecutor("w1", 12);
+  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
+  hub_->Send(ExecutorId(2), EndSend{TransferId(2)});
+  Settle();
+  EXPECT_EQ(hub_->open_entries(), 2u);
+  executor->ReportLog();
+  Settle();
+  EXPECT_EQ(hub_->open_entries(), 1u);
+  EXPECT_TRUE(hub_->CheckInvariants().ok());
+  other->link.reset();  // what was for it is nobody's any more
+  Settle();
+  EXPECT_EQ(hub_->open_entries(), 0u);
+}
+
+TEST_F(WorkerHubTest, WhatIsSentWhileAnExecutorRegistersComesBehindItsRegistration) {
+  on_up_ = [this] { hub_->Send(ExecutorId(1), EndSend{TransferId(1)}); };
+  const auto executor = ConnectExecutor("w0", 11);
+  EXPECT_TRUE(executor->Next().has_registered());
+  EXPECT_THAT(executor->commands, ElementsAre(SizeIs(1)));
+}
+
+TEST_F(WorkerHubTest, ASuccessorGetsNothingThatWasForTheOneBeforeIt) {
+  const auto executor = ConnectExecutor("w0", 11);
+  hub_->Send(ExecutorId(1), EndSend{TransferId(1)});
+  Settle();
+  const auto successor = ConnectExecutor("w0", 12);  // the same process, anew
+  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});
+  Settle();
+  ASSERT_THAT(successor->commands, ElementsAre(SizeIs(1)));
+  EXPECT_EQ(std::get<EndSend>(successor->commands[0][0]).transfer, TransferId(2));
+  EXPECT_EQ(hub_->open_entries(), 1u);
+}
+
+TEST_F(WorkerHubTest, ABadReportOfTheLogEndsTheRegistration) {
+  const auto executor = ConnectExecutor("w0", 11);
+  const auto liar = ConnectExecutor("w1", 12);
+  hub_->Send(ExecutorId(1), EndSend{TransferId(1)});
+  executor->SendLogReport("\x01\x02");
+  liar->SendLogReport(EncodeLogReport({liar->follower->version(), 0, {{1, 1}}}));
+  Settle();
+  EXPECT_TRUE(executor->closed);
+  EXPECT_TRUE(liar->closed);
+  EXPECT_THAT(lost_, ElementsAre(Pair(1, HasSubstr("a bad report of the log")),
+                                 Pair(2, HasSubstr("a bad report of the log"))));
 }
 
 TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNextTick) {
@@ -71,33 +118,34 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   PrepareLaunch prepare;
   prepare.node = NodeId(1);
   prepare.seq = 1;
+  prepare.executable = ExecutableId(1);
+  prepare.devices = {0};
+  prepare.inputs = {{}};
   hub_->Send(ExecutorId(1), prepare);
   Settle();
-  EXPECT_THAT(executor->received, IsEmpty());
+  EXPECT_THAT(executor->commands, IsEmpty());
   Launch launch;
   launch.node = NodeId(1);
   launch.launch_id = LaunchId(1);
   hub_->Send(ExecutorId(1), launch);
   Settle();
-  ASSERT_THAT(executor->received, SizeIs(1));
-  EXPECT_EQ(executor->Next().commands().commands_size(), 3);
+  ASSERT_THAT(executor->commands, ElementsAre(SizeIs(3)));
   hub_->Send(ExecutorId(1), FreeGroups{{GroupId(2)}});
   Settle();
-  EXPECT_THAT(executor->received, IsEmpty());
+  EXPECT_THAT(executor->commands, SizeIs(1));
   hub_->Tick();
   Settle();
-  ASSERT_THAT(executor->received, SizeIs(1));
-  EXPECT_EQ(executor->Next().commands().commands(0).free().groups(0), 2);
+  ASSERT_THAT(executor->commands, SizeIs(2));
+  EXPECT_THAT(std::get<FreeGroups>(executor->commands[1][0]).groups, ElementsAre(GroupId(2)));
   // Many of them do not wait.
   for (int i = 0; i < 10000; ++i)
     hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1 + i), GroupId(2 + i), GroupId(3 + i)}});
   Settle();
-  EXPECT_THAT(executor->received, testing::Not(IsEmpty()));
+  EXPECT_GT(executor->commands.size(), 2u);
 }
 
-TEST_F(WorkerHubTest, CutsLargeBatches) {
+TEST_F(WorkerHubTest, CutsLargeFrames) {
   const auto executor = ConnectExecutor("w0", 11);
-  executor->Next();
   for (int i = 0; i < 3; ++i) {
     InstallExecutable install;
     install.executable = ExecutableId(1);
@@ -105,7 +153,14 @@ TEST_F(WorkerHubTest, CutsLargeBatches) {
     hub_->Send(ExecutorId(1), install);
   }
   Settle();
-  EXPECT_THAT(executor->received, SizeIs(3));
+  // The link has room for one; the others go when its executor has taken it.
+  EXPECT_THAT(executor->commands, SizeIs(1));
+  executor->ReportLog();
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(2));
+  hub_->Tick();
+  Settle();
+  EXPECT_THAT(executor->commands, SizeIs(3));
 }
 
 TEST_F(WorkerHubTest, PassesReportsOn) {
@@ -338,8 +393,8 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(std::move(result));
   };
-  hub_->Compile("island0", kProgram, {}, done);
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   ASSERT_THAT(a->received, SizeIs(1));
   ASSERT_THAT(b->received, SizeIs(1));
@@ -362,6 +417,28 @@ TEST_F(WorkerHubTest, CompilesAtAWorkerOfTheIslandAndSpreadsTheLoad) {
   EXPECT_EQ(results[1].status(), absl::InvalidArgumentError("no such op"));
 }
 
+TEST_F(WorkerHubTest, AProgramThatWasPackedIsNotCopied) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  const std::string program(1 << 20, 'x');
+  v1::CompileOptions options;
+  options.set_num_replicas(3);
+  Frame request = PackCompileRequest(program, options);
+  const char* const bytes = request.payload.data();
+  std::optional<Frame> sent;
+  supervisor->link->on_frame = [&](Frame frame) { sent = std::move(frame); };
+  hub_->Compile("island0", std::move(request), [](const absl::StatusOr<CompiledCode>&) {});
+  Settle();
+  ASSERT_TRUE(sent.has_value());
+  EXPECT_EQ(sent->payload.data(), bytes);
+  EXPECT_EQ(sent->crc, Crc32c(sent->payload));
+  v1::FromController message;
+  ASSERT_TRUE(UnpackFrame(*sent, &message).ok());
+  EXPECT_NE(message.compile_request().id(), 0u);
+  EXPECT_EQ(message.compile_request().program(), program);
+  EXPECT_EQ(message.compile_request().options().num_replicas(), 3);
+}
+
 TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   const auto executor = ConnectExecutor("w0", 11);
   auto supervisor = ConnectSupervisor("w0");
@@ -369,13 +446,13 @@ TEST_F(WorkerHubTest, CompilationsFailWhenTheWorkerGoesOrNoneIsThere) {
   const auto done = [&](absl::StatusOr<CompiledCode> result) {
     results.push_back(result.status());
   };
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   supervisor->link.reset();
   Settle();
   ASSERT_THAT(results, SizeIs(1));
   EXPECT_THAT(Text(results[0]), HasSubstr("worker w0 went away while it compiled"));
-  hub_->Compile("island0", kProgram, {}, done);
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}), done);
   Settle();
   ASSERT_THAT(results, SizeIs(2));
   EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
@@ -390,7 +467,8 @@ TEST_F(WorkerHubTest, AWorkerWhoseExecutorWasRefusedCompilesNothing) {
   const auto executor = ConnectExecutor("w0", 11);
   stray->received.clear();
   supervisor->received.clear();
-  hub_->Compile("island0", kProgram, {}, [](const absl::StatusOr<CompiledCode>&) {});
+  hub_->Compile("island0", PackCompileRequest(kProgram, {}),
+                [](const absl::StatusOr<CompiledCode>&) {});
   Settle();
   EXPECT_THAT(stray->received, IsEmpty());
   ASSERT_THAT(supervisor->received, SizeIs(1));
@@ -404,9 +482,9 @@ TEST_F(WorkerHubTest, AWorkerCompilesWhileItsExecutorIsStartedAnewAndASuccessorO
   supervisor->received.clear();
   std::vector<absl::Status> results;
   const auto compile = [&] {
-    hub_->Compile("island0", kProgram, {}, [&](const absl::StatusOr<CompiledCode>& result) {
-      results.push_back(result.status());
-    });
+    hub_->Compile(
+        "island0", PackCompileRequest(kProgram, {}),
+        [&](const absl::StatusOr<CompiledCode>& result) { results.push_back(result.status()); });
     Settle();
   };
   compile();
@@ -451,83 +529,6 @@ TEST_F(WorkerHubTest, TellsSupervisorsToStop) {
   hub_->StopWorkers("the end");
   Settle();
   EXPECT_EQ(supervisor->Next().stop_worker().reason(), "the end");
-}
-
-// ---- What is too long for a message ----
-
-class LongMessageTest : public WorkerHubTest {
- protected:
-  LongMessageTest() {
-    options_.command_bytes = 1000;
-    hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
-  }
-  static Command Code(size_t bytes) {
-    InstallExecutable install;
-    install.executable = ExecutableId(7);
-    install.code = std::make_shared<const std::string>(bytes, 'x');
-    return install;
-  }
-};
-
-TEST_F(LongMessageTest, AnExecutorIsNotSentACommandThatBreaksItsLinkButEndsWithTheReason) {
-  const auto supervisor = ConnectSupervisor("w0");
-  const auto executor = ConnectExecutor("w0", 11);
-  const auto other = ConnectExecutor("w1", 12);
-  for (FarEnd* far : {supervisor.get(), executor.get(), other.get()}) far->received.clear();
-  hub_->Send(ExecutorId(1), Code(2000));
-  hub_->Send(ExecutorId(1), Code(10));  // would not be understood
-  hub_->Send(ExecutorId(2), Code(10));
-  EXPECT_THAT(lost_, IsEmpty());  // not within the owner's own call
-  Settle();
-  ASSERT_THAT(lost_, SizeIs(1));
-  EXPECT_EQ(lost_[0].first, 1);
-  EXPECT_THAT(lost_[0].second,
-              AllOf(HasSubstr("a command of 20"), HasSubstr("a message has room for 1000")));
-  EXPECT_EQ(supervisor->Next().kill_executor().incarnation(), 11);
-  ASSERT_THAT(executor->received, SizeIs(1));
-  EXPECT_TRUE(executor->received[0].has_fence());
-  EXPECT_EQ(other->Next().commands().commands_size(), 1);
-  // Its successor begins anew.
-  const auto successor = ConnectExecutor("w0", 13);
-  successor->received.clear();
-  hub_->Send(ExecutorId(1), Code(10));
-  Settle();
-  EXPECT_EQ(successor->Next().commands().commands_size(), 1);
-}
-
-TEST_F(LongMessageTest, AnExecutorThatEndsByItselfMeanwhileIsLostOnce) {
-  auto executor = ConnectExecutor("w0", 11);
-  hub_->Send(ExecutorId(1), Code(2000));
-  executor = nullptr;
-  Settle();
-  EXPECT_THAT(lost_, SizeIs(1));
-}
-
-TEST_F(LongMessageTest, AProgramThatIsTooLongIsNotSentToACompiler) {
-  const auto supervisor = ConnectSupervisor("w0");
-  const auto executor = ConnectExecutor("w0", 11);
-  supervisor->received.clear();
-  absl::Status status;
-  hub_->Compile("island0", std::make_shared<const std::string>(2000, 'x'), {},
-                [&](absl::StatusOr<CompiledCode> code) { status = code.status(); });
-  Settle();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Text(status), AllOf(HasSubstr("2000"), HasSubstr("1000")));
-  EXPECT_THAT(supervisor->received, IsEmpty());
-}
-
-TEST_F(LongMessageTest, AnAnswerThatIsTooLongFailsTheCallback) {
-  const auto executor = ConnectExecutor("w0", 11);
-  executor->received.clear();
-  CallbackAnswer answer;
-  answer.call = 5;
-  answer.results = {Blob::Make(2000)};
-  hub_->Answer(ExecutorId(1), answer);
-  Settle();
-  const v1::FromController message = executor->Next();
-  EXPECT_EQ(message.callback_answer().call(), 5);
-  EXPECT_EQ(StatusFromProto(message.callback_answer().status()).code(),
-            absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace fairway {
 
 struct IfrtGrpcOptions {
   // For uploads. Beyond the budget they go to unlinked files in the directory.
-  Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
+  Spool spool{std::make_shared<MemoryBudget>(int64_t{768} << 20), "/tmp"};
   int copy_threads = 2;
 };
 

@@ -20,7 +20,7 @@ namespace fairway {
 
 struct NativeGrpcOptions {
   // For uploads. Beyond the budget they go to unlinked files in the directory.
-  Spool spool{std::make_shared<MemoryBudget>(int64_t{4} << 30), "/tmp"};
+  Spool spool{std::make_shared<MemoryBudget>(int64_t{768} << 20), "/tmp"};
 };
 
 // Thread-safe. `loop` and `door` must outlive the service; the server must be shut down before the

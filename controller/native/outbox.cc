@@ -20,6 +20,7 @@ constexpr size_t kAnswerWeight = 128;        // added to the bytes of an answer
 using google::protobuf::io::CodedOutputStream;
 
 size_t WeightOf(const v1::Answer& answer) { return kAnswerWeight + answer.ByteSizeLong(); }
+size_t WeightOfArray(size_t bytes) { return kAnswerWeight + bytes; }
 
 // The tag of a bytes or message field.
 uint32_t Tag(int field) { return static_cast<uint32_t>(field) << 3 | 2; }
@@ -55,6 +56,15 @@ std::string BeforeData(uint64_t id, int32_t index, int64_t size, size_t length) 
   return out;
 }
 
+void AddTo(v1::ServerMessage& message, uint64_t id, int32_t index, const Blob& bytes) {
+  v1::Answer* answer = message.add_answers();
+  answer->set_id(id);
+  v1::Fetched* fetched = answer->mutable_fetched();
+  fetched->set_index(index);
+  fetched->set_size(static_cast<int64_t>(bytes.size()));
+  fetched->set_data(bytes.data(), bytes.size());
+}
+
 // The bytes of `bytes` from `offset` on; holds a reference until gRPC has sent them.
 grpc::Slice SliceOf(const std::shared_ptr<const Blob>& bytes, size_t offset, size_t length) {
   return grpc::Slice(
@@ -85,18 +95,13 @@ size_t Outbox::AddSerialized(std::string message) {
 }
 
 size_t Outbox::Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes) {
-  if (bytes->size() <= kSmallBytes) {
-    v1::Answer answer;
-    answer.set_id(id);
-    v1::Fetched* fetched = answer.mutable_fetched();
-    fetched->set_index(index);
-    fetched->set_size(static_cast<int64_t>(bytes->size()));
-    fetched->set_data(bytes->data(), bytes->size());
-    return Add(std::move(answer));
+  const size_t size = bytes->size();
+  if (size <= kSmallBytes) {
+    answers_.emplace_back(Array{id, index, std::move(bytes), 0});
+    return WeightOfArray(size);
   }
-  const size_t weight = bytes->size();
   arrays_.push_back({id, index, std::move(bytes), 0});
-  return weight;
+  return size;
 }
 
 Outbox::Message Outbox::Next() {
@@ -104,10 +109,15 @@ Outbox::Message Outbox::Next() {
   std::vector<grpc::Slice> slices;
   v1::ServerMessage message;
   while (!answers_.empty() && out.weight < kAnswersBytes) {
-    auto* const answer = std::get_if<v1::Answer>(&answers_.front());
-    if (answer == nullptr) break;
-    out.weight += WeightOf(*answer);
-    *message.add_answers() = std::move(*answer);
+    if (auto* const answer = std::get_if<v1::Answer>(&answers_.front())) {
+      out.weight += WeightOf(*answer);
+      *message.add_answers() = std::move(*answer);
+    } else if (const auto* const array = std::get_if<Array>(&answers_.front())) {
+      out.weight += WeightOfArray(array->bytes->size());
+      AddTo(message, array->id, array->index, *array->bytes);
+    } else {
+      break;
+    }
     answers_.pop_front();
   }
   if (message.answers_size() > 0) {

@@ -30,6 +30,7 @@ class Outbox {
   size_t Add(v1::Answer answer);
   // Adds a serialized ServerMessage, which is sent alone, in its place among the answers.
   size_t AddSerialized(std::string message);
+  // Holds the bytes until they are sent; what is copied of them is copied by Next.
   size_t Add(uint64_t id, int32_t index, std::shared_ptr<const Blob> bytes);
   // In turn: all small answers, up to some size, or the next piece of an array.
   Message Next();
@@ -42,8 +43,8 @@ class Outbox {
     std::shared_ptr<const Blob> bytes;
     size_t sent = 0;
   };
-  // An answer, or a serialized message of answers.
-  using Answers = std::variant<v1::Answer, std::string>;
+  // An answer, a serialized message of answers, or a small array.
+  using Answers = std::variant<v1::Answer, std::string, Array>;
 
   std::deque<Answers> answers_;
   std::deque<Array> arrays_;

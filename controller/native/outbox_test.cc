@@ -63,6 +63,16 @@ TEST(OutboxTest, ASerializedAnswerKeepsItsPlaceAndIsNotCopied) {
   EXPECT_EQ(weight, 0u);
 }
 
+// So they count as fetched until then, and many cost their session's turn no copy.
+TEST(OutboxTest, ASmallArrayIsHeldAndNotCopiedUntilItIsSent) {
+  Outbox outbox;
+  const std::shared_ptr<const Blob> bytes = Blob::Copy("bytes");
+  const size_t weight = outbox.Add(1, 0, bytes);
+  EXPECT_EQ(bytes.use_count(), 2);
+  EXPECT_EQ(outbox.Next().weight, weight);
+  EXPECT_EQ(bytes.use_count(), 1);
+}
+
 TEST(OutboxTest, LargeArraysGoInPiecesByTurns) {
   Outbox outbox;
   std::map<uint64_t, std::string> sent;

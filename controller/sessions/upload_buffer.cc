@@ -45,9 +45,12 @@ void UploadBuffer::DropFile() {
   if (spool_.in_files != nullptr) *spool_.in_files -= std::exchange(in_file_, 0);
 }
 
-// Grows to twice the needed size, but not beyond the announced size while that holds.
+// Grows to four times the needed size, but not beyond the announced size while that holds. While
+// the bytes move, both blocks count, so the block of the final size comes early. An upload that the
+// budget has no room for as a whole gets no memory, since all of it would move in the end.
 bool UploadBuffer::Grow(int64_t needed) {
-  int64_t capacity = std::max(2 * needed, kFirstCapacity);
+  if (data_ == nullptr && !spool_.budget->HasRoom(declared_)) return false;
+  int64_t capacity = std::max(4 * needed, kFirstCapacity);
   if (needed <= declared_) capacity = std::min(capacity, declared_);
   capacity = RoundedToAlignment(capacity);
   if (!spool_.budget->Reserve(capacity)) return false;

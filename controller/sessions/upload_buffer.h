@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers the bytes of one host buffer while a client sends them (rule B3): in memory as long as
-// the process's budget lasts, else in an unlinked file. Receiving never fails; errors are reported
-// at the end.
+// Gathers the bytes of one host buffer while a client sends them (rule B3): in memory if the
+// client's share has room for the announced size, and as long as it has, else in an unlinked file.
+// Receiving never fails; errors are reported at the end.
 #ifndef FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
 #define FAIRWAY_CONTROLLER_SESSIONS_UPLOAD_BUFFER_H_
 

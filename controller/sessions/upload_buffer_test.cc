@@ -65,6 +65,25 @@ TEST_F(UploadBufferTest, AboveTheBudgetBytesGoToAFile) {
   EXPECT_EQ(blob->data()[5 << 20], 'y');
 }
 
+TEST_F(UploadBufferTest, WhatWillNotFitGoesToItsFileAtOnce) {
+  UploadBuffer buffer((4 << 20) + 1, spool_);
+  buffer.Append("x");
+  EXPECT_TRUE(buffer.spooled());
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(UploadBufferTest, WhatHasComeIsMovedWhenOthersTakeTheRoomMeanwhile) {
+  UploadBuffer buffer(3 << 20, spool_);
+  buffer.Append(std::string(1 << 19, 'x'));
+  EXPECT_FALSE(buffer.spooled());
+  ASSERT_TRUE(budget_->Reserve((4 << 20) - budget_->used()));
+  buffer.Append(std::string(5 << 19, 'y'));
+  EXPECT_TRUE(buffer.spooled());
+  const auto blob = buffer.Finish().value();
+  EXPECT_EQ(blob->data()[0], 'x');
+  EXPECT_EQ(blob->data()[(3 << 20) - 1], 'y');
+}
+
 TEST_F(UploadBufferTest, WithoutMemoryAndDiskTheUploadIsDrained) {
   UploadBuffer buffer(8 << 20, Spool{std::make_shared<MemoryBudget>(0), "/nonexistent"});
   for (int i = 0; i < 8; ++i) buffer.Append(std::string(1 << 20, 'x'));

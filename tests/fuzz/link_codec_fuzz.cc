@@ -17,7 +17,9 @@ enum Kind : uint8_t {
   kToController = 0,    // ToController
   kFromController = 1,  // FromController
   kCompileAnswer = 2,   // CompileResponse
-  kCompileStream = 3,   // byte: the size of the pieces in which the bytes come
+  // byte: the size of the pieces in which the bytes come. All numbers that are not named mean it.
+  kCompileStream = 3,
+  kCommand = 4,  // the body of a COMMAND of the log
 };
 
 Frame FrameWith(std::string_view payload) {
@@ -66,10 +68,15 @@ void OnFromController(std::string_view bytes) {
     RoundTrip(
         *message.mutable_callback_answer(), CallbackAnswerFromProto,
         [](const CallbackAnswer& answer, v1::LinkCallbackAnswer* out) { ToProto(answer, out); });
-  for (v1::Command& command : *message.mutable_commands()->mutable_commands()) {
-    RoundTrip(command, CommandFromProto,
-              [](const Command& value, v1::Command* out) { ToProto(value, out); });
-  }
+}
+
+void OnCommand(std::string_view bytes) {
+  const auto command = DecodeCommand(bytes);
+  if (!command.ok()) return;
+  const std::string first = EncodeCommand(*command).value();
+  const auto again = DecodeCommand(first);
+  FUZZ_CHECK(again.ok());
+  FUZZ_CHECK(EncodeCommand(*again).value() == first);
 }
 
 void OnCompileAnswer(std::string_view bytes) {
@@ -111,6 +118,8 @@ const google::protobuf::Message* Prototype(uint8_t kind) {
       return &v1::FromController::default_instance();
     case kCompileAnswer:
       return &v1::CompileResponse::default_instance();
+    case kCommand:
+      return &v1::Command::default_instance();
     default:
       return nullptr;
   }
@@ -130,6 +139,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         break;
       case kCompileAnswer:
         OnCompileAnswer(record.payload);
+        break;
+      case kCommand:
+        OnCommand(record.payload);
         break;
       default:
         OnCompileStream(Reader(record.payload));

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "async/run_until.h"
+#include "log/codec.h"
 #include "wire/link_codec.h"
 
 extern char** environ;
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kHeartbeatMs = 50;
 constexpr int kDeadlineMs = 5000;
+constexpr uint32_t kExecutorId = 1;
 
 }  // namespace
 
@@ -109,10 +111,17 @@ std::string WorkerProcess::Log() const {
 }
 
 void SeenExecutor::Send(Command command) {
-  v1::FromController message;
-  message.mutable_commands()->set_incarnation(spec.incarnation.value);
-  ToProto(command, message.mutable_commands()->add_commands());
-  link->Send(PackFrame(message));
+  const std::string body = EncodeCommand(command).value();
+  EntryHeader header;
+  header.number = ++entries;
+  header.set = LogSetId::One(kExecutorId);
+  if (body.size() > kMaxEntryBytes) header.flags = kBulkEntry;
+  LogFrameWriter writer(/*version=*/1, /*concluded=*/{});
+  writer.Add(header, body);
+  Frame frame;
+  frame.type = kLogFrame;
+  frame.payload = writer.Take();
+  link->Send(std::move(frame));
 }
 
 bool SeenExecutor::Finished(uint64_t seq) const {
@@ -218,7 +227,7 @@ void PlayedController::OnFirst(NewPeer& peer, Frame frame) {
     executors.push_back(std::move(seen));
     v1::Registered* registered = reply.mutable_registered();
     registered->set_controller_incarnation(incarnation_.value);
-    registered->set_executor(1);
+    registered->set_executor(kExecutorId);
     registered->set_heartbeat_interval_ms(kHeartbeatMs);
     registered->set_deadline_ms(kDeadlineMs);
     const std::string endpoint = data_->endpoint();
@@ -251,6 +260,10 @@ void SeenExecutor::Answer(const CallbackAnswer& answer) const {
 }
 
 void PlayedController::OnExecutorFrame(SeenExecutor& from, Frame frame) {
+  if (frame.type == kLogReportFrame) {
+    ASSERT_TRUE(DecodeLogReport(frame.payload).ok());
+    return;
+  }
   v1::ToController message;
   ASSERT_TRUE(UnpackFrame(frame, &message).ok());
   if (message.has_heartbeat()) {

@@ -64,6 +64,7 @@ struct SeenExecutor {
   Report report;  // all reports so far; finished_through is the latest
   std::vector<CallbackCall> callbacks;
   std::vector<uint64_t> given_up;  // calls
+  uint64_t entries = 0;            // of the log, that were sent
 
   void Answer(const CallbackAnswer& answer) const;
 

@@ -28,7 +28,8 @@ void Controller::Settle() {
   ++world_.steps;
   // Thousands of records are not gone through after each step.
   const bool looks = world_.config.hostile == 0 || world_.steps % 64 == 0;
-  const absl::Status status = looks ? cluster_.inspection().CheckInvariants() : absl::OkStatus();
+  absl::Status status = looks ? cluster_.inspection().CheckInvariants() : absl::OkStatus();
+  if (looks && status.ok()) status = hub_.CheckInvariants();
   if (!status.ok()) world_.Broken("invariant", "{}", Describe(status));
   CheckUnits();
   CheckLaunches();

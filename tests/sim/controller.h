@@ -45,6 +45,8 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
   void Compile(const Machine& machine);
   // Of them, those that are not answered.
   size_t compiling() const { return compiling_.size(); }
+  // Entries of the logs that are not concluded.
+  size_t open_entries() const { return hub_.open_entries(); }
   // All machines are registered here, as they are now.
   bool AllUp() const;
 

@@ -8,6 +8,7 @@
 #include "tests/sim/controller.h"
 #include "tests/sim/host.h"
 #include "tests/sim/wire.h"
+#include "wire/link_codec.h"
 
 namespace fairway::sim {
 namespace {
@@ -24,6 +25,10 @@ WorkerHubOptions HubOptions(const World& world) {
   options.controller = Incarnation(world.epoch);
   options.data_endpoint = ":1";
   options.deadline = milliseconds(world.config.deadline / kMillisecond);
+  // Islands and commands are small here. All the same versions have to wait in half of the worlds,
+  // and links have little room in some.
+  if (world.config.operations % 2 == 0) options.links.few = 0;
+  if (world.config.operations % 4 < 2 && world.config.hostile == 0) options.links.link_bytes = 500;
   return options;
 }
 
@@ -152,7 +157,7 @@ void Controller::Compile(const Machine& machine) {
       world_.Broken("G3", "the compilation of {} gives {}", *program,
                     code.ok() ? code->code : Describe(code.status()));
   };
-  hub_.Compile(machine.island(), program, {}, done);
+  hub_.Compile(machine.island(), PackCompileRequest(*program, {}), done);
 }
 
 bool Controller::AllUp() const {

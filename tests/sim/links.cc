@@ -13,7 +13,9 @@ namespace {
 constexpr int64_t kLinger = 2000000;  // transport/frame_stream.cc
 
 // Heartbeats and their acknowledgements are field 3 of both messages.
-bool IsBeat(const Frame& frame) { return !frame.payload.empty() && frame.payload[0] == 0x1a; }
+bool IsBeat(const Frame& frame) {
+  return frame.type == kControlFrame && !frame.payload.empty() && frame.payload[0] == 0x1a;
+}
 
 }  // namespace
 
@@ -23,7 +25,7 @@ class HubLink final : public Link {
   explicit HubLink(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) { wire_->hub_ = this; }
   ~HubLink() override { wire_->HubGone(); }
   void Send(Frame frame) override { wire_->Down(std::move(frame)); }
-  size_t queued_bytes() const override { return 0; }
+  size_t queued_bytes() const override { return wire_->down_bytes_; }
   void Close() override { wire_->HubCloses(); }
   std::string peer() const override { return wire_->host_.worker(); }
   void WatchHost() override { wire_->watched_ = true; }
@@ -74,9 +76,10 @@ void Wire::Up(bool background, Event run) {
   });
 }
 
-void Wire::Send(const v1::ToController& message) {
+void Wire::Send(const v1::ToController& message) { Send(PackFrame(message)); }
+
+void Wire::Send(Frame frame) {
   if (far_ == nullptr || cut_) return;
-  Frame frame = PackFrame(message);
   const bool beat = IsBeat(frame);
   Up(beat, [this, frame = std::move(frame)]() mutable {
     if (closing_ || hub_->on_frame == nullptr) return;
@@ -96,8 +99,10 @@ void Wire::Down(Frame frame) {
   if (!host_.silent()) Hear();  // a way earlier than it does
   if (IsBeat(frame)) return;
   down_at_ = std::max(down_at_, world_.queue.now() + world_.LinkDelay());
+  down_bytes_ += frame.payload.size();
   world_.queue.At(down_at_, [self = shared_from_this(), frame = std::move(frame)]() mutable {
     self->WhenHeard(false, [self, frame = std::move(frame)] {
+      self->down_bytes_ -= frame.payload.size();
       if (self->far_ != nullptr && !self->cut_) self->far_->OnFrame(*self, frame);
     });
   });

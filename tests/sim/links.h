@@ -48,6 +48,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // To the controller that runs now: the hub gets its end.
   void Open();
   void Send(const v1::ToController& message);
+  void Send(Frame frame);
   // The far process has ended, or wants no more: what it sent before still arrives.
   void HangUp();
   // Nothing passes any more. One end hears of it now, the other one `later`.
@@ -82,6 +83,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   uint64_t epoch_ = 0;
   int64_t up_at_ = 0, down_at_ = 0;  // when the last one sent arrives
   int64_t heard_at_ = 0;
+  size_t down_bytes_ = 0;  // on their way to the far side
   bool cut_ = false;
   bool closing_ = false;  // by the hub
   bool watched_ = false;

@@ -21,6 +21,7 @@
 #include "tests/sim/links.h"
 #include "tests/sim/pieces.h"
 #include "tests/sim/world.h"
+#include "worker/executor/command_inbox.h"
 #include "worker/executor/executor_core.h"
 
 namespace fairway::sim {
@@ -103,9 +104,7 @@ class Machine final : public ExecutorActions, public FarSide {
   void OnEnd(Wire& wire) override;
 
   // The hub was given a command for this registration.
-  void Expect(uint64_t session, const Command& command) {
-    if (session == session_) on_the_way_.push_back(command.index());
-  }
+  void Expect(uint64_t session, const Command& command);
   void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
   // A gang this run belongs to has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
@@ -180,10 +179,13 @@ class Machine final : public ExecutorActions, public FarSide {
   void Reset();
   void Connect();
   void Beat(const std::shared_ptr<Wire>& wire, int64_t interval);
-  void OnCommands(const Frame& frame, v1::Commands& commands);
+  void OnLogFrame(const std::string& frame);
+  // Checks that the hub was given this command next.
+  void CheckNext(const Command& command);
   void Deliver(const Command& command);
   void FailPulls(const char* why);
   void SendReport();
+  void SendLogReport(CommandInbox::With with);
   void KeepReport();
   void TellLate();
   void Charge(int device, int64_t bytes);
@@ -222,11 +224,11 @@ class Machine final : public ExecutorActions, public FarSide {
   std::unique_ptr<Host> host_;
   std::unique_ptr<ExecutorCore> core_;
   int64_t pid_ = 0;
-  std::shared_ptr<Wire> wire_;  // its link to the controller
-  bool registered_ = false;     // the controller has said so
+  std::shared_ptr<Wire> wire_;         // its link to the controller
+  std::optional<CommandInbox> inbox_;  // once the controller has said that it is registered
   bool was_registered_ = false;
-  std::deque<size_t> on_the_way_;  // kinds of the commands that were sent, in order
-  v1::ToController late_;          // a report of an earlier registration
+  std::deque<std::string> on_the_way_;  // the commands that were sent, encoded, in order
+  v1::ToController late_;               // a report of an earlier registration
   bool asleep_ = false;
   int64_t slept_at_ = 0, woke_at_ = 0;
   std::deque<std::pair<uint64_t, Event>>

@@ -80,7 +80,8 @@ void Machine::Die() {
   core_.reset();
   ++life_;
   session_ = 0;
-  registered_ = asleep_ = false;
+  inbox_.reset();
+  asleep_ = false;
   if (wire_ != nullptr) wire_->HangUp();
   wire_ = nullptr;
   buffers_.clear();
@@ -145,8 +146,8 @@ void Machine::WakeUp() {
 // ---- the registration
 
 bool Machine::Fine() const {
-  return registered_ && !draining_ && !asleep_ && wire_ != nullptr &&
-         wire_->epoch() == world_.epoch && host_->Fine();
+  return inbox_ && !draining_ && !asleep_ && wire_ != nullptr && wire_->epoch() == world_.epoch &&
+         host_->Fine();
 }
 
 void Machine::Connect() {
@@ -155,7 +156,8 @@ void Machine::Connect() {
     incarnation_ = Incarnation(world_.next_incarnation++);
     session_ = incarnation_.value;
     epoch_ = world_.epoch;
-    registered_ = was_registered_ = false;
+    inbox_.reset();
+    was_registered_ = false;
     on_the_way_.clear();
     wire_ = std::make_shared<Wire>(world_, *host_, this);
     wire_->Open();
@@ -175,18 +177,17 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
     waiting_.emplace_back(life_, [this, w = wire_, frame] { OnFrame(*w, frame); });
     return;
   }
+  if (frame.type == kLogFrame) return OnLogFrame(frame.payload);
   v1::FromController message;
   if (const absl::Status status = UnpackFrame(frame, &message); !status.ok())
     return world_.Broken("codec", "{}: {}", worker_, Describe(status));
   switch (message.message_case()) {
     case v1::FromController::kRegistered:
-      if (registered_) return world_.Broken("F1", "{} is registered twice", worker_);
-      registered_ = true;
+      if (inbox_) return world_.Broken("F1", "{} is registered twice", worker_);
       id_ = ExecutorId(message.registered().executor());
+      inbox_.emplace(id_);
       Beat(wire_, kMillisecond * message.registered().heartbeat_interval_ms());
       return TellLate();
-    case v1::FromController::kCommands:
-      return OnCommands(frame, *message.mutable_commands());
     case v1::FromController::kFence:
       world_.Trace("{} is fenced: {}", worker_, message.fence().reason());
       if (!message.fence().asked()) world_.Count("executor fenced");
@@ -196,27 +197,35 @@ void Machine::OnFrame(Wire& wire, const Frame& frame) {
   }
 }
 
-void Machine::OnCommands(const Frame& frame, v1::Commands& commands) {
-  if (!registered_ || commands.incarnation() != incarnation_.value)
-    return world_.Broken("F1", "{}, incarnation {}, gets commands of incarnation {}", worker_,
-                         incarnation_, commands.incarnation());
-  std::vector<Command> decoded;
-  for (v1::Command& proto : *commands.mutable_commands()) {
-    absl::StatusOr<Command> command = CommandFromProto(proto);
-    if (!command.ok())
-      return world_.Broken("codec", "a command to {}: {}", worker_, Describe(command.status()));
-    decoded.push_back(*std::move(command));
-  }
-  if (const absl::Status same = SentAgain(frame, incarnation_, decoded); !same.ok())
-    return world_.Broken("codec", "commands to {}: {}", worker_, Describe(same));
-  for (const Command& command : decoded) {
-    if (on_the_way_.empty() || on_the_way_.front() != command.index())
-      return world_.Broken("link", "{} gets a command of kind {}, which was not sent next", worker_,
-                           command.index());
-    on_the_way_.pop_front();
+void Machine::OnLogFrame(const std::string& frame) {
+  if (!inbox_) return world_.Broken("F1", "{} gets entries before it is registered", worker_);
+  const absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+  if (!commands.ok())
+    return world_.Broken("codec", "a frame to {}: {}", worker_, Describe(commands.status()));
+  for (const Command& command : *commands) {
+    CheckNext(command);
     Deliver(command);
     if (!alive()) return;
   }
+  SendLogReport(CommandInbox::With::kNothing);
+}
+
+void Machine::Expect(uint64_t session, const Command& command) {
+  if (session != session_) return;
+  std::string sent = EncodeCommand(command).value();
+  const absl::StatusOr<Command> decoded = DecodeCommand(sent);
+  if (!decoded.ok() || EncodeCommand(*decoded).value() != sent)
+    world_.Broken("codec", "a command of kind {} to {} is another one when it is decoded: {}",
+                  command.index(), worker_, Describe(decoded.status()));
+  on_the_way_.push_back(std::move(sent));
+}
+
+void Machine::CheckNext(const Command& command) {
+  const std::string sent = EncodeCommand(command).value();
+  if (on_the_way_.empty() || on_the_way_.front() != sent)
+    return world_.Broken("link", "{} gets a command of kind {}, which was not sent next", worker_,
+                         command.index());
+  on_the_way_.pop_front();
 }
 
 void Machine::OnEnd(Wire& wire) {
@@ -228,7 +237,7 @@ void Machine::OnEnd(Wire& wire) {
   }
   world_.Trace("the link of {} ends", worker_);
   wire_ = nullptr;
-  registered_ = false;
+  inbox_.reset();
   draining_ = true;
   // Others may never hear of the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
@@ -246,6 +255,7 @@ void Machine::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
     wire->HangUp();
     return OnEnd(*wire);
   } else {
+    SendLogReport(CommandInbox::With::kHeartbeat);
     v1::ToController message;
     message.mutable_heartbeat()->set_sequence(1);
     wire->Send(message);
@@ -269,6 +279,15 @@ void Machine::SendReport() {
   v1::ToController message;
   ToProto(core_->TakeReport(), incarnation_, message.mutable_report());
   wire_->Send(message);
+  SendLogReport(CommandInbox::With::kReport);
+}
+
+void Machine::SendLogReport(CommandInbox::With with) {
+  if (!inbox_ || wire_ == nullptr) return;
+  Frame frame;
+  frame.type = kLogReportFrame;
+  frame.payload = inbox_->Report(with);
+  if (!frame.payload.empty()) wire_->Send(std::move(frame));
 }
 
 // What it had still to tell; it may tell it, in error, once it has registered anew.
@@ -283,7 +302,7 @@ void Machine::TellLate() {
   if (!late_.has_report() || !world_.random.Percent(50)) return;
   const int64_t delay = world_.random.Between(0, 3000 * kMillisecond);
   After(delay, [this, late = std::exchange(late_, {})] {
-    if (wire_ == nullptr || !registered_ || draining_) return;
+    if (wire_ == nullptr || !inbox_ || draining_) return;
     world_.Count("late report");
     wire_->Send(late);
   });

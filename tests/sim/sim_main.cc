@@ -14,10 +14,12 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <spdlog/spdlog.h>
 
 #include "base/planted.h"
+#include "log/planted.h"
 #include "tests/sim/client.h"
 #include "tests/sim/controller.h"
 #include "tests/sim/coverage.h"
@@ -112,6 +114,29 @@ Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
 }
 
 #ifdef FAIRWAY_PLANTED_BUGS
+struct PlantedBug {
+  Bug bug = Bug::kNone;
+  LogMistake mistake = LogMistake::kNone;
+  std::string name;
+};
+
+// The bugs of the cluster, and those of the log that show here.
+std::vector<PlantedBug> AllPlanted() {
+  std::vector<PlantedBug> all;
+  for (const auto& [bug, name] : kAllBugs)
+    all.push_back({bug, LogMistake::kNone, std::string(name)});
+  for (const auto& [mistake, name] : kLogMistakes) {
+    if (std::ranges::find(kSimulatedMistakes, mistake) != kSimulatedMistakes.end())
+      all.push_back({Bug::kNone, mistake, std::string(name)});
+  }
+  return all;
+}
+
+void Plant(const PlantedBug& planted) {
+  g_planted_bug = planted.bug;
+  g_planted_log_mistake = planted.mistake;
+}
+
 // In a process of its own: what a planted bug breaks may end it, which shows the bug as well.
 Outcome RunApart(const Flags& flags) {
   struct Shared {
@@ -153,16 +178,16 @@ int Main(int argc, char** argv) {
   if (flags.all_bugs) {
     bool all = true;
     std::printf("%-26s %6s  %-10s %s\n", "planted bug", "seeds", "found by", "as");
-    for (const auto& [bug, name] : kAllBugs) {
-      g_planted_bug = bug;
+    for (const PlantedBug& planted : AllPlanted()) {
+      Plant(planted);
       const Outcome out = RunApart(flags);
       all = all && out.failing_seed != 0;
-      std::printf("%-26s %6s  %-10s %s\n", std::string(name).c_str(),
+      std::printf("%-26s %6s  %-10s %s\n", planted.name.c_str(),
                   out.failing_seed != 0 ? std::to_string(out.seeds).c_str() : "NOT",
                   out.rule.c_str(), out.text.substr(0, 120).c_str());
       std::fflush(stdout);
     }
-    g_planted_bug = Bug::kNone;
+    Plant({});
     Flags few = flags;  // fairway-sim runs many
     few.seeds = std::min<uint64_t>(flags.seeds, 200);
     const Outcome out = RunSeeds(few);
@@ -171,10 +196,10 @@ int Main(int argc, char** argv) {
                 out.text.c_str());
     return all && out.failing_seed == 0 ? 0 : 1;
   }
-  for (const auto& [bug, name] : kAllBugs) {
-    if (name == flags.bug) g_planted_bug = bug;
-  }
-  if (!flags.bug.empty() && g_planted_bug == Bug::kNone) {
+  const std::vector<PlantedBug> all = AllPlanted();
+  const auto found = std::ranges::find(all, flags.bug, &PlantedBug::name);
+  if (found != all.end()) Plant(*found);
+  if (!flags.bug.empty() && found == all.end()) {
     std::fputs(fmt::format("there is no bug {}\n", flags.bug).c_str(), stderr);
     return 2;
   }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the links is encoded, framed and decoded by the codec that ships, between the hub
-// and the machines. Here the receiver sends it again: the bytes must be the same.
+// The codecs that ship encode, frame and decode all messages between the hub and the machines. Here
+// the receiver of a report encodes it again, which must give the same bytes. Machines do so with
+// commands.
 #ifndef FAIRWAY_TESTS_SIM_WIRE_H_
 #define FAIRWAY_TESTS_SIM_WIRE_H_
 
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "core/device.h"
 #include "graph/plan.h"
-#include "transport/link.h"
 
 namespace fairway::sim {
 
-// INTERNAL: they are not what was received.
-absl::Status SentAgain(const Frame& received, Incarnation incarnation,
-                       const std::vector<Command>& commands);
+// INTERNAL: it is not what was received.
 absl::Status SentAgain(const std::string& received, Incarnation incarnation, const Report& report);
 
 }  // namespace fairway::sim

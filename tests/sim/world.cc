@@ -320,7 +320,8 @@ void World::Tick() {
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      if (queue.size() > background || !inbox_.empty()) break;
+      // Executors report the entries that they have taken with their next heartbeat at the latest.
+      if (queue.size() > background || !inbox_.empty() || controller->open_entries() > 0) break;
       CheckEmpty();
       ended_ = true;
       return;
@@ -329,8 +330,8 @@ void World::Tick() {
     for (const std::string& line : controller->cluster().inspection().Unfinished())
       Trace("{}", line);
     for (SessionOwner* owner : owners) owner->ReportWaiting();
-    Broken("G3", "something is still under way: {} events, {} nodes", queue.size(),
-           controller->cluster().inspection().counts().nodes);
+    Broken("G3", "something is still under way: {} events, {} nodes, {} entries", queue.size(),
+           controller->cluster().inspection().counts().nodes, controller->open_entries());
   }
   queue.After(kTick, [this] { ToController([this] { Tick(); }); });
 }

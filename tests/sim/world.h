@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/device.h"
 #include "tests/sim/basics.h"
 #include "tests/sim/code.h"
 #include "worker/executor/executor_core.h"

@@ -242,10 +242,10 @@ def wide_nodes(at):
     return f"{program.ByteSize()} bytes: " + outcome(bind(session, 1, program, [[0]]))
 
 
-@case("binds programs of 260,000 results and keeps them")
+@case("binds programs of 60,000 results and keeps them")
 def kept_programs(at):
     session = RawNative(at["address"])
-    program = written_out(1300, 200, True)
+    program = written_out(300, 200, True)
     for turn in range(20):
         bound = bind(session, 1 + turn, program, [[0]])
         if bound is None or bound.error.code:
@@ -256,10 +256,10 @@ def kept_programs(at):
     return f"{turn} bound, then {outcome(bound)}; one released: {outcome(again)}"
 
 
-@case("binds programs of 260,000 results without waiting, and gives them up")
+@case("binds programs of 60,000 results without waiting, and gives them up")
 def bound_again_and_again(at):
     session = RawNative(at["address"])
-    program = written_out(1300, 200, True)
+    program = written_out(300, 200, True)
     until, turn, asked = time.monotonic() + at["seconds"], 0, []
     while time.monotonic() < until or turn < 6:
         turn += 1

@@ -22,7 +22,6 @@ CONTROLLER_MIB = 1024
 
 # Known faults (docs/status.md): the bounds that a case exceeds.
 TOO_MUCH = {
-    "buffers_that_nobody_takes": {"memory"},  # half of --transit-memory, 4 GiB by default
     "lost_executor": {"turns"},
 }
 

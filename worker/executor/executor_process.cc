@@ -32,6 +32,7 @@ ExecutorProcess::ExecutorProcess(EventLoop& loop, ExecutorConfig config, Runtime
       link_(loop, config_.controller,
             {.on_open = [this] { OnOpen(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
+             .on_log_frame = [this](const std::string& frame) { OnLogFrame(frame); },
              .on_end = [this](const std::string& why) { OnLinkEnd(why); },
              .fill_heartbeat = [this](v1::Heartbeat& to) { FillHeartbeat(to); }}) {}
 
@@ -72,7 +73,7 @@ void ExecutorProcess::OnOpen() {
 }
 
 absl::Status ExecutorProcess::Register() {
-  registered_ = false;
+  inbox_.reset();
   const Incarnation incarnation = RandomIncarnation();
   client_calls_ = MakeClientCalls();
   launches_.set_host_calls(client_calls_);
@@ -135,8 +136,6 @@ std::string ExecutorProcess::Absolute(const std::string& controller_endpoint) co
 
 void ExecutorProcess::OnMessage(v1::FromController message) {
   switch (message.message_case()) {
-    case v1::FromController::kCommands:
-      return OnCommands(*message.mutable_commands());
     case v1::FromController::kRegistered:
       return OnRegistered(message.registered());
     case v1::FromController::kCallbackAnswer:
@@ -150,9 +149,9 @@ void ExecutorProcess::OnMessage(v1::FromController message) {
 }
 
 void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
-  if (registered_ || session_ == nullptr)
+  if (inbox_.has_value() || session_ == nullptr)
     return link_.End("the controller registered this executor twice");
-  registered_ = true;
+  inbox_.emplace(ExecutorId(registered.executor()));
   session_->SetController(Absolute(registered.data_endpoint()),
                           Incarnation(registered.controller_incarnation()));
   spdlog::info("registered at {} as executor {}: {} {} devices, data port {}", config_.controller,
@@ -161,18 +160,17 @@ void ExecutorProcess::OnRegistered(const v1::Registered& registered) {
   link_.StartHeartbeats(registered.heartbeat_interval_ms(), registered.deadline_ms());
 }
 
-void ExecutorProcess::OnCommands(v1::Commands& commands) {
+void ExecutorProcess::OnLogFrame(const std::string& frame) {
   if (session_ == nullptr || draining_) return;
-  if (commands.incarnation() != session_->incarnation().value) {
-    return link_.End("commands for another incarnation came");
-  }
-  for (v1::Command& proto : *commands.mutable_commands()) {
-    auto command = CommandFromProto(proto);
-    if (!command.ok()) return link_.End(Text(command.status()));
-    if (const auto* abandon = std::get_if<AbandonLaunch>(&*command))
+  if (!inbox_.has_value()) return link_.End("a frame of the log came before the registration");
+  absl::StatusOr<std::vector<Command>> commands = inbox_->Take(frame);
+  if (!commands.ok()) return link_.End(Text(commands.status()));
+  for (Command& command : *commands) {
+    if (const auto* abandon = std::get_if<AbandonLaunch>(&command))
       client_calls_->Abandon(abandon->first, abandon->last, abandon->cause);
-    session_->OnCommand(*std::move(command));
+    session_->OnCommand(std::move(command));
   }
+  SendLogReport(CommandInbox::With::kNothing);
 }
 
 std::shared_ptr<ClientCalls> ExecutorProcess::MakeClientCalls() {
@@ -253,10 +251,20 @@ void ExecutorProcess::SendReport(const Report& report) {
   v1::ToController message;
   ToProto(report, session_->incarnation(), message.mutable_report());
   link_.Send(message);
+  SendLogReport(CommandInbox::With::kReport);
+}
+
+void ExecutorProcess::SendLogReport(CommandInbox::With with) {
+  if (!inbox_.has_value()) return;
+  Frame frame;
+  frame.type = kLogReportFrame;
+  frame.payload = inbox_->Report(with);
+  if (!frame.payload.empty()) link_.Send(std::move(frame));
 }
 
 void ExecutorProcess::FillHeartbeat(v1::Heartbeat& to) {
   if (session_ == nullptr) return;
+  SendLogReport(CommandInbox::With::kHeartbeat);
   const ExecutorSession::Counters counters = session_->counters();
   for (const auto& [endpoint, bytes] : counters.pulled) {
     auto* pulled = to.add_pulled();

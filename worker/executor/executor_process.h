@@ -15,6 +15,7 @@
 #include "async/event_loop.h"
 #include "fairway/v1/link.pb.h"
 #include "worker/executor/client_calls.h"
+#include "worker/executor/command_inbox.h"
 #include "worker/executor/executor_session.h"
 #include "worker/executor/launch_queues.h"
 #include "worker/executor/runtime/runtime.h"
@@ -64,11 +65,12 @@ class ExecutorProcess {
   absl::Status Register();
   void OnMessage(v1::FromController message);
   void OnRegistered(const v1::Registered& registered);
-  void OnCommands(v1::Commands& commands);
+  void OnLogFrame(const std::string& frame);
   // Ends this registration. A new one begins when the launches in flight have ended.
   void OnLinkEnd(const std::string& why);
   void WaitForLaunches();
   void SendReport(const Report& report);
+  void SendLogReport(CommandInbox::With with);
   // Makes the client calls of a new registration.
   std::shared_ptr<ClientCalls> MakeClientCalls();
   void OnCallbackAnswer(const v1::LinkCallbackAnswer& answer);
@@ -90,7 +92,7 @@ class ExecutorProcess {
   ControllerLink link_;
   std::unique_ptr<ExecutorSession> session_;
   std::shared_ptr<ClientCalls> client_calls_;  // of session_
-  bool registered_ = false;
+  std::optional<CommandInbox> inbox_;          // of a registration that the controller has accepted
   uint64_t highest_launch_id_ = 0;
   bool draining_ = false;
   Clock::time_point drain_until_;

@@ -49,6 +49,10 @@ void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
 }
 
 void ControllerLink::OnFrame(const Frame& frame) {
+  if (frame.type == kLogFrame && handler_.on_log_frame != nullptr) {
+    heard_ = Clock::now();
+    return handler_.on_log_frame(frame.payload);
+  }
   v1::FromController message;
   if (absl::Status status = UnpackFrame(frame, &message); !status.ok()) return End(Text(status));
   heard_ = Clock::now();
@@ -83,6 +87,10 @@ void ControllerLink::Beat(uint64_t connection) {
 
 void ControllerLink::Send(const v1::ToController& message) {
   if (link_ != nullptr) link_->Send(PackFrame(message));
+}
+
+void ControllerLink::Send(Frame frame) {
+  if (link_ != nullptr) link_->Send(std::move(frame));
 }
 
 void ControllerLink::End(const std::string& why) {

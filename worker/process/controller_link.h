@@ -21,10 +21,12 @@ class ControllerLink {
  public:
   // The owner's part; set all before the first Connect.
   struct Handler {
-    std::function<void()> on_open;                       // registers
-    std::function<void(v1::FromController)> on_message;  // every message but heartbeat answers
-    std::function<void(const std::string& why)> on_end;  // the owner calls Connect when it wants
-    std::function<void(v1::Heartbeat&)> fill_heartbeat;  // all but the sequence number
+    std::function<void()> on_open;                         // registers
+    std::function<void(v1::FromController)> on_message;    // every message but heartbeat answers
+    std::function<void(const std::string&)> on_log_frame;  // of executors: the payload
+    std::function<void(const std::string& why)> on_end;    // the owner calls Connect when it wants
+    // All but the sequence number. What it sends itself goes before the heartbeat.
+    std::function<void(v1::Heartbeat&)> fill_heartbeat;
   };
 
   // `controller`: host:port of its link port.
@@ -34,8 +36,9 @@ class ControllerLink {
   void Connect();
   // Call it once the controller has accepted the registration.
   void StartHeartbeats(int64_t interval_ms, int64_t deadline_ms);
-  // Does nothing without a connection.
+  // Both do nothing without a connection.
   void Send(const v1::ToController& message);
+  void Send(Frame frame);
   // Drops the connection. Calls on_end before it returns.
   void End(const std::string& why);
   // Sends the queued messages, then closes; then on_end comes.

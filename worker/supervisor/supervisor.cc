@@ -40,6 +40,7 @@ Supervisor::Supervisor(EventLoop& loop, SupervisorConfig config)
       link_(loop, config_.controller,
             {.on_open = [this] { Register(); },
              .on_message = [this](v1::FromController message) { OnMessage(std::move(message)); },
+             .on_log_frame = nullptr,
              .on_end = [this](const std::string& why) { OnLinkEnd(why); },
              .fill_heartbeat = [](v1::Heartbeat&) {}}),
       pulse_(loop, config_.controller, PulseOf(config_.worker)) {}

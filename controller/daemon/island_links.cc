@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/island_links.h"
+
+#include <set>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "base/planted.h"
+#include "transport/frame.h"
+#include "wire/link_codec.h"
+
+namespace fairway {
+namespace {
+
+constexpr size_t kMaxLingeringBytes = 64 << 10;  // of entries that wait for another one to leave
+
+NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers) {
+  NewLogEntry entry;
+  entry.set = LogSetId::One(executor.value);
+  entry.kind = EntryKind::kCommand;
+  entry.flags = kNeverWaits;
+  if (lingers) entry.flags |= kMayLinger;
+  if (body.size() > kMaxEntryBytes) entry.flags |= kBulkEntry;
+  entry.body = std::move(body);
+  return entry;
+}
+
+}  // namespace
+
+void IslandLinks::Expect(const absl::Status& status) {
+  if (!status.ok()) spdlog::error("the log of an island: {}", Text(status));
+}
+
+void IslandLinks::Join(ExecutorId executor, Link* link) {
+  members_[executor].link = link;
+  version_due_ = true;
+}
+
+void IslandLinks::Leave(ExecutorId executor) {
+  const auto it = members_.find(executor);
+  if (it == members_.end()) return;
+  if (it->second.child) head_.Detach(*it->second.child);
+  std::erase(due_, &it->second);
+  members_.erase(it);
+  version_due_ = true;
+}
+
+absl::Status IslandLinks::Append(ExecutorId executor, std::string body, bool lingers) {
+  Member& member = members_.at(executor);
+  NewLogEntry entry = CommandEntry(executor, std::move(body), lingers);
+  FAIRWAY_RETURN_IF_ERROR(CheckEntry(entry.kind, entry.set, entry.flags, entry.body.size()));
+  if (!member.child) {
+    const bool first = Planted(Bug::kOvertakeWaiting) && !member.waiting.empty();
+    member.waiting.insert(first ? member.waiting.begin() : member.waiting.end(), std::move(entry));
+    return absl::OkStatus();
+  }
+  FAIRWAY_RETURN_IF_ERROR(head_.Append(std::move(entry)).status());
+  if (Leaves(member)) SetDue(member);
+  return absl::OkStatus();
+}
+
+absl::Status IslandLinks::Take(ExecutorId executor, std::string_view bytes) {
+  Member& member = members_.at(executor);
+  if (!member.child)
+    return InvalidArgument("a report of the log came before its first frame was sent");
+  FAIRWAY_ASSIGN_OR_RETURN(const LogReport report, DecodeLogReport(bytes));
+  FAIRWAY_RETURN_IF_ERROR(head_.Take(*member.child, report));
+  head_.TakeConcluded();
+  if (Leaves(member)) SetDue(member);
+  return absl::OkStatus();
+}
+
+void IslandLinks::SetDue(Member& member) {
+  if (!std::exchange(member.due, true)) due_.push_back(&member);
+}
+
+bool IslandLinks::Leaves(const Member& member) const {
+  const LogOutbox& outbox = head_.outbox(*member.child);
+  return outbox.Urgent() || outbox.unsent_bytes() >= kMaxLingeringBytes;
+}
+
+void IslandLinks::Begin(Clock::time_point now) {
+  version_due_ = false;
+  version_began_ = now;
+  struct Had {
+    LogNumber applied = 0;
+    LogNumber sent = 0;
+  };
+  std::vector<LogChild> children;
+  std::vector<Had> had;
+  for (auto& [id, member] : members_) {
+    had.emplace_back();
+    if (member.child) {
+      const LogOutbox& outbox = head_.outbox(*member.child);
+      had.back() = {outbox.applied(), outbox.sent()};
+    } else {
+      member.joined = Planted(Bug::kEntriesForSuccessor) ? 0 : head_.log().last();
+    }
+    children.push_back({{{id.value, member.joined}}});
+  }
+  Expect(head_.Begin(std::move(children)));
+  head_.TakeConcluded();
+  uint32_t child = 0;
+  for (auto& [id, member] : members_) {
+    member.child = child;
+    Expect(head_.Attach(child, had[child].applied, had[child].sent));
+    for (NewLogEntry& entry : std::exchange(member.waiting, {}))
+      Expect(head_.Append(std::move(entry)).status());
+    SetDue(member);
+    ++child;
+  }
+}
+
+void IslandLinks::Send(Clock::time_point now, LinkTraffic& sent) {
+  const bool may_begin =
+      members_.size() <= options_.few || now - version_began_ >= options_.version_pause;
+  if (version_due_ && may_begin) Begin(now);
+  for (Member* const member : std::exchange(due_, {})) {
+    member->due = false;
+    SendTo(*member, false, sent);
+  }
+}
+
+void IslandLinks::SendAll(Clock::time_point now, LinkTraffic& sent) {
+  Send(now, sent);
+  for (const auto& [id, member] : members_) {
+    if (member.child) SendTo(member, !Planted(Bug::kKeepLingering), sent);
+  }
+}
+
+void IslandLinks::SendTo(const Member& member, bool lingering, LinkTraffic& sent) {
+  const LogOutbox& outbox = head_.outbox(*member.child);
+  while (member.link->queued_bytes() < options_.link_bytes &&
+         (Leaves(member) || (lingering && outbox.unsent_bytes() > 0))) {
+    Frame frame;
+    frame.type = kLogFrame;
+    frame.payload = head_.Next(*member.child);
+    ++sent.messages;
+    sent.bytes += kFrameHeaderBytes + frame.payload.size();
+    member.link->Send(std::move(frame));
+  }
+}
+
+size_t IslandLinks::open() const {
+  size_t open = head_.log().open().size();
+  for (const auto& [id, member] : members_) open += member.waiting.size();
+  return open;
+}
+
+absl::Status IslandLinks::CheckInvariants() const {
+  FAIRWAY_RETURN_IF_ERROR(head_.CheckInvariants());
+  std::set<uint32_t> children;
+  for (const auto& [id, member] : members_) {
+    if (!member.child && version_due_) continue;
+    if (!member.child || !member.waiting.empty())
+      return absl::InternalError(
+          fmt::format("executor {} waits for a version, but none is due", id));
+    if (*member.child >= static_cast<uint32_t>(head_.children()) ||
+        !children.insert(*member.child).second)
+      return absl::InternalError(
+          fmt::format("executor {} is child {} of {}", id, *member.child, head_.children()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fairway

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/daemon/island_links.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "log/follower.h"
+
+namespace fairway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A link whose frames lie until they are delivered.
+class HeldLink final : public Link {
+ public:
+  void Send(Frame frame) override { held.push_back(std::move(frame.payload)); }
+  size_t queued_bytes() const override {
+    size_t bytes = 0;
+    for (const std::string& frame : held) bytes += frame.size();
+    return bytes;
+  }
+  void Close() override {}
+  std::string peer() const override { return "held"; }
+
+  std::deque<std::string> held;
+};
+
+// One registration of an executor.
+struct Registration {
+  explicit Registration(uint32_t id) : follower(id) {}
+  HeldLink link;
+  LogFollower follower;
+  std::vector<std::string> taken;
+
+  void Deliver() {
+    for (; !link.held.empty(); link.held.pop_front()) {
+      const auto frame = DecodeLogFrame(link.held.front());
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      const auto fresh = follower.Take(*frame);
+      ASSERT_TRUE(fresh.ok()) << fresh.status();
+      for (const LogFrame::Received& entry : *fresh) {
+        taken.emplace_back(entry.body);
+        ASSERT_TRUE(follower.Ended(entry.header.number, false).ok());
+      }
+    }
+  }
+};
+
+class IslandLinksTest : public ::testing::Test {
+ protected:
+  Registration& Join(uint32_t id) {
+    registrations_[id] = std::make_unique<Registration>(id);
+    links_.Join(ExecutorId(id), &registrations_[id]->link);
+    return *registrations_[id];
+  }
+  void Append(uint32_t id, std::string body, bool lingers = false) {
+    ASSERT_TRUE(links_.Append(ExecutorId(id), std::move(body), lingers).ok());
+  }
+  absl::Status Report(uint32_t id) {
+    return links_.Take(ExecutorId(id), EncodeLogReport(registrations_.at(id)->follower.Next()));
+  }
+  void Send() {
+    links_.Send(now_, sent_);
+    EXPECT_TRUE(links_.CheckInvariants().ok()) << links_.CheckInvariants();
+  }
+  void Tick() {
+    links_.SendAll(now_, sent_);
+    EXPECT_TRUE(links_.CheckInvariants().ok()) << links_.CheckInvariants();
+  }
+
+  IslandLinks links_{{.few = 1, .version_pause = milliseconds(50), .link_bytes = 1000}};
+  IslandLinks::Clock::time_point now_{std::chrono::hours(1)};
+  LinkTraffic sent_;
+  std::map<uint32_t, std::unique_ptr<Registration>> registrations_;
+};
+
+TEST_F(IslandLinksTest, EntriesGoInOrderAndAreForgottenOnceTheyAreReported) {
+  Registration& executor = Join(7);
+  EXPECT_TRUE(links_.wants_send());
+  Append(7, "a");  // before there is a version with it
+  Send();
+  Append(7, "b");
+  Append(7, "c");
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(links_.open(), 3u);
+  EXPECT_TRUE(Report(7).ok());
+  EXPECT_EQ(links_.open(), 0u);
+  EXPECT_FALSE(links_.wants_send());
+  EXPECT_EQ(sent_.messages, 2u);
+}
+
+TEST_F(IslandLinksTest, WhatLingersGoesWithOthersOrWhenThereIsMuchOrWithATick) {
+  Registration& executor = Join(7);
+  Send();
+  Append(7, "a", true);
+  EXPECT_FALSE(links_.wants_send());
+  Append(7, "b");
+  EXPECT_TRUE(links_.wants_send());
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b"));
+  Append(7, "c", true);
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, SizeIs(2));
+  Tick();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b", "c"));
+  Append(7, std::string(70000, 'd'), true);
+  EXPECT_TRUE(links_.wants_send());
+}
+
+TEST_F(IslandLinksTest, ManyThatComeAtOnceAreFewVersions) {
+  Join(1);
+  Send();
+  EXPECT_EQ(sent_.messages, 1u);
+  Join(2);
+  Append(2, "a");
+  Send();  // too soon
+  EXPECT_EQ(sent_.messages, 1u);
+  Join(3);
+  now_ += milliseconds(50);
+  Tick();
+  EXPECT_EQ(sent_.messages, 4u);
+  registrations_[2]->Deliver();
+  EXPECT_THAT(registrations_[2]->taken, ElementsAre("a"));
+  EXPECT_FALSE(links_.wants_send());
+}
+
+TEST_F(IslandLinksTest, WhatIsOnItsWayOverANewVersionComesOnceAndIsReportedAnew) {
+  Registration& executor = Join(1);
+  Append(1, "a");
+  Append(1, "b");
+  Send();
+  executor.Deliver();
+  const std::string old = EncodeLogReport(executor.follower.Next());
+  Append(1, "c");
+  Send();
+  now_ += milliseconds(50);
+  Join(2);
+  Send();
+  EXPECT_TRUE(links_.Take(ExecutorId(1), old).ok());
+  EXPECT_EQ(links_.open(), 3u) << "it is of the version before";
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre("a", "b", "c"));
+  EXPECT_TRUE(Report(1).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, WhatWasForOneThatLeftConcernsNobody) {
+  Join(1);
+  Join(2);
+  Append(1, "a");
+  Append(2, "b");
+  Send();
+  Append(1, "c");
+  links_.Leave(ExecutorId(1));
+  const auto left = std::move(registrations_[1]);
+  links_.Leave(ExecutorId(1));  // again
+  Registration& successor = Join(1);
+  Append(1, "d");
+  now_ += milliseconds(50);
+  Send();
+  EXPECT_EQ(links_.open(), 2u);
+  successor.Deliver();
+  EXPECT_THAT(successor.taken, ElementsAre("d"));
+  EXPECT_TRUE(Report(1).ok());
+  links_.Leave(ExecutorId(1));
+  links_.Leave(ExecutorId(2));
+  Send();
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, AFullLinkGetsMoreWhenItsExecutorHasReported) {
+  Registration& executor = Join(1);
+  Send();
+  executor.Deliver();
+  Append(1, std::string(300 << 10, 'a'));  // in bulk
+  Append(1, "b");
+  Send();
+  Append(1, "c");
+  Send();
+  EXPECT_THAT(executor.link.held, SizeIs(1));
+  executor.Deliver();
+  EXPECT_TRUE(Report(1).ok());
+  EXPECT_TRUE(links_.wants_send());
+  Send();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, SizeIs(3));
+}
+
+TEST_F(IslandLinksTest, LiesAreRefusedAndChangeNothing) {
+  Join(1);
+  Join(2);
+  EXPECT_FALSE(links_.Take(ExecutorId(1), "\x01\x01\x01").ok()) << "it was sent no frame";
+  Append(1, "a");
+  Append(2, "b");
+  Send();
+  for (const LogReport& lie : {LogReport{1, 9, {}}, LogReport{1, 0, {{2, 2}}}, LogReport{2, 0, {}},
+                               LogReport{1, 0, {{3, 3}}}})
+    EXPECT_FALSE(links_.Take(ExecutorId(1), EncodeLogReport(lie)).ok());
+  EXPECT_FALSE(links_.Take(ExecutorId(1), "").ok());
+  EXPECT_EQ(links_.open(), 2u);
+}
+
+}  // namespace
+}  // namespace fairway

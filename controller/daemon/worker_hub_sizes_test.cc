@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is too long for a message.
+#include <gmock/gmock.h>
+
+#include "controller/daemon/worker_hub_fixture_for_test.h"
+
+namespace fairway {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class LongMessageTest : public WorkerHubTest {
+ protected:
+  LongMessageTest() {
+    options_.command_bytes = 1000;
+    hub_ = std::make_unique<WorkerHub>(loop_, options_, this, [this] { return now_; });
+  }
+  static Command Code(size_t bytes) {
+    InstallExecutable install;
+    install.executable = ExecutableId(7);
+    install.code = std::make_shared<const std::string>(bytes, 'x');
+    return install;
+  }
+};
+
+TEST_F(LongMessageTest, AnExecutorIsNotSentACommandThatBreaksItsLinkButEndsWithTheReason) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  const auto other = ConnectExecutor("w1", 12);
+  for (FarEnd* far : {supervisor.get(), executor.get(), other.get()}) far->received.clear();
+  hub_->Send(ExecutorId(1), Code(2000));
+  hub_->Send(ExecutorId(1), Code(10));  // would not be understood
+  hub_->Send(ExecutorId(2), Code(10));
+  EXPECT_THAT(lost_, IsEmpty());  // not within the owner's own call
+  Settle();
+  ASSERT_THAT(lost_, SizeIs(1));
+  EXPECT_EQ(lost_[0].first, 1);
+  EXPECT_THAT(lost_[0].second,
+              AllOf(HasSubstr("a command of 20"), HasSubstr("a message has room for 1000")));
+  EXPECT_EQ(supervisor->Next().kill_executor().incarnation(), 11);
+  ASSERT_THAT(executor->received, SizeIs(1));
+  EXPECT_TRUE(executor->received[0].has_fence());
+  EXPECT_THAT(executor->commands, IsEmpty());
+  EXPECT_THAT(other->commands, ElementsAre(SizeIs(1)));
+  // Its successor begins anew.
+  const auto successor = ConnectExecutor("w0", 13);
+  hub_->Send(ExecutorId(1), Code(10));
+  Settle();
+  EXPECT_THAT(successor->commands, ElementsAre(SizeIs(1)));
+}
+
+TEST_F(LongMessageTest, AnExecutorThatEndsByItselfMeanwhileIsLostOnce) {
+  auto executor = ConnectExecutor("w0", 11);
+  hub_->Send(ExecutorId(1), Code(2000));
+  executor = nullptr;
+  Settle();
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
+TEST_F(LongMessageTest, AProgramThatIsTooLongIsNotSentToACompiler) {
+  const auto supervisor = ConnectSupervisor("w0");
+  const auto executor = ConnectExecutor("w0", 11);
+  supervisor->received.clear();
+  absl::Status status;
+  hub_->Compile("island0", PackCompileRequest(std::string(2000, 'x'), {}),
+                [&](absl::StatusOr<CompiledCode> code) { status = code.status(); });
+  Settle();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("20"), HasSubstr("1000")));
+  EXPECT_THAT(supervisor->received, IsEmpty());
+}
+
+TEST_F(LongMessageTest, AnAnswerThatIsTooLongFailsTheCallback) {
+  const auto executor = ConnectExecutor("w0", 11);
+  executor->received.clear();
+  CallbackAnswer answer;
+  answer.call = 5;
+  answer.results = {Blob::Make(2000)};
+  hub_->Answer(ExecutorId(1), answer);
+  Settle();
+  const v1::FromController message = executor->Next();
+  EXPECT_EQ(message.callback_answer().call(), 5);
+  EXPECT_EQ(StatusFromProto(message.callback_answer().status()).code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace fairway
