@@ -19,9 +19,13 @@ using ::testing::Contains;
 using ::testing::Not;
 using ::testing::StartsWith;
 
+constexpr int kSteps = kSanitized ? 300 : 1000;
+constexpr uint64_t kMany = kSanitized ? 5000 : 100000;
+constexpr int kSome = kSanitized ? 4000 : 20000;
+
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
   PutReady(1, 0);
-  const uint64_t program = BindLongProgram(1000);
+  const uint64_t program = BindLongProgram(kSteps);
   while (Turn()) {
   }
   const auto run = Bounded([&] {
@@ -43,7 +47,7 @@ TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhil
 
 TEST_F(TurnsTest, AWatchOfAProgramsResultsBeginsWhenTheyAreThere) {
   PutReady(1, 0);
-  const uint64_t program = BindLongProgram(1000);
+  const uint64_t program = BindLongProgram(kSteps);
   while (Turn()) {
   }
   ExecuteOptions options;
@@ -100,7 +104,9 @@ TEST_F(TurnsTest, AProgramsReshardsOfManyPiecesAreMadeInSeveralTurns) {
   int turns = 0;
   for (; cluster.sessions().Busy(session); ++turns) {
     ASSERT_TRUE(Turn());
-    if (turns % 16 == 0) ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    if (turns % 16 == 0) {
+      ASSERT_EQ(Describe(cluster.inspection().CheckInvariants()), "OK");
+    }
   }
   EXPECT_GT(turns, 20);
   EXPECT_NE(cluster.arrays().Spec(session, 3), nullptr);
@@ -120,7 +126,7 @@ TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
   for (int s = 0; s < 12; ++s) {
     session = cluster.sessions().Open("t").value();
     PutReady(1, 0);
-    programs.emplace_back(session, BindLongProgram(kSanitized ? 300 : 1000));
+    programs.emplace_back(session, BindLongProgram(kSteps));
     while (Turn()) {
     }
   }
@@ -132,7 +138,7 @@ TEST_F(TurnsTest, ManyBusySessionsDoNotKeepIslandsFromTheirTurn) {
 
 TEST_F(TurnsTest, TheNextOperationOfABusySessionFindsWhatTheLongOneMakes) {
   PutReady(1, 0);
-  const uint64_t program = BindLongProgram(1000);
+  const uint64_t program = BindLongProgram(kSteps);
   ASSERT_TRUE(cluster.programs().Run(session, program, {1}, {}, {2}).ok());
   ASSERT_TRUE(cluster.sessions().Busy(session));
   EXPECT_TRUE(cluster.executables().Execute(session, step_, {1}, {}, {3}).ok());
@@ -142,7 +148,7 @@ TEST_F(TurnsTest, TheNextOperationOfABusySessionFindsWhatTheLongOneMakes) {
 
 TEST_F(TurnsTest, ASessionThatEndsInTheMiddleOfALongProgramLeavesNothing) {
   PutReady(1, 0);
-  const uint64_t program = BindLongProgram(1000);
+  const uint64_t program = BindLongProgram(kSteps);
   ASSERT_TRUE(cluster.programs().Run(session, program, {1}, {{}, 7}, {2}).ok());
   ASSERT_TRUE(cluster.sessions().Busy(session));
   Bounded([&] {
@@ -203,8 +209,6 @@ TEST_F(TurnsTest, ASessionThatEndsIsGivenUpInSeveralTurns) {
   EXPECT_EQ(cluster.inspection().counts().arrays, 0u);
 }
 
-constexpr uint64_t kMany = kSanitized ? 20000 : 100000;
-
 TEST_F(TurnsTest, ManyArraysAreCopiedInSeveralTurns) {
   MakeViews(kMany);
   Bounded([&] {
@@ -234,9 +238,9 @@ TEST_F(TurnsTest, ACopyOfManyArraysIsRefusedWhole) {
 }
 
 TEST_F(TurnsTest, ASessionThatEndsInTheMiddleOfALongCopyLeavesNothing) {
-  for (const int turns : {0, 20, 200, 400}) {
+  for (const int turns : {0, 20, kSome / 100, kSome / 50}) {
     session = cluster.sessions().Open("t").value();
-    MakeViews(20000);
+    MakeViews(kSome);
     answered_.clear();
     cluster.arrays().Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kAlwaysCopy, Out(),
                           Answer());
@@ -304,7 +308,8 @@ TEST_F(TurnsTest, ManyArraysAreWatchedInSeveralTurns) {
 
 TEST_F(TurnsTest, TheWatchesOfASessionThatEndsAreForgottenInSeveralTurns) {
   MakeViews(1, /*ready=*/false);
-  for (uint64_t token = 1; token < 20000; ++token) cluster.arrays().Watch(session, token, {1});
+  for (uint64_t token = 1; token < uint64_t{kSome}; ++token)
+    cluster.arrays().Watch(session, token, {1});
   Bounded([&] {
     cluster.sessions().Close(session);
     return true;
