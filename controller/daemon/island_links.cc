@@ -13,7 +13,7 @@
 namespace fairway {
 namespace {
 
-constexpr size_t kMaxLingeringBytes = 64 << 10;  // of entries that wait for another one to leave
+constexpr size_t kMaxLingeringBytes = 64 << 10;  // of waiting entries that linger
 
 NewLogEntry CommandEntry(ExecutorId executor, std::string body, bool lingers) {
   NewLogEntry entry;

@@ -27,7 +27,7 @@ struct IslandLinksOptions {
   // may register at once.
   size_t few = 16;
   std::chrono::milliseconds version_pause{50};
-  // A link gets no more frames while it has queued so many bytes that it has not written.
+  // A link gets no more frames while this many of its bytes are queued.
   size_t link_bytes = 1 << 20;
 };
 
@@ -42,7 +42,7 @@ class IslandLinks {
 
   // Makes an executor that has just registered a member. It gets the entries that are appended for
   // it from now on, and none from before. The next version sends them. `link` must live until
-  // Leave. The executor must be no member.
+  // Leave. The executor must not be a member yet.
   void Join(ExecutorId executor, Link* link);
   // Sends the executor nothing more. Entries that it has not ended concern nobody any more. Does
   // nothing if the executor is no member.

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A link whose frames lie until they are delivered.
+// A link that holds its frames until they are delivered.
 class HeldLink final : public Link {
  public:
   void Send(Frame frame) override { held.push_back(std::move(frame.payload)); }
@@ -88,7 +88,7 @@ class IslandLinksTest : public ::testing::Test {
 TEST_F(IslandLinksTest, EntriesGoInOrderAndAreForgottenOnceTheyAreReported) {
   Registration& executor = Join(7);
   EXPECT_TRUE(links_.wants_send());
-  Append(7, "a");  // before there is a version with it
+  Append(7, "a");  // before a version has the executor
   Send();
   Append(7, "b");
   Append(7, "c");

@@ -19,8 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of a link on which nobody has registered yet: its first frame, and how many such links there may
-// be.
+// Limits of links on which nobody has registered yet: bytes of the first frame, and links.
 constexpr size_t kMaxFirstFrame = 128 << 10;
 constexpr int kMaxUnregistered = 1024;
 
@@ -90,7 +89,7 @@ void WorkerHub::OnFrame(Peer& peer, Frame frame) {
   }
   using Kind = v1::ToController::MessageCase;
   if (peer.role == Role::kNew) return OnFirst(peer, message);
-  if (peer.role == Role::kPulse) return;  // nothing belongs there
+  if (peer.role == Role::kPulse) return;  // a pulse carries no messages
   const bool executor = peer.role == Role::kExecutor;
   switch (message.message_case()) {
     case Kind::kHeartbeat:
@@ -157,8 +156,8 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
               "worker must be unique in the cluster",
               spec->worker, old->host, old->pid));
     }
-    // The same process anew, before we saw that its old link had ended; or its successor before the
-    // cause came.
+    // Either the same process registers again before its old link was seen to end, or its successor
+    // registers before the cause of the end has come.
     if (old->state == Executor::State::kUp) {
       const auto it = peers_.find(old->peer);
       if (it != peers_.end()) Finish(*it->second);
@@ -175,7 +174,7 @@ void WorkerHub::OnRegisterExecutor(Peer& peer, const v1::RegisterExecutor& messa
   if (executor == nullptr) {
     executor = std::make_unique<Executor>();
   } else if (executor->spec.data_endpoint != spec->data_endpoint) {
-    // What others have pulled from there since their last heartbeat is not counted.
+    // Bytes that others have pulled from there since their last heartbeat are not counted.
     island_of_endpoint_.erase(executor->spec.data_endpoint);
   }
   executor->id = *id;
@@ -388,7 +387,7 @@ void WorkerHub::Send(ExecutorId id, Command command) {
   if (!executor.refused.empty()) return;
   auto body = EncodeCommand(command, options_.command_bytes);
   if (!body.ok()) return RefuseCommand(executor, body.status());
-  // What lets the executor begin nothing goes with what does.
+  // Commands that let the executor begin nothing leave together with one that does.
   const bool lingers =
       std::holds_alternative<PrepareLaunch>(command) || std::holds_alternative<FreeGroups>(command);
   if (const absl::Status status = executor.links->Append(id, *std::move(body), lingers);
@@ -419,7 +418,7 @@ void WorkerHub::RefuseCommand(Executor& executor, const absl::Status& why) {
       Text(why));
   spdlog::error("worker {} is given up: {}", executor.spec.worker, executor.refused);
   LeaveLog(executor);
-  // The owner is in the middle of something.
+  // The owner is in the middle of a call.
   loop_.Post("command too long", [this, alive = alive_, id = executor.id] {
     if (!*alive) return;
     const auto it = executors_.find(id);

@@ -25,7 +25,7 @@ namespace fairway {
 struct FarEnd {
   std::unique_ptr<Link> link;
   std::deque<v1::FromController> received;
-  // Of an executor: the new commands of each frame of the log that had any.
+  // An executor's new commands, by log frame; frames without any are left out.
   std::deque<std::vector<Command>> commands;
   std::optional<LogFollower> follower;
   bool closed = false;
@@ -60,7 +60,7 @@ struct FarEnd {
   }
 
   void Send(const v1::ToController& message) { link->Send(PackFrame(message)); }
-  // The next message, of which there must be one.
+  // The next message; there must be one.
   v1::FromController Next() {
     if (received.empty()) {
       ADD_FAILURE() << "nothing received";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who lives: silent hosts, silent processes, deaths, restarts (docs/design/0057-liveness.md).
+// Liveness: silent hosts, silent processes, deaths, restarts (docs/design/0057-liveness.md).
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An executor that was silent for so long is shown as stalled.
+// An executor that was silent for longer is shown as stalled.
 constexpr milliseconds kStalledAfter{3000};
 
 double Seconds(milliseconds duration) { return static_cast<double>(duration.count()) / 1000; }
@@ -26,7 +26,7 @@ void WorkerHub::DeclareLost(Executor& executor, const std::string& how, const st
                             bool asked) {
   executor.state = Executor::State::kLost;
   LeaveLog(executor);
-  // The core says which executor; here is how.
+  // The core adds which executor it is; this text tells how it was lost.
   const absl::Status cause = Error(absl::StatusCode::kDataLoss, "{} (host {}, pid {}){}", how,
                                    executor.host, executor.pid, log);
   if (asked) {
@@ -90,7 +90,7 @@ absl::StatusOr<Incarnation> WorkerHub::RestartExecutor(const std::string& worker
     if (executor->spec.island == island) ended[executor->spec.worker] = executor->spec.incarnation;
   }
   const Incarnation was = ended.at(worker);
-  // A gang that one of them will not end is waited for by the others.
+  // All of them, because the others would wait for gangs that the ended one never finishes.
   EndIsland(island, reason);
   return was;
 }
@@ -136,7 +136,7 @@ void WorkerHub::Tick() {
   for (Peer* const peer : silent) {
     const Role role = peer->role;
     if (role == Role::kDone) {
-      // It was told to go, and does not take the message.
+      // Its link is closing, but the far end does not take the last message.
       peers_.erase(peer->number);
     } else if (role == Role::kNew) {
       spdlog::warn("{} did not register; closing the link", peer->link->peer());

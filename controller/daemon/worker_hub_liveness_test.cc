@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Silent hosts are told from silent processes. Links are played by the test, and the clock is its
-// own.
+// Silent hosts and silent processes. The test plays the links and moves the clock.
 #include <deque>
 #include <string>
 #include <utility>
@@ -177,7 +176,7 @@ TEST_F(LivenessTest, ALinkMayCarryLittleUntilItIsRegistered) {
 TEST_F(LivenessTest, ManyLinksWithoutARegistrationTurnOthersAwayUntilTheyEnd) {
   std::vector<Seen*> quiet;
   while (quiet.size() < 1024) quiet.push_back(&Accept());
-  EXPECT_EQ(Accept().link, nullptr);  // it was destroyed
+  EXPECT_EQ(Accept().link, nullptr);  // the hub turned it away
   quiet[7]->link->on_closed(absl::OkStatus());
   EXPECT_NE(Accept().link, nullptr);
   Beat(*executor_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What WorkerHub remembers of connections, executors and supervisors. Private to the hub.
+// WorkerHub's records of connections, executors and supervisors. Private to the hub.
 #ifndef FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_PEERS_H_
 #define FAIRWAY_CONTROLLER_DAEMON_WORKER_HUB_PEERS_H_
 
@@ -22,7 +22,7 @@ struct WorkerHub::Peer {
   std::string worker;
   ExecutorId executor;
   std::map<std::string, uint64_t> pulled;  // totals of its last heartbeat
-  bool stalled = false;                    // it was logged that it is silent
+  bool stalled = false;                    // its silence has been logged
 };
 
 // A worker's executor over all its incarnations.
@@ -41,7 +41,7 @@ struct WorkerHub::Executor {
   IslandLinks* links = nullptr;  // of its island
   Clock::time_point cause_due;
   std::string link_cause;
-  std::string refused;  // why it gets nothing more: its end is on its way
+  std::string refused;  // why it gets no more commands; its end is posted
 };
 
 struct WorkerHub::Supervisor {
@@ -50,8 +50,8 @@ struct WorkerHub::Supervisor {
   std::string host;
   int64_t pid = 0;
   bool has_compiler = false;
-  // Its executor is up, or was since it connected. So it is one of the island's workers, which one
-  // whose executor is refused is not, and compiles for what that executor told of.
+  // Its executor is up, or was since the supervisor connected. So the executor was not refused: the
+  // worker belongs to its island, and compiles for the platform that the executor registered.
   bool belongs = false;
   uint64_t pulse = 0;  // the peer of its pulse; 0: none yet
 };

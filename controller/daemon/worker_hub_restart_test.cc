@@ -37,7 +37,7 @@ TEST_F(WorkerHubTest, RestartsOfAnIslandAreOneUntilAllOfItAreBack) {
   EXPECT_EQ(hub_->RestartExecutor("w1", "asked").value(), Incarnation(21));
   EXPECT_EQ(hub_->RestartExecutor("w0", "asked").value(), Incarnation(11));
   EXPECT_THAT(lost_, SizeIs(2));
-  // One is back; the other is not, so the first is not ended again.
+  // One is back and the other is not, so the first is not ended again.
   const auto again0 = ConnectExecutor("w0", 12, 101);
   EXPECT_EQ(hub_->RestartExecutor("w0", "asked").value(), Incarnation(11));
   EXPECT_EQ(hub_->RestartExecutor("w1", "asked").value(), Incarnation(21));
@@ -79,7 +79,7 @@ TEST_F(WorkerHubTest, NothingIsKeptOfAnExecutorThatIsForgotten) {
   EXPECT_THAT(hub_->transferred_bytes(), SizeIs(1));
   hub_->Forget(ExecutorId(1));
   EXPECT_NE(hub_->Spec(ExecutorId(1)), nullptr) << "it is connected";
-  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});  // on its way when it is forgotten
+  hub_->Send(ExecutorId(1), EndSend{TransferId(2)});  // still open when the executor is forgotten
   a->link.reset();
   Settle();
   hub_->Forget(ExecutorId(1));
@@ -87,7 +87,7 @@ TEST_F(WorkerHubTest, NothingIsKeptOfAnExecutorThatIsForgotten) {
   EXPECT_EQ(hub_->Spec(ExecutorId(1)), nullptr);
   EXPECT_THAT(hub_->transferred_bytes(), IsEmpty());
   EXPECT_THAT(Text(hub_->RestartExecutor("w0", "x").status()), HasSubstr("has registered; of w1"));
-  // It comes again as one that nobody knew.
+  // It registers again as an unknown executor.
   const auto again = ConnectExecutor("w0", 12, 102);
   EXPECT_TRUE(again->Next().has_registered());
   EXPECT_THAT(lost_, SizeIs(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is too long for a message.
+// Commands, programs and answers that are too long for a message.
 #include <gmock/gmock.h>
 
 #include "controller/daemon/worker_hub_fixture_for_test.h"
@@ -33,9 +33,9 @@ TEST_F(LongMessageTest, AnExecutorIsNotSentACommandThatBreaksItsLinkButEndsWithT
   const auto other = ConnectExecutor("w1", 12);
   for (FarEnd* far : {supervisor.get(), executor.get(), other.get()}) far->received.clear();
   hub_->Send(ExecutorId(1), Code(2000));
-  hub_->Send(ExecutorId(1), Code(10));  // would not be understood
+  hub_->Send(ExecutorId(1), Code(10));  // not sent either: a command before it is missing
   hub_->Send(ExecutorId(2), Code(10));
-  EXPECT_THAT(lost_, IsEmpty());  // not within the owner's own call
+  EXPECT_THAT(lost_, IsEmpty());  // not during the owner's call
   Settle();
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_EQ(lost_[0].first, 1);
@@ -46,7 +46,7 @@ TEST_F(LongMessageTest, AnExecutorIsNotSentACommandThatBreaksItsLinkButEndsWithT
   EXPECT_TRUE(executor->received[0].has_fence());
   EXPECT_THAT(executor->commands, IsEmpty());
   EXPECT_THAT(other->commands, ElementsAre(SizeIs(1)));
-  // Its successor begins anew.
+  // Its successor gets commands again.
   const auto successor = ConnectExecutor("w0", 13);
   hub_->Send(ExecutorId(1), Code(10));
   Settle();

@@ -74,7 +74,7 @@ TEST_F(WorkerHubTest, KeepsEntriesUntilTheExecutorHasReportedThem) {
   Settle();
   EXPECT_EQ(hub_->open_entries(), 1u);
   EXPECT_TRUE(hub_->CheckInvariants().ok());
-  other->link.reset();  // what was for it is nobody's any more
+  other->link.reset();  // its entries concern nobody any more
   Settle();
   EXPECT_EQ(hub_->open_entries(), 0u);
 }
@@ -137,7 +137,7 @@ TEST_F(WorkerHubTest, WhatLetsAnExecutorBeginNothingGoesWithWhatDoesOrWithTheNex
   Settle();
   ASSERT_THAT(executor->commands, SizeIs(2));
   EXPECT_THAT(std::get<FreeGroups>(executor->commands[1][0]).groups, ElementsAre(GroupId(2)));
-  // Many of them do not wait.
+  // Many frees do not wait for a tick.
   for (int i = 0; i < 10000; ++i)
     hub_->Send(ExecutorId(1), FreeGroups{{GroupId(1 + i), GroupId(2 + i), GroupId(3 + i)}});
   Settle();
@@ -153,7 +153,7 @@ TEST_F(WorkerHubTest, CutsLargeFrames) {
     hub_->Send(ExecutorId(1), install);
   }
   Settle();
-  // The link has room for one; the others go when its executor has taken it.
+  // The link has room for one. The others leave once the executor has reported it.
   EXPECT_THAT(executor->commands, SizeIs(1));
   executor->ReportLog();
   Settle();
@@ -281,7 +281,7 @@ TEST_F(WorkerHubTest, ASilentExecutorIsLostAtItsDeadlineFencedAndKilled) {
   v1::FromController kill;
   while (!kill.has_kill_executor()) kill = supervisor->Next();
   EXPECT_EQ(kill.kill_executor().incarnation(), 11);
-  // What it says when it wakes is not heard.
+  // Its report after it wakes is ignored.
   v1::ToController message;
   ToProto(Report{}, Incarnation(11), message.mutable_report());
   executor->Send(message);
@@ -327,7 +327,7 @@ TEST_F(WorkerHubTest, AStopOfTheControllerIsNoWaitForTheCauseOfALoss) {
   executor = nullptr;
   Settle();
   clock.Advance(now_ += milliseconds(60000));
-  hub_->Tick();  // what the supervisor says is still to be read
+  hub_->Tick();  // the supervisor's message is still unread
   Died(*supervisor, 11, "killed by SIGKILL");
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_THAT(lost_[0].second, HasSubstr("killed by SIGKILL"));

@@ -8,11 +8,11 @@
 namespace fairway {
 namespace {
 
-// Bytes of frames after which a report of the log leaves alone. A link that is full holds more
-// (IslandLinksOptions::link_bytes), so the controller gets a report before it runs dry.
+// Bytes of frames after which a report of the log leaves alone. A full link holds more
+// (IslandLinksOptions::link_bytes), so the controller gets a report before the link runs dry.
 constexpr size_t kAtOnce = 256 << 10;
-// Bytes after which it leaves with another report; some ten launches. For less it is not worth a
-// frame.
+// Bytes of frames after which it leaves with another report: some ten launches. Fewer are not worth
+// a frame.
 constexpr size_t kWithReport = 2 << 10;
 
 }  // namespace

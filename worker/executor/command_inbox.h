@@ -23,8 +23,8 @@ class CommandInbox {
   // `self`: the id that the controller gave this executor (Registered.executor).
   explicit CommandInbox(ExecutorId self) : follower_(self.value) {}
 
-  // The new commands of a frame. The caller must carry them out at once, in this order. They count
-  // as ended, because reports tell separately of what a command asks for (graph/plan.h).
+  // Returns the new commands of a frame. The caller must carry them out at once, in this order.
+  // They count as ended, because a Report tells the ends of their work (graph/plan.h).
   // INVALID_ARGUMENT, FAILED_PRECONDITION: the frame, or a command in it, is bad. The registration
   // is over then.
   absl::StatusOr<std::vector<Command>> Take(std::string_view frame);
