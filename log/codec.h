@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of frames and reports (docs/design/0062-the-log.md), payloads of one frame of a link
-// each. A varint is as in varint.h. Decoders refuse, with INVALID_ARGUMENT and what was expected,
-// all that an encoder does not write; what they allocate is bounded by the bytes that are there.
-// No state; any thread.
+// Encodes and decodes frames and reports (docs/design/0062-the-log.md). Each is the payload of one
+// frame of a link. Varints are as in varint.h. Decoders refuse what no encoder writes:
+// INVALID_ARGUMENT, with what was expected. They allocate no more than the given bytes justify. No
+// state; any thread.
 //
 //   frame   version, count, ranges {first minus the last before (0 at the beginning), last minus
 //           first}, then entries to its end {number minus the number before (0 at the beginning),
@@ -24,7 +24,7 @@
 
 namespace fairway {
 
-// Of one frame or report, so that small bytes do not become large values.
+// Limits of one frame or report: few bytes must not become large values.
 inline constexpr size_t kMaxFrameRanges = 1 << 16;
 inline constexpr size_t kMaxFrameEntries = 1 << 16;
 inline constexpr size_t kMaxLogReportBytes = 2 << 20;
@@ -33,26 +33,26 @@ inline constexpr size_t kMaxLogReportBytes = 2 << 20;
 struct LogFrame {
   struct Received {
     EntryHeader header;
-    std::string_view body;  // in the bytes that were decoded
+    std::string_view body;  // points into the decoded bytes
   };
-  // R3: of the tree. The first frame of a version tells the child of it.
+  // R3: the tree's version. The first frame of a version announces it to the child.
   uint64_t version = 0;
-  // R2: all executors that they concern have ended these, so results that were kept for them may
-  // go. Also numbers that do not concern the child.
+  // R2: concluded entries, for which no results need to be kept any more. Some may not concern the
+  // child.
   LogRanges concluded;
   std::vector<Received> entries;  // numbers ascending
 };
 
 // From a child to its parent.
 struct LogReport {
-  // R3: who gets a report of an older version than its own lets it count for nothing.
+  // R3: a parent ignores reports of versions older than its own.
   uint64_t version = 0;
-  // Every entry up to this number that concerns the child has come to it. Says from where on to
-  // replay, and what its link still holds; ends nothing.
+  // Every entry up to this number that concerns the child has come to it. Replay goes on after it,
+  // and later entries may still be on the link. It says nothing about ends.
   LogNumber applied = 0;
-  // R2: numbers that all executors below the child which they concern have ended. Only numbers that
-  // do concern it; in a version's first reports all that it does not know to be concluded, then
-  // the newly ended ones. Told twice is no error.
+  // R2: entries that have ended on all executors below the child that they concern. Each concerns
+  // the child. The first reports of a version name all that the child does not know to be
+  // concluded; later ones name newly ended entries. Naming one twice is no error.
   LogRanges ended;
 };
 
@@ -60,9 +60,9 @@ class LogFrameWriter {
  public:
   // `concluded`: at most kMaxFrameRanges.
   LogFrameWriter(uint64_t version, const LogRanges& concluded);
-  // How many bytes the frame would have with this entry.
+  // The bytes of the frame if this entry is added.
   size_t BytesWith(const EntryHeader& header, size_t body_bytes) const;
-  // Numbers ascending; at most kMaxFrameEntries.
+  // Numbers must ascend; at most kMaxFrameEntries.
   void Add(const EntryHeader& header, std::string_view body);
   size_t entries() const { return entries_; }
   std::string Take() { return std::move(bytes_); }

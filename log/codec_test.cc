@@ -16,7 +16,7 @@ std::string Bytes(std::initializer_list<uint64_t> values) {
   return out;
 }
 
-// What is wrong with these bytes; it says what was expected, or where they end.
+// The decoder's error. It must tell what was expected, or where the bytes end.
 std::string FrameError(const std::string& bytes) {
   const auto frame = DecodeLogFrame(bytes);
   if (frame.ok()) return "";
@@ -87,12 +87,12 @@ TEST(LogCodecTest, VersionsNumbersAndRangesAreChecked) {
   EXPECT_NE(FrameError(Bytes({1, 2, 1, 1, 0, 1})), "");
   EXPECT_NE(FrameError(Bytes({1, 2, 1, 1, 1, 1})), "");
   EXPECT_EQ(FrameError(Bytes({1, 2, 1, 1, 2, 1})), "");
-  // Beyond the largest number, also by running over.
+  // Beyond the largest number, also by overflow.
   EXPECT_NE(FrameError(Bytes({1, 1, 1, kMaxLogNumber})), "");
   EXPECT_NE(FrameError(Bytes({1, 2, 1, 5, ~uint64_t{0}, 0})), "");
   EXPECT_NE(FrameError(Bytes({1, 2, 1, ~uint64_t{0}, 2, 0})), "");
   EXPECT_NE(ReportError(Bytes({1, kMaxLogNumber + 1, 0})), "");
-  // Entries: the same number again, and one that runs over.
+  // Entries: the same number again, and one that overflows.
   EXPECT_EQ(FrameError(Bytes({1, 0, 5, 0, 1, 0, 0, 0, 1, 0})),
             "an entry 0 after number 5, expected 1 to 4611686018427387899");
   EXPECT_NE(FrameError(Bytes({1, 0, 5, 0, 1, 0, ~uint64_t{0} - 3, 0, 1, 0})), "");

@@ -26,8 +26,8 @@
 
 namespace fairway {
 
-// Of an executor in its island's log, also for its successors. Small, since sets have a bit for
-// each (log/index_set.h): the controller takes the number of the executor in the cluster.
+// Identifies an executor and its successors in their island's log. It is small, because sets have a
+// bit for each index (log/index_set.h): the controller uses the number of the ExecutorId.
 using ExecutorIndex = uint32_t;
 
 // The executors that an entry concerns: one of them, or a set that was defined (log/tree.h).
@@ -36,7 +36,7 @@ class LogSetId {
   LogSetId() = default;  // of executor 0 alone
   static LogSetId One(ExecutorIndex executor) { return LogSetId(uint64_t{executor} << 1); }
   static LogSetId Defined(uint32_t index) { return LogSetId(uint64_t{index} << 1 | 1); }
-  // As it is in a header. INVALID_ARGUMENT: beyond 33 bits.
+  // From its form in a header. INVALID_ARGUMENT: more than 33 bits.
   static absl::StatusOr<LogSetId> FromWire(uint64_t value);
 
   bool is_one() const { return (value_ & 1) == 0; }
@@ -49,7 +49,7 @@ class LogSetId {
   uint64_t value_ = 0;
 };
 
-// What the body is. Only kCommand has one yet; the other numbers are taken by what is to come.
+// What the body is. Only kCommand has a body yet; the other numbers are reserved.
 enum class EntryKind : uint8_t {
   kCommand = 1,  // an encoded v1.Command for one executor
   kRoster = 2,   // executors: index, incarnation, devices
@@ -68,8 +68,8 @@ std::string_view Name(EntryKind kind);
 
 // Bits.
 enum EntryFlags : uint8_t {
-  kBulkEntry = 1,   // an old command that is longer than others: up to kMaxBulkBytes
-  kNeverWaits = 2,  // appended however full all is: frees and ends, which make room
+  kBulkEntry = 1,   // a COMMAND longer than other entries may be: up to kMaxBulkBytes
+  kNeverWaits = 2,  // appended above all limits, as frees and ends, which make room
   kMayLinger = 4,   // lets the executor begin nothing: needs no frame of its own
   kAllEntryFlags = 7
 };
@@ -77,7 +77,7 @@ enum EntryFlags : uint8_t {
 inline constexpr size_t kMaxEntryBytes = 256 << 10;  // of a body
 inline constexpr size_t kMaxLogFrameBytes = kMaxFrameBytes;
 inline constexpr size_t kMaxBulkBytes = kMaxLogFrameBytes - (1 << 20);
-// Of a header: number and set of 10 and 5 bytes, a byte of kind and flags, a length of 5.
+// Most bytes of a header: 10 for number, 5 for set, 1 for kind and flags, 5 for length.
 inline constexpr size_t kMaxEntryHeaderBytes = 21;
 
 struct EntryHeader {
@@ -88,17 +88,17 @@ struct EntryHeader {
   friend bool operator==(const EntryHeader&, const EntryHeader&) = default;
 };
 
-// INVALID_ARGUMENT: unknown flags, a command for more than one executor, or a body over its limit.
+// INVALID_ARGUMENT: unknown flags, a COMMAND for a set, another kind in bulk, or a body too long.
 absl::Status CheckEntry(EntryKind kind, LogSetId set, uint8_t flags, size_t body_bytes);
 
-// As the controller keeps it until it is concluded (R2). Immutable: the log and the outboxes of all
-// children share it, and so the bytes of the body, which are encoded once.
+// An entry as the controller keeps it until it is concluded (R2). Immutable: the log and the
+// outboxes of all children share it, so its body is encoded once.
 struct LogEntry {
   EntryHeader header;
   SessionId session;  // who is charged for it; 0: nobody
   std::string body;
 
-  size_t bytes() const { return kMaxEntryHeaderBytes + body.size(); }  // as limits count them
+  size_t bytes() const { return kMaxEntryHeaderBytes + body.size(); }  // as the limits count
 };
 using EntryRef = std::shared_ptr<const LogEntry>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's end of the log: which entries of a frame are new to it, and what it has to report.
+// The executor's end of the log: finds the new entries of a frame, and makes the reports.
 #ifndef FAIRWAY_LOG_FOLLOWER_H_
 #define FAIRWAY_LOG_FOLLOWER_H_
 
@@ -18,47 +18,47 @@ namespace fairway {
 // Loop-confined. Lives as long as the incarnation of its executor, over all links and versions.
 class LogFollower {
  public:
-  // `self`: the executor; nullopt: of a relay, which lives for one version and has no executor of
-  // its own.
+  // `self`: the executor. nullopt: for a relay, which has no executor of its own; this follower
+  // then lives for one version.
   explicit LogFollower(std::optional<ExecutorIndex> self) : self_(self) {}
 
-  // The entries that are new, to be applied in this order before anything else is taken; with
-  // bodies in the bytes of `frame`. A frame of an older version than the newest is none of our
-  // business (R3) and brings nothing. The first one of a new version has all reported anew.
-  // INVALID_ARGUMENT: an entry for another executor alone. FAILED_PRECONDITION: something is said
-  // to be concluded that has not ended here (R2). Then nothing has changed, and the link is over.
+  // Returns the new entries of a frame. The caller must apply them in this order before it takes
+  // another frame. Their bodies point where those of `frame` point. A frame of an older version
+  // brings nothing (R3). The first frame of a new version makes all kept entries be reported again.
+  // INVALID_ARGUMENT: an entry is for another executor alone. FAILED_PRECONDITION: a concluded
+  // entry has not ended here (R2). Then nothing has changed, and the link is over.
   absl::StatusOr<std::vector<LogFrame::Received>> Take(const LogFrame& frame);
 
-  // An entry that was handed on has ended. `wakes`: somebody may wait for it; else it goes with the
-  // next report that leaves for another reason.
-  // FAILED_PRECONDITION: it was not handed on, or has ended before.
+  // An entry that Take returned has ended. `wakes`: somebody may wait for its end; otherwise the
+  // end leaves with the next report that leaves for another reason. FAILED_PRECONDITION: Take did
+  // not return the entry, or it has ended before.
   absl::Status Ended(LogNumber number, bool wakes = true);
 
-  // The link was made anew: what has ended is reported anew.
+  // The link is new: reports all kept entries again.
   void Resend();
 
   bool Urgent() const { return urgent_; }
-  // A report: at most kMaxFrameRanges; more() says that another one is to follow at once.
+  // The next report, of at most kMaxFrameRanges. If more(), another one must follow at once.
   LogReport Next();
   bool more() const { return !news_.empty(); }
 
   uint64_t version() const { return version_; }
-  // Up to where entries have come: what the next link is told.
+  // All entries up to this number that concern it have come. The next link is told so.
   LogNumber applied() const { return applied_; }
-  // R2: ended, and not known to be concluded: their results are to be kept.
+  // R2: entries that have ended and are not known to be concluded. Their results must be kept.
   const LogRangeSet& kept() const { return kept_; }
   const LogRangeSet& running() const { return running_; }
 
-  // INTERNAL: sets that do not agree. For tests.
+  // INTERNAL: the sets disagree. For tests.
   absl::Status CheckInvariants() const;
 
  private:
   std::optional<ExecutorIndex> self_;
-  uint64_t version_ = 0;   // R3: the newest that a frame has told of
+  uint64_t version_ = 0;   // R3: the newest version of any frame
   LogNumber applied_ = 0;  // entries up to here have come, and are not taken again
-  LogRangeSet running_;    // handed on, not ended
+  LogRangeSet running_;    // returned by Take, not ended
   LogRangeSet kept_;       // R2: ended, not concluded
-  LogRangeSet news_;       // of those what this version's reports have not told
+  LogRangeSet news_;       // kept, and in no report of this version yet
   bool urgent_ = false;
 };
 

@@ -96,7 +96,7 @@ absl::Status LogHead::Take(uint32_t child, const LogReport& report) {
 void LogHead::Settle() {
   for (const LogNumber number : merger_.TakeEnded()) {
     const auto entry = log_.Conclude(number);
-    if (!entry.ok()) continue;  // never: the merger names each once, and only what the log has
+    if (!entry.ok()) continue;  // never: the merger names each entry of the log once
     tree_.Concerned(sets_, (*entry)->header.set, number).ForEach([&](uint32_t child) {
       outboxes_[child].Conclude(number);
     });

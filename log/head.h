@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's end of an island's log: the log, the tree, an outbox for each child and the
-// merger of their reports, put together so that they agree.
+// The controller's end of an island's log: keeps the log, the tree, an outbox for each child and
+// the merger of the children's reports consistent.
 #ifndef FAIRWAY_LOG_HEAD_H_
 #define FAIRWAY_LOG_HEAD_H_
 
@@ -20,12 +20,12 @@
 namespace fairway {
 
 struct LogLimits {
-  size_t session_bytes = 1 << 20;  // of a session, not concluded
-  size_t child_bytes = 32 << 20;   // of a child, not applied; an entry passes when there is nothing
+  size_t session_bytes = 1 << 20;  // of a session, not concluded; one entry alone may exceed it
+  size_t child_bytes = 32 << 20;   // of a child, not applied; one entry alone may exceed it
   size_t frame_bytes = 256 << 10;  // of a frame, unless one entry alone is larger
 };
 
-// Loop-confined. One per island. Children are numbers from 0 on, of the tree's present version.
+// Loop-confined. One per island. Each version of the tree numbers its children from 0.
 class LogHead {
  public:
   explicit LogHead(LogLimits limits = {}) : limits_(limits), log_(limits.session_bytes) {}
@@ -33,36 +33,36 @@ class LogHead {
   // As LogSets::Define.
   absl::Status DefineSet(uint32_t index, IndexSet members);
 
-  // R3: a new version of the tree, with these children and the executors that live below them. An
-  // executor whose link is cut lives until it is declared lost. No link is attached: Attach those
-  // that stand, too. What concerns nobody any more is concluded. Costs what is not concluded times
-  // the children that it concerns.
-  // INVALID_ARGUMENT: an executor twice, or one that joins beyond the newest entry. Then nothing
-  // has changed.
+  // R3: begins a version of the tree, with these children and the executors that live below them.
+  // An executor whose link is cut lives until it is declared lost. Detaches all links: Attach those
+  // that still stand, too. Concludes entries that concern nobody any more. Costs one step for each
+  // open entry and each child that it concerns. INVALID_ARGUMENT: an executor appears twice, or
+  // joins beyond the newest entry. Then nothing has changed.
   absl::Status Begin(std::vector<LogChild> children);
 
-  // RESOURCE_EXHAUSTED: such an entry has to wait, for its session or for a child; who and how
-  // much. FREE, END and the like (kNeverWaits) never do.
+  // Whether such an entry may be appended now. RESOURCE_EXHAUSTED: it must wait, for its session or
+  // for a child; the text says how much. Entries with kNeverWaits never wait.
   absl::Status Room(SessionId session, LogSetId set, uint8_t flags, size_t body_bytes);
 
-  // R1. Its number. INVALID_ARGUMENT as CheckEntry (log/entry.h), RESOURCE_EXHAUSTED as Room,
-  // FAILED_PRECONDITION: it concerns no executor that lives. Then nothing has changed.
+  // R1: appends an entry and returns its number. INVALID_ARGUMENT: as CheckEntry (log/entry.h).
+  // RESOURCE_EXHAUSTED: as Room. FAILED_PRECONDITION: no executor lives that it concerns. On error
+  // nothing has changed.
   absl::StatusOr<LogNumber> Append(NewLogEntry entry);
 
-  // The child has a link (again), and says what has come to it: LogOutbox::Replay. For a link that
-  // stands over a new version: applied() and sent() of its outbox before Begin.
+  // The child has a link, perhaps again, and says what has come to it (LogOutbox::Replay). For a
+  // link that outlives a version: applied() and sent() of its outbox before Begin.
   absl::Status Attach(uint32_t child, LogNumber applied, LogNumber sent = 0);
   void Detach(uint32_t child);
 
-  // INVALID_ARGUMENT as LogMerger::Take and LogOutbox::CheckApplied: the child lies, and its link
+  // INVALID_ARGUMENT: as LogMerger::Take and LogOutbox::CheckApplied. The child lies, and its link
   // should end. Then nothing has changed.
   absl::Status Take(uint32_t child, const LogReport& report);
 
-  // Of a child: whether a frame should leave, and the frame (LogOutbox::Next).
+  // A child's outbox says whether a frame should leave. Next returns it (LogOutbox::Next).
   const LogOutbox& outbox(uint32_t child) const { return outboxes_[child]; }
   std::string Next(uint32_t child) { return outboxes_[child].Next(limits_.frame_bytes); }
 
-  // R2: what was concluded since the last call, each once.
+  // R2: the entries concluded since the last call, each once.
   std::vector<LogNumber> TakeConcluded();
 
   const IslandLog& log() const { return log_; }
@@ -73,7 +73,7 @@ class LogHead {
  private:
   absl::Status Room(const IndexSet& concerned, SessionId session, uint8_t flags,
                     size_t body_bytes) const;
-  // Concludes what the merger knows to have ended.
+  // Concludes the entries that the merger knows to have ended.
   void Settle();
 
   const LogLimits limits_;

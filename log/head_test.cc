@@ -51,7 +51,7 @@ TEST_F(LogHeadTest, EntriesGoToThoseTheyConcernAndAreConcludedByThem) {
   EXPECT_TRUE(Ended(1, 1, {{1, 1}}).ok());
   EXPECT_EQ(head_.TakeConcluded(), Numbers{1});
   EXPECT_EQ(head_.log().bytes(), 0u);
-  EXPECT_TRUE(head_.outbox(0).HasNews());  // that 1 is concluded
+  EXPECT_TRUE(head_.outbox(0).HasNews());  // entry 1 is concluded
 }
 
 TEST_F(LogHeadTest, BothChildrenOfASetGetTheSameBytes) {
@@ -64,7 +64,7 @@ TEST_F(LogHeadTest, WhoIsLostConcernsNobodyAndASuccessorGetsNothingOld) {
   ASSERT_TRUE(head_.Append(Entry(LogSetId::One(1))).ok());
   InNextFrame(head_, 0);
   EXPECT_TRUE(Ended(0, 1, {{1, 1}}).ok());
-  // Executor 1 is lost: 2 was for it alone. 1 waits for the word of 0 in this version.
+  // Executor 1 is lost: entry 2 was for it alone. Entry 1 waits for executor 0 to report again.
   ASSERT_TRUE(head_.Begin({{{{0, 0}}}, {{{2, 0}}}}).ok());
   EXPECT_EQ(head_.TakeConcluded(), Numbers{2});
   EXPECT_EQ(head_.Append(Entry(LogSetId::One(1))).status().code(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of small numbers (executors of a roster, children of a parent), one bit each. A value.
-// Costs as much as its largest member, so never put a number into it that a peer claims.
+// A set of small numbers (executors of a roster, children of a parent), one bit each. A value. Its
+// size grows with its largest member, so never add a number that a peer claims.
 #ifndef FAIRWAY_LOG_INDEX_SET_H_
 #define FAIRWAY_LOG_INDEX_SET_H_
 
@@ -24,7 +24,7 @@ class IndexSet {
     if (word > high_.size()) high_.resize(word, 0);
     (word == 0 ? low_ : high_[word - 1]) |= uint64_t{1} << (member % 64);
   }
-  // Nothing happens when it is no member.
+  // Does nothing if it is no member.
   void Remove(uint32_t member) {
     const size_t word = member / 64;
     if (word > high_.size()) return;

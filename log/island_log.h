@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller has decided for one island, in order, and of it what is not concluded yet.
+// The log of one island: numbers its entries, and keeps those that are not concluded.
 #ifndef FAIRWAY_LOG_ISLAND_LOG_H_
 #define FAIRWAY_LOG_ISLAND_LOG_H_
 
@@ -28,34 +28,34 @@ struct NewLogEntry {
 // Loop-confined: no thread, clock or I/O. One per island.
 class IslandLog {
  public:
-  // `session_bytes`: what a session may have that is not concluded. One entry may go beyond it when
-  // the session has nothing else.
+  // `session_bytes`: limit of what a session has that is not concluded. One entry alone may exceed
+  // it.
   explicit IslandLog(size_t session_bytes = 1 << 20) : session_bytes_(session_bytes) {}
 
   // RESOURCE_EXHAUSTED: the session has no room for such an entry now. Entries with kNeverWaits,
-  // and those that nobody is charged for, have room always.
+  // and those that nobody is charged for, always have room.
   absl::Status Room(SessionId session, uint8_t flags, size_t body_bytes) const;
 
-  // R1: only what ends by itself, and nothing is taken back. The entry has the next number.
-  // INVALID_ARGUMENT as CheckEntry (log/entry.h), RESOURCE_EXHAUSTED as Room; then nothing has
+  // R1: append only what ends by itself; nothing is taken back. The entry gets the next number.
+  // INVALID_ARGUMENT: as CheckEntry (log/entry.h). RESOURCE_EXHAUSTED: as Room. Then nothing has
   // changed.
   absl::StatusOr<EntryRef> Append(NewLogEntry entry);
 
-  // R2: every executor that the entry concerns has ended it. It is the caller's now, and its bytes
-  // count no more. FAILED_PRECONDITION: there is no such entry, or it is concluded already.
+  // R2: every executor that the entry concerns has ended it. Returns the entry and stops counting
+  // its bytes. FAILED_PRECONDITION: there is no such entry, or it is concluded already.
   absl::StatusOr<EntryRef> Conclude(LogNumber number);
 
   // nullptr: never appended, or concluded.
   EntryRef Find(LogNumber number) const;
-  // What is not concluded, by number.
+  // The entries that are not concluded, by number.
   const absl::btree_map<LogNumber, EntryRef>& open() const { return open_; }
   const LogRangeSet& concluded() const { return concluded_; }
   LogNumber last() const { return last_; }  // the newest number
-  // Of what is not concluded, as LogEntry::bytes counts.
+  // Bytes of open entries, as LogEntry::bytes counts.
   size_t bytes() const { return bytes_; }
   size_t bytes(SessionId session) const;
 
-  // INTERNAL: counts that do not agree with the entries. For tests.
+  // INTERNAL: the counts disagree with the entries. For tests.
   absl::Status CheckInvariants() const;
 
  private:
@@ -64,7 +64,7 @@ class IslandLog {
   absl::btree_map<LogNumber, EntryRef> open_;
   LogRangeSet concluded_;  // with open_: all numbers up to last_
   size_t bytes_ = 0;
-  absl::flat_hash_map<SessionId, size_t> session_bytes_used_;  // of those that have any
+  absl::flat_hash_map<SessionId, size_t> session_bytes_used_;  // only sessions that have any
 };
 
 }  // namespace fairway

@@ -44,7 +44,7 @@ void LogModel::Define() {
   sets_.push_back(members);
 }
 
-// A new version: who is dead is lost, whoever is missing may come, all are dealt out anew.
+// A new version: dead executors are lost, missing ones may come, and all get parents anew.
 void LogModel::Reform() {
   ++counts.versions;
   std::vector<int> live;
@@ -76,7 +76,7 @@ void LogModel::Reform() {
       children.push_back({relay, {i}});
     }
   }
-  // What was sent on links that stand has come, or will, or is lost with the link.
+  // Entries sent on standing links have come, will come, or are lost with their link.
   std::map<int, std::pair<LogNumber, LogNumber>> had;
   for (uint32_t c = 0; c < static_cast<uint32_t>(head_.children()); ++c)
     had[trees_[head_.version()][c].link()] = {head_.outbox(c).applied(), head_.outbox(c).sent()};
@@ -118,7 +118,7 @@ void LogModel::Kill() {
 
 void LogModel::Append() {
   NewLogEntry entry;
-  entry.session = SessionId(Pick(4));  // 0: nobody's
+  entry.session = SessionId(Pick(4));  // 0: nobody is charged
   entry.kind = EntryKind::kRun;
   IndexSet members;
   if (Pick(2) == 0) {

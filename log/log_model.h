@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For log_model_test.cc: an island whose executors come, go, move between relays, lose their links
-// and sometimes lie, with the log between them and the controller; and a naive record of what must
-// hold, in which every entry names the incarnations that it concerns.
+// A model for log_model_test.cc. The executors of an island come, go, move between relays, lose
+// their links and sometimes lie; the log runs between them and the controller. A naive record tells
+// what must hold: in it every entry names the incarnations that it concerns.
 #ifndef FAIRWAY_LOG_LOG_MODEL_H_
 #define FAIRWAY_LOG_LOG_MODEL_H_
 
@@ -22,30 +22,30 @@ namespace fairway {
 
 class LogModel {
  public:
-  // `strict`: what the head refuses or takes is checked too, and all invariants; else only what
-  // comes of it: what executors get, what is concluded, and that all ends.
+  // `strict`: also checks statuses and all invariants. Otherwise checks results: what executors
+  // get, what is concluded, and that everything ends.
   LogModel(uint64_t seed, bool strict);
 
-  // So many random events; then all links are mended, nobody lies, and what is left must end. What
-  // did not hold, or "".
+  // Runs `events` random events. Then mends all links, stops all lies, and waits until everything
+  // has ended. Returns the first check that failed, or "".
   std::string Run(int events);
 
-  // How often something happened, over all models: for a test of the test.
+  // Counts over all models: they show that the test does what it is for.
   struct Counts {
     int appended = 0, refused = 0, concluded = 0, versions = 0, replays = 0, lies = 0, killed = 0;
   };
   static Counts counts;
 
  private:
-  // One life of an executor. The truth about what it has done.
+  // One incarnation of an executor: what it has really done.
   struct Incarnation {
     ExecutorIndex executor = 0;
     LogNumber joined = 0;
     bool alive = true;  // its process
     bool lost = false;  // the controller has taken it out of the tree
     LogFollower follower{std::nullopt};
-    // Who it listens to: a relay, or the controller (-1), and since which version. It closes the
-    // link to its parent before it dials another.
+    // Its parent: a relay, or the controller (-1), and since which version. It closes the link to
+    // its parent before it dials another.
     int parent = -1;
     uint64_t parent_since = 0;
     std::vector<LogNumber> applied;
@@ -55,7 +55,7 @@ class LogModel {
     bool up = false;
     std::deque<std::string> down, reports;
   };
-  // A relay's process: passes on at once, and keeps nothing over a version.
+  // A relay's process. It passes entries on at once, and forgets all with a new version.
   struct Relay {
     LogFollower follower{std::nullopt};
     std::vector<int> below;  // incarnations
@@ -68,7 +68,7 @@ class LogModel {
   };
   struct Entry {
     IndexSet members;
-    std::set<int> concerned;  // incarnations that were in the tree
+    std::set<int> concerned;  // incarnations, in the tree when it was appended
     SessionId session;
     size_t bytes = 0;
     int conclusions = 0;

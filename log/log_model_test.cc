@@ -20,7 +20,7 @@ TEST(LogModelTest, NothingIsConcludedEarlyOrTwiceAndAllEnds) {
   }
   const LogModel::Counts& c = LogModel::counts;
   EXPECT_EQ(c.appended, c.concluded);
-  // The model does what it is for.
+  // The model has tested what it is for.
   EXPECT_GT(c.appended, 20 * kSeeds);
   EXPECT_GT(c.refused, kSeeds);
   EXPECT_GT(c.versions, 2 * kSeeds);

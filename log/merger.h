@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which entries all children have ended that they concern (R2), by the reports of one version of
+// Finds the entries that all concerned children have ended (R2), from the reports of one version of
 // the tree (R3).
 #ifndef FAIRWAY_LOG_MERGER_H_
 #define FAIRWAY_LOG_MERGER_H_
@@ -16,36 +16,36 @@
 
 namespace fairway {
 
-// Loop-confined. Costs a look-up for each number that a report names, and a bit for each child of
-// an entry that has not ended.
+// Loop-confined. A report costs one look-up for each range and each pending number in it. Memory:
+// bits for the children of each pending entry.
 class LogMerger {
  public:
-  // R3: counts from nothing. Append what is not concluded anew.
+  // R3: forgets everything. Append all open entries again.
   void Begin(uint64_t version, int children);
 
-  // Numbers ascending. `children`: below which the entry concerns somebody, by Begin's numbers. An
+  // Numbers must ascend. `children`: those that the entry concerns, as numbered from 0 by Begin. An
   // entry that concerns nobody has ended.
   void Append(LogNumber number, IndexSet children);
 
-  // `sent`: the highest number that this child was sent in this version, or had before it. Reports
-  // of older versions count for nothing (R3), and so do numbers that have ended before.
-  // INVALID_ARGUMENT: no such child; a newer version; a number that the child was not sent, or that
-  // does not concern it. Then nothing has changed.
+  // `sent`: the highest number that the child was sent in this version, or had before it. Ignores
+  // reports of older versions (R3), and numbers that have ended before. INVALID_ARGUMENT: no such
+  // child; a newer version; bad ranges; a number that the child was not sent, or that does not
+  // concern it. Then nothing has changed.
   absl::Status Take(uint32_t child, const LogReport& report, LogNumber sent);
 
-  // R2: what all the children it concerns have ended, each once, in the order in which that was
-  // known.
+  // R2: the entries that all concerned children have ended, each once, in the order in which this
+  // became known.
   std::vector<LogNumber> TakeEnded();
 
   uint64_t version() const { return version_; }
   size_t pending() const { return pending_.size(); }
-  // INTERNAL: an entry that waits for nobody, or for one that it does not concern. For tests.
+  // INTERNAL: an entry waits for nobody, or for a child that it does not concern. For tests.
   absl::Status CheckInvariants() const;
 
  private:
   struct Pending {
     IndexSet concerns;
-    IndexSet waits;  // of those the children that have not said that they ended it
+    IndexSet waits;  // concerned children that have not reported its end
   };
   absl::Status Check(uint32_t child, const LogReport& report, LogNumber sent) const;
 

@@ -21,7 +21,7 @@ void LogOutbox::Append(EntryRef entry) {
 }
 
 void LogOutbox::Conclude(LogNumber number) {
-  if (connected_) told_.Add(number);  // else Replay tells all
+  if (connected_) told_.Add(number);  // otherwise Replay tells all
 }
 
 absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last,
@@ -32,7 +32,7 @@ absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last
     return InvalidArgument("a child has entries up to {}, expected at most {}",
                            std::max(applied, sent), last);
   }
-  // What was sent before may have come, so reports may name it.
+  // Entries sent before may have come, so reports may name them.
   sent_ = std::max({sent_, sent, applied});
   Applied(applied);
   if (!Planted(LogMistake::kReplaySkipped)) {
@@ -56,7 +56,7 @@ void LogOutbox::Applied(LogNumber applied) {
     bytes_ -= entry.bytes();
     if (unsent_ > 0) {
       --unsent_;
-    } else {  // it came on a link before this one
+    } else {  // it came on an earlier link
       CountUnsent(entry, false);
     }
     entries_.pop_front();

@@ -73,7 +73,7 @@ TEST(LogOutboxTest, WhatDidNotComeIsSentAgainOnTheNextLink) {
 TEST(LogOutboxTest, ALinkThatStandsOverAVersionMayStillLoseWhatIsOnItsWay) {
   LogOutbox outbox(2);
   for (const LogNumber n : {3, 4, 5}) outbox.Append(Entry(n));
-  // The child has said 3; 4 was sent.
+  // The child has reported 3; 4 was sent.
   ASSERT_TRUE(outbox.Replay(3, 4, 5, {}).ok());
   EXPECT_EQ(outbox.sent(), 4u);  // so a report may name it
   EXPECT_TRUE(outbox.CheckApplied(4).ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted mistakes of the log: test-only switches that break one rule each, so that the model test
-// (log_model_test.cc) can prove that it would find them. As base/planted.h; the simulation finds
-// those that need no relays, sets or links that resume (kSimulatedMistakes).
+// Planted mistakes of the log, like base/planted.h: test-only switches that each break one rule.
+// The model test (log_model_test.cc) must find all of them. The simulation finds those that need no
+// relays, sets or resumed links (kSimulatedMistakes).
 #ifndef FAIRWAY_LOG_PLANTED_H_
 #define FAIRWAY_LOG_PLANTED_H_
 
@@ -15,11 +15,11 @@ enum class LogMistake {
   kNone,
   kOldVersionCounts,       // merger: a report of an older version counts
   kReplaySkipped,          // outbox: what was sent on a link that broke counts as delivered
-  kReplayRunsAgain,        // follower: hands on entries that it has handed on before
+  kReplayRunsAgain,        // follower: returns entries that it has returned before
   kConcludedEarly,         // merger: one of the children that an entry concerns is enough
-  kStaleSet,               // tree: a new version keeps who a set concerned in the old one
+  kStaleSet,               // tree: a new version keeps a set's children of the old one
   kAbsentChildEnded,       // head: an entry does not concern a child whose link is cut
-  kForeignReportBelieved,  // merger: a number that does not concern the child, or was not sent
+  kForeignReportBelieved,  // merger: a child reports what does not concern it, or was not sent
   kReportedOnce,           // follower: does not report anew in a new version
 };
 

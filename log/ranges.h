@@ -13,35 +13,35 @@
 
 namespace fairway {
 
-// Of an entry in its island's log: 1, 2, 3, ... without gaps. 0 names none.
+// The number of an entry in its island's log: 1, 2, 3, ... without gaps. 0: none.
 using LogNumber = uint64_t;
 inline constexpr LogNumber kMaxLogNumber = LogNumber{1} << 62;
 
-// `first` to `last`, both of them.
+// `first` to `last`, both included.
 struct LogRange {
   LogNumber first = 0;
   LogNumber last = 0;
   friend bool operator==(const LogRange&, const LogRange&) = default;
 };
 
-// As frames and reports have them: ascending, and never touching each other.
+// The form in frames and reports: ascending, and no two ranges touch.
 using LogRanges = std::vector<LogRange>;
 
-// INVALID_ARGUMENT: a range without a number, one that runs backwards, overlaps or touches the one
-// before it, or goes beyond kMaxLogNumber.
+// INVALID_ARGUMENT: a range has number 0, runs backwards, overlaps or touches the one before it, or
+// goes beyond kMaxLogNumber.
 absl::Status CheckRanges(const LogRanges& ranges);
 
-// Numbers, kept as ranges that do not touch each other: costs as much as there are gaps.
+// A set of numbers, kept as ranges that do not touch. Its size is the number of ranges.
 class LogRangeSet {
  public:
-  // Nothing happens when it is a member already.
+  // Does nothing if it is a member already.
   void Add(LogNumber number);
   bool Contains(LogNumber number) const;
   // Whether any number of `range` is a member.
   bool Meets(LogRange range) const;
-  // Takes the first ranges out, at most so many.
+  // Removes and returns the first ranges, at most `most`.
   LogRanges TakeFront(size_t most);
-  // Takes out the numbers of `range` that are members.
+  // Removes the numbers of `range`.
   void Remove(LogRange range);
   bool empty() const { return ranges_.empty(); }
   size_t ranges() const { return ranges_.size(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who an entry concerns: the sets of executors of an island, and the version of the tree by which
-// its entries go down. A parent asks which of its children are concerned.
+// Finds the children of a parent that an entry concerns, from the sets of an island's executors and
+// one version of the tree.
 #ifndef FAIRWAY_LOG_TREE_H_
 #define FAIRWAY_LOG_TREE_H_
 
@@ -19,17 +19,16 @@ namespace fairway {
 // An executor that lives.
 struct LogMember {
   ExecutorIndex executor = 0;
-  // Entries up to this number do not concern it: they were for the one before it in its place.
+  // Entries up to this number do not concern it: they were for its predecessor.
   LogNumber joined = 0;
 };
 
-// A direct child of a parent, and the executors that live below it: an executor itself, or a relay.
+// A direct child of a parent: an executor, or a relay with the executors that live below it.
 struct LogChild {
   std::vector<LogMember> live;
 };
 
-// Sets by their index. A set is defined once: who takes it out must know that no entry which is not
-// concluded names it, which comes with the entries that drop.
+// Sets by index. Each is defined once. Removing one comes with DROP, once no open entry names it.
 class LogSets {
  public:
   // ALREADY_EXISTS: the index is taken. INVALID_ARGUMENT: an empty set.
@@ -44,14 +43,14 @@ class LogSets {
 // One version of the tree (R3), as one parent sees it.
 class LogTree {
  public:
-  LogTree() = default;  // version 0: nobody is there yet
+  LogTree() = default;  // version 0: no executors yet
   // INVALID_ARGUMENT: an executor twice.
   static absl::StatusOr<LogTree> Make(uint64_t version, std::vector<LogChild> children);
 
   uint64_t version() const { return version_; }
   int children() const { return children_; }
-  // The children below which an executor lives that entry `number` for `set` concerns. Nobody is
-  // concerned by a set that is not defined.
+  // The children with an executor that entry `number` for `set` concerns. A set that is not defined
+  // concerns nobody.
   IndexSet Concerned(const LogSets& sets, LogSetId set, LogNumber number);
 
   // For a planted mistake (log/planted.h).

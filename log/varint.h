@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of one to ten bytes, seven bits each, the lowest first; the highest bit of a byte says
-// that another one follows. As protobuf's, but only the shortest form of a number is accepted.
+// Varints as protobuf's: one to ten bytes of seven bits each, the lowest first; the highest bit of
+// a byte says that another one follows. Only the shortest form of a number is accepted.
 #ifndef FAIRWAY_LOG_VARINT_H_
 #define FAIRWAY_LOG_VARINT_H_
 
@@ -24,12 +24,12 @@ constexpr size_t VarintBytes(uint64_t value) {
   return bytes;
 }
 
-// Takes values off the front of bytes that came from outside.
+// Reads values from the front of untrusted bytes.
 class VarintReader {
  public:
   explicit VarintReader(std::string_view bytes) : rest_(bytes) {}
 
-  // INVALID_ARGUMENT with `what`: the bytes end within it, it is beyond 64 bits, or not the
+  // INVALID_ARGUMENT with `what`: the value is cut off, has more than 64 bits, or is not in its
   // shortest form.
   absl::StatusOr<uint64_t> Take(std::string_view what) {
     uint64_t value = 0;
@@ -48,7 +48,7 @@ class VarintReader {
     return InvalidArgument("{} has more than 64 bits", what);
   }
 
-  // `size` bytes; at most left() are there.
+  // The next `size` bytes, or all left() if these are fewer.
   std::string_view TakeBytes(size_t size) {
     const std::string_view out = rest_.substr(0, size);
     rest_.remove_prefix(out.size());

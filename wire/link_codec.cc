@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxName = 256;
 constexpr size_t kMaxText = 64 << 10;
-// An island can count up from here without reaching the end.
+// An island can count up from here without overflow.
 constexpr uint64_t kMaxLaunchId = uint64_t{1} << 62;
 
 absl::Status CheckText(std::string_view what, const std::string& text, size_t limit) {
@@ -146,7 +146,7 @@ Frame PackCompileRequest(std::string_view program, const v1::CompileOptions& opt
   return frame;
 }
 
-// Protobuf merges a message that comes twice.
+// Protobuf merges a message that comes twice, so the id may follow the rest.
 void SetCompileId(uint64_t id, Frame& request) {
   v1::FromController message;
   message.mutable_compile_request()->set_id(id);

@@ -26,8 +26,8 @@ inline constexpr uint32_t kLinkProtocol = 7;
 
 // Types of the frames of these links.
 inline constexpr uint8_t kControlFrame = 1;    // one ToController or FromController
-inline constexpr uint8_t kLogFrame = 2;        // of its island's log, to an executor (log/codec.h)
-inline constexpr uint8_t kLogReportFrame = 3;  // of the log, from an executor (log/codec.h)
+inline constexpr uint8_t kLogFrame = 2;        // a log frame, to an executor (log/codec.h)
+inline constexpr uint8_t kLogReportFrame = 3;  // a log report, from an executor (log/codec.h)
 
 inline constexpr int kMaxDevicesPerExecutor = 4096;
 inline constexpr int kMaxIslandWorkers = 1024;
@@ -58,10 +58,10 @@ absl::StatusOr<CallbackAnswer> CallbackAnswerFromProto(const v1::LinkCallbackAns
 
 // Packs a message into one control frame.
 Frame PackFrame(const google::protobuf::MessageLite& message);
-// Packs a FromController with a compile_request that has no id yet, and its checksum. The program
-// is copied once, so a long one is for another thread than the loop.
+// Packs a FromController with a compile_request that has no id yet, and its checksum. Copies the
+// program once, so pack long ones on another thread than the loop's.
 Frame PackCompileRequest(std::string_view program, const v1::CompileOptions& options);
-// Gives it its id and copies nothing of it.
+// Adds the id without copying the program.
 void SetCompileId(uint64_t id, Frame& request);
 // INVALID_ARGUMENT: not a control frame, or not this message.
 absl::Status UnpackFrame(const Frame& frame, google::protobuf::MessageLite* message);
