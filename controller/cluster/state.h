@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller's core remembers. Private to this folder.
+// The state of the controller's core. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 
@@ -35,9 +35,9 @@
 
 namespace fairway {
 
-// It is made of its owners. Those that know nothing of the others are bases: what they keep is used
-// by its name alone. The others are members that refer back to it. What is left here is the
-// dataflow: groups, nodes, what follows from each other, and its tables.
+// The core's owners together. Owners that know nothing of the others are bases, whose members are
+// used by name alone. The others are members with a reference to the state. The rest is the
+// dataflow: groups, nodes, their consequences and the tables.
 struct Cluster::State : Registry, Ledger, Turns {
   State(ClusterOptions o, ClusterActions* a) : Ledger(o.record_memory), options(o), actions(a) {}
 
@@ -45,11 +45,11 @@ struct Cluster::State : Registry, Ledger, Turns {
   ClusterActions* const actions;
   Admission admission;
   std::map<SessionId, Session> sessions;
-  std::unordered_map<SessionId, Holdings> holdings;  // of sessions and of those that have ended
+  std::unordered_map<SessionId, Holdings> holdings;  // also of sessions that have ended
   absl::btree_map<GroupId, std::unique_ptr<Group>> groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
-  std::map<ExecutableId, CodeLayout> layouts;  // of each of them
+  std::map<ExecutableId, CodeLayout> layouts;  // of each executable
   uint64_t next_node = 1;
   uint64_t next_group = 1;
   uint64_t next_session = 1;
@@ -61,7 +61,7 @@ struct Cluster::State : Registry, Ledger, Turns {
 
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
-  std::optional<NodeId> unpark_after;  // those after it are looked at again
+  std::optional<NodeId> unpark_after;  // later parked nodes are looked at again
   std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
   std::set<ExecutorId> with_frees;
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
@@ -75,19 +75,19 @@ struct Cluster::State : Registry, Ledger, Turns {
   Transfers transfers{*this};
 
   // ---- looking up (sessions.., in cluster.cc)
-  // For its next operation: what it has under way is finished first.
+  // For the session's next operation: first finishes the one under way.
   absl::StatusOr<Session*> FindSession(SessionId id);
-  // The same while it may be busy: for what has nothing to do with arrays.
+  // The same, but leaves a busy session busy: for operations without arrays.
   absl::StatusOr<Session*> LookAt(SessionId id);
   absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
   absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
-  // What is counted of records is what there is.
+  // INTERNAL: the counted records are not those that exist. For tests.
   absl::Status CheckRecords() const;
-  // Also one that has ended, while there is something left of it; nullptr: there is none.
+  // Also finds a session that has ended while something of it is left. nullptr: there is none.
   Session* RestOf(SessionId id);
-  // A fresh result handle: `asked`, or one of the server's range when 0.
+  // A fresh result handle: `asked`, or one of the server's range if it is 0.
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
-  // `count` of them, each for another array; `asked`: as many or none.
+  // `count` handles, all different. `asked`: `count` of them or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
                                                    const std::vector<uint64_t>& asked,
                                                    size_t count);
@@ -99,32 +99,32 @@ struct Cluster::State : Registry, Ledger, Turns {
 
   // ---- groups (groups.cc)
   Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
-  // In no table yet, and no loss is heard of it.
+  // The group is in no table yet, so losses do not find it.
   std::unique_ptr<Group> NewGroup(SessionId session, IslandId island, DType dtype,
                                   const std::string& memory_kind);
   Group& InsertGroup(std::unique_ptr<Group> group);
   void EraseGroup(Group& group);
-  // What a session has there, which begins to have something.
+  // The session's stake on the island; makes it if it is new.
   Stake& StakeOf(Holdings& has, IslandId island) const;
-  // Forgets what a session that has ended no longer has.
+  // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);
-  // Its bytes are accounted for as the session's, or no more.
+  // Starts or stops accounting the group's bytes to its session.
   static void SetCharged(Group& group, bool charged);
-  // Gives the view its references; the opposite of DropView.
+  // Adds the view's references; DropView removes them.
   void HoldView(const Array& array);
   void DropView(const Array& array);
   // The view's groups, each once.
   std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
   bool IsDeleted(const Array& array) const;
-  // `source` as an array of the same cut elsewhere, in the making: its view is not held.
+  // A copy of `source` with the same cut on other devices, in the making: its view is not held.
   absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
                                bool may_alias, Making& made);
   // One output of a remap.
   absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
                                  const std::vector<RemapPlan::From>& from,
                                  const std::vector<Array*>& in);
-  // The handle is as deleted from here on; other views of its shards are not.
+  // Treats the handle as deleted, but no other view of its shards.
   void GiveAway(Array& array);
   void AddReader(GroupId id, const Node& node);
   void DropReader(GroupId id);
@@ -132,126 +132,125 @@ struct Cluster::State : Registry, Ledger, Turns {
   void HasMemory(const Node& reader, Group& group, bool has);
   void SetReady(Group& group);
   void SetFailed(Group& group, const absl::Status& error, NodeId cause);
-  // Frees the bytes when nobody needs them, and forgets the group when nobody knows it.
+  // Frees the bytes if nobody needs them. Forgets the group if nothing refers to it.
   void Collect(Group& group);
   void ReleaseBytes(Group& group);
-  // Of a report; ignored when `from` does not hold that shard, or they are not as many as it has.
+  // Stores bytes of a report, unless `from` does not hold that shard or their number is wrong.
   void StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes);
   BytesRef Inlined(const Group& group, int32_t shard) const;
-  // OK, or why the array cannot be used: deleted.
+  // FAILED_PRECONDITION: the array is deleted or donated.
   absl::Status CheckUsable(const Array& array, uint64_t handle) const;
-  // It waits for one WatchEnded: until all that it is to wait for is registered.
+  // The watch waits for one extra WatchEnded: call it once all that it waits for is registered.
   uint64_t AddWatch(Session& session, uint64_t token);
   void WatchEnded(SessionId session, uint64_t watch, size_t position, const absl::Status& status,
                   NodeId cause);
   // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
-  // `known`: how it has ended already, as far as it has.
+  // `known`: an error that the call has already, or OK.
   void WatchNodes(Session& session, uint64_t token, NodeId first, const absl::Status& known);
-  // The watch waits for the nodes from `first` on, too.
+  // The watch also waits for the nodes from `first` on.
   void WatchFrom(Session& session, NodeId first, uint64_t watch);
 
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
-  // In no table yet, and without an id.
+  // The node is in no table yet and has no id.
   std::unique_ptr<Node> NewNode(SessionId session, NodeKind kind, IslandId island,
                                 std::string name);
   Node& InsertNode(std::unique_ptr<Node> node);
-  // Puts a node and its group into the tables; the node is to be enqueued.
+  // Puts a node and its group into the tables. The caller must enqueue the node.
   Node& Insert(Session& session, Making::Made made);
   std::vector<Node*> InsertAll(Session& session, Making& made);
   // Puts a queued node into its island's queue, or parks it.
   void Submit(Node& node);
   // Whether a receive's sources lie on executors that are up.
   bool SourcesUp(const Node& node) const;
-  // Registers its readers and puts it into the queue of its island, at once or when its inputs have
-  // ended; to be called last.
+  // Registers the node as a reader of its inputs, and puts it into its island's queue, at once or
+  // when they have ended. Call it last.
   void Enqueue(Node& node);
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
   void PrepareLaunchOn(Node& node, size_t participant);
-  // Has the executor load it, and the node wait for that.
+  // Makes the executor load the code, and the node wait for it.
   void InstallOn(Executor& executor, const ExecutableSpec& spec,
                  const std::vector<int32_t>& devices, Node& node);
   void InputSettled(Node& node, const Group& input);
   void InputsEnded(Node& node);
   // Reserves less for inputs that will certainly become outputs.
   void CreditDonations(Node& node);
-  // Those of `arguments` (of a launch) that nothing but this node can read any more, by argument.
+  // By argument of a launch: is it in `arguments`, and can nothing but this node read it any more?
   std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
   void MaybeArrived(Node& node);
   void DoLaunch(Node& node, LaunchId launch_id);
-  // The donated input's memory becomes an output's: what is reserved for both is given back once,
+  // The donated input's memory becomes an output's. What is reserved for both is released once,
   // less the credit.
   void TakeOver(Node& node, Group& input);
-  // The outputs that are to come with the completion.
+  // The outputs whose bytes should come with the report.
   std::vector<ShardRef> InlineOutputs(const Node& node) const;
-  // Those that wait for its outputs, and run where it runs, may be launched behind it.
+  // Nodes that wait for its outputs and run where it runs may now be launched behind it.
   void LaunchedOn(const Node& node);
-  // It lost an executor, whose successor knows nothing of it: nothing may be launched behind it any
+  // It lost an executor, whose successor knows nothing of it. Nothing may be launched behind it any
   // more.
   void LaunchLost(const Node& node);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
-  // It has failed, and the first cause may be told soon (see Node::deferred).
+  // It has failed, but a first cause may be reported soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
   // The first failure among its participants, or OK.
   static absl::Status ResultOf(const Node& node);
-  // A launch has ended on all its executors; it is concluded when its inputs have ended too.
+  // A launch has ended on all its executors. Concludes it once its inputs have ended too.
   void LaunchEnded(Node& node);
-  // Concludes it: with the first cause if an input failed, else with `result`.
+  // Concludes the node: with the first cause if an input failed, else with `result`.
   void EndWith(Node& node, absl::Status result);
-  // Takes prepared nodes back and queues them again, with the receives that read what they were to
-  // make.
+  // Takes prepared nodes back and queues them again, with the receives that read their outputs.
   void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
-  // Takes a node that was not launched back from its executors; it is then queued, but in no queue.
+  // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
   void Unprepare(Node& node, const absl::Status& cause);
-  // Ends a node that was not launched (or a receive at work) with an error.
+  // Ends an unlaunched node, or a receive at work, with an error.
   void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Everything that follows from its end. Destroys the node.
+  // Concludes the node with this result, and destroys it.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
   std::vector<MemoryNeed> Needs(const Node& node) const;
-  // Gives memory of the island's back; its queue may move.
+  // Releases memory of the island, whose queue may move.
   void Release(Island& island, DeviceId device, int64_t bytes);
-  // To be called when what it looks at has changed: whether the group's bytes are given back when
-  // work that has its memory has ended, whatever clients do.
+  // Call it when what it looks at has changed. Counts the group's bytes if they will be released
+  // once the work that has its memory has ended, whatever clients do.
   void CountLeaving(Group& group);
-  // The same of what a node that has (`begins`) or had memory needs for itself.
+  // The same for the temporary memory of a node that has (`begins`) or had memory.
   void CountTemporary(const Node& node, bool begins);
-  // What the node reserves on a device, or nullptr. `position`: where it is to be looked for first.
+  // The node's reservation on a device, or nullptr. `position`: where to look first.
   static Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
   // ---- poison (poison.cc)
-  // Of the failed groups the one that the lowest node made fail; nullptr: none has failed.
+  // The failed group whose cause is the lowest node. nullptr: none has failed.
   const Group* WorstOf(const std::vector<ShardRef>& shards) const;
   const Group* WorstInput(const Node& node) const;
   static const Group* Worse(const Group* worst, const Group& other);
-  // Fails it with the error of its worst input, if one failed; a sequence only when no output can
-  // be well. Returns whether.
+  // Fails the node with the error of its worst input, if one failed; a sequence only if no output
+  // can be good. Returns whether it did.
   bool FailIfPoisoned(Node& node);
   static bool IsSequence(const Node& node) {
     return node.executable != nullptr && node.executable->sequence != nullptr;
   }
-  // Of a sequence: see FailedBy. `lost_too`: also by inputs that were there and were lost.
+  // For a sequence: see FailedBy. `lost_too`: also counts inputs that were there and were lost.
   std::vector<int32_t> PoisonedBy(const Node& node, bool lost_too) const;
-  // Of a sequence: that executor has told that these outputs failed. Of each the failure is told
-  // that is an argument's, then that of the first executor: not which came first decides.
+  // For a sequence: the executor reports that these outputs failed. Each keeps the failure of an
+  // argument, if there is one, else that of the first executor, whatever came first.
   static void OutputsFailed(Node& node, size_t participant,
                             std::map<int32_t, FailedOutput> failures);
-  // An output that failed by itself because a peer went away; nullptr: none has.
+  // The error of an output that failed by itself because a peer went away. nullptr: none has.
   static const absl::Status* OutputWithoutPeer(const Node& node);
-  // The end of what it was to make. `charged`: what is reserved for that becomes the groups'.
+  // Settles its outputs. `charged`: what is reserved for them becomes theirs.
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
   // ---- launches (execute.cc)
-  // Makes code known; ignored when its id is known already.
+  // Makes code known. Does nothing if its id is known already.
   void Define(ExecutableSpec spec);
   void Undefine(ExecutableId id);
-  // A node that runs `spec` on these arrays, which fit, enqueued; with `poison` it has failed.
-  // `donatable`: arguments that it takes over.
+  // Makes and enqueues a node that runs `spec` on these arrays, which fit. With `poison` it has
+  // failed. `donatable`: arguments that it takes over.
   LaunchedNode MakeLaunch(Session& session, const ExecutableSpec& spec,
                           const std::vector<const Array*>& arguments,
                           const std::vector<int32_t>& donatable, const OutputTypes& outputs,
                           const absl::Status& poison);
-  // RESOURCE_EXHAUSTED: executors could not be sent what a launch of it takes.
+  // RESOURCE_EXHAUSTED: a launch of it needs a command that is too long for an executor.
   absl::Status CheckSendable(const ExecutableSpec& spec) const;
 
   absl::StatusOr<Arrays::PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
@@ -262,31 +261,31 @@ struct Cluster::State : Registry, Ledger, Turns {
   void SendTo(Executor& executor, Command command);
   void FlushFrees(Executor& executor);
   std::string Where(const Node& node) const;  // "island i0, worker w0"
-  // Whether something may still ask for what the island was.
+  // Whether something may still ask for the island's record.
   bool Needed(const Island& island) const;
-  // What islands count of sessions is what there is.
+  // INTERNAL: what islands count of sessions is wrong. For tests.
   absl::Status CheckIslands() const;
 
-  // Admits and launches what may go there, until `units` reaches `until`.
+  // Admits and launches on the island what may go, until `units` reaches `until`.
   void Pump(Island& island, uint64_t until);
 
   // ---- work (work.cc)
-  // The worklist of the session, which has its turn when it comes.
+  // The worklist of the session, which is in line for a turn.
   Worklist& WorkOf(SessionId session);
-  // Does what is left to do, unless a turn is to come anyway: an operation does not pay for what
-  // others left.
+  // Does open work, unless a turn is to come anyway: an operation does not pay for what others
+  // left.
   void Settle();
-  // Does what is left to do, until there is nothing or `units` has reached `until`.
+  // Does open work, until none is left or `units` reaches `until`.
   void DoWork(uint64_t until);
   bool HasWork() const { return !busy.empty() || !to_pump.empty() || unpark_after.has_value(); }
-  // One slice, which ends with the turn.
+  // One slice of the session, which ends with the turn at the latest.
   void DoSlice(SessionId session, uint64_t turn_ends);
   void DoItem(SessionId session, Worklist& list);
   void TellLoaded(const Told& told);
   void TellEnded(Told told);
-  // Gives up some more of what a session that has ended held.
+  // Gives up some more of what an ended session held.
   void GoOnClosing(Worklist& list);
-  // Tells some of those that wait for a settled group; returns whether all know.
+  // Tells some of the waiters of a settled group. Returns whether all have been told.
   bool TellWaiters(GroupId id);
   void Answered(SessionId session, uint64_t token, absl::Status status) {
     answers.push_back({session, token, std::move(status), nullptr, false, nullptr});
