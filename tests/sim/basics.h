@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ground the simulation stands on: seeded randomness, virtual time, the first broken rule,
-// checkable values.
+// The basics of the simulation: seeded randomness, virtual time, the first broken rule, checkable
+// values.
 #ifndef FAIRWAY_TESTS_SIM_BASICS_H_
 #define FAIRWAY_TESTS_SIM_BASICS_H_
 
@@ -59,7 +59,7 @@ inline constexpr int64_t kSecond = 1000000;
 
 using Event = absl::AnyInvocable<void()>;
 
-// Virtual time in microseconds. Events of one instant run in the order in which they were made.
+// Virtual time in microseconds. Events of one instant run in the order in which they were added.
 class EventQueue {
  public:
   int64_t now() const { return now_; }
@@ -119,13 +119,13 @@ inline uint64_t Mix(uint64_t a, uint64_t b) {
   return z ^ (z >> 29);
 }
 
-// A shard's bytes all say its value, which is a hash of what produced it. Sizes are multiples of 8.
+// Every 8 bytes of a shard hold its value, a hash of what produced it. Sizes are multiples of 8.
 inline std::shared_ptr<const Blob> BytesOf(uint64_t value, int64_t size) {
   auto blob = Blob::Make(static_cast<size_t>(size));
   for (int64_t i = 0; i + 8 <= size; i += 8) std::memcpy(blob->data() + i, &value, 8);
   return blob;
 }
-// 0: the bytes do not agree with each other.
+// 0: the words of the bytes differ.
 inline uint64_t ValueOf(const Blob& blob) {
   uint64_t value = 0;
   for (size_t i = 0; i + 8 <= blob.size(); i += 8) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's life and the answers that it gets; operations.cc has what it does.
+// A client's life, and checks of the answers that it gets; operations.cc has its operations.
 #include "tests/sim/client.h"
 
 #include <algorithm>
@@ -80,8 +80,8 @@ void Client::Step() {
     return;
   }
   Random& r = world_.random;
-  // Front doors wait until the session is not busy; an operation that comes all the same waits in
-  // the core.
+  // Front doors wait while the session is busy. An operation that comes all the same waits in the
+  // core.
   if (world_.controller->cluster().sessions().Busy(session_) && r.Percent(75)) {
     world_.Count("waits for a busy session");
     StepIn(r.Between(1, 200));
@@ -239,7 +239,7 @@ bool Client::Explains(const ModelGroup& group, const absl::Status& status) const
 
 bool Client::Explains(const Request::Item& item, const absl::Status& status) const {
   if (!item.never.empty()) return Describe(status).find(item.never) != std::string::npos;
-  // Of several failed parts of an array, the lowest node's error is told.
+  // If several parts of an array have failed, the answer is the lowest node's error.
   ModelGroup whole;
   whole.failures = Inherit(item.groups);
   whole.stored = true;
@@ -283,7 +283,7 @@ void Client::Answered(uint64_t token, bool fetch, const absl::StatusOr<BytesRef>
         item.groups[0]->surely_failed = true;
       return;
     }
-    if (!MayBeFine(item)) break;  // the first failed one is to be told
+    if (!MayBeFine(item)) break;  // the answer must be the first failure
   }
   const Request::Item* first = &request.items[0];
   std::string expected = "OK";

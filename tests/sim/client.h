@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that acts as a JAX process does, one session after another, and a reference interpreter
-// beside it: every answer is compared with what the operations before it make of it (rules G3, T1,
-// F1).
+// A client that acts like a JAX process, in one session after another, with a reference
+// interpreter. Every answer is compared with what the interpreter makes of the operations before it
+// (rules G3, T1, F1).
 #ifndef FAIRWAY_TESTS_SIM_CLIENT_H_
 #define FAIRWAY_TESTS_SIM_CLIENT_H_
 
@@ -33,11 +33,11 @@ inline constexpr CopySemantics kSemantics[] = {
 
 inline Shape Vector(int64_t elements) { return Shape{{elements}}; }
 
-// A bound program: what the interpreter needs of it.
+// What the interpreter needs of a bound program.
 struct SimProgram {
   Program program;
   ProgramBinding binding;
-  ArraySpec type;                             // of all values but scalars, over positions
+  ArraySpec type;                             // of all values except scalars, over positions
   std::vector<std::vector<DeviceId>> slices;  // all of one length
   std::vector<IslandId> islands;              // of the slices
 };
@@ -52,24 +52,24 @@ class Client final : public SessionOwner {
   bool waiting() const override { return !requests_.empty() || !unanswered_.empty(); }
 
   void OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) override;
-  // Before the core is told.
+  // Called before the core learns of it.
   void ExecutorLost(const Machine& machine);
   void IslandGivenUp(const std::string& island);
   void ControllerLost();
 
   // Fetches every array once more.
   void ReadAll();
-  // Gives all up, or just leaves.
+  // Gives up all arrays, or just closes the session.
   void End() override;
   void ReportWaiting() override;
 
  private:
-  // What an answer may be, fixed when it was asked for.
+  // What an answer may be, fixed when the request is made.
   struct Request {
     bool fetch = false;
     struct Item {
-      std::string never;  // this text, always: unknown, deleted or an error array
-      bool gone = false;  // fails for sure, for want of machines or memory
+      std::string never;  // always this text: unknown, deleted or an error array
+      bool gone = false;  // surely fails for lack of machines or memory
       std::vector<std::shared_ptr<ModelGroup>> groups;
     };
     std::vector<Item> items;
@@ -122,7 +122,7 @@ class Client final : public SessionOwner {
 
   // Programs (programs.cc)
   struct ProgramValue;
-  // A new program for arrays of that type; its handle, 0: none.
+  // Binds a new program for arrays of that type. Returns its handle; 0: none.
   uint64_t BindProgram(const ModelArray& like);
   void RunProgram(uint64_t handle, std::vector<uint64_t> args, const ExecuteOptions& options);
   // The results of a graph. `run`: the last node of the run, or one before it.
@@ -132,7 +132,7 @@ class Client final : public SessionOwner {
                         const std::vector<ProgramValue>& inputs, NodeId run);
   // Whether the first slice and the type of values are the array's.
   bool MadeFor(const SimProgram& program, const ModelArray& like) const;
-  // Whether it does not matter from where its parts are taken: one group, and equal replicas.
+  // Whether it has one group and equal replicas, so any source of its parts will do.
   static bool OfOnePiece(const ModelArray& array);
   static std::vector<const ArgumentNode*> Arguments(const SimProgram& program);
 
@@ -141,7 +141,7 @@ class Client final : public SessionOwner {
   // The answer to ExecuteOptions::watch.
   void Await(uint64_t token, NodeId node, std::shared_ptr<ModelGroup> outcome);
 
-  // Does it while answers wait: they may come before it is known what is to be answered.
+  // Runs an operation. Answers wait meanwhile: they may come before their request is known.
   void Operate(void (Client::*run)());
 
   // Answers
@@ -153,7 +153,7 @@ class Client final : public SessionOwner {
   uint64_t On(const std::vector<DeviceId>& devices) const;
   Resharding::Place PlaceOf(DeviceId device) const;
   using PiecesOf = std::function<std::vector<ShardPiece>(int32_t shard)>;
-  // What a reshard or a bitcast makes, some of it of what it has made before.
+  // What a reshard or a bitcast makes, some of it from what it has made before.
   ModelArray Remade(const ModelArray& source, const ArraySpec& spec, bool may_alias,
                     const PiecesOf& pieces_of);
   void Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
@@ -162,10 +162,10 @@ class Client final : public SessionOwner {
   DeviceId DeviceOf(int32_t id) const;
   const VirtualDevice& Virtual(int32_t id) const;
   bool Expect(const absl::Status& got, std::string_view want, std::string_view what);
-  // For requests that may take several turns: what they are to be answered.
+  // For requests that may take several turns: the expected answer.
   Cluster::Done Expects(std::string want, std::string what, size_t results);
   Cluster::Ended Expects(std::string want, std::string what);
-  // To be called when such a request has begun.
+  // Call it when such a request has begun.
   void Began();
 
   World& world_;
@@ -176,7 +176,7 @@ class Client final : public SessionOwner {
   uint64_t next_handle_ = 0;
   uint64_t next_token_ = 1;
   uint64_t next_value_ = 1;
-  uint64_t lost_ = 0;  // bits of the machines lost in this session's life
+  uint64_t lost_ = 0;  // bits of machines lost in this session's life
   std::vector<VirtualDevice> devices_;
   std::vector<int32_t> usable_;  // not a neighbour's
   std::map<uint64_t, ModelArray> arrays_;

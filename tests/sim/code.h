@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulated compiled code: what it computes is a hash of its identity and of all its inputs, so
-// that the machine that runs it and the client's reference interpreter can be compared.
+// Simulated compiled code. Its results are a hash of its identity and all its inputs, so the
+// machine that runs it can be compared with the client's reference interpreter.
 #ifndef FAIRWAY_TESTS_SIM_CODE_H_
 #define FAIRWAY_TESTS_SIM_CODE_H_
 
@@ -25,7 +25,7 @@ struct Code {
   bool load_fails = false;
   bool separable = false;  // no collectives: devices neither meet nor see each other's inputs
 
-  // Of all inputs, or of those that the device at `position` has.
+  // A digest of all inputs, or of those of the device at `position`.
   uint64_t Digest(const Inputs& inputs, size_t position) const {
     uint64_t digest = salt;
     for (const auto& argument : inputs) {
@@ -35,7 +35,7 @@ struct Code {
     }
     return digest;
   }
-  // What devices at these positions may fail with, the first one that fails first.
+  // The errors that devices at these positions may fail with, in the order of positions.
   std::vector<std::string> Failures(const Inputs& inputs,
                                     const std::vector<size_t>& positions) const {
     std::vector<std::string> out;
@@ -53,11 +53,11 @@ struct Code {
     return Failures(inputs, all);
   }
   std::string LoadFailureText() const { return fmt::format("unloadable#{:x}", salt); }
-  // Devices that hold the same tile of a result have the same value: separable code has a tile of
-  // each result for each device.
+  // Devices with the same tile of a result have the same value. Separable code has one tile of each
+  // result for each device.
   uint64_t Output(const Inputs& inputs, size_t output, size_t position) const {
     const ValueType& type = spec.outputs[output];
-    if (type.shard.num_elements() == 0) return 0;  // no bytes say nothing
+    if (type.shard.num_elements() == 0) return 0;  // no bytes hold no value
     const uint64_t tile = type.tile_of.empty() ? 0 : static_cast<uint64_t>(type.tile_of[position]);
     return Mix(Mix(Digest(inputs, position), output + 1), tile + 1) | 1;
   }

@@ -26,7 +26,7 @@ Machine* Controller::MachineOf(DeviceId device) const {
 
 void Controller::Settle() {
   ++world_.steps;
-  // Thousands of records are not gone through after each step.
+  // With thousands of records the checks are too slow for each step.
   const bool looks = world_.config.hostile == 0 || world_.steps % 64 == 0;
   absl::Status status = looks ? cluster_.inspection().CheckInvariants() : absl::OkStatus();
   if (looks && status.ok()) status = hub_.CheckInvariants();
@@ -36,8 +36,8 @@ void Controller::Settle() {
 }
 
 void Controller::CheckUnits() {
-  // Where memory is tight, a tick may give up hundreds of nodes, and look at all of them. After a
-  // loss receives that take from each other are taken back at once.
+  // Where memory is tight, a tick may give up hundreds of nodes and look at all of them. After a
+  // loss, receives that take from each other are taken back at once.
   const Config& config = world_.config;
   if (config.hostile == 0 || config.memory != 0 || config.losses > 0) return;
   const uint64_t most = cluster_.inspection().counts().most_units;
@@ -54,7 +54,7 @@ void Controller::Tick() {
   const uint64_t units = cluster_.units();
   cluster_.Tick(Now() / kMillisecond);
   ++world_.steps;
-  if (cluster_.units() == units) return;  // nothing was done
+  if (cluster_.units() == units) return;  // nothing happened
   for (const IslandStatus& island : cluster_.fleet().Islands()) {
     if (before[island.id] == island.given_up) continue;
     const auto older = running.find(island.given_up_for);
@@ -95,7 +95,7 @@ void Controller::NotePrepare(const Member& member, const PrepareLaunch& prepare)
   if (!session) return world_.Broken("B2", "node {} is prepared, but not known", prepare.node);
   for (const DeviceId device : spec.devices) {
     NodeId& last = last_prepared_[{*session, device}];
-    // What waits until its inputs have ended is in no line meanwhile.
+    // A node that waits until its inputs have ended is in no line meanwhile.
     const bool in_line = prepared.code != nullptr || !world_.sequential.contains(*session);
     if (prepare.node < last && in_line)
       world_.Broken("B2", "island {}: node {} waited for memory while node {} overtook it",

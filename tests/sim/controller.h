@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The controller's shell in the simulation: a real Cluster, a real WorkerHub, a data port for
-// uploads. After every call of the core it checks the core's invariants and what was sent (rules
-// G1, G2, admission in order); of what the hub says, that it is so and comes in time (F1).
+// uploads. After every call of the core it checks the core's invariants and the commands sent (G1,
+// G2, admission in order). The hub must say what is true, and in time (F1).
 #ifndef FAIRWAY_TESTS_SIM_CONTROLLER_H_
 #define FAIRWAY_TESTS_SIM_CONTROLLER_H_
 
@@ -26,28 +26,28 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
   Controller(World& world, ClusterOptions options);
   ~Controller() override;
 
-  // The core; Settle after every call that may change it.
+  // The core. Call Settle after every call that may change it.
   Cluster& cluster() { return cluster_; }
   void Settle();
-  // Time passes: what waits for memory may be given up, but not while something runs on its island.
+  // Lets time pass. Checks that no node is given up for a device that still runs an older one.
   void Tick();
 
-  // Microseconds in which it ran.
+  // Microseconds during which the controller ran.
   int64_t Now() const { return clock_.now().time_since_epoch() / std::chrono::microseconds(1); }
   // The oldest node that was launched on each device and has not ended.
   std::map<DeviceId, NodeId> Running() const;
 
   void Accept(std::unique_ptr<Link> link) { hub_.Accept(std::move(link)); }
   void PullUpload(TransferId transfer, int32_t index, Pulled done);
-  // An operator asks for it.
+  // Restarts the machine's island, as an operator would.
   void Restart(const Machine& machine);
-  // Asks a worker of the machine's island for code, which is to be answered once.
+  // Compiles at a worker of the machine's island. Checks that one answer comes.
   void Compile(const Machine& machine);
-  // Of them, those that are not answered.
+  // Compilations that are not answered.
   size_t compiling() const { return compiling_.size(); }
   // Entries of the logs that are not concluded.
   size_t open_entries() const { return hub_.open_entries(); }
-  // All machines are registered here, as they are now.
+  // Whether all machines are registered here in their present incarnations.
   bool AllUp() const;
 
   Machine* MachineOf(DeviceId device) const;
@@ -73,7 +73,7 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
  private:
   struct Member {
     Machine* machine = nullptr;
-    uint64_t session = 0;  // its incarnation
+    uint64_t session = 0;  // the incarnation
     bool up = false;
   };
   void TickHub();
@@ -83,7 +83,7 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
   void NoteLaunch(Member& member, const Launch& launch);
   void NotePrepare(const Member& member, const PrepareLaunch& prepare);
   void CheckLaunches();
-  // No turn is long.
+  // Checks that no turn was long.
   void CheckUnits();
 
   World& world_;
@@ -105,13 +105,13 @@ class Controller final : public ClusterActions, public WorkerHubEvents {
   };
   std::map<NodeId, Launched> launches_;  // of this step
   struct Prepared {
-    const Code* code = nullptr;  // none: a sequence
+    const Code* code = nullptr;  // nullptr: a sequence
     std::vector<Machine*> places;
     uint64_t steps = 1;  // launch ids that it takes
   };
   std::map<NodeId, Prepared> prepared_;
   std::map<std::string, uint64_t> last_launch_;  // by island
-  // The highest launch node of a session on a device.
+  // The highest prepared launch of a session on a device.
   std::map<std::pair<SessionId, DeviceId>, NodeId> last_prepared_;
 };
 

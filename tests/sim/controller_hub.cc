@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's hub: what it says is what happened, and it says it in time.
+// Checks that what the hub says has happened, and that it says so in time.
 #include <algorithm>
 #include <chrono>
 
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Of what the hub shows as stalled: it looks at 3 s, beats come every 500 ms and may be late.
+// The hub shows a stall after 3 s of silence; beats come every 500 ms and may be late.
 constexpr int64_t kStalled = 3000 * kMillisecond;
 constexpr int64_t kStalledSlack = 2000 * kMillisecond;
 
@@ -25,8 +25,8 @@ WorkerHubOptions HubOptions(const World& world) {
   options.controller = Incarnation(world.epoch);
   options.data_endpoint = ":1";
   options.deadline = milliseconds(world.config.deadline / kMillisecond);
-  // Islands and commands are small here. All the same versions have to wait in half of the worlds,
-  // and links have little room in some.
+  // Islands and commands are small here. Still, versions have to wait in half of the worlds, and
+  // links have little room in some.
   if (world.config.operations % 2 == 0) options.links.few = 0;
   if (world.config.operations % 4 < 2 && world.config.hostile == 0) options.links.link_bytes = 500;
   return options;
@@ -52,7 +52,7 @@ absl::StatusOr<ExecutorId> Controller::OnExecutorUp(const ExecutorSpec& spec) {
   for (auto& [id, member] : members_) {
     if (member.machine != machine) continue;
     if (member.up) world_.Broken("F1", "{} is up twice", spec.worker);
-    member.session = spec.incarnation.value;  // commands come already
+    member.session = spec.incarnation.value;  // commands for it come already
     member.up = true;
   }
   const absl::StatusOr<ExecutorId> id = cluster_.fleet().ExecutorUp(spec);
@@ -80,7 +80,7 @@ void Controller::OnExecutorLost(ExecutorId id, const absl::Status& cause) {
   if (machine.session() == member.session) {
     world_.Count("executor declared lost");
   } else {
-    world_.BreakGangs(&machine, member.session);  // what was sent to it after its end
+    world_.BreakGangs(&machine, member.session);  // launches that were sent after its end
   }
   lost_.insert(&machine);
   for (auto& client : world_.clients) client->ExecutorLost(machine);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each legal move and each kind of event happened, over many worlds.
+// Counts each legal move and each kind of event, over many worlds.
 #ifndef FAIRWAY_TESTS_SIM_COVERAGE_H_
 #define FAIRWAY_TESTS_SIM_COVERAGE_H_
 
@@ -21,7 +21,7 @@ class Coverage {
   }
   uint64_t steps() const { return steps_; }
 
-  // Prints the table. Whether at least 95 % happened; with `streams`, gangs behind others too.
+  // Prints the table. Returns whether at least 95 % happened; with `streams`, also on streams.
   bool Print(bool streams) const {
     size_t happened = 0;
     size_t legal = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computations: made up to fit the arrays that are there.
+// Computations, invented to fit the existing arrays.
 #include <algorithm>
 #include <set>
 
@@ -42,7 +42,7 @@ Code* Client::MakeCode(const std::vector<const ModelArray*>& args,
   for (int64_t o = r.Percent(5) ? 0 : r.Between(1, 3); o > 0; --o) {
     ValueType type;
     type.dtype = DType::kU64;
-    // Often as large as an argument, so that donation has something to give.
+    // Often as large as an argument, so that an argument can be donated.
     const bool like = !spec.parameters.empty() && r.Percent(50);
     type.shard =
         like ? r.Pick(spec.parameters).shard : Shape{{r.Percent(5) ? 0 : r.Between(1, 30)}};
@@ -133,7 +133,7 @@ void Client::DoExecute() {
     if (r.Percent(20)) options.non_donatable.push_back(static_cast<int32_t>(a));
   }
   if (r.Percent(20)) options.watch = next_token_++;
-  // What makes the call wrong, if anything.
+  // The error of a wrong call; empty: the call is right.
   std::string refusal;
   for (size_t a = args.size(); a > 0; --a) {
     if (models[a - 1]->error.empty() && models[a - 1]->deleted()) refusal = "FAILED_PRECONDITION";

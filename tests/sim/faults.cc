@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to processes, hosts and links, and who may be lost of it (rule F1).
+// Faults of processes, hosts and links, and which executors may be lost by them (rule F1).
 #include <algorithm>
 
 #include "tests/sim/client.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kHostSilent = 3 * kSecond;
 constexpr int64_t kCauseWait = kSecond;
 constexpr int64_t kTicks = 400 * kMillisecond;
-// Ways of messages, a tick, what else the loop has to do.
+// Message delays, a tick, other work of the loop.
 constexpr int64_t kSlack = 2 * kSecond;
 
 }  // namespace
@@ -36,7 +36,7 @@ Pulled World::MayBeCut(Pulled done, uint64_t bits) {
 
 void World::HurtExecutor(Machine& machine) {
   --down_;
-  if (controller == nullptr || !machine.Fine()) return;  // something ails it already
+  if (controller == nullptr || !machine.Fine()) return;  // it has a fault already
   const int64_t kind = random.Below(100);
   if (kind < 30) {
     Count("executor dies");
@@ -59,7 +59,7 @@ void World::HurtExecutor(Machine& machine) {
       });
     };
     restart();
-    // Somebody else asks for it, too.
+    // Somebody else asks for a restart, too.
     queue.After(random.Between(1, 3 * kSecond), [this, restart] {
       --down_;
       if (random.Percent(50)) restart();
@@ -73,7 +73,7 @@ void World::CutLinks(Machine& machine) {
   const bool executor = random.Percent(80);
   Count(hub_first ? "link cut: the controller hears first" : "link cut: the worker hears first");
   Trace("the link of {} is cut, the other end hears of it {} us later", machine.worker(), later);
-  // The hub waits for the supervisor's account of it, which does not come.
+  // The hub waits for the supervisor's account, which does not come.
   const int64_t told = kCauseWait + kTicks;
   if (executor) MayBeLost(machine.session(), hub_first ? told : later + told);
   if (executor) machine.CutLink(hub_first, later);
@@ -87,8 +87,8 @@ void World::StopExecutor(Machine& machine) {
   Trace("the executor of {} stops for {} us", machine.worker(), time);
   machine.Sleep();
   const uint64_t session = machine.session();
-  // Its last heartbeat was at most 500 ms and a way before, and is yet to be read, if the
-  // controller is stopped. Its deadline is one of the controller's time.
+  // The hub heard its last heartbeat at most 500 ms and a message delay ago; a stopped controller
+  // has yet to read it. The deadline counts the controller's time.
   const int64_t by = controller->Now() + config.deadline + kSecond + kSlack;
   queue.After(config.deadline - kSecond, [this, &machine, session, by] {
     if (machine.session() != session || !machine.asleep() || controller == nullptr) return;
@@ -119,7 +119,7 @@ void World::SilenceHost(Machine& machine) {
 
 void World::MayBeLost(uint64_t session, int64_t within) {
   Trace("incarnation {} may be lost{}", session, within < 0 ? "" : ", and must be");
-  // The later of two causes, if it must be by one of them.
+  // The first deadline holds; a cause without one sets none.
   const auto [it, fresh] = excuses_.try_emplace(session);
   const int64_t by = within < 0 || controller == nullptr ? -1 : controller->Now() + within;
   if (fresh || it->second.must_by < 0) it->second.must_by = by;

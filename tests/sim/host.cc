@@ -56,7 +56,7 @@ void Host::Die(int64_t back) {
 }
 
 void Host::ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked) {
-  if (!alive_) return;  // and nobody tells
+  if (!alive_) return;  // nobody reports it
   v1::ToController message;
   v1::ExecutorDied* const died = message.mutable_executor_died();
   died->set_incarnation(incarnation);
@@ -70,7 +70,7 @@ void Host::ExecutorEnded(uint64_t incarnation, const std::string& cause, bool as
   const int64_t told = world_.random.Between(0, (late ? 1500 : 5) * kMillisecond);
   const int64_t back = world_.random.Percent(20) ? world_.random.Between(5 * kSecond, 20 * kSecond)
                                                  : world_.random.Between(kMillisecond, kSecond);
-  // It comes before the hub waits no longer, and before there is a successor.
+  // The report comes while the hub waits for it, and before there is a successor.
   const int64_t most = told + 2 * world_.config.link_delay + 100 * kMillisecond;
   if (registered_ && cuts_ == 0 && most < std::min(back, kSecond))
     world_.Accounted(incarnation, deaths_.back().executor_died().cause());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host with one worker: the supervisor as it is seen from the controller, with its link and its
-// pulse, over a Machine, its executor. What the kernels tell of a silent host is played here.
+// A host with one worker: the supervisor with its link and its pulse, as the controller sees it,
+// and a Machine as its executor. It also plays what the kernels tell of a silent host.
 #ifndef FAIRWAY_TESTS_SIM_HOST_H_
 #define FAIRWAY_TESTS_SIM_HOST_H_
 
@@ -26,24 +26,24 @@ class Host final : public FarSide {
 
   // Starts the supervisor, which starts the executor.
   void Start();
-  // Both end at once, and come back.
+  // Both processes end at once, and start again after `back`.
   void Die(int64_t back);
-  // The executor, of which the last registration was this, has ended: the controller is told, and a
-  // new one started. `asked`: by an operator.
+  // The executor with this latest registration has ended. Tells the controller, and starts a new
+  // one. `asked`: by an operator.
   void ExecutorEnded(uint64_t incarnation, const std::string& cause, bool asked);
 
-  // For so long nothing reaches the host or leaves it.
+  // For this time nothing reaches the host or leaves it.
   void Silence(int64_t time);
   bool silent() const { return silent_; }
   void Hold(Event run) { held_.push_back(std::move(run)); }
   void CutLink(bool hub_first, int64_t later);
 
-  // A link of a process that has ended is closed then; what starts afterwards is heard of later.
+  // The link of an ended process closes at this time. The controller hears of newer ones later.
   void ClosedAt(int64_t time) { closed_at_ = std::max(closed_at_, time); }
   int64_t closed_at() const { return closed_at_; }
 
-  // Its supervisor is registered at the controller that runs now, with a pulse, and nothing ails
-  // it.
+  // Whether its supervisor is registered at the present controller, with a pulse and without
+  // faults.
   bool Fine() const;
 
   // FarSide
@@ -68,7 +68,7 @@ class Host final : public FarSide {
   std::shared_ptr<Wire> link_;
   std::shared_ptr<Wire> pulse_;
   bool registered_ = false;
-  std::deque<v1::ToController> deaths_;  // not told yet
+  std::deque<v1::ToController> deaths_;  // not reported yet
   std::string kill_reason_;
   bool kill_asked_ = false;
   bool silent_ = false;

@@ -13,7 +13,7 @@
 namespace fairway::sim {
 namespace {
 
-constexpr int64_t kElements = 24;  // of all its arrays
+constexpr int64_t kElements = 24;  // of each of its arrays
 constexpr size_t kMostArrays = 6000;
 
 ArraySpec Tiled(const std::vector<int32_t>& devices) {
@@ -97,7 +97,7 @@ void Hostile::Step() {
   }
   if (!session_) Open();
   if (!session_) return StepIn(20000);
-  // As front doors do, which read no more while its unfinished work holds more than its share.
+  // Like a front door, reads no more while unfinished work holds more than its share.
   const Cluster::Sessions::Backlog backlog =
       world_.controller->cluster().sessions().BacklogOf(session_);
   if (backlog.record_bytes > std::max<size_t>(backlog.record_room, 256 << 10))
@@ -177,7 +177,7 @@ void Hostile::Put() {
 void Hostile::Copy() {
   Random& r = world_.random;
   const bool alias = r.Percent(50);
-  // They must lie on the same devices.
+  // Copies one array many times: all must lie on the same devices.
   const std::vector<uint64_t> in(r.Between(20, alias ? 800 : 120), r.Pick(arrays_));
   world_.controller->cluster().arrays().Copy(
       session_, in, std::nullopt, std::nullopt,
@@ -224,7 +224,7 @@ void Hostile::Delete() {
   world_.controller->cluster().arrays().Delete(session_, std::move(handles), Ends("delete"));
 }
 
-// From one slice to the other and back, so that each round is steps of its own.
+// Transfers from one slice to the other and back, so each round is steps of its own.
 uint64_t Hostile::BindProgram(const std::vector<int32_t>& devices) {
   Program program;
   program.name = "ping";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session that asks for as much as it can: requests of hundreds of arrays, reshards of many
-// pieces, long programs, one after the other. Nobody compares its results; each of its requests
-// must be answered, and its neighbour must not notice it (neighbour.h).
+// A session that asks for as much as it can, one request after the other: hundreds of arrays,
+// reshards of many pieces, long programs. Nobody compares its results, but each request must be
+// answered, and its neighbour must not notice it (neighbour.h).
 #ifndef FAIRWAY_TESTS_SIM_HOSTILE_H_
 #define FAIRWAY_TESTS_SIM_HOSTILE_H_
 
@@ -45,9 +45,9 @@ class Hostile final : public SessionOwner {
   uint64_t BindProgram(const std::vector<int32_t>& devices);
 
   std::vector<int32_t> Some(int64_t most);
-  // So many of its arrays, some of them several times.
+  // `count` of its arrays, some of them several times.
   std::vector<uint64_t> Handles(int64_t count);
-  // What is to be answered once.
+  // A token that must be answered once.
   uint64_t Token(std::string what);
   void Answered(uint64_t token);
   Cluster::Done Keeps(std::string what);
@@ -58,7 +58,7 @@ class Hostile final : public SessionOwner {
   SessionId session_;
   bool done_ = false;
   int left_ = 0;
-  bool deleted_ = false;  // some of its arrays are
+  bool deleted_ = false;  // some of its arrays are deleted
   uint64_t next_token_ = 1;
   std::vector<VirtualDevice> devices_;  // all, by id
   std::vector<int32_t> usable_;         // not the neighbour's

@@ -96,7 +96,7 @@ void Wire::Send(Frame frame) {
 
 void Wire::Down(Frame frame) {
   if (cut_ || closing_ || far_ == nullptr) return;
-  if (!host_.silent()) Hear();  // a way earlier than it does
+  if (!host_.silent()) Hear();  // one delay earlier than it really hears
   if (IsBeat(frame)) return;
   down_at_ = std::max(down_at_, world_.queue.now() + world_.LinkDelay());
   down_bytes_ += frame.payload.size();
@@ -161,7 +161,7 @@ void Wire::HostSilent() {
   world_.ToController([self = shared_from_this()] {
     self->EndAtHub(absl::DeadlineExceededError("connection timed out"));
   });
-  EndAtFar(0);  // when it is heard again
+  EndAtFar(0);  // once the host is heard again
 }
 
 }  // namespace fairway::sim

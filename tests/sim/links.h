@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links between the controller's hub and processes on hosts, in virtual time. Frames arrive late
-// and in order; a link can be cut so that one end hears of it first; a silent host gets and sends
-// nothing.
+// and in order. A link can be cut so that one end hears of it first. A silent host neither gets nor
+// sends anything.
 #ifndef FAIRWAY_TESTS_SIM_LINKS_H_
 #define FAIRWAY_TESTS_SIM_LINKS_H_
 
@@ -20,7 +20,7 @@ namespace fairway::sim {
 class Host;
 class Wire;
 
-// The controller's loop; what is posted dies with its controller.
+// The controller's loop. Posted handlers die with their controller.
 class ControllerLoop final : public Loop {
  public:
   ControllerLoop(World& world, uint64_t epoch) : world_(world), epoch_(epoch) {}
@@ -31,12 +31,12 @@ class ControllerLoop final : public Loop {
   const uint64_t epoch_;
 };
 
-// Who is at the far end.
+// The process at the far end.
 class FarSide {
  public:
   virtual ~FarSide() = default;
   virtual void OnFrame(Wire& wire, const Frame& frame) = 0;
-  // Once; nothing comes after it.
+  // Called once; nothing comes after it.
   virtual void OnEnd(Wire& wire) = 0;
 };
 
@@ -45,21 +45,21 @@ class Wire : public std::enable_shared_from_this<Wire> {
  public:
   Wire(World& world, Host& host, FarSide* far);
 
-  // To the controller that runs now: the hub gets its end.
+  // Connects to the present controller: its hub gets an end.
   void Open();
   void Send(const v1::ToController& message);
   void Send(Frame frame);
-  // The far process has ended, or wants no more: what it sent before still arrives.
+  // The far process has ended or closes the link. What it sent before still arrives.
   void HangUp();
   // Nothing passes any more. One end hears of it now, the other one `later`.
   void Cut(bool hub_first, int64_t later);
-  // The kernel of the controller's host has not heard of the far one for too long; as on a link
-  // that is watched.
+  // The kernel of the controller's host has heard nothing of the far host for too long. Does
+  // nothing on a link that is not watched.
   void HostSilent();
   bool watched() const { return watched_; }
-  // To the controller of this epoch.
+  // The epoch of its controller.
   uint64_t epoch() const { return epoch_; }
-  // When the controller has said something, an acknowledgement perhaps, for the last time; or now.
+  // When the controller was last heard, acknowledgements included; at first, the time of creation.
   int64_t heard_at() const { return heard_at_; }
   void Hear() { heard_at_ = world_.queue.now(); }
 
@@ -69,9 +69,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Down(Frame frame);
   void HubCloses();
   void HubGone();
-  // Runs in the controller's loop after what was sent before.
+  // Runs it in the controller's loop after what was sent before.
   void Up(bool background, Event run);
-  // When the host takes and gives frames again.
+  // Runs it as soon as the host is not silent.
   void WhenHeard(bool background, Event run);
   void EndAtHub(absl::Status status);
   void EndAtFar(int64_t delay);
@@ -81,11 +81,11 @@ class Wire : public std::enable_shared_from_this<Wire> {
   FarSide* far_;
   class HubLink* hub_ = nullptr;
   uint64_t epoch_ = 0;
-  int64_t up_at_ = 0, down_at_ = 0;  // when the last one sent arrives
+  int64_t up_at_ = 0, down_at_ = 0;  // when the last frame sent arrives
   int64_t heard_at_ = 0;
   size_t down_bytes_ = 0;  // on their way to the far side
   bool cut_ = false;
-  bool closing_ = false;  // by the hub
+  bool closing_ = false;  // the hub has closed it
   bool watched_ = false;
   size_t most_ = kMaxFrameBytes;
 };

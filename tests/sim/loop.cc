@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's loop, and what goes on in the background.
+// The controller's loop, and background events.
 #include "tests/sim/controller.h"
 #include "tests/sim/world.h"
 
@@ -14,7 +14,7 @@ void World::WakeLoop() {
   if (loop_wakes_ || inbox_.empty()) return;
   loop_wakes_ = true;
   queue.At(free_at_, [this] {
-    // What takes no time is done at once.
+    // Events that take no time run at once.
     while (!inbox_.empty() && free_at_ <= queue.now()) {
       Event run = std::move(inbox_.front());
       inbox_.pop_front();

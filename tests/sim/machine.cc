@@ -9,7 +9,7 @@
 namespace fairway::sim {
 namespace {
 
-constexpr uint64_t kAtOnce = 400;  // units of what cannot be interrupted, at most
+constexpr uint64_t kAtOnce = 400;  // most units of what cannot be interrupted
 
 }  // namespace
 
@@ -127,7 +127,7 @@ void Machine::Read(NodeId node, const std::vector<ShardRef>& shards) {
   }
   After(1, [this, node, bytes] {
     core_->ReadDone(node, bytes);
-    AfterLaunch();  // it may have been all that a sequence waited for
+    AfterLaunch();  // a sequence may have waited for this alone
   });
 }
 
@@ -239,7 +239,7 @@ void Machine::CheckPeers(const Run& run) {
   const ExecutableId code = run.gang->code->spec.id;
   for (const InstallExecutable::Member& member : peers_[code]) {
     Machine* peer = world_.FindMachine(member.endpoint);
-    // It may be gone, or have begun anew, and the controller is yet to hear of it.
+    // It may have ended or restarted without the controller knowing yet.
     const auto& members = run.gang->members;
     const bool launched_there = std::find(members.begin(), members.end(),
                                           std::pair(peer, peer->session())) != members.end();
@@ -290,7 +290,7 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
   if (run->behind) Occupy(*run);
   MayFail(*run);
   if (!run->failure.ok() && world_.random.Percent(50)) {
-    // It never begins. Its peers hear why when they want something of it (GangExchanges).
+    // It never begins. Its peers hear why when they want data from it (GangExchanges).
     world_.queue.After(world_.DataDelay(),
                        [&world = world_, run] { world.BreakGang(run->gang, run->failure); });
     After(world_.random.Between(1, 1000), [this, run] { EndRun(run); });
@@ -313,7 +313,7 @@ void Machine::Join(const std::shared_ptr<Run>& run) {
 
 void Machine::MayFail(Run& run) {
   Random& r = world_.random;
-  // What chooses a block more often: few of these run on several executors.
+  // More often for code that chooses a branch: little of it runs on several executors.
   const std::vector<ValueType>& outputs = run.gang->code->spec.outputs;
   const bool chooses = run.gang->members.size() > 1 && outputs.size() == 1 &&
                        outputs[0].dtype == DType::kS64 && outputs[0].global.rank() == 0;

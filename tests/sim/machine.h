@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulated worker: a real ExecutorCore over a simulated runtime whose buffers carry checkable
-// values and whose device memory is counted. It checks what only the doing side can see: rules G1,
-// G2, B1 and B2.
+// One simulated executor: a real ExecutorCore over a simulated runtime. Its buffers carry checkable
+// values, and its device memory is counted. It checks what only an executor can see: rules G1, G2,
+// B1 and B2.
 #ifndef FAIRWAY_TESTS_SIM_MACHINE_H_
 #define FAIRWAY_TESTS_SIM_MACHINE_H_
 
@@ -26,26 +26,26 @@
 
 namespace fairway::sim {
 
-// What `bytes` take in a device's memory.
+// The memory of a device that `bytes` take.
 inline int64_t Units(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class Machine;
 struct Run;
 
-// All launches of one node, where they meet as a collective does: it ends when all have come.
-// Members of code without collectives do not meet.
+// All launches of one node. They meet as in a collective, which ends when all have come. Members of
+// code without collectives do not meet.
 struct Gang {
   const Code* code = nullptr;
   std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
   std::vector<Machine*> places;                        // by position in the code's device list
   std::map<Machine*, std::shared_ptr<Run>> joined;
   Inputs inputs;
-  std::set<Machine*> received;  // who got the launch
+  std::set<Machine*> received;  // who has received the launch
   bool broken = false;          // a member is gone
   bool complete = false;
-  absl::Status cause;  // of its breaking, if the members know it
+  absl::Status cause;  // why it broke, if the members know
 
-  // Each ends or fails by itself, whatever becomes of the others.
+  // Whether each member ends or fails independently of the others.
   bool MembersAreApart() const { return members.size() > 1 && code->separable; }
 };
 
@@ -58,9 +58,9 @@ struct Run {
   std::vector<std::vector<uint64_t>> inputs;  // [device here][argument]
   std::vector<ShardRef> reads;                // buffers that must stay until the end
   uint64_t session = 0;
-  bool behind = false;  // may be started behind what computes its inputs on its devices
+  bool behind = false;  // may start behind what computes its inputs on its devices
   bool joined = false;
-  absl::Status failure;  // it fails here alone
+  absl::Status failure;  // why it fails on this machine alone; or OK
 };
 
 class Machine final : public ExecutorActions, public FarSide {
@@ -75,20 +75,20 @@ class Machine final : public ExecutorActions, public FarSide {
   bool alive() const { return core_ != nullptr; }
   bool draining() const { return draining_; }
   Host& host() { return *host_; }
-  // The incarnation of its registration, which it may have asked for only; 0: none.
+  // The incarnation of its registration, which may only be asked for yet; 0: none.
   uint64_t session() const { return session_; }
   Incarnation incarnation() const { return incarnation_; }
   ExecutorSpec Spec() const;
-  // It is registered at the controller that runs now, and nothing ails it or its host.
+  // Whether it is registered at the present controller, and neither it nor its host has a fault.
   bool Fine() const;
 
-  // A new process, which registers.
+  // Starts a new process, which registers.
   void Start();
-  // The process ends, and its supervisor hears of it.
+  // Ends the process. Its supervisor hears of it.
   void End(const std::string& cause, bool asked);
-  // The process ends. Pulls from it fail.
+  // Ends the process. Pulls from it fail.
   void Die();
-  // The process is stopped: it does nothing, and what comes for it waits until it goes on.
+  // Stops the process: it does nothing, and everything for it waits until Wake.
   void Sleep();
   void Wake();
   bool asleep() const { return asleep_; }
@@ -98,18 +98,18 @@ class Machine final : public ExecutorActions, public FarSide {
     if (wire_ != nullptr) wire_->Cut(hub_first, later);
   }
 
-  // FarSide. When the link has ended, what was launched runs to its end, then it forgets all and
+  // FarSide. When the link has ended, launches run to their end; then it forgets everything and
   // registers again.
   void OnFrame(Wire& wire, const Frame& frame) override;
   void OnEnd(Wire& wire) override;
 
-  // The hub was given a command for this registration.
+  // The hub was given this command for this registration.
   void Expect(uint64_t session, const Command& command);
   void Pull(Incarnation incarnation, TransferId transfer, int32_t index, Pulled done);
-  // A gang this run belongs to has ended here.
+  // The gang of this run has ended here.
   void EndRun(const std::shared_ptr<Run>& run);
 
-  // Whether nothing is left; else what.
+  // What is left; empty: nothing.
   std::string Leftovers() const;
   // The oldest node that was launched on a device and has not ended.
   std::optional<NodeId> Running(int32_t ordinal) const;
@@ -155,7 +155,7 @@ class Machine final : public ExecutorActions, public FarSide {
     ShardRef source;  // kLocal
     bool local = false;
     bool abandoned = false;
-    std::shared_ptr<Assembly> assembly;  // it is a piece
+    std::shared_ptr<Assembly> assembly;  // if it is a piece
     Box from, to;
   };
   struct WaitingPull {
@@ -165,8 +165,8 @@ class Machine final : public ExecutorActions, public FarSide {
     bool reading = false;
   };
 
-  // Runs it in this process later: not when that has ended or begun anew by then, and not while it
-  // is stopped.
+  // Runs it later in this life of the process: not after its end or reset, and not while it is
+  // stopped.
   template <typename F>
   void After(int64_t delay, F run) {
     world_.queue.After(delay, [this, life = life_, run = std::move(run)]() mutable {
@@ -192,26 +192,26 @@ class Machine final : public ExecutorActions, public FarSide {
   void Store(ShardRef ref, int device, int64_t bytes, uint64_t value);
   Buffer* Readable(ShardRef ref, const char* what);
   void EndRead(ShardRef ref);
-  // The bytes of transfers that have ended, on their way, are nobody's concern any more.
+  // Ends reads for transfers that have ended: nobody waits for their bytes.
   void EndStaleReads();
   void CheckUnits();
   void EndPiece(const Receive& receive, const absl::StatusOr<uint64_t>& value);
   std::shared_ptr<Assembly> AssemblyFor(const PrepareReceive& node, size_t out, ShardRef ref);
   void EndReceive(uint64_t life, uint64_t id, absl::StatusOr<uint64_t> value);
-  // A launch has ended: what follows it, or the end of draining.
+  // A launch has ended: does what follows, or ends draining.
   void AfterLaunch();
   void EndServe(uint64_t pull);
-  // Code is loaded with the executors that run it together, as they are now.
+  // Checks that code was loaded for the executors that run it now.
   void CheckPeers(const Run& run);
   void TakeInputs(Run& run);
-  // Its inputs, and the memory that it needs.
+  // Takes its inputs and the memory that it needs.
   void Occupy(Run& run);
-  // An input of it was to be made by a launch that has failed.
+  // Whether a failed launch should have made one of its inputs.
   bool Poisoned(const Run& run) const;
   void LetBe(const std::shared_ptr<Run>& run);
   void Kick();
   void Join(const std::shared_ptr<Run>& run);
-  // A fault: it is to fail here, whatever becomes of it elsewhere.
+  // Makes it fail here, sometimes, whatever becomes of it elsewhere.
   void MayFail(Run& run);
   uint64_t bit() const { return uint64_t{1} << world_.IndexOf(this); }
 
@@ -225,20 +225,20 @@ class Machine final : public ExecutorActions, public FarSide {
   std::unique_ptr<ExecutorCore> core_;
   int64_t pid_ = 0;
   std::shared_ptr<Wire> wire_;         // its link to the controller
-  std::optional<CommandInbox> inbox_;  // once the controller has said that it is registered
+  std::optional<CommandInbox> inbox_;  // while it is registered
   bool was_registered_ = false;
-  std::deque<std::string> on_the_way_;  // the commands that were sent, encoded, in order
+  std::deque<std::string> on_the_way_;  // commands sent to it, encoded, in order
   v1::ToController late_;               // a report of an earlier registration
   bool asleep_ = false;
   int64_t slept_at_ = 0, woke_at_ = 0;
   std::deque<std::pair<uint64_t, Event>>
-      waiting_;  // for it to go on, with the life of each; 0: any
+      waiting_;  // until it goes on, with the life of each; 0: any
   Incarnation incarnation_;
-  uint64_t life_ = 0;  // numbers the processes and their resets
+  uint64_t life_ = 0;  // counts processes and resets
   uint64_t session_ = 0;
-  uint64_t epoch_ = 0;  // of the controller at which it registered
+  uint64_t epoch_ = 0;  // of the controller where it registered
   ExecutorId id_;
-  bool draining_ = false;  // its link has ended; launches end
+  bool draining_ = false;  // its link has ended, launches are ending
   bool report_pending_ = false;
   bool resetting_ = false;
   uint64_t last_launch_id_ = 0;  // over all incarnations
@@ -247,8 +247,8 @@ class Machine final : public ExecutorActions, public FarSide {
   std::set<ShardRef> failed_;  // outputs of launches that failed
   std::vector<int64_t> used_;
   std::map<ExecutableId, bool> loaded_;
-  std::map<ExecutableId, std::vector<InstallExecutable::Member>> peers_;  // of what it loaded
-  std::set<ExecutableId> follows_;  // whose gangs may be started behind others
+  std::map<ExecutableId, std::vector<InstallExecutable::Member>> peers_;  // of loaded code
+  std::set<ExecutableId> follows_;  // code whose gangs may start behind others
   std::vector<std::deque<std::shared_ptr<Run>>> queues_;  // per device, in launch order
   std::set<std::shared_ptr<Run>> runs_;
   uint64_t next_receive_ = 1;

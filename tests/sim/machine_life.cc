@@ -94,7 +94,7 @@ void Machine::Die() {
   loaded_.clear();
   follows_.clear();
   FailPulls("the peer went away");
-  // Pulls among them are answered, and all else is of this life.
+  // Answers waiting pulls; everything else is of an earlier life and does not run.
   WakeUp();
 }
 
@@ -239,7 +239,7 @@ void Machine::OnEnd(Wire& wire) {
   wire_ = nullptr;
   inbox_.reset();
   draining_ = true;
-  // Others may never hear of the launches that wait for them (ExecutorSession::Drain).
+  // Other executors may never get the launches that wait for them (ExecutorSession::Drain).
   world_.BreakGangs(this, session_);
   AfterLaunch();
 }
@@ -247,7 +247,7 @@ void Machine::OnEnd(Wire& wire) {
 void Machine::Beat(const std::shared_ptr<Wire>& wire, int64_t interval) {
   if (wire != wire_) return;
   if (asleep_) {
-    wire->Hear();  // what was said meanwhile is still to be read
+    wire->Hear();  // messages that came meanwhile are unread
   } else if (world_.queue.now() - wire->heard_at() > world_.config.deadline) {
     world_.Count("controller given up");
     world_.Trace("{} gives the controller up", worker_);
@@ -290,7 +290,7 @@ void Machine::SendLogReport(CommandInbox::With with) {
   if (!frame.payload.empty()) wire_->Send(std::move(frame));
 }
 
-// What it had still to tell; it may tell it, in error, once it has registered anew.
+// Keeps its last report, which it may send, wrongly, once it has registered anew.
 void Machine::KeepReport() {
   if (session_ == 0 || core_ == nullptr || !was_registered_) return;
   late_ = v1::ToController();

@@ -142,7 +142,7 @@ void Machine::Pull(Incarnation incarnation, TransferId transfer, int32_t index, 
     world_.queue.After(world_.DataDelay(), [done, why] { done(why); });
   };
   if (!alive()) return refuse(absl::UnavailableError("no such peer"));
-  if (asleep_) {  // whatever becomes of it, this is answered
+  if (asleep_) {  // this is answered whatever becomes of the machine
     waiting_.emplace_back(0, [=, this] { Pull(incarnation, transfer, index, done); });
     return;
   }
@@ -167,7 +167,7 @@ void Machine::Serve(uint64_t number, const PrepareSend::Item& item) {
   After(world_.DataDelay(), [this, number, value] {
     Pulled done = std::exchange(pulls_.at(number).done, nullptr);
     done(value);
-    // The sender hears later that its bytes have been taken.
+    // The sender learns later that its bytes have been taken.
     After(world_.random.Between(0, 100), [this, number] { EndServe(number); });
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter's view of a session: what every array must hold, and with which error
-// it may fail.
+// The reference interpreter's view of a session: what every array must hold, and the errors with
+// which it may fail.
 #ifndef FAIRWAY_TESTS_SIM_MODEL_H_
 #define FAIRWAY_TESTS_SIM_MODEL_H_
 
@@ -14,14 +14,13 @@
 
 namespace fairway::sim {
 
-// A failure that is sure to happen, whatever the timing.
+// A failure that is certain, whatever the timing.
 struct Failure {
   NodeId cause;
   std::string text;
-  bool certain = true;  // or one that may be told though what it is of needs nothing that fails
+  bool certain = true;  // false: may be reported, although nothing that fails is needed
 };
-// None: it succeeds unless memory or machines are lost. Several: which of them is told first
-// depends on timing.
+// None: it succeeds unless memory or machines are lost. Several: timing decides which is reported.
 using Failures = std::vector<Failure>;
 
 inline bool MayBeFine(const Failures& failures) {
@@ -36,16 +35,16 @@ struct ModelGroup {
   std::vector<Shape> shapes;
   std::vector<bool> deleted;
   Failures failures;
-  bool surely_failed = false;  // seen failed, or lost when it was known to be there
+  bool surely_failed = false;  // seen failed, or lost after it was ready
   bool known_ready = false;
-  uint64_t machines = 0;  // bits: whose loss may have hurt it, through all that it was made from
-  uint64_t places = 0;    // bits: where it lies
-  // It lies with the controller: no loss hurts it, and it takes no memory.
+  uint64_t machines = 0;  // bits: machines whose loss may hurt it, through all its sources
+  uint64_t places = 0;    // bits: machines where it lies
+  // The controller stores it: no loss hurts it, and it takes no device memory.
   bool stored = false;
-  std::vector<std::vector<uint64_t>> words;  // stored: the bytes, by shard
+  std::vector<std::vector<uint64_t>> words;  // if stored: its words, by shard
 };
 
-// The value of these bytes (ValueOf).
+// The value of these words (ValueOf).
 inline uint64_t ValueOfWords(const std::vector<uint64_t>& words) {
   const bool agree =
       std::all_of(words.begin(), words.end(), [&](uint64_t word) { return word == words[0]; });
@@ -56,7 +55,7 @@ struct ModelShard {
   std::shared_ptr<ModelGroup> group;
   int32_t index = 0;
   uint64_t value() const { return group->values[index]; }
-  // What a fetch makes of it: no bytes say nothing.
+  // What a fetch makes of it: no bytes hold no value.
   uint64_t seen() const { return group->shapes[index].num_elements() == 0 ? 0 : value(); }
   DeviceId device() const { return group->devices[index]; }
   std::vector<uint64_t> words() const {
@@ -68,7 +67,7 @@ struct ModelArray {
   ArraySpec spec;
   std::vector<ModelShard> shards;
   std::string error;  // an error array: no shards
-  bool gone = false;  // given to a remap, or an error array that was deleted: no shards
+  bool gone = false;  // given to a remap, or a deleted error array: no shards
 
   bool deleted() const {
     return gone || std::any_of(shards.begin(), shards.end(),
@@ -80,8 +79,8 @@ struct ModelArray {
   }
 };
 
-// The failures of something made from `groups`: those of the lowest failed node (of several
-// results of one program: of its run).
+// The failures of something made from `groups`: those of the lowest failed node, which is the run
+// for results of a program.
 inline Failures Inherit(const std::vector<std::shared_ptr<ModelGroup>>& groups) {
   Failures all;
   bool unsure = false;

@@ -104,11 +104,11 @@ void Neighbour::Ask() {
 
 int64_t Neighbour::Bound() const {
   const Config& config = world_.config;
-  // There and back for the bytes, the code, the launch and the result, and the device's own time.
+  // Both ways for bytes, code, launch and result, and the device's own time.
   const int64_t way = 8 * config.link_delay + 8 * config.data_delay + 6 * config.duration + 5000;
   const auto sessions = static_cast<int64_t>(world_.owners.size());
   const auto others = sessions + static_cast<int64_t>(world_.machines.size()) + 1;
-  // A turn, and what others ask of the loop meanwhile.
+  // A turn, and the work of others in the loop meanwhile.
   const int64_t turn =
       config.turn_delay + others * config.unit_time * static_cast<int64_t>(world_.MostUnits());
   return way + 6 * turn * (sessions + 2);

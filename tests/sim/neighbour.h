@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session with devices of its own beside hostile ones: each of its answers must come within a
+// A session with devices of its own beside hostile ones. Each of its answers must come within a
 // bound of virtual time, whatever the others ask for.
 #ifndef FAIRWAY_TESTS_SIM_NEIGHBOUR_H_
 #define FAIRWAY_TESTS_SIM_NEIGHBOUR_H_
@@ -45,7 +45,7 @@ class Neighbour final : public SessionOwner {
   uint64_t executable_ = 0;
   uint64_t next_token_ = 1;
   int64_t asked_at_ = 0;
-  uint64_t value_ = 0;  // what it must be
+  uint64_t value_ = 0;  // the expected value of the result
   std::vector<uint64_t> arrays_;
   std::set<uint64_t> open_;  // tokens
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client does, and what the reference interpreter makes of it.
+// A client's operations, and what the reference interpreter makes of them.
 #include <algorithm>
 #include <set>
 
@@ -174,7 +174,7 @@ void Client::DoCopy() {
   const CopySemantics semantics = kSemantics[r.Below(3)];
   std::vector<uint64_t> out;
   for (size_t i = 0; i < in.size(); ++i) out.push_back(OutHandle());
-  // Two views of the same shards: donating the first one deletes the second.
+  // If both are views of the same shards, donating the first one deletes the second.
   bool shared = false;
   for (const ModelShard& a : like.shards) {
     for (const ModelShard& b : arrays_[in.back()].shards)
@@ -213,7 +213,7 @@ void Client::DoCopy() {
       const int64_t part = old.fully_replicated()                 ? 0
                            : old.kind() == Sharding::Kind::kTiled ? old.tile_of()[i]
                                                                   : -1;
-      bool again = false;  // it came to that executor for another device
+      bool again = false;  // it came to that executor already, for another device
       ModelShard origin = from;
       if (part >= 0 && BitsOf(from.device()) != BitsOf(device.device)) {
         const auto [first, fresh] = came.emplace(std::pair{BitsOf(device.device), part}, from);
@@ -469,7 +469,7 @@ void Client::TwoResultsOfOneHandle() {
          "copy to one handle twice");
 }
 
-// Handles that are not this session's.
+// Uses handles that are not this session's.
 void Client::DoWrong() {
   uint64_t foreign = OutHandle();
   for (const auto& other : world_.clients) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of a shard that is made of pieces: a hash of them in the order of their places.
+// The value of a shard made of pieces: a hash of them in the order of their places.
 #ifndef FAIRWAY_TESTS_SIM_PIECES_H_
 #define FAIRWAY_TESTS_SIM_PIECES_H_
 
@@ -12,10 +12,10 @@
 
 namespace fairway::sim {
 
-// By place in the shard to be made.
+// By place in the shard that is made.
 using Pieces = std::map<std::vector<int64_t>, uint64_t>;
 
-// What travels of a shard with this value when only a box of it is asked for.
+// The value of a box of a shard with this value: what travels if only the box is asked for.
 inline uint64_t BoxedValue(uint64_t value, const Box& box) {
   if (box.whole()) return value;
   for (const int64_t at : box.origin) value = Mix(value, static_cast<uint64_t>(at) + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataflow programs: made up, bound and run, and what the reference interpreter makes of them node
-// by node, whatever sequences and transfers they are lowered to.
+// Dataflow programs: invented, bound and run. The reference interpreter runs them node by node,
+// whatever sequences and transfers they are lowered to.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -49,7 +49,7 @@ void Add(const Failures& more, Failures& failures) {
 
 }  // namespace
 
-// What a value of a program holds, or the failure that it is sure to have.
+// What a value of a program holds, or the failure that it certainly has.
 struct Client::ProgramValue {
   std::vector<uint64_t> shards;  // by position in the slice
   Failures failures;
@@ -57,7 +57,7 @@ struct Client::ProgramValue {
   bool surely_failed = false;
 };
 
-// Makes up a program whose values all have one type, on one or two slices.
+// Invents a program on one or two slices, whose values all have one type.
 class ProgramMaker {
  public:
   ProgramMaker(World& world, SimProgram& made) : world_(world), r_(world.random), made_(made) {}
@@ -120,7 +120,7 @@ class ProgramMaker {
     for (int64_t i = 0; i < inputs; ++i) node.inputs.push_back(r_.Pick(values));
     return Add(graph, std::move(node));
   }
-  // A body with that many arguments; its results lie where they do.
+  // A body with an argument on each of `slices`; its results lie where they do.
   int32_t Body(const std::vector<int32_t>& slices, int results, bool spread) {
     const auto graph = static_cast<int32_t>(made_.program.graphs.size());
     made_.program.graphs.emplace_back();
@@ -130,7 +130,7 @@ class ProgramMaker {
       values.push_back(Compute(graph, spread ? Slice() : slices[0], values, r_.Between(1, 2)));
     std::vector<ValueRef> out;
     for (int i = 0; i < results; ++i) out.push_back(Compute(graph, slices[i], values, 1));
-    // An argument that is handed on as it is.
+    // An argument returned as it is.
     if (results > 1 && r_.Percent(50)) out[1] = values[r_.Percent(50) ? 1 : 0];
     made_.program.graphs[graph].results = std::move(out);
     return graph;
@@ -158,7 +158,7 @@ class ProgramMaker {
     return out;
   }
 
-  // Code of that many inputs and one result, for each slice.
+  // Code with that many inputs and one result, for each slice.
   int32_t Computation(int inputs, bool scalar) {
     Program& p = made_.program;
     const auto number = static_cast<int32_t>(p.computations.size());
@@ -240,7 +240,7 @@ uint64_t Client::BindProgram(const ModelArray& like) {
   if (!Expect(types.status(), "", "program")) return 0;
   auto plan = Lower(made.program, *types, made.binding);
   if (!Expect(plan.status(), "", "lowering")) return 0;
-  // In slices, as the daemon has it: other operations may come in between.
+  // In slices, as in the daemon: other operations may come in between.
   Cluster& cluster = world_.controller->cluster();
   const bool sequential = r.Percent(25);
   if (sequential) world_.sequential.insert(session_);
@@ -279,7 +279,7 @@ void Client::DoProgram() {
   for (const int32_t device : sharding.devices()) islands.insert(Virtual(device).slice_index);
   if (islands.size() > 1 || sharding.memory_kind() == "host" || !Even(like.spec) ||
       !OfOnePiece(like) || like.spec.dtype != DType::kU64 || like.spec.shape.num_elements() == 0)
-    return;  // what has no bytes is made anew elsewhere, also when it has failed
+    return;  // an empty value is made anew elsewhere, even if it has failed
   uint64_t handle = 0;
   for (const auto& [number, known] : programs_) {
     if (MadeFor(known, like) && r.Percent(70)) handle = number;
@@ -300,7 +300,7 @@ void Client::DoProgram() {
   const Graph& graph = program.program.graphs[0];
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!std::holds_alternative<ArgumentNode>(graph.nodes[n].op)) continue;
-    // What is handed on as a result lies where it is wanted, so that the two share their bytes.
+    // An argument that is a result lies where the result does, so the two share their bytes.
     const bool result = std::any_of(graph.results.begin(), graph.results.end(), [&](ValueRef ref) {
       return ref.node == static_cast<int32_t>(n);
     });
@@ -385,7 +385,7 @@ void Client::RunProgram(uint64_t handle, std::vector<uint64_t> args,
       groups.push_back(shard.group);
     }
     value.failures = Inherit(groups);
-    // One that is an error from the start.
+    // An argument that was made as an error array.
     if (array.shards.empty()) value.failures = {{run->node, array.error}};
     value.shards.resize(program.slices[0].size());
   }
@@ -469,7 +469,7 @@ std::vector<Client::ProgramValue> Client::Interpret(const SimProgram& program, s
       on(compute->slice, out[0]);
     } else if (const auto* loop = std::get_if<LoopNode>(&node.op)) {
       out = inputs;
-      // What goes round lies where the body takes it, though the body may never run.
+      // Carried values lie where the body takes them, even if the body never runs.
       size_t carried = 0;
       for (const ProgramNode& in_body : program.program.graphs[loop->body].nodes) {
         if (const auto* argument = std::get_if<ArgumentNode>(&in_body.op))
@@ -514,13 +514,13 @@ Client::ProgramValue Client::Computed(const SimProgram& program, const ComputeNo
   const Code& code = world_.codes.at(bound.executable);
   ProgramValue out;
   Inputs values;
-  // An input that failed on one executor may be well on another, which goes on to what fails there.
+  // An input may have failed on one executor only. Another one then goes on to the next failure.
   const bool spread = OnSeveral(On(program.slices[compute.slice]));
   for (const ProgramValue& input : inputs) {
     values.push_back(input.shards);
     out.machines |= input.machines;
     out.surely_failed = out.surely_failed || input.surely_failed;
-    // The first's is told.
+    // The error of the first failed input is reported.
     if (spread || sim::MayBeFine(out.failures)) Add(input.failures, out.failures);
   }
   if (sim::MayBeFine(out.failures) || (spread && code.separable)) {

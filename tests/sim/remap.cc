@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that put the shards of arrays together anew.
+// Operations that make arrays from the shards of others.
 #include <algorithm>
 
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 
 namespace fairway::sim {
 
-// Shards of some arrays, all of one shape in one memory, dealt out to others.
+// Deals shards of some arrays, all of one shape and memory kind, out to other arrays.
 void Client::DoRemap() {
   Random& r = world_.random;
   RemapPlan plan;
@@ -108,9 +108,9 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   if (!source.error.empty()) return array;
   const std::vector<int32_t>& devices = spec.sharding.devices();
   const std::string kind = spec.sharding.memory_kind() == "host" ? "host" : "";
-  std::vector<std::shared_ptr<ModelGroup>> all;  // in the order of the nodes that make them
+  std::vector<std::shared_ptr<ModelGroup>> all;  // in the order of their nodes
   std::map<const ModelGroup*, std::vector<std::shared_ptr<ModelGroup>>> reads;
-  std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the last one of each island
+  std::map<int32_t, std::shared_ptr<ModelGroup>> groups;  // the latest group on each island
   std::map<const ModelGroup*, size_t> num_pieces;
   std::map<const ModelGroup*, int64_t> cut_of;  // bytes that are not copies of whole shards
   const int64_t most_stored = world_.config.cluster.stored_array_bytes;
@@ -183,7 +183,7 @@ ModelArray Client::Remade(const ModelArray& source, const ArraySpec& spec, bool 
   return array;
 }
 
-// Gives shard `shard` of `array`, which is made of `source`, its value.
+// Sets the value of shard `shard` of `array`, which is made of `source`.
 void Client::Assemble(const ModelArray& source, const ModelArray& array, int32_t shard,
                       const std::vector<ShardPiece>& pieces) {
   const ModelShard& made = array.shards[shard];
@@ -212,7 +212,7 @@ void Client::DonateAll(uint64_t handle) {
   arrays_[handle].gone = true;
 }
 
-// Another cut over other devices, uneven ones included.
+// Makes another cut over other devices, sometimes an uneven one.
 void Client::DoReshard() {
   Random& r = world_.random;
   const uint64_t handle = AnyHandle();
@@ -255,7 +255,7 @@ void Client::DoReshard() {
   world_.controller->Settle();
 }
 
-// The same bytes as another type.
+// Gives the same bytes another type.
 void Client::DoBitcast() {
   Random& r = world_.random;
   const uint64_t handle = AnyHandle();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has a session of the simulated controller, and hears what it is answered.
+// An owner of a session at the simulated controller, which gets the session's answers.
 #ifndef FAIRWAY_TESTS_SIM_SESSION_OWNER_H_
 #define FAIRWAY_TESTS_SIM_SESSION_OWNER_H_
 
@@ -17,18 +17,18 @@ class SessionOwner {
   SessionOwner(const SessionOwner&) = delete;
   SessionOwner& operator=(const SessionOwner&) = delete;
 
-  // None: it has no session now.
+  // Empty: it has no session now.
   virtual SessionId session() const = 0;
-  // It has done all it wanted to do.
+  // Whether it has done all its work.
   virtual bool done() const = 0;
-  // For answers.
+  // Whether answers are missing.
   virtual bool waiting() const = 0;
   virtual void Begin() = 0;
-  // Gives all up.
+  // Gives up everything.
   virtual void End() = 0;
   virtual void ReportWaiting() = 0;
 
-  // From the core, at the end of any operation; it may call the core.
+  // The core calls it at the end of any operation. It may call the core.
   virtual void OnAnswer(uint64_t token, bool fetch, absl::StatusOr<BytesRef> result) = 0;
 
  protected:

@@ -87,7 +87,7 @@ struct Outcome {
   Coverage coverage;
 };
 
-// `at`: where it is, for others to see.
+// `at`: receives the current seed, for another process to see.
 Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
   Outcome out;
   const auto start = std::chrono::steady_clock::now();
@@ -96,7 +96,7 @@ Outcome RunSeeds(const Flags& flags, uint64_t* at = nullptr) {
     World world(seed, flags.verbose, flags.gang_inputs);
     try {
       world.Run();
-    } catch (const std::exception& thrown) {  // the core throws nothing
+    } catch (const std::exception& thrown) {  // the core should throw nothing
       world.Broken("crash", "{}", thrown.what());
     }
     ++out.seeds;
@@ -137,7 +137,7 @@ void Plant(const PlantedBug& planted) {
   g_planted_log_mistake = planted.mistake;
 }
 
-// In a process of its own: what a planted bug breaks may end it, which shows the bug as well.
+// Runs in its own process: a planted bug may crash it, which shows the bug as well.
 Outcome RunApart(const Flags& flags) {
   struct Shared {
     uint64_t at = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codecs that ship encode, frame and decode all messages between the hub and the machines. Here
-// the receiver of a report encodes it again, which must give the same bytes. Machines do so with
-// commands.
+// All messages between the hub and the machines pass through the real codecs and frames. The
+// receiver of a report encodes it again, which must give the same bytes. Machines check commands
+// likewise.
 #ifndef FAIRWAY_TESTS_SIM_WIRE_H_
 #define FAIRWAY_TESTS_SIM_WIRE_H_
 
@@ -13,7 +13,7 @@
 
 namespace fairway::sim {
 
-// INTERNAL: it is not what was received.
+// INTERNAL: the bytes differ from `received`.
 absl::Status SentAgain(const std::string& received, Incarnation incarnation, const Report& report);
 
 }  // namespace fairway::sim

@@ -16,7 +16,7 @@ namespace fairway::sim {
 namespace {
 
 constexpr int64_t kTick = kSecond / 10;
-constexpr int64_t kPatience = 600 * kSecond;  // until what still waits is said to wait for ever
+constexpr int64_t kPatience = 600 * kSecond;  // after this, open work counts as waiting for ever
 constexpr uint64_t kMaxSteps = 200000;
 
 }  // namespace
@@ -27,7 +27,7 @@ World::World(uint64_t seed, bool verbose, ArrivalRule gang_inputs)
   Setup();
 }
 World::~World() {
-  // Gangs and their runs know each other.
+  // Gangs and their runs hold each other.
   for (auto& [key, gang] : gangs_) {
     if (gang != nullptr) gang->joined.clear();
   }
@@ -100,7 +100,7 @@ void World::SetupHostile() {
   config.cluster.turn_units = static_cast<uint64_t>(r.Percent(50) ? r.Between(50, 300) : 2000);
   if (r.Percent(50)) config.cluster.record_memory = static_cast<size_t>(r.Between(4, 6)) << 20;
   config.cluster.node_pieces = 512;
-  // What its neighbour must not notice is the others' work, and none of these.
+  // The neighbour is tested against the others' work, without these faults.
   config.controller_losses = config.stops = 0;
   config.cut_percent = config.lone_percent = config.full_percent = 0;
 }
@@ -320,7 +320,7 @@ void World::Tick() {
       phase_since_ = queue.now();
       break;
     case Phase::kClosing:
-      // Executors report the entries that they have taken with their next heartbeat at the latest.
+      // Executors report applied entries with the next heartbeat at the latest.
       if (queue.size() > background || !inbox_.empty() || controller->open_entries() > 0) break;
       CheckEmpty();
       ended_ = true;

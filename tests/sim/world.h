@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole cluster in one thread and virtual time: one controller, machines, clients, links with
-// random delays, faults. Everything follows from the seed.
+// random delays, faults. The seed determines everything.
 #ifndef FAIRWAY_TESTS_SIM_WORLD_H_
 #define FAIRWAY_TESTS_SIM_WORLD_H_
 
@@ -28,7 +28,7 @@ class Machine;
 struct Gang;
 using Pulled = std::function<void(absl::StatusOr<uint64_t>)>;
 
-// What the seed decides about a world before it starts.
+// What the seed determines about a world before it starts.
 struct Config {
   int islands = 1;
   int sessions = 1;
@@ -41,10 +41,10 @@ struct Config {
   int losses = 0;           // executors lost
   int controller_losses = 0;
   int stops = 0;             // of the controller's loop, for a while
-  int cut_percent = 0;       // of pulls: they fail while both ends live
+  int cut_percent = 0;       // of pulls: they fail though both ends live
   int lone_percent = 0;      // of launches on an executor: they fail there alone
-  int full_percent = 0;      // of launches and receives: the runtime has no memory left after all
-  int64_t deadline = 0;      // of silent executors, microseconds
+  int full_percent = 0;      // of launches and receives: the runtime runs out of memory
+  int64_t deadline = 0;      // for silent executors, microseconds
   int hostile = 0;           // sessions that ask for as much as they can, beside a neighbour
   std::string reserved;      // the neighbour's island
   int failing_percent = 0;   // of computations
@@ -52,7 +52,7 @@ struct Config {
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most
-  ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not drawn
+  ArrivalRule gang_inputs = ArrivalRule::kReady;  // given, not random
   ClusterOptions cluster;
 };
 
@@ -61,7 +61,7 @@ class World {
   World(uint64_t seed, bool verbose, ArrivalRule gang_inputs = ArrivalRule::kReady);
   ~World();
 
-  // To the end, or to the first broken rule.
+  // Runs to the end, or to the first broken rule.
   void Run();
 
   Random random;
@@ -92,52 +92,52 @@ class World {
         fmt::format("{} (at {} us)", fmt::format(text, std::forward<Args>(args)...), queue.now()));
   }
   void Count(const std::string& what) { ++counts[what]; }
-  // Of one operation or turn of the core: those asked for, and what cannot be interrupted.
+  // Most units of one operation or turn of the core, with work that cannot be interrupted.
   uint64_t MostUnits() const { return config.cluster.turn_units + 6000; }
 
-  // The controller's loop does one thing after the other, in the order in which they came; each
-  // takes as long as the core's units of work say.
+  // Runs it in the controller's loop, which handles one event after the other in order of arrival.
+  // Each takes as long as the core's units of work say.
   void ToController(Event run);
 
-  // Heartbeats, which go on when all else has ended.
+  // For heartbeats, which go on when everything else has ended.
   void InBackground(int64_t delay, Event run);
-  size_t background = 0;  // events of them
-  // While the hub takes a frame: its payload.
+  size_t background = 0;  // such events
+  // The payload of the frame that the hub takes now.
   const std::string* received = nullptr;
 
-  // This registration may be declared lost from now on, and must be `within` so much time of the
-  // controller's; negative: it need not be.
+  // This registration may be declared lost from now on. It must be, `within` this much of the
+  // controller's time; negative: it need not be.
   void MayBeLost(uint64_t session, int64_t within);
-  // Its supervisor says of the end of this registration: `cause`.
+  // The supervisor gives this cause for the end of this registration.
   void Accounted(uint64_t session, std::string cause) { accounts_[session] = std::move(cause); }
   void Registered(uint64_t session) { registered_.insert(session); }
   void Lost(const Machine& machine, uint64_t session, const absl::Status& cause);
 
-  std::set<SessionId> sequential;  // those that have bound such a program
+  std::set<SessionId> sequential;  // sessions that have bound a sequential program
 
-  // What may be told of such a failure: the machines that it hurt, as bits.
+  // The machines, as bits, that each kind of failure has hurt, so it may be reported.
   uint64_t cut = 0;
   uint64_t alone = 0;
   uint64_t full = 0;
-  // The answer to a pull between machines with these bits, which may be cut instead.
+  // Wraps the answer to a pull between machines with these bits: the pull may be cut instead.
   Pulled MayBeCut(Pulled done, uint64_t bits);
 
-  // A delay of a message.
+  // The delay of a message.
   int64_t LinkDelay() { return random.Between(1, config.link_delay); }
   int64_t DataDelay() { return random.Between(1, config.data_delay); }
 
-  // The meeting place of a launch; made when the controller launches it.
+  // The gang of a launch; made when the controller launches it.
   std::shared_ptr<Gang>& GangOf(uint64_t controller, NodeId node, LaunchId launch) {
     return gangs_[{controller, node, launch}];
   }
-  // A sequence was launched: the steps that its members start with these ids meet as gangs do.
+  // A launched sequence. The steps that its members start with its ids meet as gangs do.
   struct SequenceLaunch {
     LaunchId last;
     std::vector<std::pair<Machine*, uint64_t>> members;  // with the session of each
     std::vector<Machine*> places;                        // by position in its device list
-    std::set<Machine*> received;                         // who got the launch
+    std::set<Machine*> received;                         // who has received the launch
     bool broken = false;                                 // a member is gone
-    // Steps that a member does not run, by the first of them: the last, and why.
+    // Steps that a member does not run, by first id: the last id, and why.
     std::multimap<LaunchId, std::pair<LaunchId, absl::Status>> left_out;
   };
   SequenceLaunch& SequenceOf(uint64_t controller, const std::string& island, LaunchId first) {
@@ -146,12 +146,12 @@ class World {
   void ReceivedLaunch(uint64_t controller, Machine& machine, const Launch& launch);
   std::shared_ptr<Gang> GangOfStep(uint64_t controller, const Machine& machine, LaunchId launch,
                                    ExecutableId code);
-  // `machine` does not run these steps: their gangs break.
+  // `machine` leaves out these steps: their gangs break.
   void LeftOut(uint64_t controller, const Machine& machine, LaunchId first, LaunchId last,
                const absl::Status& cause);
-  // `machine` is no longer there in that session: its gangs break.
+  // `machine` has ended this session: its gangs break.
   void BreakGangs(Machine* machine, uint64_t session);
-  // `cause`: what its members are told.
+  // `cause`: the error that its members get.
   void BreakGang(const std::shared_ptr<Gang>& gang, const absl::Status& cause = absl::OkStatus());
   void FinishGang(const std::shared_ptr<Gang>& gang);
 
@@ -186,20 +186,20 @@ class World {
   Phase phase_ = Phase::kBusy;
   int64_t phase_since_ = 0;
   std::map<std::string, int64_t> down_since_;  // islands
-  std::set<std::string> given_up_;             // told to this controller, and not back since
+  std::set<std::string> given_up_;             // told to this controller, not back since
   std::map<std::tuple<uint64_t, NodeId, LaunchId>, std::shared_ptr<Gang>> gangs_;
   using OnIsland = std::tuple<uint64_t, std::string, LaunchId>;  // by controller
   std::map<OnIsland, SequenceLaunch> sequences_;                 // by their first id
   std::map<OnIsland, std::shared_ptr<Gang>> steps_;
-  // The sequence that such a step is of; nullptr: there is none.
+  // The sequence of such a step. nullptr: there is none.
   SequenceLaunch* SequenceOfStep(const OnIsland& step);
   int down_ = 0;                   // faults to come
   std::deque<Event> inbox_;        // of the controller's loop
-  bool loop_wakes_ = false;        // an event will go on with it
-  int64_t free_at_ = 0;            // until then it is busy, or stopped
+  bool loop_wakes_ = false;        // an event that continues it is queued
+  int64_t free_at_ = 0;            // it is busy or stopped until then
   std::set<uint64_t> registered_;  // at the controller that runs now
   struct Excuse {
-    int64_t must_by = 0;  // of the controller's time; negative: it need not be lost
+    int64_t must_by = 0;  // in the controller's time; negative: it need not be lost
   };
   std::map<uint64_t, std::string> accounts_;
   std::map<uint64_t, Excuse> excuses_;  // registrations that may be lost
