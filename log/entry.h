@@ -69,7 +69,7 @@ std::string_view Name(EntryKind kind);
 // Bits.
 enum EntryFlags : uint8_t {
   kBulkEntry = 1,   // a COMMAND longer than other entries may be: up to kMaxBulkBytes
-  kNeverWaits = 2,  // appended above all limits, as frees and ends, which make room
+  kNeverWaits = 2,  // appended above all limits, as what makes room must be
   kMayLinger = 4,   // lets the executor begin nothing: needs no frame of its own
   kAllEntryFlags = 7
 };

@@ -79,6 +79,12 @@ absl::Status LogHead::Attach(uint32_t child, LogNumber applied, LogNumber sent) 
   return outboxes_[child].Replay(applied, sent, log_.last(), log_.concluded());
 }
 
+absl::Status LogHead::Keep(uint32_t child, LogOutbox::Standing before) {
+  if (child >= outboxes_.size())
+    return InvalidArgument("a link of child {}, expected less than {}", child, outboxes_.size());
+  return outboxes_[child].Keep(std::move(before), log_.last());
+}
+
 void LogHead::Detach(uint32_t child) { outboxes_[child].Cut(); }
 
 absl::Status LogHead::Take(uint32_t child, const LogReport& report) {
@@ -86,7 +92,12 @@ absl::Status LogHead::Take(uint32_t child, const LogReport& report) {
     return InvalidArgument("a report of child {}, expected less than {}", child, outboxes_.size());
   LogOutbox& outbox = outboxes_[child];
   const bool counts = report.version == tree_.version();
-  if (counts) FAIRWAY_RETURN_IF_ERROR(outbox.CheckApplied(report.applied));
+  if (counts) {
+    FAIRWAY_RETURN_IF_ERROR(outbox.CheckApplied(report.applied));
+    if (!report.ended.empty() && report.ended.back().last > report.applied)
+      return InvalidArgument("a child has ended {}, but has entries up to {} only",
+                             report.ended.back().last, report.applied);
+  }
   FAIRWAY_RETURN_IF_ERROR(merger_.Take(child, report, outbox.sent()));
   if (counts) outbox.Applied(report.applied);
   Settle();

@@ -52,6 +52,8 @@ class LogHead {
   // The child has a link, perhaps again, and says what has come to it (LogOutbox::Replay). For a
   // link that outlives a version: applied() and sent() of its outbox before Begin.
   absl::Status Attach(uint32_t child, LogNumber applied, LogNumber sent = 0);
+  // As LogOutbox::Keep. `before`: standing() of its outbox before Begin.
+  absl::Status Keep(uint32_t child, LogOutbox::Standing before);
   void Detach(uint32_t child);
 
   // INVALID_ARGUMENT: as LogMerger::Take and LogOutbox::CheckApplied. The child lies, and its link

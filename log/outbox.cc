@@ -43,6 +43,19 @@ absl::Status LogOutbox::Replay(LogNumber applied, LogNumber sent, LogNumber last
   return absl::OkStatus();
 }
 
+absl::Status LogOutbox::Keep(Standing before, LogNumber last) {
+  if (std::max(before.applied, before.sent) > last)
+    return InvalidArgument("a child has entries up to {}, expected at most {}",
+                           std::max(before.applied, before.sent), last);
+  sent_ = std::max(before.sent, before.applied);
+  Applied(before.applied);
+  while (unsent_ < entries_.size() && entries_[unsent_]->header.number <= sent_)
+    CountUnsent(*entries_[unsent_++], false);
+  told_ = std::move(before.untold);
+  connected_ = replayed_ = due_ = true;
+  return absl::OkStatus();
+}
+
 absl::Status LogOutbox::CheckApplied(LogNumber applied) const {
   if (applied >= applied_ && applied <= sent_) return absl::OkStatus();
   return InvalidArgument("a child has entries up to {}, expected {} to {}", applied, applied_,

@@ -17,7 +17,7 @@ namespace fairway {
 
 // Loop-confined. One for each child in each version of the tree (R3).
 //
-//   made -> Replay -> connected -> Cut -> Replay ...
+//   made -> Replay or Keep -> connected -> Cut -> Replay ...
 class LogOutbox {
  public:
   explicit LogOutbox(uint64_t version) : version_(version) {}
@@ -36,6 +36,18 @@ class LogOutbox {
   // nothing has changed.
   absl::Status Replay(LogNumber applied, LogNumber sent, LogNumber last,
                       const LogRangeSet& concluded);
+  // What a child that is one executor has been sent on a link that stands.
+  struct Standing {
+    LogNumber applied = 0;
+    LogNumber sent = 0;
+    LogRangeSet untold;  // concluded, and not told yet
+  };
+  // The child is one executor, and its link outlives a version, or belongs to a new registration
+  // (`before` is empty then). What was sent on it comes before what is sent now, or the
+  // registration ends, so nothing is sent twice. INVALID_ARGUMENT: `before` is beyond `last`, the
+  // newest entry.
+  absl::Status Keep(Standing before, LogNumber last);
+  Standing standing() const { return {applied_, sent_, told_}; }
   // The link is gone. Entries gather until Replay.
   void Cut() { connected_ = false; }
 

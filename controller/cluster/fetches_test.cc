@@ -14,6 +14,10 @@
 namespace fairway {
 namespace {
 
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
 // Answers of 64 KiB may be put into another order, each in the loop.
 TEST_F(TurnsTest, FetchesThatWaitForOneResultAreAnsweredInSeveralTurns) {
   constexpr size_t kFetches = 500;
@@ -42,7 +46,7 @@ TEST_F(TurnsTest, FetchesThatWaitForOneResultAreAnsweredInSeveralTurns) {
   EXPECT_LE(most, 64u);  // 4 MiB
 }
 
-class FetchesTest : public ClusterTest {
+class PacedFetchesTest : public ClusterTest {
  protected:
   static constexpr int kFetches = 100;
   static ClusterOptions Small() {
@@ -51,20 +55,8 @@ class FetchesTest : public ClusterTest {
     options.fetched_memory = 32 << 10;  // a session alone has half
     return options;
   }
-  FetchesTest() : ClusterTest(Small()) {}
+  PacedFetchesTest() : ClusterTest(Small()) {}
 
-  // Fetches of a result of 1 KiB, which comes after them.
-  void SetUp() override {
-    Start();
-    PutReady(1, 0, 256);
-    const uint64_t f = Define(1, {0}, {F32({256})}, {F32({256})});
-    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
-    Installed(a, 1);
-    for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 2);
-    actions.Take();
-    End(a, 2);
-    RunTurns();
-  }
   // The transfers that began since.
   std::vector<uint64_t> Begun() {
     std::vector<uint64_t> begun;
@@ -75,6 +67,31 @@ class FetchesTest : public ClusterTest {
   }
   void Arrive(uint64_t transfer) {
     cluster.arrays().FetchArrived(TransferId(transfer), Bytes(std::string(1024, 'x')));
+    RunTurns();
+  }
+  // The bytes of all that may begin arrive. How many that were.
+  size_t TakeAll() {
+    size_t begun = 0;
+    for (std::vector<uint64_t> now = Begun(); !now.empty(); now = Begun()) {
+      begun += now.size();
+      for (const uint64_t transfer : now) Arrive(transfer);
+    }
+    return begun;
+  }
+};
+
+class FetchesTest : public PacedFetchesTest {
+ protected:
+  // Fetches of a result of 1 KiB, which comes after them.
+  void SetUp() override {
+    Start();
+    PutReady(1, 0, 256);
+    const uint64_t f = Define(1, {0}, {F32({256})}, {F32({256})});
+    ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+    Installed(a, 1);
+    for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 2);
+    actions.Take();
+    End(a, 2);
     RunTurns();
   }
 };
@@ -92,27 +109,65 @@ TEST_F(FetchesTest, OfThoseThatWaitForOneResultFewAreUnderWay) {
 
 TEST_F(FetchesTest, TheyWaitUntilTheClientTakesWhatHasCome) {
   actions.keeps_fetched = true;
-  const auto take_all = [&] {
-    size_t begun = 0;
-    for (std::vector<uint64_t> now = Begun(); !now.empty(); now = Begun()) {
-      begun += now.size();
-      for (const uint64_t transfer : now) Arrive(transfer);
-    }
-    return begun;
-  };
-  EXPECT_EQ(take_all(), 17u);  // of 32 KiB, as much as is left, and one more
+  EXPECT_EQ(TakeAll(), 17u);  // of 32 KiB, as much as is left, and one more
   cluster.Tick(100);
   RunTurns();
-  EXPECT_EQ(take_all(), 0u);
+  EXPECT_EQ(TakeAll(), 0u);
   size_t begun = 17;
   while (begun < kFetches) {
     actions.kept.clear();
     cluster.Tick(200);
     RunTurns();
-    const size_t now = take_all();
+    const size_t now = TakeAll();
     ASSERT_GT(now, 0u);
     begun += now;
   }
+  EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
+}
+
+// A fetch that waits for its client frees nothing by itself: others must not wait for it.
+TEST_F(PacedFetchesTest, NobodyCountsOnTheMemoryThatTheyWouldFree) {
+  Start(/*memory=*/2048);
+  PutReady(1, 0, 256);
+  actions.keeps_fetched = true;
+  for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 1);
+  EXPECT_EQ(TakeAll(), 17u);
+  ASSERT_TRUE(cluster.arrays().Destruct(session, {1}).ok());
+  const SessionId other = cluster.sessions().Open("t").value();
+  const auto put =
+      cluster.arrays().Put(other, 1, {DType::kF32, Shape{{384}}, Sharding::SingleDevice(0)}, {0});
+  ASSERT_TRUE(put.ok());
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(4 * 384)));
+  cluster.arrays().Watch(other, 7, {1});
+  for (const int64_t now_ms : {100, 5000, 10000}) {
+    cluster.Tick(now_ms);
+    RunTurns();
+  }
+  EXPECT_THAT(actions.Take(), Contains(StartsWith("s2 watched 7: RESOURCE_EXHAUSTED")));
+  actions.kept.clear();
+  cluster.Tick(10100);
+  RunTurns();
+  while (TakeAll() > 0) {
+    actions.kept.clear();
+    cluster.Tick(10200);
+    RunTurns();
+  }
+  EXPECT_EQ(cluster.inspection().counts().groups, 0u);
+}
+
+// Those whose session has ended before their result begins are not begun.
+TEST_F(PacedFetchesTest, ThoseOfASessionThatHasEndedDoNotBegin) {
+  Start();
+  PutReady(1, 0, 256);
+  const uint64_t f = Define(1, {0}, {F32({256})}, {F32({256})});
+  ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  Installed(a, 1);
+  for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 2);
+  actions.Take();
+  End(a, 2);
+  cluster.sessions().Close(session);
+  RunTurns();
+  EXPECT_THAT(Begun(), IsEmpty());
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 

@@ -75,7 +75,7 @@ struct Group {
 
   int handle_refs = 0;        // views of client handles
   int readers = 0;            // unfinished nodes that read the group
-  int queued_readers = 0;     // of `readers`, those that have no memory yet; without fetches
+  int queued_readers = 0;     // of `readers`, those that have no memory yet; of fetches, the paced
   bool charged = false;       // its bytes are reserved on its devices
   bool reserved = false;      // its producer has reserved them
   bool leaving = false;       // counted by Admission::WillRelease; see State::CountLeaving

@@ -170,7 +170,7 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
         node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
     for (const GroupId group : node->reads) {
       ++readers[group];
-      if (!has_memory && node->kind != NodeKind::kFetch) ++queued_readers[group];
+      if (!has_memory && (node->kind != NodeKind::kFetch || node->paced)) ++queued_readers[group];
       const auto it = s.groups.find(group);
       if (it == s.groups.end())
         return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,

@@ -275,7 +275,7 @@ std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
       const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;
       const bool admitted = !in_queue || s.parked.contains(id) || moving.contains(node->island);
       const bool known = node->state != NodeState::kWaiting || node->held();
-      const bool begins = known && fed && admitted;
+      const bool begins = known && fed && admitted && !node->paced;
       if (begins || node->state == NodeState::kLaunched) live.insert(id);
     }
   }

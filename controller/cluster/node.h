@@ -104,8 +104,11 @@ struct Node {
   ShardRef fetched;
   uint64_t token = 0;
   int64_t pulling = 0;  // bytes under way to the controller; Session::fetching counts them
-  std::shared_ptr<void>
-      charge;  // to Session::fetched, from the fetch's beginning until its bytes hold it
+  // To Session::fetched, from the fetch's beginning until its bytes hold it.
+  std::shared_ptr<void> charge;
+  // Waits until its session has fewer under way: Transfers::waiting_ has it. It may wait for a
+  // client, so nobody counts on the memory that its end would free.
+  bool paced = false;
 };
 
 // The nodes made for a request, each with the group that it makes. They enter the tables once the

@@ -39,6 +39,8 @@ struct ClusterOptions {
   // their clients have taken them. A session's fetches wait while it has more than it leaves to
   // others.
   int64_t fetched_memory = int64_t{512} << 20;
+  // Fetches of fewer bytes count with the records.
+  int64_t counted_fetch_bytes = 256;
   // Several nodes make shards that have more pieces than this together.
   size_t node_pieces = 512;
   // A node that needs a larger command fails, because executors would be lost by it.

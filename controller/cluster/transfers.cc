@@ -27,9 +27,8 @@ constexpr int64_t kFetchUnits = 1000;
 // do bytes that answer a fetch at once: they may be copied into another order.
 constexpr size_t kCopiedBytesPerUnit = 4096;
 // What fetched bytes count for, at most: larger blocks come out of the memory for bytes in transit,
-// or are files. Few bytes are counted with the records.
+// or are files.
 constexpr int64_t kMostCharged = int64_t{1} << 20;
-constexpr int64_t kLeastCharged = 256;
 
 TransferId TransferOf(const Node& node) {
   return TransferId(node.id.value + (node.attempt << kAttemptShift));
@@ -224,19 +223,21 @@ void Cluster::Transfers::StartFetch(Node& node) {
     return;
   }
   const auto session = s.sessions.find(node.session);
+  if (session == s.sessions.end()) {
+    s.Fail(node, absl::CancelledError("the session has ended"), node.id);
+    return;
+  }
+  if (!MayFetch(session->second)) {
+    SetPaced(node, true);
+    return;
+  }
   const Place& place = group->places[node.fetched.shard];
-  if (session != s.sessions.end()) {
-    if (!MayFetch(session->second)) {
-      waiting_[node.session].insert(node.id);
-      return;
-    }
-    if (place.bytes >= kLeastCharged) {
-      const int64_t counted = std::min(place.bytes, kMostCharged);
-      session->second.fetched->Take(counted);
-      node.charge = {nullptr, [fetched = session->second.fetched, counted](void*) {
-                       fetched->Release(counted);
-                     }};
-    }
+  if (place.bytes >= s.options.counted_fetch_bytes) {
+    const int64_t counted = std::min(place.bytes, kMostCharged);
+    session->second.fetched->Take(counted);
+    node.charge = {nullptr, [fetched = session->second.fetched, counted](void*) {
+                     fetched->Release(counted);
+                   }};
   }
   BytesRef bytes = s.Inlined(*group, node.fetched.shard);
   if (bytes != nullptr) {
@@ -246,15 +247,14 @@ void Cluster::Transfers::StartFetch(Node& node) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    if (session != s.sessions.end())
-      s.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
+    s.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
     s.Conclude(node, absl::OkStatus(), node.id);
     return;
   }
   s.Move(node, NodeState::kPrepared);
   ++s.executor_fetches;
   node.pulling = place.bytes;
-  if (session != s.sessions.end()) session->second.fetching += node.pulling;
+  session->second.fetching += node.pulling;
   s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));
   const TransferId transfer = TransferOf(node);
   s.SendTo(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
@@ -268,14 +268,30 @@ bool Cluster::Transfers::MayFetch(const Session& session) const {
   return session.fetching < s.options.fetching_bytes && !session.fetched->over();
 }
 
+void Cluster::Transfers::SetPaced(Node& node, bool paced) {
+  if (std::exchange(node.paced, paced) == paced) return;
+  if (paced) {
+    waiting_[node.session].insert(node.id);
+  } else if (const auto waiting = waiting_.find(node.session);
+             waiting->second.erase(node.id) > 0 && waiting->second.empty()) {
+    waiting_.erase(waiting);
+  }
+  for (const GroupId id : node.reads) {
+    Group& group = *s.FindGroup(id);
+    group.queued_readers += paced ? 1 : -1;
+    s.CountLeaving(group);
+  }
+}
+
 void Cluster::Transfers::WakeFetch(SessionId id) {
   const auto waiting = waiting_.find(id);
   const auto session = s.sessions.find(id);
-  if (waiting == waiting_.end() || session == s.sessions.end() || !MayFetch(session->second))
+  if (waiting == waiting_.end() || session == s.sessions.end() || !MayFetch(session->second) ||
+      Planted(Bug::kPacedForEver))
     return;
-  s.WorkOf(id).ended_inputs.push_back(*waiting->second.begin());
-  waiting->second.erase(waiting->second.begin());
-  if (waiting->second.empty()) waiting_.erase(waiting);
+  Node& next = *s.FindNode(*waiting->second.begin());
+  SetPaced(next, false);
+  s.WorkOf(id).ended_inputs.push_back(next.id);
 }
 
 void Cluster::Transfers::WakeFetches() {
@@ -289,7 +305,7 @@ absl::Status Cluster::Transfers::Check() const {
     for (const NodeId id : nodes) {
       const Node* const node = s.FindNode(id);
       if (node == nullptr || node->kind != NodeKind::kFetch || node->session != session ||
-          node->state != NodeState::kQueued || node->unsettled_inputs > 0)
+          !node->paced || node->state != NodeState::kQueued || node->unsettled_inputs > 0)
         return Error(absl::StatusCode::kInternal, "n{} waits as a fetch whose group is there", id);
     }
   }
@@ -298,10 +314,7 @@ absl::Status Cluster::Transfers::Check() const {
 
 void Cluster::Transfers::FetchEnded(Node& node) {
   node.charge = nullptr;
-  if (const auto waiting = waiting_.find(node.session); waiting != waiting_.end()) {
-    waiting->second.erase(node.id);
-    if (waiting->second.empty()) waiting_.erase(waiting);
-  }
+  SetPaced(node, false);
   WakeFetch(node.session);
 }
 

@@ -24,7 +24,7 @@ namespace fairway {
 // and its client takes what has come.
 //
 // Invariants: a shard that PrepareSends has offered is served until EndTransfer. Each fetch in
-// waiting_ is queued, and its group is ready.
+// waiting_ is paced, no other is; it is queued, and its group is ready.
 class Cluster::Transfers {
  public:
   explicit Transfers(State& state);
@@ -52,6 +52,7 @@ class Cluster::Transfers {
  private:
   bool MayFetch(const Session& session) const;
   void WakeFetch(SessionId id);
+  void SetPaced(Node& node, bool paced);
   ShardSource SourceOf(const Node& node, size_t i, const Executor& receiver);
   // Adds the sources and pieces of a remade shard, the last one of command.out.
   void AddPieces(const Node& node, int32_t shard, PrepareReceive& command);

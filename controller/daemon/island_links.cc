@@ -83,17 +83,12 @@ bool IslandLinks::Leaves(const Member& member) const {
 void IslandLinks::Begin(Clock::time_point now) {
   version_due_ = false;
   version_began_ = now;
-  struct Had {
-    LogNumber applied = 0;
-    LogNumber sent = 0;
-  };
   std::vector<LogChild> children;
-  std::vector<Had> had;
+  std::vector<LogOutbox::Standing> had;
   for (auto& [id, member] : members_) {
     had.emplace_back();
     if (member.child) {
-      const LogOutbox& outbox = head_.outbox(*member.child);
-      had.back() = {outbox.applied(), outbox.sent()};
+      had.back() = head_.outbox(*member.child).standing();
     } else {
       member.joined = Planted(Bug::kEntriesForSuccessor) ? 0 : head_.log().last();
     }
@@ -104,7 +99,7 @@ void IslandLinks::Begin(Clock::time_point now) {
   uint32_t child = 0;
   for (auto& [id, member] : members_) {
     member.child = child;
-    Expect(head_.Attach(child, had[child].applied, had[child].sent));
+    Expect(head_.Keep(child, std::move(had[child])));
     for (NewLogEntry& entry : std::exchange(member.waiting, {}))
       Expect(head_.Append(std::move(entry)).status());
     SetDue(member);

@@ -26,6 +26,7 @@ class HeldLink final : public Link {
  public:
   void Send(Frame frame) override { held.push_back(std::move(frame.payload)); }
   size_t queued_bytes() const override {
+    if (written) return 0;
     size_t bytes = 0;
     for (const std::string& frame : held) bytes += frame.size();
     return bytes;
@@ -34,6 +35,7 @@ class HeldLink final : public Link {
   std::string peer() const override { return "held"; }
 
   std::deque<std::string> held;
+  bool written = false;  // the frames are in the sockets' buffers
 };
 
 // One registration of an executor.
@@ -160,6 +162,47 @@ TEST_F(IslandLinksTest, WhatIsOnItsWayOverANewVersionComesOnceAndIsReportedAnew)
   EXPECT_EQ(links_.open(), 0u);
 }
 
+TEST_F(IslandLinksTest, ANewVersionSendsNothingTwiceOnALinkThatStands) {
+  constexpr size_t kBulk = 300 << 10;
+  Registration& executor = Join(1);
+  executor.link.written = true;
+  Append(1, std::string(kBulk, 'a'));
+  Send();
+  const uint64_t before = sent_.bytes;
+  for (uint32_t other = 2; other < 5; ++other) {
+    Join(other);
+    now_ += milliseconds(50);
+    Tick();
+  }
+  EXPECT_LT(sent_.bytes - before, kBulk);
+  Append(1, "b");
+  Tick();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, ElementsAre(std::string(kBulk, 'a'), "b"));
+  EXPECT_TRUE(Report(1).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
+TEST_F(IslandLinksTest, AFullLinkOverANewVersionGetsTheRestLater) {
+  Registration& executor = Join(1);
+  Send();
+  executor.Deliver();
+  Append(1, std::string(300 << 10, 'a'));
+  Append(1, "b");
+  Send();  // what is queued fills the link
+  Join(2);
+  now_ += milliseconds(50);
+  Tick();
+  EXPECT_THAT(executor.link.held, SizeIs(1));
+  executor.Deliver();
+  EXPECT_TRUE(Report(1).ok());  // of the version before
+  Tick();
+  executor.Deliver();
+  EXPECT_THAT(executor.taken, SizeIs(2));
+  EXPECT_TRUE(Report(1).ok());
+  EXPECT_EQ(links_.open(), 0u);
+}
+
 TEST_F(IslandLinksTest, WhatWasForOneThatLeftConcernsNobody) {
   Join(1);
   Join(2);
@@ -205,15 +248,20 @@ TEST_F(IslandLinksTest, AFullLinkGetsMoreWhenItsExecutorHasReported) {
 TEST_F(IslandLinksTest, LiesAreRefusedAndChangeNothing) {
   Join(1);
   Join(2);
-  EXPECT_FALSE(links_.Take(ExecutorId(1), "\x01\x01\x01").ok()) << "it was sent no frame";
+  EXPECT_FALSE(links_.Take(ExecutorId(1), EncodeLogReport({1, 0, {}})).ok());  // no frame was sent
   Append(1, "a");
   Append(2, "b");
+  Append(1, "c");
   Send();
-  for (const LogReport& lie : {LogReport{1, 9, {}}, LogReport{1, 0, {{2, 2}}}, LogReport{2, 0, {}},
-                               LogReport{1, 0, {{3, 3}}}})
+  for (const LogReport& lie :
+       {LogReport{1, 9, {}}, LogReport{2, 0, {}}, LogReport{1, 3, {{4, 4}}},  // not sent
+        LogReport{1, 3, {{2, 2}}},                                            // for another
+        LogReport{1, 0, {{1, 1}}}})  // ended before it came
     EXPECT_FALSE(links_.Take(ExecutorId(1), EncodeLogReport(lie)).ok());
   EXPECT_FALSE(links_.Take(ExecutorId(1), "").ok());
-  EXPECT_EQ(links_.open(), 2u);
+  EXPECT_EQ(links_.open(), 3u);
+  EXPECT_TRUE(links_.Take(ExecutorId(1), EncodeLogReport({1, 3, {{1, 1}, {3, 3}}})).ok());
+  EXPECT_EQ(links_.open(), 1u);
 }
 
 }  // namespace

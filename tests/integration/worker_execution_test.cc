@@ -53,8 +53,8 @@ class Talk {
   ExecutableId InstallCode(const std::string& code, const std::string& checksum,
                            std::vector<int32_t> devices = {}) {
     const ExecutableId id(++next_);
-    executor_->Send(
-        InstallExecutable{id, std::make_shared<std::string>(code), checksum, std::move(devices)});
+    executor_->Send(InstallExecutable{
+        id, std::make_shared<std::string>(code), checksum, std::move(devices), {}});
     return id;
   }
   absl::Status WaitInstalled(ExecutableId id) {
@@ -489,12 +489,11 @@ TEST_F(WorkerExecution, WhatIsWrongIsReportedAndTheExecutorGoesOn) {
   EXPECT_EQ(talk.supervisor().deaths.size(), 0u);
 }
 
-TEST_F(WorkerExecution, WorkForAnotherIncarnationOrGarbageEndsTheRegistration) {
+TEST_F(WorkerExecution, WorkForAnotherExecutorOrGarbageEndsTheRegistration) {
   auto worker = StartWorker("a", 1);
   Talk talk(controller_, "a");
   ASSERT_TRUE(talk.ok());
-  talk.executor().spec.incarnation = Incarnation(1);
-  talk.executor().Send(FreeGroups{});
+  talk.executor().Send(FreeGroups{}, kExecutorId + 1);
   ASSERT_TRUE(controller_.Until([&] { return talk.executor().closed; }));
   SeenExecutor* second = controller_.WaitForExecutor("a", 2);
   ASSERT_NE(second, nullptr);

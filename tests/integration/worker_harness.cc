@@ -27,7 +27,6 @@ namespace {
 
 constexpr int kHeartbeatMs = 50;
 constexpr int kDeadlineMs = 5000;
-constexpr uint32_t kExecutorId = 1;
 
 }  // namespace
 
@@ -110,11 +109,11 @@ std::string WorkerProcess::Log() const {
   return text.str();
 }
 
-void SeenExecutor::Send(Command command) {
+void SeenExecutor::Send(Command command, uint32_t to) {
   const std::string body = EncodeCommand(command).value();
   EntryHeader header;
   header.number = ++entries;
-  header.set = LogSetId::One(kExecutorId);
+  header.set = LogSetId::One(to);
   if (body.size() > kMaxEntryBytes) header.flags = kBulkEntry;
   LogFrameWriter writer(/*version=*/1, /*concluded=*/{});
   writer.Add(header, body);

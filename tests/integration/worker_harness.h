@@ -53,6 +53,9 @@ class WorkerProcess {
 };
 
 // One registration of an executor.
+// The id that the controller gives every executor.
+inline constexpr uint32_t kExecutorId = 1;
+
 struct SeenExecutor {
   std::unique_ptr<Link> link;
   v1::RegisterExecutor registration;
@@ -68,7 +71,8 @@ struct SeenExecutor {
 
   void Answer(const CallbackAnswer& answer) const;
 
-  void Send(Command command);
+  // As an entry of the log for executor `to`.
+  void Send(Command command, uint32_t to = kExecutorId);
   bool Finished(uint64_t seq) const;
   // OK: there is no failure.
   absl::Status Failure(uint64_t seq) const;

@@ -237,6 +237,9 @@ void Controller::OnWatched(SessionId session, uint64_t token, absl::Status statu
 
 void Controller::OnFetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
   Answered(session, token, true, bytes);
+  if (bytes.ok() && world_.config.fetched_for > 0)
+    world_.queue.After(world_.random.Between(0, world_.config.fetched_for),
+                       [held = *std::move(bytes)] {});
 }
 
 }  // namespace fairway::sim

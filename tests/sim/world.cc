@@ -68,6 +68,12 @@ void World::Setup() {
   config.gangs_at_work = static_cast<int>(r.Between(1, kGangsAtWork));
   if (r.Percent(60)) config.executor_units = static_cast<uint64_t>(r.Between(1, 40));
   if (r.Percent(5)) SetupHostile();
+  if (r.Percent(50)) {
+    config.cluster.fetching_bytes = r.Between(1, 256);
+    config.cluster.fetched_memory = r.Between(64, 1024);
+    config.cluster.counted_fetch_bytes = 1;
+    config.fetched_for = r.Percent(50) ? 1000 : 500000;
+  }
   Trace("world: {} islands, {} sessions of {} operations, memory {}, losses {} + {}",
         config.islands, config.sessions, config.operations, config.memory, config.losses,
         config.controller_losses);

@@ -49,6 +49,7 @@ struct Config {
   std::string reserved;      // the neighbour's island
   int failing_percent = 0;   // of computations
   int64_t turn_delay = 200;  // at most, before a turn that the core wants
+  int64_t fetched_for = 0;   // at most, before a client takes what it has fetched
   uint64_t executor_units = ExecutorCore::kTurnUnits;  // of a turn of an executor
   int64_t unit_time = 1;                          // microseconds that the core takes for a unit
   int gangs_at_work = kGangsAtWork;               // started at once by one executor, at most

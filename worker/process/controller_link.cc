@@ -49,6 +49,7 @@ void ControllerLink::OnConnected(absl::StatusOr<std::unique_ptr<Link>> link) {
 }
 
 void ControllerLink::OnFrame(const Frame& frame) {
+  if (link_ == nullptr) return;  // a frame that was read together with the one that ended the link
   if (frame.type == kLogFrame && handler_.on_log_frame != nullptr) {
     heard_ = Clock::now();
     return handler_.on_log_frame(frame.payload);
