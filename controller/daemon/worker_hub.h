@@ -99,9 +99,9 @@ class WorkerHub {
 
   // For an operator: ends all executors of the worker's island and declares them lost. Their
   // supervisors start them anew. Returns the incarnation that the worker's executor had. Until all
-  // of the island have come back, a further call ends nothing and returns the same. NOT_FOUND: no
-  // executor of such a worker has registered. FAILED_PRECONDITION: it is down, and its supervisor
-  // is away.
+  // of these have come back, a further call for one of them ends nothing and returns the same.
+  // NOT_FOUND: no executor of such a worker has registered. FAILED_PRECONDITION: it is down, and
+  // its supervisor is away.
   absl::StatusOr<Incarnation> RestartExecutor(const std::string& worker, const std::string& reason);
 
   // Ends all executors of the island that are up, as an operator's restart does.
