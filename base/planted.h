@@ -95,6 +95,7 @@ enum class Bug {
   kKeepPlaced,           // uploads: bytes that were put on devices for a stored upload outlive it
   kKeepStoredBytes,      // uploads: counts bytes that were given up
   kDeleteStoredOnly,     // uploads: does not delete the bytes on devices with the stored upload
+  kEndedForAnother,      // work: the end of an earlier attempt counts
   kPacedForEver,         // fetches: one that waits for its client is never woken
   kLeaveSequence,        // programs: a program that is given up keeps the last of its sequences
   kForgetExecutorTurn,   // executor: does not ask for another turn for the work that is left
@@ -194,6 +195,7 @@ inline constexpr std::array kAllBugs = {
     std::pair{Bug::kKeepPlaced, std::string_view("keep_placed")},
     std::pair{Bug::kKeepStoredBytes, std::string_view("keep_stored_bytes")},
     std::pair{Bug::kDeleteStoredOnly, std::string_view("delete_stored_only")},
+    std::pair{Bug::kEndedForAnother, std::string_view("ended_for_another")},
     std::pair{Bug::kPacedForEver, std::string_view("paced_for_ever")},
     std::pair{Bug::kLeaveSequence, std::string_view("leave_sequence")},
     std::pair{Bug::kForgetExecutorTurn, std::string_view("forget_executor_turn")},

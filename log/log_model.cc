@@ -320,7 +320,7 @@ bool LogModel::Concerns(const Child& child, LogNumber number) const {
 }
 
 void LogModel::Refused(uint32_t c, LogNumber first, LogNumber last, const char* what) {
-  const LogReport lie{head_.version(), head_.outbox(c).applied(), {{first, last}}};
+  const LogReport lie{head_.version(), head_.outbox(c).sent(), {{first, last}}};
   if (head_.Take(c, lie).ok() && strict_)
     Fail(fmt::format("believed: {} ({} to {})", what, first, last));
 }

@@ -155,6 +155,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
     if (node == nullptr) return;
     Told& told = s.WorkOf(node->session).told.emplace_back();
     told.node = open.node;
+    told.attempt = node->attempt;
     told.executor = id;
     told.participant = open.participant;
     told.seq = seq;

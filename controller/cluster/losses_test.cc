@@ -352,5 +352,43 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   }
 }
 
+class ShortTurnsTest : public ClusterTest {
+ protected:
+  static ClusterOptions Short() {
+    ClusterOptions options = AtOnce();
+    options.turn_units = 1;
+    return options;
+  }
+  ShortTurnsTest() : ClusterTest(Short()) {}
+};
+
+// Each registration counts its commands from 1, so the number alone does not say whose end it is.
+TEST_F(ShortTurnsTest, AnEndThatWasReportedBeforeALossIsNotThatOfTheNextAttempt) {
+  Start();
+  const ArraySpec spec{DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)};
+  const auto first = cluster.arrays().Put(session, 1, spec, {0});
+  const auto second = cluster.arrays().Put(session, 2, spec, {0});
+  ASSERT_TRUE(first.ok() && second.ok());
+  cluster.arrays().ProvideUpload(second->upload, 0, BytesRef(Blob::Make(16)));
+  RunTurns();
+  cluster.arrays().ProvideUpload(first->upload, 0, BytesRef(Blob::Make(16)));
+  RunTurns();
+  const NodeId node = second->upload;
+  ASSERT_EQ(actions.seq.at({a, node}), 1u);
+  // Both ends are known, but only that of the first upload is told before the loss.
+  cluster.fleet().OnReport(a, Incarnation(7), {.finished = {1, 2}});
+  cluster.fleet().ExecutorLost(a, absl::UnavailableError("killed"));
+  ExecutorSpec again = Worker("wa", "ia", 2);
+  again.incarnation = Incarnation(8);
+  ASSERT_TRUE(cluster.fleet().ExecutorUp(again).ok());
+  cluster.arrays().Watch(session, 9, {2});
+  RunTurns();
+  ASSERT_EQ(actions.seq.at({a, node}), 1u);
+  EXPECT_THAT(actions.Take(), Not(Contains(StartsWith("s1 watched 9"))));
+  cluster.fleet().OnReport(a, Incarnation(8), {.finished_through = 1});
+  RunTurns();
+  EXPECT_THAT(actions.Take(), Contains("s1 watched 9: OK"));
+}
+
 }  // namespace
 }  // namespace fairway

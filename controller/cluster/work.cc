@@ -221,6 +221,7 @@ void Cluster::State::TellEnded(Told told) {
   Node* node = FindNode(told.node);
   if (node == nullptr) return;
   // The node may have been taken back since, or have lost this executor.
+  if (node->attempt != told.attempt && !Planted(Bug::kEndedForAnother)) return;
   if (told.participant >= node->participants.size()) return;
   const Participant& participant = node->participants[told.participant];
   if (participant.executor != told.executor || participant.seq != told.seq) return;

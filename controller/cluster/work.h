@@ -46,7 +46,9 @@ struct Told {
   What what = What::kEnded;
   NodeId node;
   absl::Status status;
-  uint64_t attempt = 0;  // kLoaded: the node's attempt when it began to wait
+  // The node's attempt when it began to wait, or when its end was reported. Each registration of an
+  // executor counts `seq` anew, so these alone may be those of a later attempt.
+  uint64_t attempt = 0;
   // kEnded: the executor that reports it.
   ExecutorId executor;
   size_t participant = 0;

@@ -249,6 +249,7 @@ TEST_F(IslandLinksTest, LiesAreRefusedAndChangeNothing) {
   Join(1);
   Join(2);
   EXPECT_FALSE(links_.Take(ExecutorId(1), EncodeLogReport({1, 0, {}})).ok());  // no frame was sent
+  Send();
   Append(1, "a");
   Append(2, "b");
   Append(1, "c");
