@@ -172,12 +172,13 @@ TEST_F(LateFetchesTest, ThoseOfASessionThatHasEndedDoNotBegin) {
   RunTurns();
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
+  RunTurns();
   Installed(a, 1);
+  RunTurns();
   for (uint64_t token = 1; token <= kFetches; ++token) cluster.arrays().Fetch(session, token, 2);
   RunTurns();
+  actions.Take();
   End(a, 2);
-  actions.turn_wanted = false;
-  cluster.Turn();
   cluster.sessions().Close(session);
   RunTurns();
   EXPECT_LT(std::ranges::count_if(

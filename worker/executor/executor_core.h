@@ -92,7 +92,7 @@ class ExecutorCore {
   static constexpr size_t kReportBytes = 8 << 20;  // approximate; one end alone may have more
   // After this many units a sequence lets other sequences and the waiting commands go on.
   static constexpr uint64_t kSliceUnits = 250;
-  static constexpr size_t kRememberedSends = 16384;  // ended sends; late pulls of them are refused
+  static constexpr size_t kRememberedSends = 65536;  // ended sends; late pulls of them are refused
 
  private:
   //   kDeclared -> kReady | kFailed
