@@ -168,7 +168,12 @@ class LateFetchesTest : public ClusterTest {
 TEST_F(LateFetchesTest, ThoseOfASessionThatHasEndedDoNotBegin) {
   constexpr uint64_t kFetches = 20;
   Start();
-  PutReady(1, 0);
+  const auto put =
+      cluster.arrays().Put(session, 1, {DType::kF32, Shape{{4}}, Sharding::SingleDevice(0)}, {0});
+  ASSERT_TRUE(put.ok());
+  cluster.arrays().ProvideUpload(put->upload, 0, BytesRef(Blob::Make(16)));
+  RunTurns();
+  End(a, put->upload.value);
   RunTurns();
   const uint64_t f = Define(1, {0}, {F32({4})}, {F32({4})});
   ASSERT_TRUE(cluster.executables().Execute(session, f, {1}, {}, {2}).ok());
