@@ -85,10 +85,14 @@ def ends_up(restart, island):
 
 
 def complaints(cluster):
-    """The lines in the logs of the controller and the workers that are not routine."""
+    """The lines in the logs of the controller and the workers that are not routine.
+
+    A busy machine may keep a handler from its processor, which says nothing of the restart.
+    """
     lines = [line.partition("{") for line in cluster.logs().splitlines()]
     return [name + json for name, _, json in lines
-            if '"level":"info"' not in json and '"level":"debug"' not in json]
+            if '"level":"info"' not in json and '"level":"debug"' not in json
+            and "held the event loop" not in json]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
