@@ -33,8 +33,7 @@ inline constexpr std::array kLogMistakes = {
     std::pair{LogMistake::kForeignReportBelieved, std::string_view("foreign_report_believed")},
     std::pair{LogMistake::kReportedOnce, std::string_view("reported_once")},
 };
-inline constexpr std::array kSimulatedMistakes = {LogMistake::kReplayRunsAgain,
-                                                  LogMistake::kReportedOnce};
+inline constexpr std::array kSimulatedMistakes = {LogMistake::kReportedOnce};
 
 #ifdef FAIRWAY_PLANTED_BUGS
 inline LogMistake g_planted_log_mistake = LogMistake::kNone;
