@@ -20,7 +20,8 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr int kSteps = kSanitized ? 300 : 1000;
-constexpr uint64_t kMany = kSanitized ? 5000 : 100000;
+constexpr uint64_t kMany = kSanitized ? 20000 : 100000;
+constexpr uint64_t kCopied = kSanitized ? 5000 : 100000;
 constexpr int kSome = kSanitized ? 4000 : 20000;
 
 TEST_F(TurnsTest, ALongProgramIsMadeInSeveralTurnsAndNeighboursAreServedMeanwhile) {
@@ -210,7 +211,7 @@ TEST_F(TurnsTest, ASessionThatEndsIsGivenUpInSeveralTurns) {
 }
 
 TEST_F(TurnsTest, ManyArraysAreCopiedInSeveralTurns) {
-  MakeViews(kMany);
+  MakeViews(kCopied);
   Bounded([&] {
     cluster.arrays().Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kAlwaysCopy, Out(),
                           Answer());
@@ -218,20 +219,20 @@ TEST_F(TurnsTest, ManyArraysAreCopiedInSeveralTurns) {
   });
   ExpectItGoesOnInTurns([] {});
   EXPECT_EQ(answered_, "OK");
-  EXPECT_EQ(results_, kMany);
+  EXPECT_EQ(results_, kCopied);
   EXPECT_NE(cluster.arrays().Spec(session, Out().back()), nullptr);
 }
 
 TEST_F(TurnsTest, ACopyOfManyArraysIsRefusedWhole) {
-  MakeViews(kMany);
-  handles_.push_back(kMany + 7);
+  MakeViews(kCopied);
+  handles_.push_back(kCopied + 7);
   Bounded([&] {
     cluster.arrays().Copy(session, handles_, {{1}}, std::nullopt, CopySemantics::kDonateInput,
                           Out(), Answer());
     return true;
   });
   ExpectItGoesOnInTurns([] {});
-  EXPECT_THAT(answered_, StartsWith(fmt::format("NOT_FOUND: there is no array {}", kMany + 7)));
+  EXPECT_THAT(answered_, StartsWith(fmt::format("NOT_FOUND: there is no array {}", kCopied + 7)));
   EXPECT_EQ(cluster.arrays().Spec(session, Out().front()), nullptr);
   EXPECT_FALSE(*cluster.arrays().IsDeleted(session, 1));
   EXPECT_EQ(cluster.inspection().counts().nodes, 2u);  // the neighbour's
