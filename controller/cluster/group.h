@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/container/btree_map.h>
+
 #include "base/ids.h"
 #include "base/shared_vector.h"
 #include "base/status.h"
@@ -105,6 +107,11 @@ struct Group {
   bool all_deleted() const { return num_deleted == places.size() && !places.empty(); }
   bool is_deleted(int32_t shard) const { return !deleted.empty() && deleted[shard]; }
 };
+
+using GroupTable = absl::btree_map<GroupId, std::unique_ptr<Group>>;
+
+// The groups of these shards, each once.
+std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards);
 
 }  // namespace fairway
 

@@ -78,7 +78,7 @@ void Cluster::State::SetCharged(Group& group, bool charged) {
   }
 }
 
-std::vector<GroupId> Cluster::State::GroupsOf(const std::vector<ShardRef>& shards) const {
+std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) {
   constexpr size_t kFew = 16;
   std::vector<GroupId> out;
   std::unordered_set<GroupId> known;  // the ids in `out`, once these are more than a few

@@ -108,7 +108,7 @@ absl::Status Cluster::Inspection::Invariants::CheckMoves() {
 
 absl::Status Cluster::Inspection::Invariants::CountViews() {
   const auto count = [&](const Array& array) {
-    for (const GroupId group : s.GroupsOf(array.shards)) ++handle_refs[group];
+    for (const GroupId group : GroupsOf(array.shards)) ++handle_refs[group];
   };
   const auto count_program = [&](const BoundProgram& program) {
     for (const auto& [value, array] : program.constants) count(array);

@@ -204,7 +204,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
     ++node.unlaunched_inputs;
     if (node.kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node.id);
   }
-  if (s.IsSequence(node) && node.unsettled_inputs == 0) s.MaybeArrived(node);
+  if (IsSequence(node) && node.unsettled_inputs == 0) s.MaybeArrived(node);
   s.ChargeShards(node.sources.size() + node.participants.size());
   const bool touches =
       std::any_of(node.participants.begin(), node.participants.end(),

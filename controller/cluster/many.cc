@@ -232,7 +232,7 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
       return absl::OkStatus();
     }
     s.ChargeShards((*array)->shards.size());
-    for (const GroupId group_id : s.GroupsOf((*array)->shards)) {
+    for (const GroupId group_id : GroupsOf((*array)->shards)) {
       Group* group = s.FindGroup(group_id);
       if (group->state == GroupState::kReady) continue;
       ++watch.open;

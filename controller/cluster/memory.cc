@@ -24,7 +24,7 @@ void AddReservation(std::vector<Reservation>& reservations, DeviceId device, int
   it->temp = std::min(it->temp + Rounded(std::min(temp, kMost)), kMost);
 }
 
-Reservation* Cluster::State::ReservationOn(Node& node, DeviceId device, size_t position) {
+Reservation* ReservationOn(Node& node, DeviceId device, size_t position) {
   std::vector<Reservation>& list = node.reservations;
   if (position < list.size() && list[position].device == device) return &list[position];
   const auto it = std::find_if(list.begin(), list.end(),
@@ -32,7 +32,7 @@ Reservation* Cluster::State::ReservationOn(Node& node, DeviceId device, size_t p
   return it == list.end() ? nullptr : &*it;
 }
 
-std::vector<MemoryNeed> Cluster::State::Needs(const Node& node) const {
+std::vector<MemoryNeed> Needs(const Node& node) {
   std::vector<MemoryNeed> needs;
   needs.reserve(node.reservations.size());
   for (const Reservation& r : node.reservations) needs.push_back({r.device, r.total()});
@@ -77,7 +77,7 @@ absl::Status Cluster::MemoryRoom::Exhausted(const Admission::Shortage& shortage,
 
 bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
   std::map<DeviceId, int64_t> missing;
-  for (const MemoryNeed& need : s.Needs(node)) {
+  for (const MemoryNeed& need : Needs(node)) {
     const int64_t lacks = need.bytes - s.admission.room(need.device);
     if (lacks > 0) missing[need.device] = lacks;
   }

@@ -9,13 +9,20 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "controller/cluster/cluster.h"
+#include "controller/cluster/code_layout.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/registry.h"
 #include "scheduler/admission.h"
 
 namespace fairway {
+
+// What the node has to reserve.
+std::vector<MemoryNeed> Needs(const Node& node);
+// The node's reservation on a device, or nullptr. `position`: where to look first.
+Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
 // Judges the nodes that wait for memory: makes room for the oldest by taking back younger ones that
 // have not begun, and fails one that has waited for its grace when nothing under way would free

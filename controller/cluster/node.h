@@ -111,6 +111,11 @@ struct Node {
   bool paced = false;
 };
 
+// Whether the node launches a sequence of a program.
+inline bool IsSequence(const Node& node) {
+  return node.executable != nullptr && node.executable->sequence != nullptr;
+}
+
 // The nodes made for a request, each with the group that it makes. They enter the tables once the
 // whole request has been checked.
 struct Making {

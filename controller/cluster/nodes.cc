@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/poison.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
@@ -288,11 +289,12 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.ahead = node.unsettled_inputs > 0;
   // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
   // failures that they have not reported yet.
-  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(node) != nullptr;
+  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(groups, node) != nullptr;
   const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
-    if (const Group* failed = poisoned ? WorstOf(node.inputs[a]) : nullptr; failed != nullptr) {
+    if (const Group* failed = poisoned ? WorstOf(groups, node.inputs[a]) : nullptr;
+        failed != nullptr) {
       if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
       continue;
     }
@@ -430,7 +432,7 @@ void Cluster::State::LaunchEnded(Node& node) {
   // It ran on several executors, and one lost another: the controller will soon hear which and why.
   const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
   if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
-      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(node) == nullptr)) {
+      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(groups, node) == nullptr)) {
     Defer(node, Annotate(*without_peer, node.name + " on " + Where(node)));
     return;
   }

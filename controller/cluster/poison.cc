@@ -4,23 +4,24 @@
 #include <algorithm>
 
 #include "base/planted.h"
+#include "controller/cluster/poison.h"
 #include "controller/cluster/state.h"
 
 namespace fairway {
 
-const Group* Cluster::State::WorstOf(const std::vector<ShardRef>& shards) const {
+const Group* WorstOf(const GroupTable& groups, const std::vector<ShardRef>& shards) {
   const Group* worst = nullptr;
   for (const ShardRef& ref : shards) worst = Worse(worst, *groups.at(ref.group));
   return worst;
 }
 
-const Group* Cluster::State::WorstInput(const Node& node) const {
+const Group* WorstInput(const GroupTable& groups, const Node& node) {
   const Group* worst = nullptr;
   for (const GroupId id : node.reads) worst = Worse(worst, *groups.at(id));
   return worst;
 }
 
-const Group* Cluster::State::Worse(const Group* worst, const Group& other) {
+const Group* Worse(const Group* worst, const Group& other) {
   if (other.state != GroupState::kFailed) return worst;
   const bool earlier = worst == nullptr || other.cause < worst->cause;
   return earlier != (Planted(Bug::kWrongCause) && worst != nullptr) ? &other : worst;
@@ -28,11 +29,11 @@ const Group* Cluster::State::Worse(const Group* worst, const Group& other) {
 
 bool Cluster::State::FailIfPoisoned(Node& node) {
   if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
-  const Group* worst = WorstInput(node);
+  const Group* worst = WorstInput(groups, node);
   if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
     return false;
   if (IsSequence(node)) {
-    const std::vector<int32_t> by = PoisonedBy(node, /*lost_too=*/true);
+    const std::vector<int32_t> by = PoisonedBy(groups, node, /*lost_too=*/true);
     if (std::find(by.begin(), by.end(), -1) != by.end()) return false;
   }
   const absl::Status error = worst->error;
@@ -40,7 +41,7 @@ bool Cluster::State::FailIfPoisoned(Node& node) {
   return true;
 }
 
-std::vector<int32_t> Cluster::State::PoisonedBy(const Node& node, bool lost_too) const {
+std::vector<int32_t> PoisonedBy(const GroupTable& groups, const Node& node, bool lost_too) {
   std::vector<bool> failed;
   for (const std::vector<ShardRef>& argument : node.inputs) {
     failed.push_back(std::any_of(argument.begin(), argument.end(), [&](const ShardRef& ref) {
@@ -51,8 +52,7 @@ std::vector<int32_t> Cluster::State::PoisonedBy(const Node& node, bool lost_too)
   return FailedBy(*node.executable->sequence, failed);
 }
 
-void Cluster::State::OutputsFailed(Node& node, size_t participant,
-                                   std::map<int32_t, FailedOutput> failures) {
+void OutputsFailed(Node& node, size_t participant, std::map<int32_t, FailedOutput> failures) {
   for (auto& [output, failure] : failures) {
     failure.participant = participant;
     const auto [known, absent] = node.failed_outputs.try_emplace(output, failure);
@@ -63,7 +63,7 @@ void Cluster::State::OutputsFailed(Node& node, size_t participant,
   }
 }
 
-const absl::Status* Cluster::State::OutputWithoutPeer(const Node& node) {
+const absl::Status* OutputWithoutPeer(const Node& node) {
   for (const auto& [output, failure] : node.failed_outputs) {
     if (failure.argument < 0 && PeerGone(failure.status)) return &failure.status;
   }
@@ -77,8 +77,8 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
     // Some outputs fail with the error of an input. A sequence that was launched ahead may have
     // made them on its own executor, or failed by itself: the input's error counts, as the first
     // cause. An input that was there and was lost since is no reason to fail.
-    const std::vector<int32_t> by = WorstInput(node) != nullptr
-                                        ? PoisonedBy(node, /*lost_too=*/!status.ok())
+    const std::vector<int32_t> by = WorstInput(groups, node) != nullptr
+                                        ? PoisonedBy(groups, node, /*lost_too=*/!status.ok())
                                         : std::vector<int32_t>();
     for (size_t o = 0; o < by.size(); ++o) {
       if (by[o] < 0) continue;
@@ -98,7 +98,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
     }
     const auto& [why, argument, participant] = found->second;
     const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
-                              ? WorstOf(node.inputs[argument])
+                              ? WorstOf(groups, node.inputs[argument])
                               : nullptr;
     if (poison != nullptr) {
       // An input that was there and was lost since has no cause: then this node is the cause.

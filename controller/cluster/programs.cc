@@ -74,7 +74,7 @@ void Cluster::ProgramRuns::KeepShared(ProgramRun& run) {
   std::unordered_map<GroupId, size_t> of;  // the value that holds the group
   for (size_t v = 0; v < run.values.size(); ++v) {
     s.ChargeShards(run.values[v].shards.size());
-    for (const GroupId id : s.GroupsOf(run.values[v].shards)) {
+    for (const GroupId id : GroupsOf(run.values[v].shards)) {
       const auto [other, fresh] = of.emplace(id, v);
       if (!fresh) run.ours[v] = run.ours[other->second] = false;
     }
@@ -196,9 +196,9 @@ void Cluster::ProgramRuns::GoOnMaking(Session& session, ProgramRun& run) {
   }
   to = std::move(made->array);
   // Shards that already lay there were not copied, and may be the client's.
-  const std::vector<GroupId> shared = s.GroupsOf(from.shards);
+  const std::vector<GroupId> shared = GroupsOf(from.shards);
   const std::set<GroupId> groups(shared.begin(), shared.end());
-  for (const GroupId group : s.GroupsOf(to.shards)) {
+  for (const GroupId group : GroupsOf(to.shards)) {
     if (groups.contains(group)) run.ours[transfer.output] = false;
   }
 }
@@ -217,7 +217,7 @@ void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
     Array array = run.values[plan.results[r]];
     if (run.failed.ok()) run.failed = array.error;
     s.HoldView(array);
-    const std::vector<GroupId> groups = s.GroupsOf(array.shards);
+    const std::vector<GroupId> groups = GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
     session.arrays.emplace(run.results[r], std::move(array));
   }

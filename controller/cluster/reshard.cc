@@ -141,7 +141,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
 void Cluster::Remaking::EndNode(const Making::Made& made) const {
   Node& node = *made.node;
   // It reads only its own sources, so it may succeed before another group is known to fail.
-  node.reads = s.GroupsOf(node.sources);
+  node.reads = GroupsOf(node.sources);
   std::erase(node.reads, made.group->id);
   node.record_bytes = kPieceBytes * node.pieces.size();
 }

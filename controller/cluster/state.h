@@ -13,8 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <absl/container/btree_map.h>
-
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
@@ -46,7 +44,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   Admission admission;
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // also of sessions that have ended
-  absl::btree_map<GroupId, std::unique_ptr<Group>> groups;
+  GroupTable groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each executable
@@ -113,8 +111,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   // Adds the view's references; DropView removes them.
   void HoldView(const Array& array);
   void DropView(const Array& array);
-  // The view's groups, each once.
-  std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) const;
   void MarkDeleted(const std::vector<ShardRef>& shards);
   bool IsDeleted(const Array& array) const;
   // A copy of `source` with the same cut on other devices, in the making: its view is not held.
@@ -207,7 +203,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void Fail(Node& node, const absl::Status& status, NodeId cause);
   // Concludes the node with this result, and destroys it.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
-  std::vector<MemoryNeed> Needs(const Node& node) const;
   // Releases memory of the island, whose queue may move.
   void Release(Island& island, DeviceId device, int64_t bytes);
   // Call it when what it looks at has changed. Counts the group's bytes if they will be released
@@ -215,28 +210,11 @@ struct Cluster::State : Registry, Ledger, Turns {
   void CountLeaving(Group& group);
   // The same for the temporary memory of a node that has (`begins`) or had memory.
   void CountTemporary(const Node& node, bool begins);
-  // The node's reservation on a device, or nullptr. `position`: where to look first.
-  static Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
   // ---- poison (poison.cc)
-  // The failed group whose cause is the lowest node. nullptr: none has failed.
-  const Group* WorstOf(const std::vector<ShardRef>& shards) const;
-  const Group* WorstInput(const Node& node) const;
-  static const Group* Worse(const Group* worst, const Group& other);
   // Fails the node with the error of its worst input, if one failed; a sequence only if no output
   // can be good. Returns whether it did.
   bool FailIfPoisoned(Node& node);
-  static bool IsSequence(const Node& node) {
-    return node.executable != nullptr && node.executable->sequence != nullptr;
-  }
-  // For a sequence: see FailedBy. `lost_too`: also counts inputs that were there and were lost.
-  std::vector<int32_t> PoisonedBy(const Node& node, bool lost_too) const;
-  // For a sequence: the executor reports that these outputs failed. Each keeps the failure of an
-  // argument, if there is one, else that of the first executor, whatever came first.
-  static void OutputsFailed(Node& node, size_t participant,
-                            std::map<int32_t, FailedOutput> failures);
-  // The error of an output that failed by itself because a peer went away. nullptr: none has.
-  static const absl::Status* OutputWithoutPeer(const Node& node);
   // Settles its outputs. `charged`: what is reserved for them becomes theirs.
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "controller/cluster/poison.h"
 #include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
 
