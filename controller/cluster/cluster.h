@@ -86,10 +86,11 @@ class Cluster {
   class Losses;
   class MemoryRoom;
   class ProgramRuns;
-  class Requests;
   class Remaking;
+  class Requests;
   class StoredGroups;
   class Transfers;
+  class Watches;
 
   std::unique_ptr<State> state_;
   std::unique_ptr<Owners> owners_;  // operate on *state_

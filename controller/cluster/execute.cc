@@ -304,7 +304,7 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
-  if (options.watch) s.WatchNodes(*session, *options.watch, launched.node, poison);
+  if (options.watch) s.watches.OnNodes(*session, *options.watch, launched.node, poison);
   s.Settle();
   return result;
 }

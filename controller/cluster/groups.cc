@@ -264,43 +264,4 @@ BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
   return it == group.inlined.end() ? nullptr : it->second;
 }
 
-uint64_t Cluster::State::AddWatch(Session& session, uint64_t token) {
-  const uint64_t id = next_watch++;
-  session.watches[id] = PendingWatch{token, 1, SIZE_MAX, NodeId(), absl::OkStatus()};
-  return id;
-}
-
-void Cluster::State::WatchNodes(Session& session, uint64_t token, NodeId first,
-                                const absl::Status& known) {
-  const uint64_t id = AddWatch(session, token);
-  WatchFrom(session, first, id);
-  WatchEnded(session.id, id, 0, known, NodeId());
-}
-
-void Cluster::State::WatchFrom(Session& session, NodeId first, uint64_t watch) {
-  for (auto it = nodes.lower_bound(first); it != nodes.end(); ++it) {
-    it->second->watch = watch;
-    ++session.watches[watch].open;
-  }
-}
-
-void Cluster::State::WatchEnded(SessionId session_id, uint64_t id, size_t position,
-                                const absl::Status& status, NodeId cause) {
-  const auto session = sessions.find(session_id);
-  if (session == sessions.end()) return;
-  auto& watches = session->second.watches;
-  const auto it = watches.find(id);
-  if (it == watches.end()) return;
-  PendingWatch& watch = it->second;
-  if (!status.ok() && std::pair(position, cause) < std::pair(watch.failed_at, watch.failed_by)) {
-    watch.failed_at = position;
-    watch.failed_by = cause;
-    watch.failure = status;
-  }
-  if (--watch.open > 0) return;
-  const PendingWatch ended = std::move(watch);
-  watches.erase(it);
-  Answered(session_id, ended.token, ended.failure);
-}
-
 }  // namespace fairway

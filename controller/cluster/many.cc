@@ -211,7 +211,7 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
   size_t Items(int) const override { return handles_.size() + 1; }
   absl::Status Do(Session& session, int, size_t item, bool&) override {
     if (item == handles_.size()) {
-      s.WatchEnded(session.id, watch_, SIZE_MAX, absl::OkStatus(), NodeId());
+      s.watches.Ended(session.id, watch_, SIZE_MAX, absl::OkStatus(), NodeId());
       return absl::OkStatus();
     }
     if (missing_ || (Planted(Bug::kWatchFirst) && item > 0)) return absl::OkStatus();
@@ -221,14 +221,14 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
     if (!array.ok()) {  // later arrays would not change the result
       missing_ = true;
       ++watch.open;
-      s.WatchEnded(session.id, watch_, item, array.status(), NodeId());
+      s.watches.Ended(session.id, watch_, item, array.status(), NodeId());
       return absl::OkStatus();
     }
     absl::Status status = (*array)->error;
     if (status.ok()) status = s.CheckUsable(**array, handle);
     if (!status.ok()) {
       ++watch.open;
-      s.WatchEnded(session.id, watch_, item, status, NodeId());
+      s.watches.Ended(session.id, watch_, item, status, NodeId());
       return absl::OkStatus();
     }
     s.ChargeShards((*array)->shards.size());
@@ -237,7 +237,7 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
       if (group->state == GroupState::kReady) continue;
       ++watch.open;
       if (group->state == GroupState::kFailed) {
-        s.WatchEnded(session.id, watch_, item, group->error, group->cause);
+        s.watches.Ended(session.id, watch_, item, group->error, group->cause);
       } else {
         group->watchers.push_back({watch_, item});
       }
@@ -260,7 +260,7 @@ void Cluster::Arrays::Watch(SessionId id, uint64_t token, std::vector<uint64_t> 
 
 std::unique_ptr<LongRequest> Cluster::Requests::NewWatch(Session& session, uint64_t token,
                                                          std::vector<uint64_t> handles) {
-  return std::make_unique<WatchRequest>(s, s.AddWatch(session, token), std::move(handles));
+  return std::make_unique<WatchRequest>(s, s.watches.Add(session, token), std::move(handles));
 }
 
 // ---- errors

@@ -562,8 +562,8 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (node.watch != 0) {
     const Group* worst = nullptr;  // of a sequence, some outputs may have failed
     for (const GroupId id : node.outputs) worst = Worse(worst, *FindGroup(id));
-    WatchEnded(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
-               worst != nullptr ? worst->cause : cause);
+    watches.Ended(node.session, node.watch, 0, worst != nullptr ? worst->error : status,
+                  worst != nullptr ? worst->cause : cause);
   }
   const auto session = sessions.find(node.session);
   const bool closed = session == sessions.end();

@@ -58,7 +58,8 @@ absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint6
       session->arrays.emplace(out[o], Array{result.specs[o], {}, begun});
     return begun;
   }
-  if (options.watch) run->watch = s.AddWatch(*session, *options.watch);  // open until all are made
+  if (options.watch)
+    run->watch = s.watches.Add(*session, *options.watch);  // open until all are made
   run->watch_results = options.watch_results;
   // The steps of a short program are all made at once.
   Worklist& list = s.WorkOf(session_id);
@@ -118,7 +119,7 @@ void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
   Session& session = s.sessions.at(id);
   const NodeId first(s.next_node);
   const bool made = GoOnRun(session, run);
-  if (run.watch != 0) s.WatchFrom(session, first, run.watch);
+  if (run.watch != 0) s.watches.AddNodes(session, first, run.watch);
   if (!made) return;
   if (!std::exchange(run.ended, true)) EndRun(session, run);
   constexpr int kAtOnce = 16;
@@ -127,7 +128,7 @@ void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
     run.values.pop_back();
   }
   if (!run.values.empty()) return;
-  if (run.watch != 0) s.WatchEnded(id, run.watch, 0, run.failed, NodeId());
+  if (run.watch != 0) s.watches.Ended(id, run.watch, 0, run.failed, NodeId());
   const std::unique_ptr<ProgramRun> over = std::move(list.run);
   if (over->watch_results)
     list.request = s.requests.NewWatch(session, *over->watch_results, over->results);

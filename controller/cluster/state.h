@@ -29,6 +29,7 @@
 #include "controller/cluster/stored_groups.h"
 #include "controller/cluster/transfers.h"
 #include "controller/cluster/turns.h"
+#include "controller/cluster/watches.h"
 #include "scheduler/admission.h"
 
 namespace fairway {
@@ -51,7 +52,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   uint64_t next_node = 1;
   uint64_t next_group = 1;
   uint64_t next_session = 1;
-  uint64_t next_watch = 1;
   uint64_t num_submitted = 0;
   uint64_t executions = 0;
   uint64_t inline_hits = 0;
@@ -67,10 +67,11 @@ struct Cluster::State : Registry, Ledger, Turns {
   Losses losses{*this};
   MemoryRoom memory{*this};
   ProgramRuns programs{*this};
-  Requests requests{*this};
   Remaking remaking{*this};
+  Requests requests{*this};
   StoredGroups stored_groups{*this};
   Transfers transfers{*this};
+  Watches watches{*this};
 
   // ---- looking up (sessions.., in cluster.cc)
   // For the session's next operation: first finishes the one under way.
@@ -136,15 +137,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   BytesRef Inlined(const Group& group, int32_t shard) const;
   // FAILED_PRECONDITION: the array is deleted or donated.
   absl::Status CheckUsable(const Array& array, uint64_t handle) const;
-  // The watch waits for one extra WatchEnded: call it once all that it waits for is registered.
-  uint64_t AddWatch(Session& session, uint64_t token);
-  void WatchEnded(SessionId session, uint64_t watch, size_t position, const absl::Status& status,
-                  NodeId cause);
-  // Watches the nodes from `first` on, which are those of one call, for ExecuteOptions::watch.
-  // `known`: an error that the call has already, or OK.
-  void WatchNodes(Session& session, uint64_t token, NodeId first, const absl::Status& known);
-  // The watch also waits for the nodes from `first` on.
-  void WatchFrom(Session& session, NodeId first, uint64_t watch);
 
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);

@@ -253,7 +253,7 @@ bool Cluster::State::TellWaiters(GroupId id) {
     const Group::Watcher watcher = group->watchers.front();
     group->watchers.pop_front();
     if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
-    WatchEnded(group->session, watcher.watch, watcher.position, group->error, group->cause);
+    watches.Ended(group->session, watcher.watch, watcher.position, group->error, group->cause);
   }
   if (!group->watchers.empty()) return false;
   Collect(*group);
