@@ -59,7 +59,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
   Array array{spec, std::vector<ShardRef>(devices.size()), absl::OkStatus()};
   std::vector<Node*> made;
   for (const IslandShards& part : parts) {
-    Group& group = MakeGroup(session.id, part.island, spec.dtype, kind);
+    Group& group = groups.Make(session.id, part.island, spec.dtype, kind);
     Node& node = MakeNode(session.id, NodeKind::kReceive, part.island,
                           "put of " + ToString(spec.dtype, spec.shape));
     ChargeShards(part.positions.size());
@@ -85,7 +85,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
     }
     made.push_back(&node);
   }
-  HoldView(array);
+  views.Hold(array);
   session.arrays.emplace(handle, std::move(array));
   const NodeId first = made.front()->id;
   for (Node* node : made) {
@@ -175,7 +175,7 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
       }
       if (node == nullptr) {
         Making::Made& one = made.nodes.emplace_back();
-        one.group = NewGroup(session.id, part.island, source.spec.dtype, kind);
+        one.group = groups.New(session.id, part.island, source.spec.dtype, kind);
         one.node = NewNode(session.id, NodeKind::kReceive, part.island,
                            "copy of " + ToString(source.spec.dtype, source.spec.shape));
         group = one.group.get();
@@ -216,7 +216,7 @@ absl::StatusOr<uint64_t> Cluster::Arrays::Assemble(SessionId session_id, ArraySp
   for (size_t i = 0; i < in.size(); ++i) {
     FAIRWAY_ASSIGN_OR_RETURN(Array * piece, s.FindArray(session_id, in[i]));
     if (piece->unknown) return piece->error;
-    FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*piece, in[i]));
+    FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*piece, in[i]));
     if (array.spec.dtype == DType::kInvalid) array.spec.dtype = piece->spec.dtype;
     if (piece->spec.dtype != array.spec.dtype)
       return InvalidArgument("assemble: array {} is {}, expected {}", in[i],
@@ -244,7 +244,7 @@ absl::StatusOr<uint64_t> Cluster::Arrays::Assemble(SessionId session_id, ArraySp
   }
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
   if (!array.error.ok()) array.shards.clear();
-  s.HoldView(array);
+  s.views.Hold(array);
   session->arrays.emplace(handle, std::move(array));
   return handle;
 }
@@ -256,7 +256,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Disassemble(
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
   if (array->unknown) return array->error;
-  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
+  FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*array, in));
   const int count = array->spec.sharding.num_shards();
   if (!out.empty() && static_cast<int>(out.size()) != count)
     return InvalidArgument("disassemble: {} results named for {} shards", out.size(), count);
@@ -272,7 +272,7 @@ absl::StatusOr<std::vector<uint64_t>> Cluster::Arrays::Disassemble(
     } else if (const auto shape = whole.spec.sharding.ShardShape(whole.spec.shape, i); shape.ok()) {
       piece.spec.shape = *shape;
     }
-    s.HoldView(piece);
+    s.views.Hold(piece);
     session->arrays.emplace(handles[i], std::move(piece));
   }
   return handles;
@@ -286,7 +286,7 @@ absl::StatusOr<uint64_t> Cluster::Arrays::FullyReplicatedShard(SessionId session
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, s.FindSession(session_id));
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, s.FindArray(session_id, in));
   if (array->unknown) return array->error;
-  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in));
+  FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*array, in));
   if (!array->spec.sharding.fully_replicated())
     return InvalidArgument("array {} is not fully replicated: it has {} different shards", in,
                            array->spec.sharding.num_shards());
@@ -294,14 +294,14 @@ absl::StatusOr<uint64_t> Cluster::Arrays::FullyReplicatedShard(SessionId session
       {array->spec.dtype, array->spec.shape, array->spec.sharding.OfShard(0)}, {}, array->error};
   if (array->error.ok()) shard.shards = {array->shards[0]};
   FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle, s.NewHandle(*session, out));
-  s.HoldView(shard);
+  s.views.Hold(shard);
   session->arrays.emplace(handle, std::move(shard));
   return handle;
 }
 
 absl::StatusOr<bool> Cluster::Arrays::IsDeleted(SessionId session, uint64_t handle) const {
   FAIRWAY_ASSIGN_OR_RETURN(Array * array, state_->FindArray(session, handle));
-  return state_->IsDeleted(*array);
+  return state_->views.IsDeleted(*array);
 }
 
 const ArraySpec* Cluster::Arrays::Spec(SessionId session, uint64_t handle) const {

@@ -144,7 +144,7 @@ absl::Status Cluster::ProgramRuns::PutConstant(Session& session, BoundProgram& p
     return group.state == GroupState::kFailed || group.is_deleted(ref.shard);
   });
   if (!array.shards.empty() && !lost) return absl::OkStatus();
-  s.DropView(array);
+  s.views.Drop(array);
   array = Array();
   FAIRWAY_ASSIGN_OR_RETURN(const Arrays::PutResult put,
                            s.MakePut(session, 0, program.placed->TypeOf(constant.value),
@@ -183,7 +183,7 @@ bool Cluster::ProgramRuns::GoOnRetiring(Session& session, BoundProgram& program)
     if (!program.constants.empty()) {
       const auto last = std::prev(program.constants.end());
       s.ChargeShards(last->second.shards.size());
-      s.DropView(last->second);
+      s.views.Drop(last->second);
       program.constants.erase(last);
     } else if (!program.sequences.empty() &&
                !(Planted(Bug::kLeaveSequence) && program.sequences.size() == 1)) {

@@ -201,7 +201,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
   } else if (list.closing->run != nullptr) {
     std::deque<Array>& values = list.closing->run->values;
     for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
-      DropView(values.back());
+      views.Drop(values.back());
       values.pop_back();
     }
     if (values.empty() || Planted(Bug::kCloseLeavesRun)) list.closing->run.reset();
@@ -210,7 +210,7 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       list.closing->request.reset();
   } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
     for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
-      DropView(session.arrays.TakeFirst());
+      views.Drop(session.arrays.TakeFirst());
   } else if (!session.watches.empty()) {
     for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
       session.watches.erase(session.watches.begin());

@@ -83,6 +83,7 @@ class Cluster {
   class Operation;
   struct Owners;
   // Parts of the state, each with a header of its name.
+  class Groups;
   class Losses;
   class MemoryRoom;
   class ProgramRuns;
@@ -90,6 +91,7 @@ class Cluster {
   class Requests;
   class StoredGroups;
   class Transfers;
+  class Views;
   class Watches;
 
   std::unique_ptr<State> state_;

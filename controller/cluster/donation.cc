@@ -62,7 +62,7 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
 }
 
 void Cluster::State::TakeOver(Node& node, Group& input) {
-  SetCharged(input, false);
+  groups.SetCharged(input, false);
   CountLeaving(input);
   for (size_t i = 0; i < input.places.size(); ++i) {
     const Place& place = input.places[i];

@@ -278,7 +278,7 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
       return refuse(Annotate(array.status(), fmt::format("{}: argument {}", spec.name, a)));
     if (!(*array)->error.ok()) {
       if (poison.ok()) poison = (*array)->error;
-    } else if (const absl::Status usable = s.CheckUsable(**array, args[a]); !usable.ok()) {
+    } else if (const absl::Status usable = s.views.CheckUsable(**array, args[a]); !usable.ok()) {
       return refuse(Annotate(usable, fmt::format("{}: argument {}", spec.name, a)));
     } else {
       std::vector<const Group*> groups;
@@ -331,7 +331,7 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
   node.reservations = layout.reservations;
   for (size_t o = 0; o < spec.outputs.size(); ++o) {
     const ValueType& type = spec.outputs[o];
-    Group& group = MakeGroup(session.id, spec.island, type.dtype, type.memory_kind);
+    Group& group = groups.Make(session.id, spec.island, type.dtype, type.memory_kind);
     group.producer = node.id;
     group.shapes = {type.shard};
     group.places = layout.outputs[o].places;
@@ -341,7 +341,7 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
     for (size_t i = 0; i < spec.devices.size(); ++i)
       array.shards.push_back({group.id, static_cast<int32_t>(i)});
     node.outputs.push_back(group.id);
-    HoldView(array);
+    views.Hold(array);
     made.outputs.push_back(std::move(array));
   }
   if (!poison.ok()) {
@@ -361,7 +361,7 @@ LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& 
   node.record_bytes = RecordBytes(node);
   session.node_records.Add(node.record_bytes);
   Enqueue(node);
-  for (const int32_t a : donatable) MarkDeleted(arguments[a]->shards);
+  for (const int32_t a : donatable) views.MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory, so that memory need not be
   // reserved twice.
   if (Node* open = FindNode(made.node); open != nullptr) CreditDonations(*open);

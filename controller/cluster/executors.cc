@@ -139,7 +139,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
     }
   }
   for (Report::Inlined& inlined : report.inlined)
-    s.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
+    s.groups.StoreInlined(id, inlined.shard, std::move(inlined.bytes));
   std::map<uint64_t, absl::Status> failures;
   std::map<uint64_t, std::map<int32_t, FailedOutput>> failed_outputs;
   for (Report::Failure& failure : report.failures) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shard groups: references, readiness, memory (rule B1).
+#include "controller/cluster/groups.h"
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -9,19 +11,19 @@
 namespace fairway {
 
 Group* Cluster::State::FindGroup(GroupId id) {
-  const auto it = groups.find(id);
-  return it == groups.end() ? nullptr : it->second.get();
+  const auto it = all_groups.find(id);
+  return it == all_groups.end() ? nullptr : it->second.get();
 }
 
-Group& Cluster::State::MakeGroup(SessionId session, IslandId island, DType dtype,
-                                 const std::string& memory_kind) {
-  return InsertGroup(NewGroup(session, island, dtype, memory_kind));
+Group& Cluster::Groups::Make(SessionId session, IslandId island, DType dtype,
+                             const std::string& memory_kind) {
+  return Insert(New(session, island, dtype, memory_kind));
 }
 
-Group& Cluster::State::InsertGroup(std::unique_ptr<Group> group) {
+Group& Cluster::Groups::Insert(std::unique_ptr<Group> group) {
   Group& made = *group;
-  groups.emplace(made.id, std::move(group));
-  Stake& stake = StakeOf(holdings[made.session], made.island);
+  s.all_groups.emplace(made.id, std::move(group));
+  Stake& stake = s.StakeOf(s.holdings[made.session], made.island);
   made.stake = &stake;
   made.next = stake.groups;
   if (made.next != nullptr) made.next->previous = &made;
@@ -29,26 +31,26 @@ Group& Cluster::State::InsertGroup(std::unique_ptr<Group> group) {
   return made;
 }
 
-std::unique_ptr<Group> Cluster::State::NewGroup(SessionId session, IslandId island, DType dtype,
-                                                const std::string& memory_kind) {
+std::unique_ptr<Group> Cluster::Groups::New(SessionId session, IslandId island, DType dtype,
+                                            const std::string& memory_kind) {
   auto group = std::make_unique<Group>();
-  group->id = GroupId(next_group++);
+  group->id = GroupId(next_++);
   group->session = session;
   group->island = island;
   group->dtype = dtype;
   group->memory_kind = memory_kind;
-  Charge(1);
+  s.Charge(1);
   return group;
 }
 
-void Cluster::State::EraseGroup(Group& group) {
+void Cluster::Groups::Erase(Group& group) {
   Stake& stake = *group.stake;
   (group.previous != nullptr ? group.previous->next : stake.groups) = group.next;
   if (group.next != nullptr) group.next->previous = group.previous;
   if (stake.walk == &group) stake.walk = group.next;
   const SessionId session = group.session;
-  groups.erase(GroupId(group.id));
-  if (stake.groups == nullptr) ForgetHoldings(session);
+  s.all_groups.erase(GroupId(group.id));
+  if (stake.groups == nullptr) s.ForgetHoldings(session);
 }
 
 Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
@@ -67,7 +69,7 @@ void Cluster::State::ForgetHoldings(SessionId session) {
     holdings.erase(it);
 }
 
-void Cluster::State::SetCharged(Group& group, bool charged) {
+void Cluster::Groups::SetCharged(Group& group, bool charged) {
   if (std::exchange(group.charged, charged) == charged) return;
   Stake& stake = *group.stake;
   for (const Place& place : group.places) {
@@ -95,96 +97,34 @@ std::vector<GroupId> GroupsOf(const std::vector<ShardRef>& shards) {
   return out;
 }
 
-void Cluster::State::HoldView(const Array& array) {
-  ChargeShards(array.shards.size());
-  for (const GroupId id : GroupsOf(array.shards)) {
-    Group& group = *FindGroup(id);
-    if (++group.handle_refs == 1) CountLeaving(group);
-  }
-}
-
-void Cluster::State::DropView(const Array& array) {
-  ChargeShards(array.shards.size());
-  for (const GroupId id : GroupsOf(array.shards)) {
-    Group* group = FindGroup(id);
-    if (--group->handle_refs == 0) {
-      CountLeaving(*group);
-      stored_groups.LetGoOfPlaced(*group);
-    }
-    Collect(*group);
-  }
-}
-
-void Cluster::State::MarkDeleted(const std::vector<ShardRef>& shards) {
-  ChargeShards(shards.size());
-  std::vector<ShardRef> placed;
-  Group* group = nullptr;
-  for (const ShardRef& ref : shards) {
-    if (group == nullptr || group->id != ref.group) group = FindGroup(ref.group);
-    if (group->deleted.empty()) group->deleted.resize(group->places.size());
-    if (!group->deleted[ref.shard]) {
-      group->deleted[ref.shard] = true;
-      ++group->num_deleted;
-      if (group->stored != nullptr && group->stored->placed)
-        placed.push_back({group->stored->placed, ref.shard});
-    }
-  }
-  if (!placed.empty() && !Planted(Bug::kDeleteStoredOnly)) MarkDeleted(placed);
-  for (const GroupId id : GroupsOf(shards)) {
-    Group& deleted = *FindGroup(id);
-    CountLeaving(deleted);
-    Collect(deleted);
-  }
-}
-
-bool Cluster::State::IsDeleted(const Array& array) const {
-  const Group* group = nullptr;
-  return array.deleted ||
-         std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
-           if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
-           return group->is_deleted(ref.shard);
-         });
-}
-
-void Cluster::State::GiveAway(Array& array) {
-  const Array given = std::exchange(array, Array{array.spec, {}, array.error, true});
-  DropView(given);
-}
-
-absl::Status Cluster::State::CheckUsable(const Array& array, uint64_t handle) const {
-  if (!IsDeleted(array)) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated",
-               handle);
-}
-
-void Cluster::State::AddReader(GroupId id, const Node& node) {
-  Group* group = FindGroup(id);
+void Cluster::Groups::AddReader(GroupId id, const Node& node) {
+  Group* group = s.FindGroup(id);
   ++group->readers;
   if (!group->settled()) group->waiters.push_back(node.id);
   HasMemory(node, *group, false);
 }
 
-void Cluster::State::HasMemory(const Node& reader, Group& group, bool has) {
+void Cluster::Groups::HasMemory(const Node& reader, Group& group, bool has) {
   if (reader.kind == NodeKind::kFetch) return;
   group.queued_readers += has ? -1 : 1;
-  if (group.queued_readers <= 1) CountLeaving(group);
+  if (group.queued_readers <= 1) s.CountLeaving(group);
 }
 
-void Cluster::State::DropReader(GroupId id) {
-  Group* group = FindGroup(id);
+void Cluster::Groups::DropReader(GroupId id) {
+  Group* group = s.FindGroup(id);
   if (group == nullptr || (Planted(Bug::kDropRelease) && id.value % 7 == 3)) return;
   --group->readers;
   if (Planted(Bug::kDoubleRelease) && group->readers > 1) --group->readers;
   Collect(*group);
 }
 
-void Cluster::State::SetReady(Group& group) {
+void Cluster::Groups::SetReady(Group& group) {
   group.state = GroupState::kReady;
   group.producer = NodeId();
-  WorkOf(group.session).settled.push_back(group.id);
+  s.WorkOf(group.session).settled.push_back(group.id);
 }
 
-void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId cause) {
+void Cluster::Groups::SetFailed(Group& group, const absl::Status& error, NodeId cause) {
   const bool was_settled = group.settled();
   group.state = GroupState::kFailed;
   group.error = error;
@@ -193,75 +133,98 @@ void Cluster::State::SetFailed(Group& group, const absl::Status& error, NodeId c
   group.inlined.clear();
   // Launched work on surviving executors may still read the group's shards there.
   if (group.readers == 0 || Planted(Bug::kFreeAtLoss)) ReleaseBytes(group);
-  if (!was_settled) WorkOf(group.session).settled.push_back(group.id);
+  if (!was_settled) s.WorkOf(group.session).settled.push_back(group.id);
 }
 
-void Cluster::State::ReleaseBytes(Group& group) {
+void Cluster::Groups::ReleaseBytes(Group& group) {
   if (group.charged) {
-    Island& island = islands.at(group.island);
-    for (const Place& place : group.places) Release(island, place.device, Rounded(place.bytes));
+    Island& island = s.islands.at(group.island);
+    for (const Place& place : group.places) s.Release(island, place.device, Rounded(place.bytes));
     SetCharged(group, false);
-    CountLeaving(group);
-    to_pump.insert(group.island);
+    s.CountLeaving(group);
+    s.to_pump.insert(group.island);
   }
   if (group.declared) {
     group.declared = false;
     ExecutorId last;
     for (const Place& place : group.places) {
       if (std::exchange(last, place.executor) == place.executor) continue;
-      Executor& executor = *ExecutorOf(place.device);
+      Executor& executor = *s.ExecutorOf(place.device);
       if (!executor.serves() || (!executor.frees.empty() && executor.frees.back() == group.id))
         continue;
       executor.frees.push_back(group.id);
-      with_frees.insert(executor.id);
+      s.with_frees.insert(executor.id);
     }
   }
 }
 
-void Cluster::State::Collect(Group& group) {
+void Cluster::Groups::Collect(Group& group) {
   const bool freed =
       Planted(Bug::kFreeUnderReader) && group.id.value % 3 == 0 && group.stored == nullptr;
   const bool read = group.readers > 0 && !freed;
   if (read || group.producer) return;
   if (group.handle_refs == 0 || group.all_deleted() || group.state == GroupState::kFailed) {
     group.inlined.clear();
-    stored_groups.Unstore(group);
+    s.stored_groups.Unstore(group);
     ReleaseBytes(group);
   }
   // A settled group that has waiters is forgotten once they have been told.
   if (group.handle_refs == 0 && group.readers <= 0 && group.waiters.empty() &&
       group.watchers.empty())
-    EraseGroup(group);
+    Erase(group);
 }
 
-void Cluster::State::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
-  Group* group = FindGroup(ref.group);
+void Cluster::Groups::StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes) {
+  Group* group = s.FindGroup(ref.group);
   if (group == nullptr || group->handle_refs == 0) return;
   // An executor is believed only about shards that it holds itself.
   if (ref.shard < 0 || static_cast<size_t>(ref.shard) >= group->places.size()) return;
   const Place& place = group->places[ref.shard];
   if (place.executor != from || static_cast<int64_t>(bytes->size()) != place.bytes) return;
-  const auto it = sessions.find(group->session);
-  if (it == sessions.end()) return;
+  const auto it = s.sessions.find(group->session);
+  if (it == s.sessions.end()) return;
   Session& session = it->second;
   const auto size = static_cast<int64_t>(bytes->size());
   session.inlined_bytes += size;
   session.inlined.push_back({ref, size});
   group->inlined[ref.shard] = std::move(bytes);
-  while (session.inlined_bytes > options.inline_session_bytes ||
+  while (session.inlined_bytes > s.options.inline_session_bytes ||
          session.inlined.size() > 4 * session.arrays.size() + 64) {
     const Session::InlinedEntry oldest = session.inlined.front();
     session.inlined.pop_front();
     session.inlined_bytes -= oldest.bytes;
-    if (Group* old = FindGroup(oldest.shard.group)) old->inlined.erase(oldest.shard.shard);
+    if (Group* old = s.FindGroup(oldest.shard.group)) old->inlined.erase(oldest.shard.shard);
   }
 }
 
-BytesRef Cluster::State::Inlined(const Group& group, int32_t shard) const {
+BytesRef Cluster::Groups::Inlined(const Group& group, int32_t shard) const {
   if (group.stored != nullptr && !group.stored->blobs.empty())
     return group.stored->blobs[group.stored->blob_of_shard[shard]];
   const auto it = group.inlined.find(shard);
   return it == group.inlined.end() ? nullptr : it->second;
+}
+
+bool Cluster::Groups::TellWaiters(GroupId id) {
+  Group* group = s.FindGroup(id);
+  if (group == nullptr) return true;
+  const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
+  for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
+    s.Charge(1);
+    if (Node* node = s.FindNode(group->waiters[group->num_told++])) s.InputSettled(*node, *group);
+  }
+  if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
+  group->waiters.clear();
+  group->num_told = 0;
+  for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
+    s.Charge(1);
+    const Group::Watcher watcher = group->watchers.front();
+    group->watchers.pop_front();
+    if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
+    s.watches.Ended(group->session, watcher.watch, watcher.position, group->error, group->cause);
+  }
+  if (!group->watchers.empty()) return false;
+  Collect(*group);
+  return true;
 }
 
 }  // namespace fairway

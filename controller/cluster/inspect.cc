@@ -72,7 +72,7 @@ ClusterCounts Cluster::Inspection::counts() const {
   ClusterCounts counts;
   counts.sessions = s.sessions.size();
   for (const auto& [id, session] : s.sessions) counts.arrays += session.arrays.size();
-  counts.groups = s.groups.size();
+  counts.groups = s.all_groups.size();
   counts.nodes = s.nodes.size();
   counts.nodes_made = s.next_node - 1;
   counts.executables = s.executables.size();
@@ -143,7 +143,7 @@ std::vector<std::string> Cluster::Inspection::Unfinished() const {
         fmt::format("node {} ({}, session {}, island {}) is {}", id, node->name, node->session,
                     node->island, kStateNames[static_cast<int>(node->state)]);
     for (const GroupId group : node->reads) {
-      if (const NodeId producer = state_->groups.at(group)->producer)
+      if (const NodeId producer = state_->all_groups.at(group)->producer)
         line += fmt::format(", after node {}", producer);
     }
     for (const Participant& p : node->participants) {

@@ -21,7 +21,7 @@ absl::Status Cluster::State::CheckRecords() const {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
     for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
   }
-  for (const auto& [id, group] : groups)
+  for (const auto& [id, group] : all_groups)
     of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
   const auto check = [&](const Session& session) {
     size_t bytes = 0, programs = of_programs[session.id];
@@ -137,9 +137,10 @@ absl::Status Cluster::Inspection::Invariants::CountViews() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckStored() {
-  for (const auto& [id, group] : s.groups) {
+  for (const auto& [id, group] : s.all_groups) {
     if (group->stored == nullptr) continue;
-    if (const auto placed = s.groups.find(group->stored->placed); placed != s.groups.end()) {
+    if (const auto placed = s.all_groups.find(group->stored->placed);
+        placed != s.all_groups.end()) {
       ++handle_refs[placed->first];
       if (placed->second->deleted != group->deleted)
         return Error(absl::StatusCode::kInternal, "group {} is not deleted as its placed {} is", id,
@@ -153,7 +154,7 @@ absl::Status Cluster::Inspection::Invariants::CheckStored() {
 
 absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
   // An input that is settled still counts as open until its reader has been told.
-  for (const auto& [id, group] : s.groups) {
+  for (const auto& [id, group] : s.all_groups) {
     for (size_t w = group->num_told; group->settled() && w < group->waiters.size(); ++w)
       ++untold[group->waiters[w]];
     if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
@@ -171,8 +172,8 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
     for (const GroupId group : node->reads) {
       ++readers[group];
       if (!has_memory && (node->kind != NodeKind::kFetch || node->paced)) ++queued_readers[group];
-      const auto it = s.groups.find(group);
-      if (it == s.groups.end())
+      const auto it = s.all_groups.find(group);
+      if (it == s.all_groups.end())
         return Error(absl::StatusCode::kInternal, "node {} reads group {}, which is gone", id,
                      group);
       unsettled += it->second->settled() ? 0 : 1;
@@ -186,8 +187,8 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
       leaving[r.device] += r.temp;
     }
     for (const GroupId group : node->outputs) {
-      const auto it = s.groups.find(group);
-      if (it == s.groups.end() || it->second->producer != id)
+      const auto it = s.all_groups.find(group);
+      if (it == s.all_groups.end() || it->second->producer != id)
         return Error(absl::StatusCode::kInternal, "node {} is not the producer of its output {}",
                      id, group);
     }
@@ -196,7 +197,7 @@ absl::Status Cluster::Inspection::Invariants::CheckNodes() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckGroups() {
-  for (const auto& [id, group] : s.groups) {
+  for (const auto& [id, group] : s.all_groups) {
     if (group->handle_refs != handle_refs[id])
       return Error(absl::StatusCode::kInternal, "group {} counts {} views, but has {}", id,
                    group->handle_refs, handle_refs[id]);
@@ -245,10 +246,10 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
     }
   }
   for (const auto& [id, list] : s.work) losses += list.losses.size();
-  if (listed != s.groups.size() || owned != s.nodes.size() || losses != s.losses.open_losses)
+  if (listed != s.all_groups.size() || owned != s.nodes.size() || losses != s.losses.open_losses)
     return Error(absl::StatusCode::kInternal,
                  "{} groups, {} nodes and {} losses are counted, but there are {}, {} and {}",
-                 listed, owned, s.losses.open_losses, s.groups.size(), s.nodes.size(), losses);
+                 listed, owned, s.losses.open_losses, s.all_groups.size(), s.nodes.size(), losses);
   return absl::OkStatus();
 }
 

@@ -173,7 +173,7 @@ void Cluster::Losses::LoseGroups(SessionId session, Loss& loss) {
     }
     if (first == nullptr) continue;
     group.lost_in = loss.number;
-    s.SetFailed(group, first->status, NodeId());
+    s.groups.SetFailed(group, first->status, NodeId());
   }
 }
 

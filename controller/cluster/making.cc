@@ -47,7 +47,7 @@ absl::Status Cluster::Requests::MakeRequest::Check(Session& session, size_t item
   }
   FAIRWAY_ASSIGN_OR_RETURN(Array * source, Find(session, in_[item]));
   if (source->unknown) return source->error;
-  FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*source, in_[item]));
+  FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*source, in_[item]));
   FAIRWAY_ASSIGN_OR_RETURN(ArraySpec target, TargetOf(session, item, *source));
   FAIRWAY_RETURN_IF_ERROR(handles_.Add(s, session));
   sources_.push_back(source);
@@ -83,7 +83,7 @@ void Cluster::Requests::MakeRequest::Commit(Session& session, size_t item, bool&
     again = true;
     return;
   }
-  s.HoldView(of.array);
+  s.views.Hold(of.array);
   for (const GroupId id : held) s.FindGroup(id)->handle_refs -= Planted(Bug::kHoldForEver) ? 0 : 1;
   held.clear();
   const uint64_t handle = handles_[item];
@@ -97,7 +97,7 @@ bool Cluster::Requests::MakeRequest::GiveUp() {
   if (!held.empty()) {
     const GroupId id = held.back();
     held.pop_back();
-    s.DropView(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
+    s.views.Drop(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
   } else if (made_.nodes.size() > committed_) {
     s.Charge(made_.nodes.back().node->pieces.size() / 4);
     made_.nodes.pop_back();
@@ -139,7 +139,7 @@ class Cluster::Requests::CopyRequest final : public MakeRequest {
     for (size_t i = 0; i < source.shards.size(); ++i) {
       if (copy.shards[i] != source.shards[i]) moved.push_back(source.shards[i]);
     }
-    s.MarkDeleted(moved);
+    s.views.MarkDeleted(moved);
   }
 
   const std::optional<std::vector<int32_t>> devices_;

@@ -92,7 +92,7 @@ class Cluster::Requests::DeleteRequest final : public ManyRequest {
       return absl::OkStatus();
     }
     (*array)->deleted = (*array)->shards.empty();
-    s.MarkDeleted((*array)->shards);
+    s.views.MarkDeleted((*array)->shards);
     return absl::OkStatus();
   }
   const std::vector<uint64_t> handles_;
@@ -132,7 +132,7 @@ class Cluster::Requests::DestructRequest final : public ManyRequest {
       if (++missing_ <= kNamed) unknown_.push_back(handle);
     } else {
       const Array given = session.arrays.Take(handle);
-      if (!Planted(Bug::kDestructKeepsView)) s.DropView(given);
+      if (!Planted(Bug::kDestructKeepsView)) s.views.Drop(given);
     }
     if (missing_ > 0 && item + 1 == handles_.size())
       result = Error(absl::StatusCode::kNotFound, "no such arrays to give up: {}{}",
@@ -225,7 +225,7 @@ class Cluster::Requests::WatchRequest final : public ManyRequest {
       return absl::OkStatus();
     }
     absl::Status status = (*array)->error;
-    if (status.ok()) status = s.CheckUsable(**array, handle);
+    if (status.ok()) status = s.views.CheckUsable(**array, handle);
     if (!status.ok()) {
       ++watch.open;
       s.watches.Ended(session.id, watch_, item, status, NodeId());

@@ -141,7 +141,7 @@ bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, Devic
   }
   // A group that the client has not given up stays when its reader has ended.
   return std::any_of(node.reads.begin(), node.reads.end(), [&](GroupId id) {
-    const Group& group = *s.groups.at(id);
+    const Group& group = *s.all_groups.at(id);
     return group.island == island && group.stored == nullptr &&
            (group.handle_refs == 0 || group.all_deleted()) &&
            (!device || std::any_of(group.places.begin(), group.places.end(),
@@ -269,7 +269,7 @@ std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
     s.Charge(s.nodes.size() / 4);
     for (const auto& [id, node] : s.nodes) {
       const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
-        const NodeId producer = s.groups.at(g)->producer;
+        const NodeId producer = s.all_groups.at(g)->producer;
         return !producer || live.contains(producer);
       });
       const bool in_queue = node->state == NodeState::kQueued && node->kind != NodeKind::kFetch;

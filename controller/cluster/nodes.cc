@@ -66,7 +66,7 @@ Node& Cluster::State::Insert(Session& session, Making::Made made) {
   }
   Node& node = InsertNode(std::move(made.node));
   made.group->producer = node.id;
-  InsertGroup(std::move(made.group));
+  groups.Insert(std::move(made.group));
   session.node_records.Add(node.record_bytes);
   if (node.pieces.size() > kLargePieces) ++islands.at(node.island).large;
   return node;
@@ -100,7 +100,7 @@ void Cluster::State::Enqueue(Node& node) {
       if (!input.settled()) ++node.unsettled_inputs;
       if (input.state == GroupState::kFailed || (!input.settled() && !input.launched))
         ++node.unlaunched_inputs;
-      AddReader(id, node);
+      groups.AddReader(id, node);
     }
   }
   const bool waits = (node.after_inputs || node.stores) && node.unsettled_inputs > 0;
@@ -116,7 +116,7 @@ bool Cluster::State::SourcesUp(const Node& node) const {
   const Group* group = nullptr;
   return std::all_of(node.sources.begin(), node.sources.end(), [&](const ShardRef& ref) {
     if (ref.group == node.outputs[0]) return true;  // made by the node itself
-    if (group == nullptr || group->id != ref.group) group = groups.at(ref.group).get();
+    if (group == nullptr || group->id != ref.group) group = all_groups.at(ref.group).get();
     return ExecutorOf(group->places[ref.shard].device)->serves();
   });
 }
@@ -150,7 +150,7 @@ void Cluster::State::Prepare(Node& node) {
     }
   }
   node.open_participants = static_cast<int>(node.participants.size());
-  for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), true);
+  for (const GroupId id : node.reads) groups.HasMemory(node, *FindGroup(id), true);
   CountTemporary(node, true);
   for (const GroupId id : node.outputs) {
     Group& group = *FindGroup(id);
@@ -289,11 +289,11 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
   command.ahead = node.unsettled_inputs > 0;
   // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
   // failures that they have not reported yet.
-  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(groups, node) != nullptr;
+  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(all_groups, node) != nullptr;
   const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
   for (size_t a = 0; a < node.inputs.size(); ++a) {
     const auto index = static_cast<int32_t>(a);
-    if (const Group* failed = poisoned ? WorstOf(groups, node.inputs[a]) : nullptr;
+    if (const Group* failed = poisoned ? WorstOf(all_groups, node.inputs[a]) : nullptr;
         failed != nullptr) {
       if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
       continue;
@@ -356,7 +356,7 @@ void Cluster::State::LaunchLost(const Node& node) {
 std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
   std::vector<std::pair<int64_t, GroupId>> small;
   for (const GroupId id : node.outputs) {
-    const Group& group = *groups.at(id);
+    const Group& group = *all_groups.at(id);
     if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
     int64_t bytes = 0;
     for (size_t i = 0; i < group.places.size(); ++i) {
@@ -371,7 +371,7 @@ std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
   for (const auto& [bytes, id] : small) {
     inlined += bytes;
     if (inlined > options.inline_gang_bytes) break;
-    const Group& group = *groups.at(id);
+    const Group& group = *all_groups.at(id);
     for (size_t i = 0; i < group.places.size(); ++i) {
       if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
         inline_shards.push_back({id, static_cast<int32_t>(i)});
@@ -432,7 +432,7 @@ void Cluster::State::LaunchEnded(Node& node) {
   // It ran on several executors, and one lost another: the controller will soon hear which and why.
   const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
   if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
-      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(groups, node) == nullptr)) {
+      PeerGone(*without_peer) && (IsSequence(node) || WorstInput(all_groups, node) == nullptr)) {
     Defer(node, Annotate(*without_peer, node.name + " on " + Where(node)));
     return;
   }
@@ -445,7 +445,7 @@ void Cluster::State::EndWith(Node& node, absl::Status result) {
   const Group* poison = nullptr;
   for (size_t i = 0; poisoned && i < node.reads.size(); ++i) {
     // An input that was there and was lost since (it has no cause) is no reason to fail.
-    const Group& input = *groups.at(node.reads[i]);
+    const Group& input = *all_groups.at(node.reads[i]);
     if (input.cause) poison = Worse(poison, input);
   }
   if (poison != nullptr) return Conclude(node, absl::Status(poison->error), poison->cause);
@@ -465,7 +465,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   }
   if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
-  for (const GroupId id : node.reads) HasMemory(node, *FindGroup(id), false);
+  for (const GroupId id : node.reads) groups.HasMemory(node, *FindGroup(id), false);
   CountTemporary(node, false);
   for (const GroupId id : node.outputs) {
     Group& group = *FindGroup(id);
@@ -512,7 +512,7 @@ void Cluster::State::TakeBack(std::set<NodeId> taken, const absl::Status& cause)
     Node& node = *FindNode(*id);
     Unprepare(node, cause);
     for (const GroupId group : node.outputs) {
-      if (!Planted(Bug::kLeaveTakenBack)) ReleaseBytes(*FindGroup(group));
+      if (!Planted(Bug::kLeaveTakenBack)) groups.ReleaseBytes(*FindGroup(group));
     }
     Submit(node);
   }
@@ -582,11 +582,11 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
       programs.retired.contains(ended->executable->id))
     programs.Forget(ended->executable->id);
   for (const GroupId id : ended->reads) {
-    if (!held) HasMemory(*ended, *FindGroup(id), true);
-    DropReader(id);
+    if (!held) groups.HasMemory(*ended, *FindGroup(id), true);
+    groups.DropReader(id);
   }
   for (const GroupId id : ended->outputs) {
-    if (Group* group = FindGroup(id)) Collect(*group);
+    if (Group* group = FindGroup(id)) groups.Collect(*group);
   }
   if (closed) ForgetHoldings(ended->session);
 }

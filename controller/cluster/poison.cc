@@ -29,11 +29,11 @@ const Group* Worse(const Group* worst, const Group& other) {
 
 bool Cluster::State::FailIfPoisoned(Node& node) {
   if (node.unsettled_inputs > 0 || node.state == NodeState::kLaunched) return false;
-  const Group* worst = WorstInput(groups, node);
+  const Group* worst = WorstInput(all_groups, node);
   if (worst == nullptr || (Planted(Bug::kLaunchWithPoison) && node.kind == NodeKind::kLaunch))
     return false;
   if (IsSequence(node)) {
-    const std::vector<int32_t> by = PoisonedBy(groups, node, /*lost_too=*/true);
+    const std::vector<int32_t> by = PoisonedBy(all_groups, node, /*lost_too=*/true);
     if (std::find(by.begin(), by.end(), -1) != by.end()) return false;
   }
   const absl::Status error = worst->error;
@@ -77,8 +77,8 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
     // Some outputs fail with the error of an input. A sequence that was launched ahead may have
     // made them on its own executor, or failed by itself: the input's error counts, as the first
     // cause. An input that was there and was lost since is no reason to fail.
-    const std::vector<int32_t> by = WorstInput(groups, node) != nullptr
-                                        ? PoisonedBy(groups, node, /*lost_too=*/!status.ok())
+    const std::vector<int32_t> by = WorstInput(all_groups, node) != nullptr
+                                        ? PoisonedBy(all_groups, node, /*lost_too=*/!status.ok())
                                         : std::vector<int32_t>();
     for (size_t o = 0; o < by.size(); ++o) {
       if (by[o] < 0) continue;
@@ -89,22 +89,22 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
     Group& group = *FindGroup(node.outputs[o]);
     const auto found = node.failed_outputs.find(static_cast<int32_t>(o));
     // Charged until the group is collected, as executors may hold some of its shards.
-    SetCharged(group, charged && group.stored == nullptr);
+    groups.SetCharged(group, charged && group.stored == nullptr);
     group.reserved = false;
     CountLeaving(group);
     if (found == node.failed_outputs.end()) {
-      status.ok() ? SetReady(group) : SetFailed(group, status, cause);
+      status.ok() ? groups.SetReady(group) : groups.SetFailed(group, status, cause);
       continue;
     }
     const auto& [why, argument, participant] = found->second;
     const Group* poison = argument >= 0 && static_cast<size_t>(argument) < node.inputs.size()
-                              ? WorstOf(groups, node.inputs[argument])
+                              ? WorstOf(all_groups, node.inputs[argument])
                               : nullptr;
     if (poison != nullptr) {
       // An input that was there and was lost since has no cause: then this node is the cause.
-      SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
+      groups.SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
     } else {
-      SetFailed(group, Annotate(why, node.name + " on " + Where(node)), node.id);
+      groups.SetFailed(group, Annotate(why, node.name + " on " + Where(node)), node.id);
     }
   }
 }

@@ -20,7 +20,7 @@ absl::StatusOr<bool> Cluster::ProgramRuns::TakesAsItIs(const PlacedProgram& prog
                                                        uint64_t handle) const {
   if (!array.error.ok()) return true;
   const auto what = [&] { return fmt::format("{}: argument {}", program.name, argument); };
-  if (absl::Status usable = s.CheckUsable(array, handle); !usable.ok())
+  if (absl::Status usable = s.views.CheckUsable(array, handle); !usable.ok())
     return Annotate(usable, what());
   const ArraySpec& want = program.TypeOf(argument);
   if (array.spec.dtype != want.dtype || array.spec.shape != want.shape)
@@ -110,7 +110,7 @@ absl::Status Cluster::ProgramRuns::BeginRun(Session& session, BoundProgram& prog
     run.ours[a] = plan.donated[a] && !kept[a];
     if (run.ours[a] && array.error.ok()) run.donated.push_back(args[a]);
   }
-  for (int32_t a = 0; a < plan.arguments; ++a) s.HoldView(run.values[a]);
+  for (int32_t a = 0; a < plan.arguments; ++a) s.views.Hold(run.values[a]);
   return absl::OkStatus();
 }
 
@@ -124,7 +124,7 @@ void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
   if (!std::exchange(run.ended, true)) EndRun(session, run);
   constexpr int kAtOnce = 16;
   for (int i = 0; i < kAtOnce && !run.values.empty(); ++i) {
-    s.DropView(run.values.back());
+    s.views.Drop(run.values.back());
     run.values.pop_back();
   }
   if (!run.values.empty()) return;
@@ -146,7 +146,7 @@ bool Cluster::ProgramRuns::GoOnRun(Session& session, ProgramRun& run) {
     if (!run.refused.ok()) return true;
     Array& value = run.values[constant.value];
     value = run.program->constants.at(constant.value);
-    s.HoldView(value);
+    s.views.Hold(value);
   } else if (!run.arguments.empty()) {
     const ProgramRun::Resharded& next = run.arguments.front();
     run.making = s.remaking.NewValue(*next.from, placed.TypeOf(next.argument), placed.sequential,
@@ -217,7 +217,7 @@ void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
     }
     Array array = run.values[plan.results[r]];
     if (run.failed.ok()) run.failed = array.error;
-    s.HoldView(array);
+    s.views.Hold(array);
     const std::vector<GroupId> groups = GroupsOf(array.shards);
     returned.insert(groups.begin(), groups.end());
     session.arrays.emplace(run.results[r], std::move(array));
@@ -228,21 +228,22 @@ void Cluster::ProgramRuns::EndRun(Session& session, ProgramRun& run) {
     const bool stays = std::any_of(array.shards.begin(), array.shards.end(),
                                    [&](ShardRef ref) { return returned.contains(ref.group); });
     // Buffers that are results as well belong to the results from here on.
-    stays ? s.GiveAway(array) : s.MarkDeleted(array.shards);
+    stays ? s.views.GiveAway(array) : s.views.MarkDeleted(array.shards);
   }
 }
 
 Array Cluster::ProgramRuns::FailedArray(const Session& session, const ExecutableSpec& spec,
                                         const Array& error) {
-  Group& group = s.MakeGroup(session.id, spec.island, error.spec.dtype, "");
+  Group& group = s.groups.Make(session.id, spec.island, error.spec.dtype, "");
   group.shapes = {Shape{}};
   Array array{error.spec, {}, absl::OkStatus()};
   for (size_t i = 0; i < spec.devices.size(); ++i) {
     group.places.push_back({s.ExecutorOf(spec.devices[i])->id, 0, spec.devices[i], 0});
     array.shards.push_back({group.id, static_cast<int32_t>(i)});
   }
-  s.SetFailed(group, error.error, NodeId(s.next_node));  // the cause is the node that is made next
-  s.HoldView(array);
+  s.groups.SetFailed(group, error.error,
+                     NodeId(s.next_node));  // the cause is the node that is made next
+  s.views.Hold(array);
   return array;
 }
 
@@ -266,7 +267,7 @@ void Cluster::ProgramRuns::RunStep(Session& session, const ProgramPlan::RunSeque
   LaunchedNode launched =
       s.MakeLaunch(session, spec, arguments, donatable,
                    {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
-  for (const Array& array : failed) s.DropView(array);
+  for (const Array& array : failed) s.views.Drop(array);
   for (size_t o = 0; o < step.outputs.size(); ++o)
     run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);
 }

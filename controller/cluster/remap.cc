@@ -85,7 +85,7 @@ class Cluster::Requests::RemapRequest final : public ManyRequest {
       case kCheck: {
         FAIRWAY_ASSIGN_OR_RETURN(Array * array, Find(session, in_[item]));
         if (array->unknown) return array->error;
-        FAIRWAY_RETURN_IF_ERROR(s.CheckUsable(*array, in_[item]));
+        FAIRWAY_RETURN_IF_ERROR(s.views.CheckUsable(*array, in_[item]));
         if (array->error.ok())
           FAIRWAY_RETURN_IF_ERROR(CheckInput(item, plan_.inputs[item], array->spec));
         arrays_.push_back(array);
@@ -99,7 +99,7 @@ class Cluster::Requests::RemapRequest final : public ManyRequest {
         return handles_.Add(s, session);
       }
       case kCommit: {
-        s.HoldView(made_.front());
+        s.views.Hold(made_.front());
         const uint64_t handle = handles_[item];
         if (each != nullptr) each(handle);
         session.arrays.emplace(handle, std::move(made_.front()));
@@ -109,7 +109,7 @@ class Cluster::Requests::RemapRequest final : public ManyRequest {
         return absl::OkStatus();
       }
       default:
-        s.GiveAway(*arrays_[item]);
+        s.views.GiveAway(*arrays_[item]);
         return absl::OkStatus();
     }
   }

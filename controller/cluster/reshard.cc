@@ -114,7 +114,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
     end_node();
   if (!std::exchange(remake.node_open, true)) {
     Making::Made& one = made.nodes.emplace_back();
-    one.group = s.NewGroup(session.id, part.island, target.dtype, remake.kind);
+    one.group = s.groups.New(session.id, part.island, target.dtype, remake.kind);
     one.node = s.NewNode(session.id, NodeKind::kReceive, part.island, remake.name);
     one.node->remade = true;
     one.node->outputs = {one.group->id};
@@ -254,7 +254,7 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
       } else if (committed_ < made_.nodes.size()) {
         Commit(session);
       } else {
-        s.HoldView(remake_->out);
+        s.views.Hold(remake_->out);
         for (const GroupId id : held) --s.FindGroup(id)->handle_refs;
         held.clear();
         array = std::move(remake_->out);
@@ -268,7 +268,7 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
     if (!held.empty()) {
       const GroupId id = held.back();
       held.pop_back();
-      s.DropView(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
+      s.views.Drop(Array{ArraySpec(), {{id, 0}}, absl::OkStatus()});
     } else if (made_.nodes.size() > committed_) {
       s.Charge(made_.nodes.back().node->pieces.size() / 4);
       made_.nodes.pop_back();
@@ -347,7 +347,7 @@ class Cluster::Requests::RemakeRequest final : public MakeRequest {
   }
   void Donate(Array& source, const Array&) override {
     source.deleted = source.deleted || source.shards.empty();
-    if (!source.shards.empty()) s.GiveAway(source);
+    if (!source.shards.empty()) s.views.GiveAway(source);
   }
 
   const bool bitcast_;

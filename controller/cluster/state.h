@@ -16,6 +16,7 @@
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
+#include "controller/cluster/groups.h"
 #include "controller/cluster/ledger.h"
 #include "controller/cluster/losses.h"
 #include "controller/cluster/memory_room.h"
@@ -29,6 +30,7 @@
 #include "controller/cluster/stored_groups.h"
 #include "controller/cluster/transfers.h"
 #include "controller/cluster/turns.h"
+#include "controller/cluster/views.h"
 #include "controller/cluster/watches.h"
 #include "scheduler/admission.h"
 
@@ -45,12 +47,11 @@ struct Cluster::State : Registry, Ledger, Turns {
   Admission admission;
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // also of sessions that have ended
-  GroupTable groups;
+  GroupTable all_groups;
   std::map<NodeId, std::unique_ptr<Node>> nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each executable
   uint64_t next_node = 1;
-  uint64_t next_group = 1;
   uint64_t next_session = 1;
   uint64_t num_submitted = 0;
   uint64_t executions = 0;
@@ -64,6 +65,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   std::set<ExecutorId> with_frees;
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
+  Groups groups{*this};
   Losses losses{*this};
   MemoryRoom memory{*this};
   ProgramRuns programs{*this};
@@ -71,6 +73,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   Requests requests{*this};
   StoredGroups stored_groups{*this};
   Transfers transfers{*this};
+  Views views{*this};
   Watches watches{*this};
 
   // ---- looking up (sessions.., in cluster.cc)
@@ -97,23 +100,10 @@ struct Cluster::State : Registry, Ledger, Turns {
                                     const std::vector<int32_t>& devices) const;
 
   // ---- groups (groups.cc)
-  Group& MakeGroup(SessionId session, IslandId island, DType dtype, const std::string& memory_kind);
-  // The group is in no table yet, so losses do not find it.
-  std::unique_ptr<Group> NewGroup(SessionId session, IslandId island, DType dtype,
-                                  const std::string& memory_kind);
-  Group& InsertGroup(std::unique_ptr<Group> group);
-  void EraseGroup(Group& group);
   // The session's stake on the island; makes it if it is new.
   Stake& StakeOf(Holdings& has, IslandId island) const;
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);
-  // Starts or stops accounting the group's bytes to its session.
-  static void SetCharged(Group& group, bool charged);
-  // Adds the view's references; DropView removes them.
-  void HoldView(const Array& array);
-  void DropView(const Array& array);
-  void MarkDeleted(const std::vector<ShardRef>& shards);
-  bool IsDeleted(const Array& array) const;
   // A copy of `source` with the same cut on other devices, in the making: its view is not held.
   absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
                                bool may_alias, Making& made);
@@ -121,22 +111,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
                                  const std::vector<RemapPlan::From>& from,
                                  const std::vector<Array*>& in);
-  // Treats the handle as deleted, but no other view of its shards.
-  void GiveAway(Array& array);
-  void AddReader(GroupId id, const Node& node);
-  void DropReader(GroupId id);
-  // A node that reads the group has memory now (or ends), or has none. Fetches need none.
-  void HasMemory(const Node& reader, Group& group, bool has);
-  void SetReady(Group& group);
-  void SetFailed(Group& group, const absl::Status& error, NodeId cause);
-  // Frees the bytes if nobody needs them. Forgets the group if nothing refers to it.
-  void Collect(Group& group);
-  void ReleaseBytes(Group& group);
-  // Stores bytes of a report, unless `from` does not hold that shard or their number is wrong.
-  void StoreInlined(ExecutorId from, ShardRef ref, BytesRef bytes);
-  BytesRef Inlined(const Group& group, int32_t shard) const;
-  // FAILED_PRECONDITION: the array is deleted or donated.
-  absl::Status CheckUsable(const Array& array, uint64_t handle) const;
 
   // ---- nodes (nodes.cc; donation.cc)
   Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
@@ -255,8 +229,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void TellEnded(Told told);
   // Gives up some more of what an ended session held.
   void GoOnClosing(Worklist& list);
-  // Tells some of the waiters of a settled group. Returns whether all have been told.
-  bool TellWaiters(GroupId id);
   void Answered(SessionId session, uint64_t token, absl::Status status) {
     answers.push_back({session, token, std::move(status), nullptr, false, nullptr});
   }

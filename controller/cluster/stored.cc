@@ -133,7 +133,7 @@ void Cluster::StoredGroups::Store(Node& node) {
 BytesRef Cluster::StoredGroups::StoredPart(const Node& node, const Group& out,
                                            int32_t shard) const {
   const auto bytes_of = [&](const ShardRef& ref) {
-    const Stored& from = *s.groups.at(ref.group)->stored;
+    const Stored& from = *s.all_groups.at(ref.group)->stored;
     return from.blobs[from.blob_of_shard[ref.shard]];
   };
   if (const ShardRef* from = CopiedFrom(node, shard); from != nullptr)
@@ -169,7 +169,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
       placed != nullptr && placed->state != GroupState::kFailed)
     return placed->id;
   LetGoOfPlaced(group);  // it was lost, or found no room
-  Group& placed = s.MakeGroup(group.session, group.island, group.dtype, group.memory_kind);
+  Group& placed = s.groups.Make(group.session, group.island, group.dtype, group.memory_kind);
   placed.shapes = group.shapes;
   placed.places = group.places;
   placed.deleted = group.deleted;
@@ -203,7 +203,7 @@ void Cluster::StoredGroups::LetGoOfPlaced(Group& group) {
   Group* placed = s.FindGroup(std::exchange(group.stored->placed, GroupId()));
   if (placed == nullptr || Planted(Bug::kKeepPlaced)) return;
   if (--placed->handle_refs == 0) s.CountLeaving(*placed);
-  s.Collect(*placed);
+  s.groups.Collect(*placed);
 }
 
 void Cluster::StoredGroups::Unstore(Group& group) {

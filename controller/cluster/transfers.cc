@@ -71,7 +71,7 @@ void Cluster::Transfers::PrepareSends(Node& node) {
 }
 
 bool Cluster::Transfers::IsInline(const Node& upload) const {
-  const SharedVector<Place>& places = s.groups.at(upload.outputs[0])->places;
+  const SharedVector<Place>& places = s.all_groups.at(upload.outputs[0])->places;
   return std::all_of(places.begin(), places.end(), [&](const Place& place) {
     return place.bytes <= s.options.inline_upload_bytes;
   });
@@ -186,7 +186,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   const absl::StatusOr<Array*> array = s.FindArray(session, handle);
   absl::Status status = array.status();
   if (status.ok()) status = (*array)->error;
-  if (status.ok()) status = s.CheckUsable(**array, handle);
+  if (status.ok()) status = s.views.CheckUsable(**array, handle);
   if (status.ok() && (*array)->shards.size() != 1 && !(*array)->spec.sharding.fully_replicated())
     status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one",
                              handle, (*array)->shards.size());
@@ -201,7 +201,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
     return;
   }
   if (group.state == GroupState::kReady) {
-    if (BytesRef bytes = s.Inlined(group, ref.shard)) {
+    if (BytesRef bytes = s.groups.Inlined(group, ref.shard)) {
       ++s.inline_hits;
       s.Charge(bytes->size() / kCopiedBytesPerUnit);
       s.Fetched(session, token, std::move(bytes));
@@ -239,7 +239,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
                      fetched->Release(counted);
                    }};
   }
-  BytesRef bytes = s.Inlined(*group, node.fetched.shard);
+  BytesRef bytes = s.groups.Inlined(*group, node.fetched.shard);
   if (bytes != nullptr) {
     ++s.inline_hits;
     s.Charge(bytes->size() / kCopiedBytesPerUnit);

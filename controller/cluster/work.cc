@@ -188,7 +188,7 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
     list.told.pop_front();
     told.what == Told::What::kLoaded ? TellLoaded(told) : TellEnded(std::move(told));
   } else if (!list.settled.empty()) {
-    if (TellWaiters(list.settled.front())) list.settled.pop_front();
+    if (groups.TellWaiters(list.settled.front())) list.settled.pop_front();
   } else if (!list.ended_inputs.empty()) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
@@ -235,29 +235,6 @@ void Cluster::State::TellEnded(Told told) {
   } else {
     ParticipantEnded(*node, told.participant, std::move(told.status));
   }
-}
-
-bool Cluster::State::TellWaiters(GroupId id) {
-  Group* group = FindGroup(id);
-  if (group == nullptr) return true;
-  const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
-  for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
-    Charge(1);
-    if (Node* node = FindNode(group->waiters[group->num_told++])) InputSettled(*node, *group);
-  }
-  if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
-  group->waiters.clear();
-  group->num_told = 0;
-  for (int i = 0; i < kAtOnce && !group->watchers.empty(); ++i) {
-    Charge(1);
-    const Group::Watcher watcher = group->watchers.front();
-    group->watchers.pop_front();
-    if (Planted(Bug::kLoseWatch) && !group->error.ok()) continue;
-    watches.Ended(group->session, watcher.watch, watcher.position, group->error, group->cause);
-  }
-  if (!group->watchers.empty()) return false;
-  Collect(*group);
-  return true;
 }
 
 }  // namespace fairway

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views: the shards that a client's handle refers to.
+#include "controller/cluster/views.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+
+void Cluster::Views::Hold(const Array& array) {
+  s.ChargeShards(array.shards.size());
+  for (const GroupId id : GroupsOf(array.shards)) {
+    Group& group = *s.FindGroup(id);
+    if (++group.handle_refs == 1) s.CountLeaving(group);
+  }
+}
+
+void Cluster::Views::Drop(const Array& array) {
+  s.ChargeShards(array.shards.size());
+  for (const GroupId id : GroupsOf(array.shards)) {
+    Group* group = s.FindGroup(id);
+    if (--group->handle_refs == 0) {
+      s.CountLeaving(*group);
+      s.stored_groups.LetGoOfPlaced(*group);
+    }
+    s.groups.Collect(*group);
+  }
+}
+
+void Cluster::Views::MarkDeleted(const std::vector<ShardRef>& shards) {
+  s.ChargeShards(shards.size());
+  std::vector<ShardRef> placed;
+  Group* group = nullptr;
+  for (const ShardRef& ref : shards) {
+    if (group == nullptr || group->id != ref.group) group = s.FindGroup(ref.group);
+    if (group->deleted.empty()) group->deleted.resize(group->places.size());
+    if (!group->deleted[ref.shard]) {
+      group->deleted[ref.shard] = true;
+      ++group->num_deleted;
+      if (group->stored != nullptr && group->stored->placed)
+        placed.push_back({group->stored->placed, ref.shard});
+    }
+  }
+  if (!placed.empty() && !Planted(Bug::kDeleteStoredOnly)) MarkDeleted(placed);
+  for (const GroupId id : GroupsOf(shards)) {
+    Group& deleted = *s.FindGroup(id);
+    s.CountLeaving(deleted);
+    s.groups.Collect(deleted);
+  }
+}
+
+bool Cluster::Views::IsDeleted(const Array& array) const {
+  const Group* group = nullptr;
+  return array.deleted ||
+         std::any_of(array.shards.begin(), array.shards.end(), [&](const ShardRef& ref) {
+           if (group == nullptr || group->id != ref.group) group = s.all_groups.at(ref.group).get();
+           return group->is_deleted(ref.shard);
+         });
+}
+
+void Cluster::Views::GiveAway(Array& array) {
+  const Array given = std::exchange(array, Array{array.spec, {}, array.error, true});
+  Drop(given);
+}
+
+absl::Status Cluster::Views::CheckUsable(const Array& array, uint64_t handle) const {
+  if (!IsDeleted(array)) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "array {} has been deleted or donated",
+               handle);
+}
+
+}  // namespace fairway
