@@ -83,6 +83,7 @@ class Cluster {
   class Operation;
   struct Owners;
   // Parts of the state, each with a header of its name.
+  class Commands;
   class Groups;
   class Losses;
   class MemoryRoom;

@@ -180,7 +180,7 @@ std::set<ExecutableId> Cluster::Executables::InUse() const {
 void Cluster::Executables::Forget(ExecutableId id) {
   const Operation operation(*state_);
   for (auto& [executor_id, executor] : state_->executors) {
-    if (executor.installs.erase(id) > 0) state_->SendTo(executor, DropExecutable{id});
+    if (executor.installs.erase(id) > 0) state_->commands.Send(executor, DropExecutable{id});
   }
   state_->Undefine(id);
 }

@@ -9,27 +9,6 @@
 
 namespace fairway {
 
-void Cluster::State::FlushFrees(Executor& executor) {
-  if (executor.frees.empty()) return;
-  FreeGroups command{std::move(executor.frees)};
-  executor.frees.clear();
-  if (executor.serves()) actions->Send(executor.id, std::move(command));
-}
-
-void Cluster::State::SendTo(Executor& executor, Command command) {
-  Charge(1);
-  FlushFrees(executor);
-  if (executor.serves()) actions->Send(executor.id, std::move(command));
-}
-
-std::string Cluster::State::Where(const Node& node) const {
-  const Island& island = islands.at(node.island);
-  std::string workers;
-  for (const ExecutorId id : island.executors)
-    workers += (workers.empty() ? "" : ", ") + executors.at(id).spec.worker;
-  return fmt::format("island {} (worker {})", island.name, workers);
-}
-
 absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) {
   const Operation operation(*state_);
   State& s = *state_;

@@ -46,7 +46,7 @@ bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
       s.admission.ForgetDevice(DeviceId(device));
     }
     s.free_devices.emplace(count, first);
-    s.with_frees.erase(executor_id);
+    s.commands.Forget(executor_id);
     s.executors.erase(executor_id);
   }
   s.admission.Forget(id);

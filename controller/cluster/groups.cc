@@ -149,11 +149,7 @@ void Cluster::Groups::ReleaseBytes(Group& group) {
     ExecutorId last;
     for (const Place& place : group.places) {
       if (std::exchange(last, place.executor) == place.executor) continue;
-      Executor& executor = *s.ExecutorOf(place.device);
-      if (!executor.serves() || (!executor.frees.empty() && executor.frees.back() == group.id))
-        continue;
-      executor.frees.push_back(group.id);
-      s.with_frees.insert(executor.id);
+      s.commands.Free(*s.ExecutorOf(place.device), group.id);
     }
   }
 }

@@ -71,8 +71,8 @@ absl::Status Cluster::MemoryRoom::Exhausted(const Admission::Shortage& shortage,
       "Out of memory: {} needs {} bytes on device {} of {}, which has {} and {} in use: {}. Delete "
       "arrays, donate inputs, use smaller shards, or devices with more memory (--device-memory of "
       "their workers, all of the host's by default)",
-      node.name, shortage.need, shortage.device.value - executor.first_device.value, s.Where(node),
-      shortage.limit, shortage.used, why);
+      node.name, shortage.need, shortage.device.value - executor.first_device.value,
+      s.Where(node.island), shortage.limit, shortage.used, why);
 }
 
 bool Cluster::MemoryRoom::MakeRoom(const Node& node) {

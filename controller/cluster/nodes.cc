@@ -203,29 +203,9 @@ void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
       out.shards.push_back({i, group.places[i].ordinal, group.shape(i)});
   }
   for (const ExecutableId part : spec.parts)
-    InstallOn(executor, executables.at(part), command.devices, node);
-  InstallOn(executor, spec, command.devices, node);
-  SendTo(executor, std::move(command));
-}
-
-void Cluster::State::InstallOn(Executor& executor, const ExecutableSpec& spec,
-                               const std::vector<int32_t>& devices, Node& node) {
-  auto [install, absent] = executor.installs.try_emplace(spec.id);
-  if (absent && spec.sequence != nullptr) {
-    SendTo(executor, InstallSequence{spec.id, spec.sequence});
-  } else if (absent) {
-    InstallExecutable command{spec.id, spec.code, spec.checksum, devices, {}, 0};
-    const std::vector<CodeLayout::Part>& parts = layouts.at(spec.id).parts;
-    for (size_t p = 0; p < parts.size() && parts.size() > 1; ++p) {
-      if (parts[p].executor == executor.id) command.member = static_cast<int32_t>(p);
-      const ExecutorSpec& member = executors.at(parts[p].executor).spec;
-      command.members.push_back({member.data_endpoint, member.incarnation});
-    }
-    SendTo(executor, std::move(command));
-  }
-  if (install->second.installed) return;
-  install->second.waiters.push_back({node.id, node.attempt});
-  ++node.open_installs;
+    commands.Install(executor, executables.at(part), command.devices, node);
+  commands.Install(executor, spec, command.devices, node);
+  commands.Send(executor, std::move(command));
 }
 
 void Cluster::State::InputSettled(Node& node, const Group& input) {
@@ -321,7 +301,7 @@ void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
     if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
     const ExecutorId id = node.participants[p].executor;
     command.inline_shards = std::move(inline_shards[p]);
-    SendTo(executors.at(id), command);
+    commands.Send(executors.at(id), command);
   }
   LaunchedOn(node);
 }
@@ -392,7 +372,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
                         1);
     for (const Participant& other : node.participants) {
       if (!other.done && !Planted(Bug::kNoAbandon))
-        SendTo(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
+        commands.Send(executors.at(other.executor), AbandonLaunch{node.launch_id, last, failed});
     }
   }
   if (had_ended) return;  // it has ended, and was lost since
@@ -403,7 +383,7 @@ void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status sta
   // A source may have failed, which the controller has yet to hear. Its producer then reports the
   // failure, which is the first cause.
   if (!result.ok() && (PeerGone(result) || node.unsettled_inputs > 0)) {
-    Defer(node, Annotate(result, node.name + " to " + Where(node)));
+    Defer(node, Annotate(result, node.name + " to " + Where(node.island)));
     return;
   }
   // Nor is success certain before the sources' success is: the shard that it took may belong to a
@@ -433,7 +413,7 @@ void Cluster::State::LaunchEnded(Node& node) {
   const absl::Status* const without_peer = result.ok() ? OutputWithoutPeer(node) : &result;
   if (node.participants.size() > 1 && node.failure.ok() && without_peer != nullptr &&
       PeerGone(*without_peer) && (IsSequence(node) || WorstInput(all_groups, node) == nullptr)) {
-    Defer(node, Annotate(*without_peer, node.name + " on " + Where(node)));
+    Defer(node, Annotate(*without_peer, node.name + " on " + Where(node.island)));
     return;
   }
   EndWith(node, std::move(result));
@@ -450,7 +430,7 @@ void Cluster::State::EndWith(Node& node, absl::Status result) {
   }
   if (poison != nullptr) return Conclude(node, absl::Status(poison->error), poison->cause);
   if (!result.ok() && node.failure.ok())
-    result = Annotate(result, node.name + " on " + Where(node));
+    result = Annotate(result, node.name + " on " + Where(node.island));
   Conclude(node, result, node.id);
 }
 
@@ -460,7 +440,7 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   if (node.kind == NodeKind::kLaunch) islands.at(node.island).sequencer.Forget(node.id);
   for (const Participant& p : node.participants) {
     Executor& executor = executors.at(p.executor);
-    SendTo(executor, CancelNode{node.id, cause});
+    commands.Send(executor, CancelNode{node.id, cause});
     executor.open.erase(p.seq);
   }
   if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);

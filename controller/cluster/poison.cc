@@ -104,7 +104,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
       // An input that was there and was lost since has no cause: then this node is the cause.
       groups.SetFailed(group, poison->error, poison->cause ? poison->cause : node.id);
     } else {
-      groups.SetFailed(group, Annotate(why, node.name + " on " + Where(node)), node.id);
+      groups.SetFailed(group, Annotate(why, node.name + " on " + Where(node.island)), node.id);
     }
   }
 }

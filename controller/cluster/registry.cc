@@ -12,6 +12,14 @@ bool Registry::IslandUp(const Island& island) const {
                      [&](ExecutorId id) { return executors.at(id).up; });
 }
 
+std::string Registry::Where(IslandId id) const {
+  const Island& island = islands.at(id);
+  std::string workers;
+  for (const ExecutorId executor : island.executors)
+    workers += (workers.empty() ? "" : ", ") + executors.at(executor).spec.worker;
+  return fmt::format("island {} (worker {})", island.name, workers);
+}
+
 DeviceId Registry::NewDevices(uint32_t count) {
   if (const auto free = free_devices.find(count); free != free_devices.end())
     return DeviceId(free_devices.extract(free).mapped());

@@ -110,6 +110,8 @@ struct Registry {
   const Executor* ExecutorOf(DeviceId device) const { return device_owner[device.value]; }
   // Whether all executors that the island is to have are up.
   bool IslandUp(const Island& island) const;
+  // For messages: "island i0 (worker w0)".
+  std::string Where(IslandId island) const;
   // Finds numbers for an executor's devices: those of a forgotten one, or new ones.
   DeviceId NewDevices(uint32_t count);
   absl::Status CheckRegistry() const;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "controller/cluster/arrays.h"
+#include "controller/cluster/commands.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/groups.h"
@@ -62,9 +63,9 @@ struct Cluster::State : Registry, Ledger, Turns {
   std::set<NodeId> parked;
   std::optional<NodeId> unpark_after;  // later parked nodes are looked at again
   std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
-  std::set<ExecutorId> with_frees;
   std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
+  Commands commands{*this};
   Groups groups{*this};
   Losses losses{*this};
   MemoryRoom memory{*this};
@@ -131,9 +132,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
   void PrepareLaunchOn(Node& node, size_t participant);
-  // Makes the executor load the code, and the node wait for it.
-  void InstallOn(Executor& executor, const ExecutableSpec& spec,
-                 const std::vector<int32_t>& devices, Node& node);
   void InputSettled(Node& node, const Group& input);
   void InputsEnded(Node& node);
   // Reserves less for inputs that will certainly become outputs.
@@ -202,9 +200,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
 
   // ---- executors (executors.cc)
-  void SendTo(Executor& executor, Command command);
-  void FlushFrees(Executor& executor);
-  std::string Where(const Node& node) const;  // "island i0, worker w0"
   // Whether something may still ask for the island's record.
   bool Needed(const Island& island) const;
   // INTERNAL: what islands count of sessions is wrong. For tests.

@@ -66,7 +66,7 @@ void Cluster::Transfers::PrepareSends(Node& node) {
     send.items.push_back({static_cast<int32_t>(i), from, std::nullopt});
     if (!node.pieces.empty()) send.items.back().box = node.pieces[i].from;
   }
-  for (auto& [id, send] : sends) s.SendTo(s.executors.at(id), std::move(send));
+  for (auto& [id, send] : sends) s.commands.Send(s.executors.at(id), std::move(send));
   if (node.is_upload && !IsInline(node)) s.actions->OfferUpload(TransferOf(node), node.blobs);
 }
 
@@ -155,15 +155,16 @@ void Cluster::Transfers::PrepareReceiveOn(Node& node, size_t participant) {
     command.sources.push_back(std::move(source));
   }
   s.ChargeNamed(command.out.shards.size());
-  s.SendTo(executor, std::move(command));
+  s.commands.Send(executor, std::move(command));
 }
 
 void Cluster::Transfers::EndTransfer(const Node& node) {
   const TransferId transfer = TransferOf(node);
   if (node.kind == NodeKind::kFetch) {
     if (Planted(Bug::kFreeUnderTransfer) && s.FindGroup(node.fetched.group) == nullptr) return;
-    s.SendTo(s.executors.at(s.FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
-             EndSend{transfer});
+    s.commands.Send(
+        s.executors.at(s.FindGroup(node.fetched.group)->places[node.fetched.shard].executor),
+        EndSend{transfer});
     return;
   }
   if (node.is_upload) {
@@ -177,7 +178,7 @@ void Cluster::Transfers::EndTransfer(const Node& node) {
     const ExecutorId source = s.FindGroup(from.group)->places[from.shard].executor;
     if (source != out.places[node.OutOf(i)].executor) sources.insert(source);
   }
-  for (const ExecutorId id : sources) s.SendTo(s.executors.at(id), EndSend{transfer});
+  for (const ExecutorId id : sources) s.commands.Send(s.executors.at(id), EndSend{transfer});
 }
 
 void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) {
@@ -257,7 +258,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
   session->second.fetching += node.pulling;
   s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));
   const TransferId transfer = TransferOf(node);
-  s.SendTo(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
+  s.commands.Send(s.executors.at(place.executor), PrepareSend{transfer, {{0, node.fetched}}});
   s.actions->PullToHost(transfer, place.executor, 0, place.bytes);
   WakeFetch(node.session);
 }
@@ -325,7 +326,7 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   if (node == nullptr || node->pulling == 0 || TransferOf(*node) != transfer) return;
   // The cause may be a lost executor, of which its session will soon be told.
   if (PeerGone(bytes.status()) || (!bytes.ok() && s.losses.HasLosses(node->session))) {
-    s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)));
+    s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)));
     return;
   }
   if (bytes.ok()) {
@@ -333,7 +334,7 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
       s.Fetched(node->session, node->token, Charged(*std::move(bytes), std::move(node->charge)));
     s.Conclude(*node, absl::OkStatus(), node->id);
   } else {
-    s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(*node)), node->id);
+    s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)), node->id);
   }
   s.Settle();
 }

@@ -155,7 +155,7 @@ void Cluster::State::DoWork(uint64_t until) {
       Charge(1);
     }
   }
-  for (const ExecutorId id : std::exchange(with_frees, {})) FlushFrees(executors.at(id));
+  commands.FlushAll();
   if (!HasWork() || Planted(Bug::kForgetTurn)) return;
   turn_wanted = true;
   actions->WantTurn();
@@ -214,7 +214,8 @@ void Cluster::State::TellLoaded(const Told& told) {
     --node->open_installs;
     MaybeArrived(*node);
   } else {
-    Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(*node)), told.node);
+    Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(node->island)),
+         told.node);
   }
 }
 
