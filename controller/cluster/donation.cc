@@ -63,7 +63,7 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
 
 void Cluster::State::TakeOver(Node& node, Group& input) {
   groups.SetCharged(input, false);
-  CountLeaving(input);
+  memory.CountLeaving(input);
   for (size_t i = 0; i < input.places.size(); ++i) {
     const Place& place = input.places[i];
     int64_t credit = 0;
@@ -71,7 +71,7 @@ void Cluster::State::TakeOver(Node& node, Group& input) {
       credit = std::min(r->credit, Rounded(place.bytes));
       r->credit -= credit;
     }
-    Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
+    memory.Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
   }
   to_pump.insert(input.island);
 }

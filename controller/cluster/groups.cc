@@ -107,7 +107,7 @@ void Cluster::Groups::AddReader(GroupId id, const Node& node) {
 void Cluster::Groups::HasMemory(const Node& reader, Group& group, bool has) {
   if (reader.kind == NodeKind::kFetch) return;
   group.queued_readers += has ? -1 : 1;
-  if (group.queued_readers <= 1) s.CountLeaving(group);
+  if (group.queued_readers <= 1) s.memory.CountLeaving(group);
 }
 
 void Cluster::Groups::DropReader(GroupId id) {
@@ -139,9 +139,10 @@ void Cluster::Groups::SetFailed(Group& group, const absl::Status& error, NodeId 
 void Cluster::Groups::ReleaseBytes(Group& group) {
   if (group.charged) {
     Island& island = s.islands.at(group.island);
-    for (const Place& place : group.places) s.Release(island, place.device, Rounded(place.bytes));
+    for (const Place& place : group.places)
+      s.memory.Release(island, place.device, Rounded(place.bytes));
     SetCharged(group, false);
-    s.CountLeaving(group);
+    s.memory.CountLeaving(group);
     s.to_pump.insert(group.island);
   }
   if (group.declared) {

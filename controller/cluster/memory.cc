@@ -118,17 +118,17 @@ bool Cluster::MemoryRoom::TakeVictims(Island& island, uint64_t until) {
   return island.victims.empty();
 }
 
-void Cluster::State::CountLeaving(Group& group) {
+void Cluster::MemoryRoom::CountLeaving(Group& group) {
   const bool leaving = (group.charged || group.reserved) && group.queued_readers == 0 &&
                        (group.handle_refs == 0 || group.all_deleted());
   if (std::exchange(group.leaving, leaving) == leaving) return;
   for (const Place& place : group.places)
-    admission.WillRelease(place.device, leaving ? Rounded(place.bytes) : -Rounded(place.bytes));
+    s.admission.WillRelease(place.device, leaving ? Rounded(place.bytes) : -Rounded(place.bytes));
 }
 
-void Cluster::State::CountTemporary(const Node& node, bool begins) {
+void Cluster::MemoryRoom::CountTemporary(const Node& node, bool begins) {
   for (const Reservation& r : node.reservations) {
-    if (r.temp > 0) admission.WillRelease(r.device, begins ? r.temp : -r.temp);
+    if (r.temp > 0) s.admission.WillRelease(r.device, begins ? r.temp : -r.temp);
   }
 }
 
@@ -177,8 +177,8 @@ bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId be
   });
 }
 
-void Cluster::State::Release(Island& island, DeviceId device, int64_t bytes) {
-  admission.Release(device, bytes);
+void Cluster::MemoryRoom::Release(Island& island, DeviceId device, int64_t bytes) {
+  s.admission.Release(device, bytes);
   if (bytes > 0) ++island.moves;
 }
 

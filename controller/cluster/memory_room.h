@@ -24,15 +24,25 @@ std::vector<MemoryNeed> Needs(const Node& node);
 // The node's reservation on a device, or nullptr. `position`: where to look first.
 Reservation* ReservationOn(Node& node, DeviceId device, size_t position);
 
-// Judges the nodes that wait for memory: makes room for the oldest by taking back younger ones that
-// have not begun, and fails one that has waited for its grace when nothing under way would free
-// enough. Admission knows who holds what, and who is next; this adds what the graph knows.
+// Counts the memory that is given back, and judges the nodes that wait for memory: makes room for
+// the oldest by taking back younger ones that have not begun, and fails one that has waited for its
+// grace when nothing under way would free enough. Admission knows who holds what, and who is next;
+// this adds what the graph knows.
 //
-// Invariants: an island with victims admits and launches nothing (Pump), and its victims are
+// Invariants: Admission::will_release is the sum of what CountLeaving and CountTemporary count
+// (CheckMemory). An island with victims admits and launches nothing (Pump), and its victims are
 // prepared nodes or gone.
 class Cluster::MemoryRoom {
  public:
   explicit MemoryRoom(State& state) : s(state) {}
+
+  // Releases memory of the island, whose queue may move.
+  void Release(Island& island, DeviceId device, int64_t bytes);
+  // Call it when what it looks at has changed. Counts the group's bytes if they will be released
+  // once the work that has its memory has ended, whatever clients do.
+  void CountLeaving(Group& group);
+  // The same for the temporary memory of a node that has (`begins`) or had memory.
+  void CountTemporary(const Node& node, bool begins);
 
   // Chooses younger nodes that have not begun, to be taken back so that `node` fits. Returns
   // whether it will fit.

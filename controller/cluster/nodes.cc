@@ -151,11 +151,11 @@ void Cluster::State::Prepare(Node& node) {
   }
   node.open_participants = static_cast<int>(node.participants.size());
   for (const GroupId id : node.reads) groups.HasMemory(node, *FindGroup(id), true);
-  CountTemporary(node, true);
+  memory.CountTemporary(node, true);
   for (const GroupId id : node.outputs) {
     Group& group = *FindGroup(id);
     group.declared = group.reserved = true;
-    CountLeaving(group);
+    memory.CountLeaving(group);
   }
   if (node.kind == NodeKind::kReceive) {
     const bool places = node.is_upload && !node.reads.empty();
@@ -446,16 +446,16 @@ void Cluster::State::Unprepare(Node& node, const absl::Status& cause) {
   if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
   Move(node, NodeState::kQueued);
   for (const GroupId id : node.reads) groups.HasMemory(node, *FindGroup(id), false);
-  CountTemporary(node, false);
+  memory.CountTemporary(node, false);
   for (const GroupId id : node.outputs) {
     Group& group = *FindGroup(id);
     // A receive may have ended on some executors: the bytes there are freed with the group.
     if (node.kind == NodeKind::kLaunch) group.declared = false;
     group.reserved = false;
-    CountLeaving(group);
+    memory.CountLeaving(group);
   }
   Island& island = islands.at(node.island);
-  for (const Reservation& r : node.reservations) Release(island, r.device, r.total());
+  for (const Reservation& r : node.reservations) memory.Release(island, r.device, r.total());
   node.participants.clear();
   node.open_participants = 0;
   node.open_installs = 0;
@@ -531,10 +531,11 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (held) {
     if (node.kind != NodeKind::kLaunch) transfers.EndTransfer(node);
     Island& island = islands.at(node.island);
-    CountTemporary(node, false);
+    memory.CountTemporary(node, false);
     for (const Reservation& r : node.reservations) {
-      if (!Planted(Bug::kLeakReservation)) Release(island, r.device, r.temp);
-      if (!keeps && !Planted(Bug::kKeepFailed)) Release(island, r.device, r.output - r.credit);
+      if (!Planted(Bug::kLeakReservation)) memory.Release(island, r.device, r.temp);
+      if (!keeps && !Planted(Bug::kKeepFailed))
+        memory.Release(island, r.device, r.output - r.credit);
     }
     to_pump.insert(node.island);
   }

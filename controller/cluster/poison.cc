@@ -91,7 +91,7 @@ void Cluster::State::SettleOutputs(Node& node, const absl::Status& status, NodeI
     // Charged until the group is collected, as executors may hold some of its shards.
     groups.SetCharged(group, charged && group.stored == nullptr);
     group.reserved = false;
-    CountLeaving(group);
+    memory.CountLeaving(group);
     if (found == node.failed_outputs.end()) {
       status.ok() ? groups.SetReady(group) : groups.SetFailed(group, status, cause);
       continue;

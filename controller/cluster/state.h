@@ -167,13 +167,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void Fail(Node& node, const absl::Status& status, NodeId cause);
   // Concludes the node with this result, and destroys it.
   void Conclude(Node& node, const absl::Status& status, NodeId cause);
-  // Releases memory of the island, whose queue may move.
-  void Release(Island& island, DeviceId device, int64_t bytes);
-  // Call it when what it looks at has changed. Counts the group's bytes if they will be released
-  // once the work that has its memory has ended, whatever clients do.
-  void CountLeaving(Group& group);
-  // The same for the temporary memory of a node that has (`begins`) or had memory.
-  void CountTemporary(const Node& node, bool begins);
 
   // ---- poison (poison.cc)
   // Fails the node with the error of its worst input, if one failed; a sequence only if no output

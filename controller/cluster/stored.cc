@@ -202,7 +202,7 @@ void Cluster::StoredGroups::LetGoOfPlaced(Group& group) {
   if (group.stored == nullptr) return;
   Group* placed = s.FindGroup(std::exchange(group.stored->placed, GroupId()));
   if (placed == nullptr || Planted(Bug::kKeepPlaced)) return;
-  if (--placed->handle_refs == 0) s.CountLeaving(*placed);
+  if (--placed->handle_refs == 0) s.memory.CountLeaving(*placed);
   s.groups.Collect(*placed);
 }
 

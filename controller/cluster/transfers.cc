@@ -280,7 +280,7 @@ void Cluster::Transfers::SetPaced(Node& node, bool paced) {
   for (const GroupId id : node.reads) {
     Group& group = *s.FindGroup(id);
     group.queued_readers += paced ? 1 : -1;
-    s.CountLeaving(group);
+    s.memory.CountLeaving(group);
   }
 }
 

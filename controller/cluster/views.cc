@@ -14,7 +14,7 @@ void Cluster::Views::Hold(const Array& array) {
   s.ChargeShards(array.shards.size());
   for (const GroupId id : GroupsOf(array.shards)) {
     Group& group = *s.FindGroup(id);
-    if (++group.handle_refs == 1) s.CountLeaving(group);
+    if (++group.handle_refs == 1) s.memory.CountLeaving(group);
   }
 }
 
@@ -23,7 +23,7 @@ void Cluster::Views::Drop(const Array& array) {
   for (const GroupId id : GroupsOf(array.shards)) {
     Group* group = s.FindGroup(id);
     if (--group->handle_refs == 0) {
-      s.CountLeaving(*group);
+      s.memory.CountLeaving(*group);
       s.stored_groups.LetGoOfPlaced(*group);
     }
     s.groups.Collect(*group);
@@ -47,7 +47,7 @@ void Cluster::Views::MarkDeleted(const std::vector<ShardRef>& shards) {
   if (!placed.empty() && !Planted(Bug::kDeleteStoredOnly)) MarkDeleted(placed);
   for (const GroupId id : GroupsOf(shards)) {
     Group& deleted = *s.FindGroup(id);
-    s.CountLeaving(deleted);
+    s.memory.CountLeaving(deleted);
     s.groups.Collect(deleted);
   }
 }
