@@ -216,7 +216,7 @@ void Cluster::ProgramRuns::Forget(ExecutableId sequence) {
     s.actions->Discard(std::make_shared<const std::pair<ExecutableSpec, CodeLayout>>(
         std::move(s.executables.at(sequence)), std::move(s.layouts.at(sequence))));
   }
-  s.Undefine(sequence);
+  s.launches.Undefine(sequence);
   retired.erase(sequence);
 }
 

@@ -85,6 +85,7 @@ class Cluster {
   // Parts of the state, each with a header of its name.
   class Commands;
   class Groups;
+  class Launches;
   class Losses;
   class MemoryRoom;
   class ProgramRuns;

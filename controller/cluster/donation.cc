@@ -8,7 +8,7 @@
 
 namespace fairway {
 
-void Cluster::State::CreditDonations(Node& node) {
+void Cluster::Launches::CreditDonations(Node& node) {
   // A buffer that a sequence takes over need not be free when its outputs are made.
   if (node.state != NodeState::kQueued || node.executable->sequence != nullptr) return;
   bool changed = false;
@@ -17,7 +17,7 @@ void Cluster::State::CreditDonations(Node& node) {
     if (!donated[a]) continue;
     const std::vector<ShardRef>& shards = node.inputs[a];
     for (size_t i = 0; i < shards.size(); ++i) {
-      const Place& place = FindGroup(shards[i].group)->places[shards[i].shard];
+      const Place& place = s.FindGroup(shards[i].group)->places[shards[i].shard];
       Reservation* r = ReservationOn(node, place.device, i);
       if (r == nullptr) continue;
       r->credit = std::min(r->credit + Rounded(place.bytes), r->output);
@@ -25,12 +25,12 @@ void Cluster::State::CreditDonations(Node& node) {
     }
   }
   if (!changed) return;
-  admission.Remove(node.id, node.island);
-  admission.Enqueue(node.id, node.session, node.island, Needs(node));
+  s.admission.Remove(node.id, node.island);
+  s.admission.Enqueue(node.id, node.session, node.island, Needs(node));
 }
 
-std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
-                                                   const std::vector<int32_t>& arguments) {
+std::vector<bool> Cluster::Launches::CertainlyDonated(const Node& node,
+                                                      const std::vector<int32_t>& arguments) {
   std::vector<bool> donated(node.inputs.size());
   if (arguments.empty()) return donated;
   struct Use {
@@ -51,7 +51,7 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
   for (const int32_t a : arguments) {
     const std::vector<GroupId> of = GroupsOf(node.inputs[a]);
     donated[a] = std::all_of(of.begin(), of.end(), [&](GroupId id) {
-      const Group& group = *FindGroup(id);
+      const Group& group = *s.FindGroup(id);
       const Use& use = uses.at(id);
       // A group that is only partly donated stays in memory until it is freed.
       return (group.readers == 1 || Planted(Bug::kDonateWithReader)) && group.all_deleted() &&
@@ -61,9 +61,9 @@ std::vector<bool> Cluster::State::CertainlyDonated(const Node& node,
   return donated;
 }
 
-void Cluster::State::TakeOver(Node& node, Group& input) {
-  groups.SetCharged(input, false);
-  memory.CountLeaving(input);
+void Cluster::Launches::TakeOver(Node& node, Group& input) {
+  s.groups.SetCharged(input, false);
+  s.memory.CountLeaving(input);
   for (size_t i = 0; i < input.places.size(); ++i) {
     const Place& place = input.places[i];
     int64_t credit = 0;
@@ -71,9 +71,9 @@ void Cluster::State::TakeOver(Node& node, Group& input) {
       credit = std::min(r->credit, Rounded(place.bytes));
       r->credit -= credit;
     }
-    memory.Release(islands.at(input.island), place.device, Rounded(place.bytes) - credit);
+    s.memory.Release(s.islands.at(input.island), place.device, Rounded(place.bytes) - credit);
   }
-  to_pump.insert(input.island);
+  s.to_pump.insert(input.island);
 }
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executables and their launches.
+// Executables: compiled code, its handles and layouts.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -70,15 +70,6 @@ absl::Status CheckArgument(const ExecutableSpec& spec, size_t a, const Array& ar
   return absl::OkStatus();
 }
 
-// The approximate bytes that a waiting launch holds at the controller. They bound how much one
-// session can make it hold.
-size_t RecordBytes(const Node& node) {
-  constexpr size_t kNode = 1024, kGroup = 512;
-  const size_t shards = node.inputs.empty() ? 1 : node.inputs.front().size();
-  return kNode + node.inputs.size() * shards * sizeof(ShardRef) + node.outputs.size() * kGroup +
-         node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
-}
-
 }  // namespace
 
 absl::Status CheckCallValues(std::string_view what, size_t arguments, size_t results) {
@@ -125,25 +116,7 @@ CodeLayout LayoutOf(const ExecutableSpec& spec, const std::vector<DeviceSeat>& s
   return layout;
 }
 
-void Cluster::Executables::Define(ExecutableSpec spec) { state_->Define(std::move(spec)); }
-
-void Cluster::State::Define(ExecutableSpec spec) {
-  if (executables.contains(spec.id)) return;
-  std::vector<DeviceSeat> seats;
-  for (const DeviceId device : spec.devices) {
-    const Executor& executor = *ExecutorOf(device);
-    seats.push_back(
-        {executor.id, static_cast<int32_t>(device.value - executor.first_device.value)});
-  }
-  const ExecutableId id = spec.id;
-  layouts.emplace(id, LayoutOf(spec, seats));
-  executables.emplace(id, std::move(spec));
-}
-
-void Cluster::State::Undefine(ExecutableId id) {
-  executables.erase(id);
-  layouts.erase(id);
-}
+void Cluster::Executables::Define(ExecutableSpec spec) { state_->launches.Define(std::move(spec)); }
 
 const ExecutableSpec* Cluster::Executables::Find(ExecutableId id) const {
   const auto it = state_->executables.find(id);
@@ -182,7 +155,7 @@ void Cluster::Executables::Forget(ExecutableId id) {
   for (auto& [executor_id, executor] : state_->executors) {
     if (executor.installs.erase(id) > 0) state_->commands.Send(executor, DropExecutable{id});
   }
-  state_->Undefine(id);
+  state_->launches.Undefine(id);
 }
 
 absl::StatusOr<uint64_t> Cluster::Executables::Bind(SessionId session_id, uint64_t out,
@@ -298,74 +271,15 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
   for (size_t a = 0; a < spec.parameters.size(); ++a) {
     if (spec.parameters[a].donated && !kept[a]) donatable.push_back(static_cast<int32_t>(a));
   }
-  if (poison.ok()) poison = s.CheckSendable(spec);
+  if (poison.ok()) poison = s.launches.CheckSendable(spec);
   LaunchedNode launched =
-      s.MakeLaunch(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
+      s.launches.Make(*session, spec, arrays, donatable, {binding.outputs.data()}, poison);
   result.node = launched.node;
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
   if (options.watch) s.watches.OnNodes(*session, *options.watch, launched.node, poison);
   s.Settle();
   return result;
-}
-
-absl::Status Cluster::State::CheckSendable(const ExecutableSpec& spec) const {
-  return CheckCommands(spec, layouts.at(spec.id).command_bytes, options.command_bytes);
-}
-
-LaunchedNode Cluster::State::MakeLaunch(Session& session, const ExecutableSpec& spec,
-                                        const std::vector<const Array*>& arguments,
-                                        const std::vector<int32_t>& donatable,
-                                        const OutputTypes& outputs, const absl::Status& poison) {
-  CodeLayout& layout = layouts.at(spec.id);
-  // Its stored inputs are placed first, because the nodes that place them need lower ids.
-  std::vector<std::vector<ShardRef>> inputs;
-  for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
-    stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
-  Node& node = MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
-  LaunchedNode made{node.id, {}};
-  node.executable = &spec;
-  node.after_inputs = spec.after_inputs;
-  node.layout = &layout;
-  ++layout.runs;
-  node.reservations = layout.reservations;
-  for (size_t o = 0; o < spec.outputs.size(); ++o) {
-    const ValueType& type = spec.outputs[o];
-    Group& group = groups.Make(session.id, spec.island, type.dtype, type.memory_kind);
-    group.producer = node.id;
-    group.shapes = {type.shard};
-    group.places = layout.outputs[o].places;
-    group.replica_of = layout.outputs[o].replica_of;
-    Array array{outputs[o], {}, absl::OkStatus()};
-    array.shards.reserve(spec.devices.size());
-    for (size_t i = 0; i < spec.devices.size(); ++i)
-      array.shards.push_back({group.id, static_cast<int32_t>(i)});
-    node.outputs.push_back(group.id);
-    views.Hold(array);
-    made.outputs.push_back(std::move(array));
-  }
-  if (!poison.ok()) {
-    // It never runs. Its results hold the error: an argument's, or that it is too large.
-    Fail(node, poison, node.id);
-    return made;
-  }
-
-  std::set<GroupId> reads;
-  for (const std::vector<ShardRef>& input : inputs) {
-    ChargeShards(input.size());
-    for (const GroupId group : GroupsOf(input)) reads.insert(group);
-  }
-  node.inputs = std::move(inputs);
-  node.donatable = donatable;
-  node.reads.assign(reads.begin(), reads.end());
-  node.record_bytes = RecordBytes(node);
-  session.node_records.Add(node.record_bytes);
-  Enqueue(node);
-  for (const int32_t a : donatable) views.MarkDeleted(arguments[a]->shards);
-  // A donated input that nothing else reads becomes an output's memory, so that memory need not be
-  // reserved twice.
-  if (Node* open = FindNode(made.node); open != nullptr) CreditDonations(*open);
-  return made;
 }
 
 }  // namespace fairway

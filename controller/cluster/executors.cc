@@ -207,7 +207,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
   }
   const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
   for (const Grant& grant : grants) {
-    if (Node* node = FindNode(grant.node)) DoLaunch(*node, grant.launch_id);
+    if (Node* node = FindNode(grant.node)) launches.DoLaunch(*node, grant.launch_id);
   }
   if (grants.size() == kAtOnce) to_pump.insert(island.id);
 }

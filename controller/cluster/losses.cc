@@ -204,7 +204,7 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
     ++node.unlaunched_inputs;
     if (node.kind == NodeKind::kLaunch) island.sequencer.InputsMissing(node.id);
   }
-  if (IsSequence(node) && node.unsettled_inputs == 0) s.MaybeArrived(node);
+  if (IsSequence(node) && node.unsettled_inputs == 0) s.launches.MaybeArrived(node);
   s.ChargeShards(node.sources.size() + node.participants.size());
   const bool touches =
       std::any_of(node.participants.begin(), node.participants.end(),
@@ -237,7 +237,7 @@ void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
   };
   const NodeId id = node.id;
   node.failure = status_of(parts[0].second);
-  s.LaunchLost(node);
+  s.launches.Lost(node);
   if (!node.deferred.ok()) {  // the other executors have already reported the loss of a peer
     s.Conclude(node, absl::Status(node.failure), id);
     return;

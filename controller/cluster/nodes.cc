@@ -165,47 +165,11 @@ void Cluster::State::Prepare(Node& node) {
     // Its bytes went with the command, so nodes that read its output may follow at once.
     if (places && transfers.IsInline(node)) {
       Move(node, NodeState::kLaunched);
-      LaunchedOn(node);
+      launches.Launched(node);
     }
     return;
   }
-  node.open_installs = 0;
-  for (size_t p = 0; p < node.participants.size(); ++p) PrepareLaunchOn(node, p);
-  islands.at(node.island)
-      .sequencer.Prepared(node.id, node.executable->devices,
-                          static_cast<uint64_t>(node.executable->max_steps));
-  MaybeArrived(node);
-}
-
-void Cluster::State::PrepareLaunchOn(Node& node, size_t participant) {
-  const Participant& part = node.participants[participant];
-  Executor& executor = executors.at(part.executor);
-  const ExecutableSpec& spec = *node.executable;
-  const CodeLayout::Part& here = node.layout->parts[participant];
-  PrepareLaunch command;
-  command.node = node.id;
-  command.seq = part.seq;
-  command.executable = spec.id;
-  command.devices = here.ordinals;
-  command.inputs.reserve(here.positions.size());
-  for (const int32_t i : here.positions) {
-    std::vector<ShardRef>& inputs = command.inputs.emplace_back();
-    inputs.reserve(node.inputs.size());
-    for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
-  }
-  command.outputs.reserve(node.outputs.size());
-  for (const GroupId id : node.outputs) {
-    const Group& group = *FindGroup(id);
-    GroupPart& out =
-        command.outputs.emplace_back(GroupPart{id, group.dtype, group.memory_kind, {}});
-    out.shards.reserve(here.positions.size());
-    for (const int32_t i : here.positions)
-      out.shards.push_back({i, group.places[i].ordinal, group.shape(i)});
-  }
-  for (const ExecutableId part : spec.parts)
-    commands.Install(executor, executables.at(part), command.devices, node);
-  commands.Install(executor, spec, command.devices, node);
-  commands.Send(executor, std::move(command));
+  launches.Prepare(node);
 }
 
 void Cluster::State::InputSettled(Node& node, const Group& input) {
@@ -219,7 +183,7 @@ void Cluster::State::InputSettled(Node& node, const Group& input) {
   if (--node.unsettled_inputs == 0 || early) {
     WorkOf(node.session).ended_inputs.push_back(node.id);
   } else if (node.kind == NodeKind::kLaunch && node.unlaunched_inputs == 0) {
-    MaybeArrived(node);
+    launches.MaybeArrived(node);
   }
 }
 
@@ -241,123 +205,11 @@ void Cluster::State::InputsEnded(Node& node) {
   } else if (node.kind == NodeKind::kFetch) {
     transfers.StartFetch(node);
   } else if (node.kind == NodeKind::kLaunch && node.state == NodeState::kPrepared) {
-    MaybeArrived(node);
+    launches.MaybeArrived(node);
   } else if (node.state == NodeState::kPrepared && node.open_participants == 0 &&
              node.deferred.ok()) {
     Conclude(node, absl::OkStatus(), node.id);  // a receive that ended before its inputs
   }
-}
-
-void Cluster::State::MaybeArrived(Node& node) {
-  const bool inputs =
-      (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
-      node.unlaunched_inputs == 0 ||
-      (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
-  if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
-  islands.at(node.island).sequencer.InputsArrived(node.id);
-  to_pump.insert(node.island);
-}
-
-void Cluster::State::DoLaunch(Node& node, LaunchId launch_id) {
-  if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
-  if (node.state == NodeState::kPrepared) Move(node, NodeState::kLaunched);
-  node.launch_id = launch_id;
-  Launch command;
-  command.node = node.id;
-  command.launch_id = launch_id;
-  command.gang = node.executable->devices.size() > 1;
-  command.ahead = node.unsettled_inputs > 0;
-  // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
-  // failures that they have not reported yet.
-  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(all_groups, node) != nullptr;
-  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
-  for (size_t a = 0; a < node.inputs.size(); ++a) {
-    const auto index = static_cast<int32_t>(a);
-    if (const Group* failed = poisoned ? WorstOf(all_groups, node.inputs[a]) : nullptr;
-        failed != nullptr) {
-      if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
-      continue;
-    }
-    if (!node.executable->parameters[a].donated) {
-      // A step of the sequence may still take over an argument that was not given to the sequence.
-      if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
-      continue;
-    }
-    if (!donated[a]) {
-      command.non_donatable.push_back(index);
-      continue;
-    }
-    // The controller hears of the launch only at its end, so until then the input is charged.
-    for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
-  }
-  const size_t share = TextShare(command.failed.size());
-  for (Launch::FailedArgument& argument : command.failed)
-    argument.status = Bounded(std::move(argument.status), share);
-  // By participant.
-  std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
-  for (const ShardRef& ref : InlineOutputs(node))
-    inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
-  for (size_t p = 0; p < node.participants.size(); ++p) {
-    if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
-    const ExecutorId id = node.participants[p].executor;
-    command.inline_shards = std::move(inline_shards[p]);
-    commands.Send(executors.at(id), command);
-  }
-  LaunchedOn(node);
-}
-
-void Cluster::State::LaunchedOn(const Node& node) {
-  for (const GroupId id : node.outputs) {
-    Group& group = *FindGroup(id);
-    if (std::exchange(group.launched, true)) continue;
-    for (const NodeId waiter : group.waiters) {
-      Node* const reader = FindNode(waiter);
-      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
-          reader->kind == NodeKind::kLaunch)
-        MaybeArrived(*reader);
-    }
-  }
-}
-
-void Cluster::State::LaunchLost(const Node& node) {
-  for (const GroupId id : node.outputs) {
-    Group& group = *FindGroup(id);
-    if (!std::exchange(group.launched, false)) continue;
-    for (const NodeId waiter : group.waiters) {
-      Node* const reader = FindNode(waiter);
-      if (reader == nullptr) continue;
-      ++reader->unlaunched_inputs;
-      if (reader->kind == NodeKind::kLaunch)
-        islands.at(reader->island).sequencer.InputsMissing(waiter);
-    }
-  }
-}
-
-std::vector<ShardRef> Cluster::State::InlineOutputs(const Node& node) const {
-  std::vector<std::pair<int64_t, GroupId>> small;
-  for (const GroupId id : node.outputs) {
-    const Group& group = *all_groups.at(id);
-    if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
-    int64_t bytes = 0;
-    for (size_t i = 0; i < group.places.size(); ++i) {
-      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
-        bytes += group.places[i].bytes;
-    }
-    if (bytes <= options.inline_output_bytes) small.emplace_back(bytes, id);
-  }
-  std::sort(small.begin(), small.end());
-  int64_t inlined = 0;
-  std::vector<ShardRef> inline_shards;
-  for (const auto& [bytes, id] : small) {
-    inlined += bytes;
-    if (inlined > options.inline_gang_bytes) break;
-    const Group& group = *all_groups.at(id);
-    for (size_t i = 0; i < group.places.size(); ++i) {
-      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
-        inline_shards.push_back({id, static_cast<int32_t>(i)});
-    }
-  }
-  return inline_shards;
 }
 
 void Cluster::State::ParticipantEnded(Node& node, size_t index, absl::Status status) {
@@ -519,7 +371,7 @@ void Cluster::State::Conclude(Node& node, const absl::Status& status, NodeId cau
   if (launched) islands.at(node.island).sequencer.Finished(node.id);
   Move(node, NodeState::kDone);
   for (const GroupId id : node.taken) {
-    if (Group* input = FindGroup(id); input->charged) TakeOver(node, *input);
+    if (Group* input = FindGroup(id); input->charged) launches.TakeOver(node, *input);
   }
   // If a launch failed on one executor, its outputs on others stay until all launches behind it
   // have ended. Bytes of a failed receive stay until all its readers have been told.

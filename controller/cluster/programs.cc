@@ -262,11 +262,11 @@ void Cluster::ProgramRuns::RunStep(Session& session, const ProgramPlan::RunSeque
   for (const int32_t input : step.donated) {
     if (run.ours[step.inputs[input]]) donatable.push_back(input);
   }
-  const absl::Status sendable = s.CheckSendable(spec);
+  const absl::Status sendable = s.launches.CheckSendable(spec);
   if (run.failed.ok()) run.failed = sendable;
-  LaunchedNode launched =
-      s.MakeLaunch(session, spec, arguments, donatable,
-                   {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
+  LaunchedNode launched = s.launches.Make(
+      session, spec, arguments, donatable,
+      {placed.types.data(), step.outputs.data(), placed.plan.values.data()}, sendable);
   for (const Array& array : failed) s.views.Drop(array);
   for (size_t o = 0; o < step.outputs.size(); ++o)
     run.ValueOf(step.outputs[o]) = std::move(launched.outputs[o]);

@@ -18,6 +18,7 @@
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/groups.h"
+#include "controller/cluster/launches.h"
 #include "controller/cluster/ledger.h"
 #include "controller/cluster/losses.h"
 #include "controller/cluster/memory_room.h"
@@ -67,6 +68,7 @@ struct Cluster::State : Registry, Ledger, Turns {
 
   Commands commands{*this};
   Groups groups{*this};
+  Launches launches{*this};
   Losses losses{*this};
   MemoryRoom memory{*this};
   ProgramRuns programs{*this};
@@ -131,25 +133,8 @@ struct Cluster::State : Registry, Ledger, Turns {
   void Enqueue(Node& node);
   void Move(Node& node, NodeState to);
   void Prepare(Node& node);
-  void PrepareLaunchOn(Node& node, size_t participant);
   void InputSettled(Node& node, const Group& input);
   void InputsEnded(Node& node);
-  // Reserves less for inputs that will certainly become outputs.
-  void CreditDonations(Node& node);
-  // By argument of a launch: is it in `arguments`, and can nothing but this node read it any more?
-  std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
-  void MaybeArrived(Node& node);
-  void DoLaunch(Node& node, LaunchId launch_id);
-  // The donated input's memory becomes an output's. What is reserved for both is released once,
-  // less the credit.
-  void TakeOver(Node& node, Group& input);
-  // The outputs whose bytes should come with the report.
-  std::vector<ShardRef> InlineOutputs(const Node& node) const;
-  // Nodes that wait for its outputs and run where it runs may now be launched behind it.
-  void LaunchedOn(const Node& node);
-  // It lost an executor, whose successor knows nothing of it. Nothing may be launched behind it any
-  // more.
-  void LaunchLost(const Node& node);
   void ParticipantEnded(Node& node, size_t participant, absl::Status status);
   // It has failed, but a first cause may be reported soon (see Node::deferred).
   void Defer(Node& node, absl::Status failure);
@@ -176,17 +161,6 @@ struct Cluster::State : Registry, Ledger, Turns {
   void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
   // ---- launches (execute.cc)
-  // Makes code known. Does nothing if its id is known already.
-  void Define(ExecutableSpec spec);
-  void Undefine(ExecutableId id);
-  // Makes and enqueues a node that runs `spec` on these arrays, which fit. With `poison` it has
-  // failed. `donatable`: arguments that it takes over.
-  LaunchedNode MakeLaunch(Session& session, const ExecutableSpec& spec,
-                          const std::vector<const Array*>& arguments,
-                          const std::vector<int32_t>& donatable, const OutputTypes& outputs,
-                          const absl::Status& poison);
-  // RESOURCE_EXHAUSTED: a launch of it needs a command that is too long for an executor.
-  absl::Status CheckSendable(const ExecutableSpec& spec) const;
 
   absl::StatusOr<Arrays::PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
                                             std::vector<int32_t> blob_of_shard, bool lazy);

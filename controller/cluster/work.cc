@@ -212,7 +212,7 @@ void Cluster::State::TellLoaded(const Told& told) {
   if (node->attempt != told.attempt && !Planted(Bug::kLoadedForAnother)) return;
   if (told.status.ok()) {
     --node->open_installs;
-    MaybeArrived(*node);
+    launches.MaybeArrived(*node);
   } else {
     Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(node->island)),
          told.node);

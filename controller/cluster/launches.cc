@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a launch: made, prepared, launched.
+#include "controller/cluster/launches.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/planted.h"
+#include "controller/cluster/command_bytes.h"
+#include "controller/cluster/poison.h"
+#include "controller/cluster/state.h"
+
+namespace fairway {
+namespace {
+
+// The approximate bytes that a waiting launch holds at the controller. They bound how much one
+// session can make it hold.
+size_t RecordBytes(const Node& node) {
+  constexpr size_t kNode = 1024, kGroup = 512;
+  const size_t shards = node.inputs.empty() ? 1 : node.inputs.front().size();
+  return kNode + node.inputs.size() * shards * sizeof(ShardRef) + node.outputs.size() * kGroup +
+         node.reservations.size() * (sizeof(Reservation) + sizeof(Place));
+}
+
+}  // namespace
+
+void Cluster::Launches::Define(ExecutableSpec spec) {
+  if (s.executables.contains(spec.id)) return;
+  std::vector<DeviceSeat> seats;
+  for (const DeviceId device : spec.devices) {
+    const Executor& executor = *s.ExecutorOf(device);
+    seats.push_back(
+        {executor.id, static_cast<int32_t>(device.value - executor.first_device.value)});
+  }
+  const ExecutableId id = spec.id;
+  s.layouts.emplace(id, LayoutOf(spec, seats));
+  s.executables.emplace(id, std::move(spec));
+}
+
+void Cluster::Launches::Undefine(ExecutableId id) {
+  s.executables.erase(id);
+  s.layouts.erase(id);
+}
+
+absl::Status Cluster::Launches::CheckSendable(const ExecutableSpec& spec) const {
+  return CheckCommands(spec, s.layouts.at(spec.id).command_bytes, s.options.command_bytes);
+}
+
+LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spec,
+                                     const std::vector<const Array*>& arguments,
+                                     const std::vector<int32_t>& donatable,
+                                     const OutputTypes& outputs, const absl::Status& poison) {
+  CodeLayout& layout = s.layouts.at(spec.id);
+  // Its stored inputs are placed first, because the nodes that place them need lower ids.
+  std::vector<std::vector<ShardRef>> inputs;
+  for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
+    s.stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
+  Node& node = s.MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
+  LaunchedNode made{node.id, {}};
+  node.executable = &spec;
+  node.after_inputs = spec.after_inputs;
+  node.layout = &layout;
+  ++layout.runs;
+  node.reservations = layout.reservations;
+  for (size_t o = 0; o < spec.outputs.size(); ++o) {
+    const ValueType& type = spec.outputs[o];
+    Group& group = s.groups.Make(session.id, spec.island, type.dtype, type.memory_kind);
+    group.producer = node.id;
+    group.shapes = {type.shard};
+    group.places = layout.outputs[o].places;
+    group.replica_of = layout.outputs[o].replica_of;
+    Array array{outputs[o], {}, absl::OkStatus()};
+    array.shards.reserve(spec.devices.size());
+    for (size_t i = 0; i < spec.devices.size(); ++i)
+      array.shards.push_back({group.id, static_cast<int32_t>(i)});
+    node.outputs.push_back(group.id);
+    s.views.Hold(array);
+    made.outputs.push_back(std::move(array));
+  }
+  if (!poison.ok()) {
+    // It never runs. Its results hold the error: an argument's, or that it is too large.
+    s.Fail(node, poison, node.id);
+    return made;
+  }
+
+  std::set<GroupId> reads;
+  for (const std::vector<ShardRef>& input : inputs) {
+    s.ChargeShards(input.size());
+    for (const GroupId group : GroupsOf(input)) reads.insert(group);
+  }
+  node.inputs = std::move(inputs);
+  node.donatable = donatable;
+  node.reads.assign(reads.begin(), reads.end());
+  node.record_bytes = RecordBytes(node);
+  session.node_records.Add(node.record_bytes);
+  s.Enqueue(node);
+  for (const int32_t a : donatable) s.views.MarkDeleted(arguments[a]->shards);
+  // A donated input that nothing else reads becomes an output's memory, so that memory need not be
+  // reserved twice.
+  if (Node* open = s.FindNode(made.node); open != nullptr) CreditDonations(*open);
+  return made;
+}
+
+void Cluster::Launches::Prepare(Node& node) {
+  node.open_installs = 0;
+  for (size_t p = 0; p < node.participants.size(); ++p) PrepareOn(node, p);
+  s.islands.at(node.island)
+      .sequencer.Prepared(node.id, node.executable->devices,
+                          static_cast<uint64_t>(node.executable->max_steps));
+  MaybeArrived(node);
+}
+
+void Cluster::Launches::PrepareOn(Node& node, size_t participant) {
+  const Participant& part = node.participants[participant];
+  Executor& executor = s.executors.at(part.executor);
+  const ExecutableSpec& spec = *node.executable;
+  const CodeLayout::Part& here = node.layout->parts[participant];
+  PrepareLaunch command;
+  command.node = node.id;
+  command.seq = part.seq;
+  command.executable = spec.id;
+  command.devices = here.ordinals;
+  command.inputs.reserve(here.positions.size());
+  for (const int32_t i : here.positions) {
+    std::vector<ShardRef>& inputs = command.inputs.emplace_back();
+    inputs.reserve(node.inputs.size());
+    for (const std::vector<ShardRef>& argument : node.inputs) inputs.push_back(argument[i]);
+  }
+  command.outputs.reserve(node.outputs.size());
+  for (const GroupId id : node.outputs) {
+    const Group& group = *s.FindGroup(id);
+    GroupPart& out =
+        command.outputs.emplace_back(GroupPart{id, group.dtype, group.memory_kind, {}});
+    out.shards.reserve(here.positions.size());
+    for (const int32_t i : here.positions)
+      out.shards.push_back({i, group.places[i].ordinal, group.shape(i)});
+  }
+  for (const ExecutableId part : spec.parts)
+    s.commands.Install(executor, s.executables.at(part), command.devices, node);
+  s.commands.Install(executor, spec, command.devices, node);
+  s.commands.Send(executor, std::move(command));
+}
+
+void Cluster::Launches::MaybeArrived(Node& node) {
+  const bool inputs =
+      (node.unsettled_inputs == 0 && (node.inputs_ended || Planted(Bug::kIgnoreInputsEnded))) ||
+      node.unlaunched_inputs == 0 ||
+      (Planted(Bug::kLaunchBeforeInputs) && node.unsettled_inputs == 1 && node.reads.size() > 1);
+  if (!inputs || node.open_installs > 0 || node.state != NodeState::kPrepared) return;
+  s.islands.at(node.island).sequencer.InputsArrived(node.id);
+  s.to_pump.insert(node.island);
+}
+
+void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
+  if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
+  if (node.state == NodeState::kPrepared) s.Move(node, NodeState::kLaunched);
+  node.launch_id = launch_id;
+  Launch command;
+  command.node = node.id;
+  command.launch_id = launch_id;
+  command.gang = node.executable->devices.size() > 1;
+  command.ahead = node.unsettled_inputs > 0;
+  // Of a launch that goes ahead, no input is known to have failed. Its executors find out about
+  // failures that they have not reported yet.
+  const bool poisoned = node.unsettled_inputs == 0 && WorstInput(s.all_groups, node) != nullptr;
+  const std::vector<bool> donated = CertainlyDonated(node, node.donatable);
+  for (size_t a = 0; a < node.inputs.size(); ++a) {
+    const auto index = static_cast<int32_t>(a);
+    if (const Group* failed = poisoned ? WorstOf(s.all_groups, node.inputs[a]) : nullptr;
+        failed != nullptr) {
+      if (node.executable->sequence != nullptr) command.failed.push_back({index, failed->error});
+      continue;
+    }
+    if (!node.executable->parameters[a].donated) {
+      // A step of the sequence may still take over an argument that was not given to the sequence.
+      if (node.executable->sequence != nullptr) command.non_donatable.push_back(index);
+      continue;
+    }
+    if (!donated[a]) {
+      command.non_donatable.push_back(index);
+      continue;
+    }
+    // The controller hears of the launch only at its end, so until then the input is charged.
+    for (const GroupId id : GroupsOf(node.inputs[a])) node.taken.push_back(id);
+  }
+  const size_t share = TextShare(command.failed.size());
+  for (Launch::FailedArgument& argument : command.failed)
+    argument.status = Bounded(std::move(argument.status), share);
+  // By participant.
+  std::vector<std::vector<ShardRef>> inline_shards(node.participants.size());
+  for (const ShardRef& ref : InlineOutputs(node))
+    inline_shards[node.layout->part_of[ref.shard]].push_back(ref);
+  for (size_t p = 0; p < node.participants.size(); ++p) {
+    if (Planted(Bug::kLaunchOnSomeExecutors) && p > 0 && node.id.value % 4 == 0) continue;
+    const ExecutorId id = node.participants[p].executor;
+    command.inline_shards = std::move(inline_shards[p]);
+    s.commands.Send(s.executors.at(id), command);
+  }
+  Launched(node);
+}
+
+void Cluster::Launches::Launched(const Node& node) {
+  for (const GroupId id : node.outputs) {
+    Group& group = *s.FindGroup(id);
+    if (std::exchange(group.launched, true)) continue;
+    for (const NodeId waiter : group.waiters) {
+      Node* const reader = s.FindNode(waiter);
+      if (reader != nullptr && --reader->unlaunched_inputs == 0 &&
+          reader->kind == NodeKind::kLaunch)
+        MaybeArrived(*reader);
+    }
+  }
+}
+
+void Cluster::Launches::Lost(const Node& node) {
+  for (const GroupId id : node.outputs) {
+    Group& group = *s.FindGroup(id);
+    if (!std::exchange(group.launched, false)) continue;
+    for (const NodeId waiter : group.waiters) {
+      Node* const reader = s.FindNode(waiter);
+      if (reader == nullptr) continue;
+      ++reader->unlaunched_inputs;
+      if (reader->kind == NodeKind::kLaunch)
+        s.islands.at(reader->island).sequencer.InputsMissing(waiter);
+    }
+  }
+}
+
+std::vector<ShardRef> Cluster::Launches::InlineOutputs(const Node& node) const {
+  std::vector<std::pair<int64_t, GroupId>> small;
+  for (const GroupId id : node.outputs) {
+    const Group& group = *s.all_groups.at(id);
+    if (group.handle_refs == 0 || group.num_deleted > 0 || !group.memory_kind.empty()) continue;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < group.places.size(); ++i) {
+      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
+        bytes += group.places[i].bytes;
+    }
+    if (bytes <= s.options.inline_output_bytes) small.emplace_back(bytes, id);
+  }
+  std::sort(small.begin(), small.end());
+  int64_t inlined = 0;
+  std::vector<ShardRef> inline_shards;
+  for (const auto& [bytes, id] : small) {
+    inlined += bytes;
+    if (inlined > s.options.inline_gang_bytes) break;
+    const Group& group = *s.all_groups.at(id);
+    for (size_t i = 0; i < group.places.size(); ++i) {
+      if (group.replica_of.empty() || group.replica_of[i] == static_cast<int32_t>(i))
+        inline_shards.push_back({id, static_cast<int32_t>(i)});
+    }
+  }
+  return inline_shards;
+}
+
+}  // namespace fairway

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a launch: made, prepared, launched. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_LAUNCHES_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_LAUNCHES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+#include "controller/cluster/executable_spec.h"
+#include "controller/cluster/group.h"
+#include "controller/cluster/node.h"
+#include "controller/cluster/session.h"
+#include "graph/plan.h"
+
+namespace fairway {
+
+// Makes the nodes that run code, tells their executors what they will run, and launches them in the
+// order of their island's sequencer (rule G1). Executables and runs of programs make launches;
+// nodes prepare and end them; the work of turns (work.h) grants them.
+//
+// Invariants: code in State::executables has a layout in State::layouts, and no other has one. A
+// node's inputs have arrived only if they are settled and it knows how they ended, or if all of
+// them are ready or launched (rule G2). A launch donates an input only if nothing else reads it
+// (rule B1).
+class Cluster::Launches {
+ public:
+  explicit Launches(State& state) : s(state) {}
+
+  // Makes code known. Does nothing if its id is known already.
+  void Define(ExecutableSpec spec);
+  void Undefine(ExecutableId id);
+  // RESOURCE_EXHAUSTED: a launch of it needs a command that is too long for an executor.
+  absl::Status CheckSendable(const ExecutableSpec& spec) const;
+  // Makes and enqueues a node that runs `spec` on these arrays, which fit. With `poison` it has
+  // failed. `donatable`: arguments that it takes over.
+  LaunchedNode Make(Session& session, const ExecutableSpec& spec,
+                    const std::vector<const Array*>& arguments,
+                    const std::vector<int32_t>& donatable, const OutputTypes& outputs,
+                    const absl::Status& poison);
+
+  // Tells the executors of a prepared node what they will launch, and its sequencer that it may
+  // come.
+  void Prepare(Node& node);
+  // Tells the sequencer that the inputs of a prepared node have arrived, if they have.
+  void MaybeArrived(Node& node);
+  // The node has its launch id: sends it to its executors.
+  void DoLaunch(Node& node, LaunchId launch_id);
+  // Nodes that wait for its outputs and run where it runs may now be launched after it.
+  void Launched(const Node& node);
+  // It lost an executor, whose successor knows nothing of it. Nothing may be launched after it any
+  // more.
+  void Lost(const Node& node);
+  // The donated input's memory becomes an output's. What is reserved for both is released once,
+  // less the credit.
+  void TakeOver(Node& node, Group& input);
+
+ private:
+  void PrepareOn(Node& node, size_t participant);
+  // Reserves less for inputs that will certainly become outputs.
+  void CreditDonations(Node& node);
+  // By argument of a launch: is it in `arguments`, and can nothing but this node read it any more?
+  std::vector<bool> CertainlyDonated(const Node& node, const std::vector<int32_t>& arguments);
+  // The outputs whose bytes should come with the report.
+  std::vector<ShardRef> InlineOutputs(const Node& node) const;
+
+  State& s;  // the state that this is a part of
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_LAUNCHES_H_
