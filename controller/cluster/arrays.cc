@@ -60,8 +60,8 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
   std::vector<Node*> made;
   for (const IslandShards& part : parts) {
     Group& group = groups.Make(session.id, part.island, spec.dtype, kind);
-    Node& node = MakeNode(session.id, NodeKind::kReceive, part.island,
-                          "put of " + ToString(spec.dtype, spec.shape));
+    Node& node = nodes.Make(session.id, NodeKind::kReceive, part.island,
+                            "put of " + ToString(spec.dtype, spec.shape));
     ChargeShards(part.positions.size());
     ChargeNamed(part.positions.size());
     node.is_upload = true;
@@ -90,7 +90,7 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::State::MakePut(
   const NodeId first = made.front()->id;
   for (Node* node : made) {
     node->upload = first;
-    Enqueue(*node);
+    nodes.Enqueue(*node);
   }
   return Arrays::PutResult{handle, first};
 }
@@ -113,7 +113,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
         node->blobs[blob] != nullptr)
       continue;
     if (!bytes.ok()) {
-      Fail(*node, Bounded(bytes.status()), node->id);
+      nodes.Fail(*node, Bounded(bytes.status()), node->id);
       continue;
     }
     const Group& group = *FindGroup(node->outputs[0]);
@@ -121,10 +121,10 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
     size_t i = 0;
     while (i < wanted.size() && (wanted[i] != blob || group.places[i].bytes == size)) ++i;
     if (i < wanted.size()) {
-      Fail(*node,
-           InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}", node->name,
-                           i, size, group.places[i].bytes),
-           node->id);
+      nodes.Fail(*node,
+                 InvalidArgument("{}: the host buffer for shard {} has {} bytes, expected {}",
+                                 node->name, i, size, group.places[i].bytes),
+                 node->id);
       continue;
     }
     node->blobs[blob] = *bytes;
@@ -134,7 +134,7 @@ void Cluster::State::Provide(NodeId upload, int32_t blob, const absl::StatusOr<B
       node->record_bytes += 2 * static_cast<size_t>(size);
       session->second.node_records.Add(2 * static_cast<size_t>(size));
     }
-    if (--node->open_blobs == 0) Enqueue(*node);
+    if (--node->open_blobs == 0) nodes.Enqueue(*node);
   }
 }
 
@@ -176,8 +176,8 @@ absl::StatusOr<Array> Cluster::State::Copied(Session& session, const Array& sour
       if (node == nullptr) {
         Making::Made& one = made.nodes.emplace_back();
         one.group = groups.New(session.id, part.island, source.spec.dtype, kind);
-        one.node = NewNode(session.id, NodeKind::kReceive, part.island,
-                           "copy of " + ToString(source.spec.dtype, source.spec.shape));
+        one.node = nodes.New(session.id, NodeKind::kReceive, part.island,
+                             "copy of " + ToString(source.spec.dtype, source.spec.shape));
         group = one.group.get();
         node = one.node.get();
         node->outputs = {group->id};

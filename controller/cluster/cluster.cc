@@ -15,10 +15,6 @@
 #include "controller/cluster/state.h"
 
 namespace fairway {
-namespace {
-// How long the report of an executor's loss may take after a pull from it failed.
-constexpr int64_t kDeferredFailureMs = 15000;
-}  // namespace
 
 struct Cluster::Owners {
   explicit Owners(State* state)
@@ -226,7 +222,8 @@ void Cluster::State::GoOnClosing(Worklist& list) {
       const auto next = has->second.nodes.lower_bound(list.closing->below);
       if (next == has->second.nodes.begin()) break;
       const NodeId id = list.closing->below = *std::prev(next);
-      if (Node& open = *FindNode(id); open.state != NodeState::kLaunched) Fail(open, closed, id);
+      if (Node& open = *FindNode(id); open.state != NodeState::kLaunched)
+        nodes.Fail(open, closed, id);
       if (i + 1 == kAtOnce || units >= until) return;
     }
     ForgetHoldings(session.id);
@@ -293,27 +290,7 @@ absl::StatusOr<IslandId> IslandOf(const std::vector<VirtualDevice>& all,
 void Cluster::Tick(int64_t now_ms) {
   const Operation operation(*state_);
   State& s = *state_;
-  std::vector<NodeId> overdue;
-  std::erase_if(s.deferred, [&](NodeId id) {
-    Node* const node = s.FindNode(id);
-    if (node == nullptr || node->deferred.ok()) return true;
-    if (node->deferred_since < 0) node->deferred_since = now_ms;
-    const bool late = now_ms - node->deferred_since >= kDeferredFailureMs;
-    if (late && !s.losses.HasLosses(node->session) && !Planted(Bug::kNeverOverdue))
-      overdue.push_back(id);
-    return false;
-  });
-  for (const NodeId id : overdue) {
-    Node* node = s.FindNode(id);
-    if (node == nullptr) continue;
-    const absl::Status error = node->deferred;  // taking it back clears it
-    if (error.ok()) continue;
-    if (node->kind == NodeKind::kLaunch && node->state == NodeState::kLaunched) {
-      s.EndWith(*node, State::ResultOf(*node));
-    } else {
-      s.Fail(*node, error, id);
-    }
-  }
+  s.nodes.EndOverdue(now_ms);
   s.memory.GiveUpStuck(now_ms);
   s.transfers.WakeFetches();
   s.Settle();

@@ -88,6 +88,7 @@ class Cluster {
   class Launches;
   class Losses;
   class MemoryRoom;
+  class Nodes;
   class ProgramRuns;
   class Remaking;
   class Requests;

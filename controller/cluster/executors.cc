@@ -170,7 +170,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
   if (!IslandUp(island)) {
     if (island.gone.ok()) return;
     const std::vector<NodeId> first = admission.Queue(island.id, kAtOnce);
-    for (const NodeId id : first) Fail(*FindNode(id), island.gone, id);
+    for (const NodeId id : first) nodes.Fail(*FindNode(id), island.gone, id);
     if (!first.empty()) to_pump.insert(island.id);
     return;
   }
@@ -179,7 +179,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
     const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
     for (const NodeId id : admitted) {
       Node& node = *FindNode(id);
-      losses.open_losses > 0 ? losses.AfterLosses(node) : Prepare(node);
+      losses.open_losses > 0 ? losses.AfterLosses(node) : nodes.Prepare(node);
     }
     Charge(kAtOnce / 8);
     if (admission.HasCandidates(island.id)) {
@@ -192,7 +192,7 @@ void Cluster::State::Pump(Island& island, uint64_t until) {
       Charge(1);
       Node& node = *FindNode(first.node);
       if (first.hopeless) {
-        Fail(node, memory.Exhausted(first, "it can never fit"), first.node);
+        nodes.Fail(node, memory.Exhausted(first, "it can never fit"), first.node);
         again = true;
       } else {
         const std::vector<Admission::Shortage> all = admission.Firsts(island.id);

@@ -207,7 +207,8 @@ bool Cluster::Groups::TellWaiters(GroupId id) {
   const int kAtOnce = Planted(Bug::kForgetWaiters) ? 1 : 64;
   for (int i = 0; i < kAtOnce && group->num_told < group->waiters.size(); ++i) {
     s.Charge(1);
-    if (Node* node = s.FindNode(group->waiters[group->num_told++])) s.InputSettled(*node, *group);
+    if (Node* node = s.FindNode(group->waiters[group->num_told++]))
+      s.nodes.InputSettled(*node, *group);
   }
   if (group->num_told < group->waiters.size() && !Planted(Bug::kForgetWaiters)) return false;
   group->waiters.clear();

@@ -18,7 +18,7 @@ Cluster::Sessions::Backlog Cluster::Sessions::BacklogOf(SessionId id) const {
   Backlog backlog{has->second.nodes.size(), it->second.node_records.bytes(), RecordRoom(),
                   it->second.fetching};
   for (const NodeId node_id : has->second.nodes) {
-    const Node& node = *state_->nodes.at(node_id);
+    const Node& node = *state_->all_nodes.at(node_id);
     if (node.state == NodeState::kLaunched) continue;
     backlog.waits_for_memory = node.state == NodeState::kQueued && node.kind != NodeKind::kFetch;
     backlog.waits_for_bytes = node.state == NodeState::kWaiting && (node.is_upload || node.stores);
@@ -33,8 +33,8 @@ size_t Cluster::Sessions::RecordRoom() const {
 }
 
 std::optional<SessionId> Cluster::Sessions::SessionOf(NodeId node) const {
-  const auto it = state_->nodes.find(node);
-  return it == state_->nodes.end() ? std::nullopt : std::optional(it->second->session);
+  const auto it = state_->all_nodes.find(node);
+  return it == state_->all_nodes.end() ? std::nullopt : std::optional(it->second->session);
 }
 
 absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, LaunchId launch,
@@ -48,8 +48,8 @@ absl::StatusOr<CallbackCaller> Cluster::Fleet::CallerOf(ExecutorId executor_id, 
     return none();
   // A walk is cheap enough: few nodes are launched at once, and a client's call takes longer.
   for (const NodeId id : s.islands.at(executor->second.island).sequencer.Running()) {
-    const auto found = s.nodes.find(id);
-    if (found == s.nodes.end()) continue;
+    const auto found = s.all_nodes.find(id);
+    if (found == s.all_nodes.end()) continue;
     const Node& node = *found->second;
     const uint64_t first = node.launch_id.value;
     if (node.kind != NodeKind::kLaunch || launch.value < first ||
@@ -73,8 +73,8 @@ ClusterCounts Cluster::Inspection::counts() const {
   counts.sessions = s.sessions.size();
   for (const auto& [id, session] : s.sessions) counts.arrays += session.arrays.size();
   counts.groups = s.all_groups.size();
-  counts.nodes = s.nodes.size();
-  counts.nodes_made = s.next_node - 1;
+  counts.nodes = s.all_nodes.size();
+  counts.nodes_made = s.nodes.next_node - 1;
   counts.executables = s.executables.size();
   counts.executions = s.executions;
   counts.units = s.units;
@@ -128,9 +128,9 @@ std::map<std::string, uint64_t> Cluster::Inspection::Transitions() const {
     for (int to = 0; to < 5; ++to) {
       const std::pair move{static_cast<NodeState>(from), static_cast<NodeState>(to)};
       if (!CanMove(move.first, move.second)) continue;
-      const auto it = state_->transitions.find(move);
+      const auto it = state_->nodes.transitions.find(move);
       out[fmt::format("{} -> {}", kStateNames[from], kStateNames[to])] =
-          it == state_->transitions.end() ? 0 : it->second;
+          it == state_->nodes.transitions.end() ? 0 : it->second;
     }
   }
   return out;
@@ -138,7 +138,7 @@ std::map<std::string, uint64_t> Cluster::Inspection::Transitions() const {
 
 std::vector<std::string> Cluster::Inspection::Unfinished() const {
   std::vector<std::string> lines;
-  for (const auto& [id, node] : state_->nodes) {
+  for (const auto& [id, node] : state_->all_nodes) {
     std::string line =
         fmt::format("node {} ({}, session {}, island {}) is {}", id, node->name, node->session,
                     node->island, kStateNames[static_cast<int>(node->state)]);

@@ -12,7 +12,7 @@ absl::Status Cluster::State::CheckRecords() const {
   size_t total = 0;
   std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
   std::map<SessionId, int64_t> of_fetches;
-  for (const auto& [id, node] : nodes) {
+  for (const auto& [id, node] : all_nodes) {
     of_nodes[node->session] += node->record_bytes;
     of_fetches[node->session] += node->pulling;
   }
@@ -97,7 +97,7 @@ absl::Status Cluster::Inspection::CheckInvariants() const {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckMoves() {
-  for (const auto& [move, count] : s.transitions) {
+  for (const auto& [move, count] : s.nodes.transitions) {
     if (!CanMove(move.first, move.second))
       return Error(absl::StatusCode::kInternal, "a node went from {} to {}",
                    kStateNames[static_cast<int>(move.first)],
@@ -165,7 +165,7 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckNodes() {
-  for (const auto& [id, node] : s.nodes) {
+  for (const auto& [id, node] : s.all_nodes) {
     int unsettled = untold[id];
     const bool has_memory =
         node->state == NodeState::kPrepared || node->state == NodeState::kLaunched;
@@ -246,10 +246,12 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
     }
   }
   for (const auto& [id, list] : s.work) losses += list.losses.size();
-  if (listed != s.all_groups.size() || owned != s.nodes.size() || losses != s.losses.open_losses)
+  if (listed != s.all_groups.size() || owned != s.all_nodes.size() ||
+      losses != s.losses.open_losses)
     return Error(absl::StatusCode::kInternal,
                  "{} groups, {} nodes and {} losses are counted, but there are {}, {} and {}",
-                 listed, owned, s.losses.open_losses, s.all_groups.size(), s.nodes.size(), losses);
+                 listed, owned, s.losses.open_losses, s.all_groups.size(), s.all_nodes.size(),
+                 losses);
   return absl::OkStatus();
 }
 

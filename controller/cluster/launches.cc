@@ -56,7 +56,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   std::vector<std::vector<ShardRef>> inputs;
   for (size_t a = 0; a < arguments.size() && poison.ok(); ++a)
     s.stored_groups.PlaceShards(inputs.emplace_back(arguments[a]->shards));
-  Node& node = s.MakeNode(session.id, NodeKind::kLaunch, spec.island, spec.name);
+  Node& node = s.nodes.Make(session.id, NodeKind::kLaunch, spec.island, spec.name);
   LaunchedNode made{node.id, {}};
   node.executable = &spec;
   node.after_inputs = spec.after_inputs;
@@ -80,7 +80,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   }
   if (!poison.ok()) {
     // It never runs. Its results hold the error: an argument's, or that it is too large.
-    s.Fail(node, poison, node.id);
+    s.nodes.Fail(node, poison, node.id);
     return made;
   }
 
@@ -94,7 +94,7 @@ LaunchedNode Cluster::Launches::Make(Session& session, const ExecutableSpec& spe
   node.reads.assign(reads.begin(), reads.end());
   node.record_bytes = RecordBytes(node);
   session.node_records.Add(node.record_bytes);
-  s.Enqueue(node);
+  s.nodes.Enqueue(node);
   for (const int32_t a : donatable) s.views.MarkDeleted(arguments[a]->shards);
   // A donated input that nothing else reads becomes an output's memory, so that memory need not be
   // reserved twice.
@@ -154,7 +154,7 @@ void Cluster::Launches::MaybeArrived(Node& node) {
 
 void Cluster::Launches::DoLaunch(Node& node, LaunchId launch_id) {
   if (node.state != NodeState::kPrepared && !Planted(Bug::kLaunchTwice)) return;
-  if (node.state == NodeState::kPrepared) s.Move(node, NodeState::kLaunched);
+  if (node.state == NodeState::kPrepared) s.nodes.Move(node, NodeState::kLaunched);
   node.launch_id = launch_id;
   Launch command;
   command.node = node.id;

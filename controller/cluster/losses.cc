@@ -137,7 +137,7 @@ void Cluster::Losses::GoOnLoss(SessionId session, Worklist& list) {
         loss.again.pop_back();
         const Node* node = s.FindNode(again.node);
         if (node != nullptr && node->attempt == again.attempt)
-          s.TakeBack({again.node}, loss.executors.begin()->second.status);
+          s.nodes.TakeBack({again.node}, loss.executors.begin()->second.status);
       }
       if (loss.again.empty()) loss.phase = Loss::Phase::kDone;
       break;
@@ -187,15 +187,15 @@ void Cluster::Losses::LoseNode(Node& node, Loss& loss) {
     const bool waits = node.island == loss.island && !stored &&
                        node.state != NodeState::kLaunched &&
                        (node.state != NodeState::kWaiting || node.held());
-    if (waits) s.Fail(node, loss.given_up, node.id);
+    if (waits) s.nodes.Fail(node, loss.given_up, node.id);
     return;
   }
   if (node.state == NodeState::kLaunched) return LoseLaunched(node, loss);
-  if (s.FailIfPoisoned(node)) return;
+  if (s.nodes.FailIfPoisoned(node)) return;
   if (node.kind == NodeKind::kFetch) {
     // It failed before, and not because of the loss.
     if (!node.deferred.ok() && !PeerGone(node.deferred))
-      s.Fail(node, absl::Status(node.deferred), node.id);
+      s.nodes.Fail(node, absl::Status(node.deferred), node.id);
     return;
   }
   Island& island = s.islands.at(node.island);
@@ -239,12 +239,12 @@ void Cluster::Losses::LoseLaunched(Node& node, const Loss& loss) {
   node.failure = status_of(parts[0].second);
   s.launches.Lost(node);
   if (!node.deferred.ok()) {  // the other executors have already reported the loss of a peer
-    s.Conclude(node, absl::Status(node.failure), id);
+    s.nodes.Conclude(node, absl::Status(node.failure), id);
     return;
   }
   for (const auto& [order, part] : parts) {
     if (s.FindNode(id) == nullptr) return;
-    s.ParticipantEnded(node, part, status_of(part));
+    s.nodes.ParticipantEnded(node, part, status_of(part));
   }
 }
 
@@ -285,7 +285,7 @@ void Cluster::Losses::DropShared(const std::vector<Executor*>& lost) {
 }
 
 void Cluster::Losses::AfterLosses(Node& node) {
-  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return s.Prepare(node);
+  if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return s.nodes.Prepare(node);
   for (const Reservation& r : node.reservations) s.admission.Release(r.device, r.total());
   s.parked.insert(node.id);
   s.work.at(node.session).held.push_back(node.id);
@@ -299,7 +299,7 @@ void Cluster::Losses::Unpark() {
     const NodeId id = *next;
     s.unpark_after = id;
     s.parked.erase(next);
-    s.Submit(*s.FindNode(id));
+    s.nodes.Submit(*s.FindNode(id));
     next = s.parked.upper_bound(id);
   }
   if (next == s.parked.end()) s.unpark_after.reset();

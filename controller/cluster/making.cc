@@ -75,9 +75,9 @@ void Cluster::Requests::MakeRequest::Commit(Session& session, size_t item, bool&
     Making::Made made = std::move(made_.nodes[committed_++]);
     made.group->handle_refs = 1;
     held.push_back(made.group->id);
-    Node& node = s.Insert(session, std::move(made));
+    Node& node = s.nodes.Insert(session, std::move(made));
     s.ChargeShards(node.sources.size());
-    s.Enqueue(node);
+    s.nodes.Enqueue(node);
   }
   if (of.nodes > 0) {
     again = true;

@@ -64,7 +64,7 @@ std::string Cluster::MemoryRoom::WhoHolds(const Held& held, SessionId asking) {
 
 absl::Status Cluster::MemoryRoom::Exhausted(const Admission::Shortage& shortage,
                                             std::string_view why) const {
-  const Node& node = *s.nodes.at(shortage.node);
+  const Node& node = *s.all_nodes.at(shortage.node);
   const Executor& executor = *s.ExecutorOf(shortage.device);
   return Error(
       absl::StatusCode::kResourceExhausted,
@@ -85,7 +85,7 @@ bool Cluster::MemoryRoom::MakeRoom(const Node& node) {
   const std::set<NodeId>& prepared = s.islands.at(node.island).prepared;
   for (auto it = prepared.rbegin(); it != prepared.rend() && *it > node.id && !missing.empty();
        ++it) {
-    const Node& younger = *s.nodes.at(*it);
+    const Node& younger = *s.all_nodes.at(*it);
     bool helps = false;
     for (const Reservation& r : younger.reservations) {
       const auto lacks = missing.find(r.device);
@@ -112,7 +112,7 @@ bool Cluster::MemoryRoom::TakeVictims(Island& island, uint64_t until) {
     island.victims.pop_back();
     const Node* node = s.FindNode(victim.node);
     if (node != nullptr && node->attempt == victim.attempt)
-      s.TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
+      s.nodes.TakeBack({victim.node}, absl::AbortedError("an older node needs the memory"));
   }
   if (!island.victims.empty()) s.to_pump.insert(island.id);
   return island.victims.empty();
@@ -151,7 +151,7 @@ bool Cluster::MemoryRoom::HoldsMemoryOf(const Node& node, IslandId island, Devic
 
 bool Cluster::MemoryRoom::AnotherWillFree(IslandId island, const std::set<NodeId>& live) const {
   return std::any_of(live.begin(), live.end(),
-                     [&](NodeId id) { return HoldsMemoryOf(*s.nodes.at(id), island); });
+                     [&](NodeId id) { return HoldsMemoryOf(*s.all_nodes.at(id), island); });
 }
 
 bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Island::Stuck& stuck,
@@ -159,7 +159,7 @@ bool Cluster::MemoryRoom::WillBeFreed(const Admission::Shortage& first, const Is
   if (Planted(Bug::kWaitForEver) || Planted(Bug::kGiveUpEarly)) return Planted(Bug::kWaitForEver);
   // The end of its work may let its own session free memory. Other sessions are not counted on.
   return std::any_of(live.begin(), live.lower_bound(stuck.before), [&](NodeId id) {
-    const Node& node = *s.nodes.at(id);
+    const Node& node = *s.all_nodes.at(id);
     return HoldsMemoryOf(node, island.id,
                          node.session == first.session ? DeviceId() : first.device);
   });
@@ -170,8 +170,8 @@ bool Cluster::MemoryRoom::RunsBefore(const Admission::Shortage& first, NodeId be
   if (Planted(Bug::kGiveUpEarly)) return false;
   const std::vector<NodeId> running = island.sequencer.Running();
   return std::any_of(running.begin(), running.end(), [&](NodeId id) {
-    const auto node = s.nodes.find(id);
-    return node != s.nodes.end() && id < before &&
+    const auto node = s.all_nodes.find(id);
+    return node != s.all_nodes.end() && id < before &&
            HoldsMemoryOf(*node->second, island.id,
                          node->second->session == first.session ? DeviceId() : first.device);
   });
@@ -203,11 +203,12 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
       Island::Stuck& stuck = island.stuck[first->session];
       // A node that was taken back since has a grace of its own.
       if (stuck.node != first->node || s.FindNode(first->node)->submitted > stuck.through) {
-        stuck = {first->node,     NodeId(s.next_node), now_ms,
-                 s.num_submitted, first->lacks,        std::max<int64_t>(first->lacks / 16, 1)};
+        stuck = {first->node,  NodeId(s.nodes.next_node),
+                 now_ms,       s.nodes.num_submitted,
+                 first->lacks, std::max<int64_t>(first->lacks / 16, 1)};
       } else if (first->lacks <= stuck.lacks - stuck.step) {
         stuck.since = now_ms;
-        stuck.through = s.num_submitted;
+        stuck.through = s.nodes.num_submitted;
         stuck.lacks = first->lacks;
       }
       if (now_ms - stuck.since < s.options.admission_grace_ms) continue;
@@ -221,7 +222,7 @@ void Cluster::MemoryRoom::GiveUpStuck(int64_t now_ms) {
       }
       if (freed) {
         stuck.since = now_ms;
-        stuck.through = s.num_submitted;
+        stuck.through = s.nodes.num_submitted;
       } else {
         FailStuck(island, *first, stuck.through);
         live.reset();
@@ -247,10 +248,10 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& s
     ++island.given_up;
     island.last_given_up = node.id;
     island.given_up_for = first->device;
-    s.Fail(node,
-           Exhausted(*first, WhoHolds(held, node.session) +
-                                 ". No work that is under way would free enough"),
-           node.id);
+    s.nodes.Fail(node,
+                 Exhausted(*first, WhoHolds(held, node.session) +
+                                       ". No work that is under way would free enough"),
+                 node.id);
     // Its dependants fail with it first, so that none of them is given up for the same reason.
     const auto left = s.work.find(stuck.session);
     while (left != s.work.end() && left->second.follows()) s.DoItem(stuck.session, left->second);
@@ -266,8 +267,8 @@ std::set<NodeId> Cluster::MemoryRoom::LiveNodes() {
       if (moving.contains(id) || !s.IslandUp(island)) continue;
       if (s.admission.Firsts(id).empty() || AnotherWillFree(id, live)) moving.insert(id);
     }
-    s.Charge(s.nodes.size() / 4);
-    for (const auto& [id, node] : s.nodes) {
+    s.Charge(s.all_nodes.size() / 4);
+    for (const auto& [id, node] : s.all_nodes) {
       const bool fed = std::all_of(node->reads.begin(), node->reads.end(), [&](GroupId g) {
         const NodeId producer = s.all_groups.at(g)->producer;
         return !producer || live.contains(producer);

@@ -46,7 +46,7 @@ absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint6
     return InvalidArgument("{} has {} results, but {} handles were given for them", placed.name,
                            plan.results.size(), out.size());
   ExecuteResult result;
-  result.node = NodeId(s.next_node);
+  result.node = NodeId(s.nodes.next_node);
   for (const int32_t value : plan.results) result.specs.push_back(placed.TypeOf(value));
   FAIRWAY_ASSIGN_OR_RETURN(result.handles, s.NewHandles(*session, out, plan.results.size()));
   auto run = std::make_unique<ProgramRun>();
@@ -117,7 +117,7 @@ absl::Status Cluster::ProgramRuns::BeginRun(Session& session, BoundProgram& prog
 void Cluster::ProgramRuns::GoOn(SessionId id, Worklist& list) {
   ProgramRun& run = *list.run;
   Session& session = s.sessions.at(id);
-  const NodeId first(s.next_node);
+  const NodeId first(s.nodes.next_node);
   const bool made = GoOnRun(session, run);
   if (run.watch != 0) s.watches.AddNodes(session, first, run.watch);
   if (!made) return;
@@ -242,7 +242,7 @@ Array Cluster::ProgramRuns::FailedArray(const Session& session, const Executable
     array.shards.push_back({group.id, static_cast<int32_t>(i)});
   }
   s.groups.SetFailed(group, error.error,
-                     NodeId(s.next_node));  // the cause is the node that is made next
+                     NodeId(s.nodes.next_node));  // the cause is the node that is made next
   s.views.Hold(array);
   return array;
 }

@@ -115,7 +115,7 @@ absl::StatusOr<bool> Cluster::Remaking::GoOnRemake(const Session& session, Remak
   if (!std::exchange(remake.node_open, true)) {
     Making::Made& one = made.nodes.emplace_back();
     one.group = s.groups.New(session.id, part.island, target.dtype, remake.kind);
-    one.node = s.NewNode(session.id, NodeKind::kReceive, part.island, remake.name);
+    one.node = s.nodes.New(session.id, NodeKind::kReceive, part.island, remake.name);
     one.node->remade = true;
     one.node->outputs = {one.group->id};
   }
@@ -291,10 +291,10 @@ class Cluster::Remaking::ValueRemake final : public ValueRequest {
     Making::Made made = std::move(made_.nodes[committed_++]);
     made.group->handle_refs = 1;
     held.push_back(made.group->id);
-    Node& node = s.Insert(session, std::move(made));
+    Node& node = s.nodes.Insert(session, std::move(made));
     node.after_inputs = after_inputs_;
     s.ChargeShards(node.sources.size());
-    s.Enqueue(node);
+    s.nodes.Enqueue(node);
   }
 
   State& s;

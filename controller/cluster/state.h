@@ -23,6 +23,7 @@
 #include "controller/cluster/losses.h"
 #include "controller/cluster/memory_room.h"
 #include "controller/cluster/node.h"
+#include "controller/cluster/nodes.h"
 #include "controller/cluster/operation.h"
 #include "controller/cluster/program_runs.h"
 #include "controller/cluster/registry.h"
@@ -50,12 +51,10 @@ struct Cluster::State : Registry, Ledger, Turns {
   std::map<SessionId, Session> sessions;
   std::unordered_map<SessionId, Holdings> holdings;  // also of sessions that have ended
   GroupTable all_groups;
-  std::map<NodeId, std::unique_ptr<Node>> nodes;
+  std::map<NodeId, std::unique_ptr<Node>> all_nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each executable
-  uint64_t next_node = 1;
   uint64_t next_session = 1;
-  uint64_t num_submitted = 0;
   uint64_t executions = 0;
   uint64_t inline_hits = 0;
   uint64_t executor_fetches = 0;
@@ -63,14 +62,13 @@ struct Cluster::State : Registry, Ledger, Turns {
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
   std::optional<NodeId> unpark_after;  // later parked nodes are looked at again
-  std::set<NodeId> deferred;           // nodes with Node::deferred; some have ended
-  std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;
 
   Commands commands{*this};
   Groups groups{*this};
   Launches launches{*this};
   Losses losses{*this};
   MemoryRoom memory{*this};
+  Nodes nodes{*this};
   ProgramRuns programs{*this};
   Remaking remaking{*this};
   Requests requests{*this};
@@ -116,49 +114,8 @@ struct Cluster::State : Registry, Ledger, Turns {
                                  const std::vector<Array*>& in);
 
   // ---- nodes (nodes.cc; donation.cc)
-  Node& MakeNode(SessionId session, NodeKind kind, IslandId island, std::string name);
-  // The node is in no table yet and has no id.
-  std::unique_ptr<Node> NewNode(SessionId session, NodeKind kind, IslandId island,
-                                std::string name);
-  Node& InsertNode(std::unique_ptr<Node> node);
-  // Puts a node and its group into the tables. The caller must enqueue the node.
-  Node& Insert(Session& session, Making::Made made);
-  std::vector<Node*> InsertAll(Session& session, Making& made);
-  // Puts a queued node into its island's queue, or parks it.
-  void Submit(Node& node);
-  // Whether a receive's sources lie on executors that are up.
-  bool SourcesUp(const Node& node) const;
-  // Registers the node as a reader of its inputs, and puts it into its island's queue, at once or
-  // when they have ended. Call it last.
-  void Enqueue(Node& node);
-  void Move(Node& node, NodeState to);
-  void Prepare(Node& node);
-  void InputSettled(Node& node, const Group& input);
-  void InputsEnded(Node& node);
-  void ParticipantEnded(Node& node, size_t participant, absl::Status status);
-  // It has failed, but a first cause may be reported soon (see Node::deferred).
-  void Defer(Node& node, absl::Status failure);
-  // The first failure among its participants, or OK.
-  static absl::Status ResultOf(const Node& node);
-  // A launch has ended on all its executors. Concludes it once its inputs have ended too.
-  void LaunchEnded(Node& node);
-  // Concludes the node: with the first cause if an input failed, else with `result`.
-  void EndWith(Node& node, absl::Status result);
-  // Takes prepared nodes back and queues them again, with the receives that read their outputs.
-  void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
-  // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
-  void Unprepare(Node& node, const absl::Status& cause);
-  // Ends an unlaunched node, or a receive at work, with an error.
-  void Fail(Node& node, const absl::Status& status, NodeId cause);
-  // Concludes the node with this result, and destroys it.
-  void Conclude(Node& node, const absl::Status& status, NodeId cause);
 
   // ---- poison (poison.cc)
-  // Fails the node with the error of its worst input, if one failed; a sequence only if no output
-  // can be good. Returns whether it did.
-  bool FailIfPoisoned(Node& node);
-  // Settles its outputs. `charged`: what is reserved for them becomes theirs.
-  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
 
   // ---- launches (execute.cc)
 

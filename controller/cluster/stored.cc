@@ -125,9 +125,10 @@ void Cluster::StoredGroups::Store(Node& node) {
     stored.blobs[blob] = StoredPart(node, group, static_cast<int32_t>(i));
     if (stored.blobs[blob] != nullptr) continue;
     stored.blobs.clear();
-    return s.Fail(node, absl::ResourceExhaustedError("no host memory for " + node.name), node.id);
+    return s.nodes.Fail(node, absl::ResourceExhaustedError("no host memory for " + node.name),
+                        node.id);
   }
-  s.Conclude(node, absl::OkStatus(), node.id);
+  s.nodes.Conclude(node, absl::OkStatus(), node.id);
 }
 
 BytesRef Cluster::StoredGroups::StoredPart(const Node& node, const Group& out,
@@ -176,8 +177,8 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
   placed.num_deleted = group.num_deleted;
   placed.handle_refs = 1;
   stored.placed = placed.id;
-  Node& node = s.MakeNode(group.session, NodeKind::kReceive, group.island,
-                          "put of " + ToString(group.dtype, group.shape(0)));
+  Node& node = s.nodes.Make(group.session, NodeKind::kReceive, group.island,
+                            "put of " + ToString(group.dtype, group.shape(0)));
   s.ChargeShards(group.places.size());
   placed.producer = node.id;
   node.is_upload = true;
@@ -188,7 +189,7 @@ GroupId Cluster::StoredGroups::PlacedOf(Group& group) {
     AddReservation(node.reservations, place.device, place.bytes, 0);
   node.record_bytes = stored.bytes;  // counts the bytes in its messages
   s.sessions.at(group.session).node_records.Add(node.record_bytes);
-  s.Enqueue(node);
+  s.nodes.Enqueue(node);
   return placed.id;
 }
 

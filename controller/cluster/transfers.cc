@@ -209,23 +209,23 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
       return;
     }
   }
-  Node& node = s.MakeNode(session, NodeKind::kFetch, group.island, "fetch");
+  Node& node = s.nodes.Make(session, NodeKind::kFetch, group.island, "fetch");
   node.fetched = ref;
   node.token = token;
   if (!(Planted(Bug::kFreeUnderTransfer))) node.reads = {ref.group};
-  s.Enqueue(node);
+  s.nodes.Enqueue(node);
   s.Settle();
 }
 
 void Cluster::Transfers::StartFetch(Node& node) {
   Group* group = s.FindGroup(node.fetched.group);
   if (group == nullptr) {
-    s.Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
+    s.nodes.Fail(node, absl::InternalError("the array was freed under its fetch"), node.id);
     return;
   }
   const auto session = s.sessions.find(node.session);
   if (session == s.sessions.end()) {
-    s.Fail(node, absl::CancelledError("the session has ended"), node.id);
+    s.nodes.Fail(node, absl::CancelledError("the session has ended"), node.id);
     return;
   }
   if (!MayFetch(session->second)) {
@@ -249,10 +249,10 @@ void Cluster::Transfers::StartFetch(Node& node) {
   }
   if (bytes != nullptr) {
     s.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
-    s.Conclude(node, absl::OkStatus(), node.id);
+    s.nodes.Conclude(node, absl::OkStatus(), node.id);
     return;
   }
-  s.Move(node, NodeState::kPrepared);
+  s.nodes.Move(node, NodeState::kPrepared);
   ++s.executor_fetches;
   node.pulling = place.bytes;
   session->second.fetching += node.pulling;
@@ -326,15 +326,15 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   if (node == nullptr || node->pulling == 0 || TransferOf(*node) != transfer) return;
   // The cause may be a lost executor, of which its session will soon be told.
   if (PeerGone(bytes.status()) || (!bytes.ok() && s.losses.HasLosses(node->session))) {
-    s.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)));
+    s.nodes.Defer(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)));
     return;
   }
   if (bytes.ok()) {
     if (s.sessions.contains(node->session))
       s.Fetched(node->session, node->token, Charged(*std::move(bytes), std::move(node->charge)));
-    s.Conclude(*node, absl::OkStatus(), node->id);
+    s.nodes.Conclude(*node, absl::OkStatus(), node->id);
   } else {
-    s.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)), node->id);
+    s.nodes.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)), node->id);
   }
   s.Settle();
 }

@@ -22,7 +22,7 @@ void Cluster::Watches::OnNodes(Session& session, uint64_t token, NodeId first,
 }
 
 void Cluster::Watches::AddNodes(Session& session, NodeId first, uint64_t watch) {
-  for (auto it = s.nodes.lower_bound(first); it != s.nodes.end(); ++it) {
+  for (auto it = s.all_nodes.lower_bound(first); it != s.all_nodes.end(); ++it) {
     it->second->watch = watch;
     ++session.watches[watch].open;
   }

@@ -182,7 +182,7 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
   } else if (!list.held.empty()) {
     const NodeId id = list.held.front();
     list.held.pop_front();
-    if (parked.erase(id) > 0) Submit(*FindNode(id));
+    if (parked.erase(id) > 0) nodes.Submit(*FindNode(id));
   } else if (!list.told.empty()) {
     Told told = std::move(list.told.front());
     list.told.pop_front();
@@ -192,7 +192,7 @@ void Cluster::State::DoItem(SessionId session, Worklist& list) {
   } else if (!list.ended_inputs.empty()) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
-    if (Node* node = FindNode(id)) InputsEnded(*node);
+    if (Node* node = FindNode(id)) nodes.InputsEnded(*node);
   } else if (!list.retiring.empty()) {
     programs.GoOnRetiring(session, list);
   } else if (!list.binds.empty()) {
@@ -214,8 +214,8 @@ void Cluster::State::TellLoaded(const Told& told) {
     --node->open_installs;
     launches.MaybeArrived(*node);
   } else {
-    Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(node->island)),
-         told.node);
+    nodes.Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(node->island)),
+               told.node);
   }
 }
 
@@ -230,11 +230,11 @@ void Cluster::State::TellEnded(Told told) {
   OutputsFailed(*node, told.participant, std::move(told.failed_outputs));
   if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
     // An executor refused it before its launch, which is a bug; but the node must end.
-    Fail(*node,
-         told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
-         told.node);
+    nodes.Fail(*node,
+               told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
+               told.node);
   } else {
-    ParticipantEnded(*node, told.participant, std::move(told.status));
+    nodes.ParticipantEnded(*node, told.participant, std::move(told.status));
   }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of nodes: made, queued, prepared, taken back, ended. Private to this folder.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_NODES_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_NODES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/cluster/cluster.h"
+#include "controller/cluster/group.h"
+#include "controller/cluster/node.h"
+#include "controller/cluster/session.h"
+
+namespace fairway {
+
+// Moves nodes from state to state. What makes nodes (launches, uploads, requests, fetches) puts
+// them in here. Inputs that settle (groups.h), reports (work.h) and losses (losses.h) move them on.
+// What only one kind of node does is elsewhere: launches.h, transfers.h, stored_groups.h.
+//
+// Invariants (CheckMoves, CheckNodes): a node moves only as CanMove allows. It is in a line for
+// memory, or parked, exactly while it is queued, unless it is a fetch. It is the producer of its
+// outputs until it concludes; concluding it settles them all and destroys it (rule G3).
+class Cluster::Nodes {
+ public:
+  explicit Nodes(State& state) : s(state) {}
+
+  Node& Make(SessionId session, NodeKind kind, IslandId island, std::string name);
+  // The node is in no table yet and has no id.
+  std::unique_ptr<Node> New(SessionId session, NodeKind kind, IslandId island, std::string name);
+  // Puts a node and its group into the tables. The caller must enqueue the node.
+  Node& Insert(Session& session, Making::Made made);
+  // Registers the node as a reader of its inputs, and puts it into its island's queue, at once or
+  // when they have ended. Call it last.
+  void Enqueue(Node& node);
+  // Puts a queued node into its island's queue, or parks it.
+  void Submit(Node& node);
+  void Move(Node& node, NodeState to);
+  // The node has been admitted: tells its executors what they will do.
+  void Prepare(Node& node);
+  // Takes prepared nodes back and queues them again, with the receives that read their outputs.
+  void TakeBack(std::set<NodeId> taken, const absl::Status& cause);
+
+  // One of its inputs has settled, and it is told now.
+  void InputSettled(Node& node, const Group& input);
+  // It has been told of all its inputs.
+  void InputsEnded(Node& node);
+  void ParticipantEnded(Node& node, size_t participant, absl::Status status);
+  // It has failed, but a first cause may be reported soon (see Node::deferred).
+  void Defer(Node& node, absl::Status failure);
+  // Ends the nodes that have waited long enough for a first cause.
+  void EndOverdue(int64_t now_ms);
+  // Fails the node with the error of its worst input, if one failed; a sequence only if no output
+  // can be good. Returns whether it did.
+  bool FailIfPoisoned(Node& node);
+  // Ends an unlaunched node, or a receive at work, with an error.
+  void Fail(Node& node, const absl::Status& status, NodeId cause);
+  // Concludes the node with this result, and destroys it.
+  void Conclude(Node& node, const absl::Status& status, NodeId cause);
+
+ private:
+  Node& InsertNode(std::unique_ptr<Node> node);
+  // Whether a receive's sources lie on executors that are up.
+  bool SourcesUp(const Node& node) const;
+  // Takes an unlaunched node back from its executors. It is then queued, but in no queue.
+  void Unprepare(Node& node, const absl::Status& cause);
+  // The first failure among its participants, or OK.
+  static absl::Status ResultOf(const Node& node);
+  // A launch has ended on all its executors. Concludes it once its inputs have ended too.
+  void LaunchEnded(Node& node);
+  // Concludes the node: with the first cause if an input failed, else with `result`.
+  void EndWith(Node& node, absl::Status result);
+  // Settles its outputs. `charged`: what is reserved for them becomes theirs.
+  void SettleOutputs(Node& node, const absl::Status& status, NodeId cause, bool charged);
+
+  std::set<NodeId> deferred_;  // nodes with Node::deferred; some have ended
+  State& s;                    // the state that this is a part of
+
+ public:
+  uint64_t next_node = 1;      // the id of the next one
+  uint64_t num_submitted = 0;  // to lines for memory, for Node::submitted
+  std::map<std::pair<NodeState, NodeState>, uint64_t> transitions;  // how often each was made
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_NODES_H_
