@@ -147,10 +147,10 @@ absl::Status Cluster::ProgramRuns::PutConstant(Session& session, BoundProgram& p
   s.views.Drop(array);
   array = Array();
   FAIRWAY_ASSIGN_OR_RETURN(const Arrays::PutResult put,
-                           s.MakePut(session, 0, program.placed->TypeOf(constant.value),
-                                     constant.blob_of_shard, /*lazy=*/false));
+                           s.uploads.Put(session, 0, program.placed->TypeOf(constant.value),
+                                         constant.blob_of_shard, /*lazy=*/false));
   for (size_t b = 0; b < constant.blobs.size(); ++b)
-    s.Provide(put.upload, static_cast<int32_t>(b), constant.blobs[b]);
+    s.uploads.Provide(put.upload, static_cast<int32_t>(b), constant.blobs[b]);
   // The array belongs to the program, not to the client.
   array = session.arrays.Take(put.handle);
   return absl::OkStatus();

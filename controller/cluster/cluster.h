@@ -94,6 +94,7 @@ class Cluster {
   class Requests;
   class StoredGroups;
   class Transfers;
+  class Uploads;
   class Views;
   class Watches;
 

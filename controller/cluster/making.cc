@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that make one array from each of several inputs; the copy.
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "base/planted.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/many.h"
 #include "controller/cluster/placement.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 namespace {
 
 enum Phase { kCheck, kMake, kCommit, kDonate };
+
+// Shards of one array with equal numbers have the same contents; -1: the sharding does not tell.
+int64_t PartOf(const Sharding& sharding, int32_t position) {
+  if (sharding.fully_replicated()) return 0;
+  const bool tells = sharding.kind() == Sharding::Kind::kTiled || sharding.per_device();
+  return tells ? sharding.tile_of()[position] : -1;
+}
 
 }  // namespace
 
@@ -111,6 +121,60 @@ bool Cluster::Requests::MakeRequest::GiveUp() {
 
 // ---- copy
 
+absl::StatusOr<Array> Cluster::Remaking::Copied(Session& session, const Array& source,
+                                                const ArraySpec& target, bool may_alias,
+                                                Making& made) {
+  const Sharding& sharding = target.sharding;
+  FAIRWAY_ASSIGN_OR_RETURN(const std::vector<IslandShards> parts,
+                           SplitByIsland(session, sharding.devices()));
+  Array copy{target, {}, absl::OkStatus()};
+  copy.shards.resize(source.shards.size());
+  const VirtualDevice& first = session.devices[sharding.devices()[0]];
+  FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, sharding.memory_kind()));
+  for (const IslandShards& part : parts) {
+    Node* node = nullptr;
+    Group* group = nullptr;
+    // A shard from another executor is sent to an executor once; the other devices there copy it.
+    std::map<std::pair<ExecutorId, int64_t>, ShardRef> came;
+    for (const int32_t position : part.positions) {
+      ShardRef from = source.shards[position];
+      const Group& from_group = *s.FindGroup(from.group);
+      const VirtualDevice& device = session.devices[sharding.devices()[position]];
+      const Place& place = from_group.places[from.shard];
+      const bool stays = place.device == device.device && from_group.memory_kind == kind;
+      if (stays && may_alias) {
+        copy.shards[position] = from;
+        continue;
+      }
+      if (node == nullptr) {
+        Making::Made& one = made.nodes.emplace_back();
+        one.group = s.groups.New(session.id, part.island, source.spec.dtype, kind);
+        one.node = s.nodes.New(session.id, NodeKind::kReceive, part.island,
+                               "copy of " + ToString(source.spec.dtype, source.spec.shape));
+        group = one.group.get();
+        node = one.node.get();
+        node->outputs = {group->id};
+      }
+      copy.shards[position] = {group->id, static_cast<int32_t>(group->places.size())};
+      const ExecutorId executor = s.ExecutorOf(device.device)->id;
+      group->places.push_back({executor, device.local_ordinal, device.device, place.bytes});
+      group->shapes.push_back(from_group.shape(from.shard));
+      AddReservation(node->reservations, device.device, place.bytes, 0);
+      const int64_t number = PartOf(source.spec.sharding, position);
+      if (number >= 0 && place.executor != executor) {
+        const auto [first, fresh] =
+            came.emplace(std::pair{executor, number}, copy.shards[position]);
+        if (!fresh) from = first->second;
+      }
+      node->sources.push_back(from);
+    }
+    if (node == nullptr) continue;
+    node->reads = GroupsOf(node->sources);
+    std::erase(node->reads, group->id);
+  }
+  return copy;
+}
+
 class Cluster::Requests::CopyRequest final : public MakeRequest {
  public:
   CopyRequest(State& state, std::vector<uint64_t> in, std::optional<std::vector<int32_t>> devices,
@@ -130,7 +194,7 @@ class Cluster::Requests::CopyRequest final : public MakeRequest {
   }
   absl::StatusOr<Array> Make(Session& session, const Array& source, const ArraySpec& target,
                              bool&) override {
-    return s.Copied(session, source, target, may_alias(), made_);
+    return s.remaking.Copied(session, source, target, may_alias(), made_);
   }
   // The copy also holds the shards that do not move. The source is deleted as soon as one of its
   // shards is.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays made of pieces of others: resharded or bitcast. Private to this folder.
+// Arrays made of others, or of pieces of them. Private to this folder.
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_REMAKING_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_REMAKING_H_
 
@@ -17,14 +17,24 @@
 
 namespace fairway {
 
-// Makes an array with another sharding or type. It goes on shard by shard, because a shard may have
-// many pieces. Its nodes enter the tables once the whole request has been checked (many.h).
+// Makes an array from others: copied to other devices, remapped, or with another sharding or type.
+// The last two go on shard by shard, because a shard may have many pieces. Requests and runs of
+// programs ask for them; the nodes enter the tables once the whole request has been checked
+// (many.h).
 //
 // Invariants: the shards of one node have at most ClusterOptions::node_pieces pieces together,
 // unless it has a single shard. The pieces are in the order of the shards.
 class Cluster::Remaking {
  public:
   explicit Remaking(State& state) : s(state) {}
+
+  // A copy of `source` with the same cut on other devices, in the making: its view is not held.
+  absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
+                               bool may_alias, Making& made);
+  // One output of a remap.
+  absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
+                                 const std::vector<RemapPlan::From>& from,
+                                 const std::vector<Array*>& in);
 
   struct Remake;
   // Makes the next shard. Returns whether it was the last one.

@@ -23,9 +23,9 @@ absl::Status CheckInput(size_t number, const ArraySpec& want, const ArraySpec& g
 
 }  // namespace
 
-absl::StatusOr<Array> Cluster::State::Remapped(const Session& session, const ArraySpec& spec,
-                                               const std::vector<RemapPlan::From>& from,
-                                               const std::vector<Array*>& in) {
+absl::StatusOr<Array> Cluster::Remaking::Remapped(const Session& session, const ArraySpec& spec,
+                                                  const std::vector<RemapPlan::From>& from,
+                                                  const std::vector<Array*>& in) {
   FAIRWAY_RETURN_IF_ERROR(SplitByIsland(session, spec.sharding.devices()).status());
   const VirtualDevice& first = session.devices[spec.sharding.devices()[0]];
   FAIRWAY_ASSIGN_OR_RETURN(const std::string kind, MemoryKind(first, spec.sharding.memory_kind()));
@@ -37,7 +37,7 @@ absl::StatusOr<Array> Cluster::State::Remapped(const Session& session, const Arr
       continue;
     }
     const ShardRef ref = source.shards[from[i].shard];
-    const Group& group = *FindGroup(ref.group);
+    const Group& group = *s.FindGroup(ref.group);
     const int32_t device = spec.sharding.devices()[i];
     if (group.places[ref.shard].device != session.devices[device].device)
       return InvalidArgument(
@@ -93,8 +93,9 @@ class Cluster::Requests::RemapRequest final : public ManyRequest {
       }
       case kMake: {
         if (item == 0) FAIRWAY_RETURN_IF_ERROR(handles_.CheckCount(plan_.outputs.size()));
-        FAIRWAY_ASSIGN_OR_RETURN(made_.emplace_back(), s.Remapped(session, plan_.outputs[item],
-                                                                  plan_.shards[item], arrays_));
+        FAIRWAY_ASSIGN_OR_RETURN(
+            made_.emplace_back(),
+            s.remaking.Remapped(session, plan_.outputs[item], plan_.shards[item], arrays_));
         s.Charge(plan_.shards[item].size());
         return handles_.Add(s, session);
       }

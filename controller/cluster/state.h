@@ -33,6 +33,7 @@
 #include "controller/cluster/stored_groups.h"
 #include "controller/cluster/transfers.h"
 #include "controller/cluster/turns.h"
+#include "controller/cluster/uploads.h"
 #include "controller/cluster/views.h"
 #include "controller/cluster/watches.h"
 #include "scheduler/admission.h"
@@ -74,6 +75,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   Requests requests{*this};
   StoredGroups stored_groups{*this};
   Transfers transfers{*this};
+  Uploads uploads{*this};
   Views views{*this};
   Watches watches{*this};
 
@@ -105,23 +107,12 @@ struct Cluster::State : Registry, Ledger, Turns {
   Stake& StakeOf(Holdings& has, IslandId island) const;
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);
-  // A copy of `source` with the same cut on other devices, in the making: its view is not held.
-  absl::StatusOr<Array> Copied(Session& session, const Array& source, const ArraySpec& target,
-                               bool may_alias, Making& made);
-  // One output of a remap.
-  absl::StatusOr<Array> Remapped(const Session& session, const ArraySpec& spec,
-                                 const std::vector<RemapPlan::From>& from,
-                                 const std::vector<Array*>& in);
 
   // ---- nodes (nodes.cc; donation.cc)
 
   // ---- poison (poison.cc)
 
   // ---- launches (execute.cc)
-
-  absl::StatusOr<Arrays::PutResult> MakePut(Session& session, uint64_t out, const ArraySpec& spec,
-                                            std::vector<int32_t> blob_of_shard, bool lazy);
-  void Provide(NodeId upload, int32_t blob, const absl::StatusOr<BytesRef>& bytes);
 
   // ---- executors (executors.cc)
   // Whether something may still ask for the island's record.
