@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "controller/cluster/arrays.h"
-#include "controller/cluster/placement.h"
-#include "controller/cluster/virtual_device.h"
+#include "controller/cluster/state.h"
 
 namespace fairway {
 
@@ -17,14 +14,14 @@ absl::StatusOr<Cluster::Arrays::PutResult> Cluster::Arrays::Put(
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * found, state_->FindSession(session));
   auto put = state_->uploads.Put(*found, out, spec, std::move(blob_of_shard), /*lazy=*/true);
-  state_->Settle();
+  state_->work.GoOn();
   return put;
 }
 
 void Cluster::Arrays::ProvideUpload(NodeId upload, int32_t blob, absl::StatusOr<BytesRef> bytes) {
   const Operation operation(*state_);
   state_->uploads.Provide(upload, blob, bytes);
-  state_->Settle();
+  state_->work.GoOn();
 }
 
 absl::StatusOr<uint64_t> Cluster::Arrays::MakeError(SessionId session_id, uint64_t out,

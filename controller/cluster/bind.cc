@@ -61,7 +61,7 @@ void Cluster::Programs::Bind(SessionId session_id, uint64_t key, uint64_t out,
       state_->programs.NewBind(**session, key, out, std::move(program));
   bind->bound = std::move(bound);
   state_->WorkOf(session_id).binds.push_back(std::move(bind));
-  state_->Settle();
+  state_->work.GoOn();
 }
 
 absl::StatusOr<uint64_t> Cluster::Programs::Bind(SessionId session_id, uint64_t out,
@@ -72,7 +72,7 @@ absl::StatusOr<uint64_t> Cluster::Programs::Bind(SessionId session_id, uint64_t 
   const auto bind = state_->programs.NewBind(*session, 0, out, std::move(program));
   while (!state_->programs.GoOnBind(*session, *bind)) {
   }
-  state_->Settle();
+  state_->work.GoOn();
   if (!bind->refusal.ok()) return bind->refusal;
   return bind->out;
 }
@@ -160,7 +160,7 @@ absl::Status Cluster::Programs::Release(SessionId session_id, uint64_t handle) {
   const Operation operation(*state_);
   FAIRWAY_ASSIGN_OR_RETURN(Session * session, state_->FindSession(session_id));
   absl::Status released = state_->programs.ReleaseProgram(*session, handle);
-  state_->Settle();
+  state_->work.GoOn();
   return released;
 }
 
@@ -229,7 +229,7 @@ absl::Status Cluster::ProgramRuns::CheckSequences() const {
     for (const auto& [handle, program] : session.programs) count(*program);
   };
   for (const auto& [id, session] : s.sessions) count_session(session);
-  for (const auto& [id, list] : s.work) {
+  for (const auto& [id, list] : s.worklists) {
     if (list.closing != nullptr) count_session(list.closing->session);
     for (const auto& program : list.retiring) count(*program);
     for (const auto& bind : list.binds) count(*bind->program);

@@ -85,8 +85,8 @@ absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle)
 
 Session* Cluster::State::RestOf(SessionId id) {
   if (const auto open = sessions.find(id); open != sessions.end()) return &open->second;
-  const auto list = work.find(id);
-  if (list == work.end() || list->second.closing == nullptr) return nullptr;
+  const auto list = worklists.find(id);
+  if (list == worklists.end() || list->second.closing == nullptr) return nullptr;
   return &list->second.closing->session;
 }
 
@@ -186,54 +186,7 @@ void Cluster::Sessions::Close(SessionId id) {
   for (const auto& [key, bytes] : std::exchange(closing->session.binding, {}))
     closing->session.program_records.Remove(bytes);
   list.closing = std::move(closing);
-  s.Settle();
-}
-
-void Cluster::State::GoOnClosing(Worklist& list) {
-  constexpr int kAtOnce = 16;
-  Session& session = list.closing->session;
-  if (list.closing->run != nullptr && list.closing->run->making != nullptr) {
-    if (list.closing->run->making->GiveUp()) list.closing->run->making.reset();
-  } else if (list.closing->run != nullptr) {
-    std::deque<Array>& values = list.closing->run->values;
-    for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
-      views.Drop(values.back());
-      values.pop_back();
-    }
-    if (values.empty() || Planted(Bug::kCloseLeavesRun)) list.closing->run.reset();
-  } else if (list.closing->request != nullptr) {
-    if (Planted(Bug::kLeaveRequest) || list.closing->request->GiveUp())
-      list.closing->request.reset();
-  } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
-    for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
-      views.Drop(session.arrays.TakeFirst());
-  } else if (!session.watches.empty()) {
-    for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
-      session.watches.erase(session.watches.begin());
-  } else if (!session.programs.empty()) {
-    list.retiring.push_back(std::move(session.programs.extract(session.programs.begin()).mapped()));
-  } else {
-    // Younger nodes first, so that nothing is taken back for nodes that end as well.
-    const absl::Status closed = absl::CancelledError("the session has ended");
-    const uint64_t until = units + kSliceUnits;  // nodes may be of many pieces
-    for (int i = 0; i < kAtOnce && !Planted(Bug::kCloseLeavesNodes); ++i) {
-      const auto has = holdings.find(session.id);
-      if (has == holdings.end()) break;
-      const auto next = has->second.nodes.lower_bound(list.closing->below);
-      if (next == has->second.nodes.begin()) break;
-      const NodeId id = list.closing->below = *std::prev(next);
-      if (Node& open = *FindNode(id); open.state != NodeState::kLaunched)
-        nodes.Fail(open, closed, id);
-      if (i + 1 == kAtOnce || units >= until) return;
-    }
-    ForgetHoldings(session.id);
-    int32_t slice = -1;
-    for (const VirtualDevice& device : session.devices) {
-      if (std::exchange(slice, device.slice_index) != device.slice_index)
-        --islands.at(device.island_id).sessions;
-    }
-    list.closing.reset();
-  }
+  s.work.GoOn();
 }
 
 const std::vector<VirtualDevice>& Cluster::Sessions::Devices(SessionId session) const {
@@ -293,7 +246,12 @@ void Cluster::Tick(int64_t now_ms) {
   s.nodes.EndOverdue(now_ms);
   s.memory.GiveUpStuck(now_ms);
   s.transfers.WakeFetches();
-  s.Settle();
+  s.work.GoOn();
+}
+
+bool Cluster::Sessions::Busy(SessionId session) const {
+  const auto list = state_->worklists.find(session);
+  return list != state_->worklists.end() && list->second.busy();
 }
 
 }  // namespace fairway

@@ -97,6 +97,7 @@ class Cluster {
   class Uploads;
   class Views;
   class Watches;
+  class Work;
 
   std::unique_ptr<State> state_;
   std::unique_ptr<Owners> owners_;  // operate on *state_

@@ -167,7 +167,8 @@ void Cluster::Nodes::Conclude(Node& node, const absl::Status& status, NodeId cau
   const auto session = s.sessions.find(node.session);
   const bool closed = session == s.sessions.end();
   if (!closed) {
-    if (node.kind == NodeKind::kFetch && !status.ok()) s.Fetched(node.session, node.token, status);
+    if (node.kind == NodeKind::kFetch && !status.ok())
+      s.work.Fetched(node.session, node.token, status);
     if (!Planted(Bug::kForgetNodeBytes)) session->second.node_records.Remove(node.record_bytes);
     session->second.fetching -= node.pulling;
   }

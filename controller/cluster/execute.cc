@@ -133,7 +133,7 @@ std::set<ExecutableId> Cluster::Executables::InUse() const {
        it != state_->executables.end(); ++it)
     out.insert(it->second.parts.begin(), it->second.parts.end());
   // The parts of programs that are being bound.
-  for (const auto& [id, list] : state_->work) {
+  for (const auto& [id, list] : state_->worklists) {
     for (const auto& bind : list.binds) {
       for (const PlacedProgram::Part& part : bind->program->placed->parts)
         out.insert(part.spec.parts.begin(), part.spec.parts.end());
@@ -278,7 +278,7 @@ absl::StatusOr<ExecuteResult> Cluster::Executables::Execute(SessionId session_id
   for (size_t o = 0; o < launched.outputs.size(); ++o)
     session->arrays.emplace(result.handles[o], std::move(launched.outputs[o]));
   if (options.watch) s.watches.OnNodes(*session, *options.watch, launched.node, poison);
-  s.Settle();
+  s.work.GoOn();
   return result;
 }
 

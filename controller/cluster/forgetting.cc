@@ -34,7 +34,7 @@ bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
     island.forgotten = true;
     island.gone = Error(absl::StatusCode::kUnavailable, "island {}: {}", island.name, Text(cause));
     s.losses.BeginLoss(island, nullptr, island.gone);
-    s.Settle();
+    s.work.GoOn();
   }
   if (s.Needed(island)) return false;
   for (const ExecutorId executor_id : island.executors) {
@@ -64,7 +64,7 @@ absl::Status Cluster::State::CheckIslands() const {
     }
   };
   for (const auto& [id, session] : sessions) count(session);
-  for (const auto& [id, list] : work) {
+  for (const auto& [id, list] : worklists) {
     if (list.closing != nullptr) count(list.closing->session);
   }
   for (const auto& [id, island] : islands) {

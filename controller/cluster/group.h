@@ -80,7 +80,7 @@ struct Group {
   int queued_readers = 0;     // of `readers`, those that have no memory yet; of fetches, the paced
   bool charged = false;       // its bytes are reserved on its devices
   bool reserved = false;      // its producer has reserved them
-  bool leaving = false;       // counted by Admission::WillRelease; see State::CountLeaving
+  bool leaving = false;       // counted by Admission::WillRelease; see MemoryRoom
   bool declared = false;      // executors know it
   bool launched = false;      // its producer was launched
   std::vector<bool> deleted;  // by shard; empty: none

@@ -17,7 +17,7 @@ absl::Status Cluster::State::CheckRecords() const {
     of_fetches[node->session] += node->pulling;
   }
   for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
-  for (const auto& [id, list] : work) {
+  for (const auto& [id, list] : worklists) {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
     for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
   }
@@ -49,7 +49,7 @@ absl::Status Cluster::State::CheckRecords() const {
       return Error(absl::StatusCode::kInternal, "session {} counts {} stored bytes, but has {}", id,
                    session.stored.bytes(), of_stored[id]);
   }
-  for (const auto& [id, list] : work) {
+  for (const auto& [id, list] : worklists) {
     if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
   }
   if (total == record_bytes) return absl::OkStatus();
@@ -118,7 +118,7 @@ absl::Status Cluster::Inspection::Invariants::CountViews() {
     for (const auto& [handle, program] : session.programs) count_program(*program);
   };
   for (const auto& [id, session] : s.sessions) count_session(session);
-  for (const auto& [id, list] : s.work) {
+  for (const auto& [id, list] : s.worklists) {
     if (list.closing != nullptr) count_session(list.closing->session);
     for (const auto& program : list.retiring) count_program(*program);
     for (const auto& bind : list.binds) count_program(*bind->program);
@@ -158,7 +158,7 @@ absl::Status Cluster::Inspection::Invariants::CheckWaiters() {
     for (size_t w = group->num_told; group->settled() && w < group->waiters.size(); ++w)
       ++untold[group->waiters[w]];
     if (group->settled() && !(group->waiters.empty() && group->watchers.empty()) &&
-        !s.work.contains(group->session))
+        !s.worklists.contains(group->session))
       return Error(absl::StatusCode::kInternal, "nobody tells those that wait for group {}", id);
   }
   return absl::OkStatus();
@@ -245,7 +245,7 @@ absl::Status Cluster::Inspection::Invariants::CheckStakes() {
       }
     }
   }
-  for (const auto& [id, list] : s.work) losses += list.losses.size();
+  for (const auto& [id, list] : s.worklists) losses += list.losses.size();
   if (listed != s.all_groups.size() || owned != s.all_nodes.size() ||
       losses != s.losses.open_losses)
     return Error(absl::StatusCode::kInternal,

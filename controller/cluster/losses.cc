@@ -40,7 +40,7 @@ void Cluster::Fleet::ExecutorLost(ExecutorId id, const absl::Status& cause) {
       island, &lost,
       Error(absl::StatusCode::kDataLoss, "island {}: the executor of worker {} was lost: {}",
             island.name, lost.spec.worker, Text(cause)));
-  s.Settle();
+  s.work.GoOn();
 }
 
 void Cluster::Fleet::IslandGivenUp(IslandId id, const absl::Status& cause) {
@@ -51,7 +51,7 @@ void Cluster::Fleet::IslandGivenUp(IslandId id, const absl::Status& cause) {
   it->second.gone =
       Error(absl::StatusCode::kUnavailable, "island {}: {}", it->second.name, Text(cause));
   s.losses.BeginLoss(it->second, nullptr, it->second.gone);
-  s.Settle();
+  s.work.GoOn();
 }
 
 void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Status& status) {
@@ -88,13 +88,13 @@ void Cluster::Losses::BeginLoss(Island& island, Executor* lost, const absl::Stat
 
 bool Cluster::Losses::HasLosses(SessionId session) const {
   if (open_losses == 0) return false;
-  const auto list = s.work.find(session);
-  return list != s.work.end() && !list->second.losses.empty();
+  const auto list = s.worklists.find(session);
+  return list != s.worklists.end() && !list->second.losses.empty();
 }
 
 void Cluster::Losses::FinishLosses(SessionId session) {
   if (!HasLosses(session)) return;
-  Worklist& list = s.work.at(session);
+  Worklist& list = s.worklists.at(session);
   while (!list.losses.empty()) GoOnLoss(session, list);
 }
 
@@ -258,7 +258,7 @@ void Cluster::Losses::LossHeard(const Loss& loss) {
     all_know.push_back(&executor);
   }
   DropShared(all_know);
-  if (!all_know.empty()) s.unpark_after = NodeId();
+  if (!all_know.empty()) UnparkAll();
   if (Planted(Bug::kLossHeardByNobody)) return;
   if (--s.islands.at(loss.island).telling == 0) s.to_pump.insert(loss.island);
 }
@@ -288,21 +288,21 @@ void Cluster::Losses::AfterLosses(Node& node) {
   if (node.kind != NodeKind::kReceive || !HasLosses(node.session)) return s.nodes.Prepare(node);
   for (const Reservation& r : node.reservations) s.admission.Release(r.device, r.total());
   s.parked.insert(node.id);
-  s.work.at(node.session).held.push_back(node.id);
+  s.worklists.at(node.session).held.push_back(node.id);
 }
 
 void Cluster::Losses::Unpark() {
-  if (!s.unpark_after) return;
-  auto next = s.parked.upper_bound(*s.unpark_after);
+  if (!unpark_after_) return;
+  auto next = s.parked.upper_bound(*unpark_after_);
   for (int i = 0; i < 2 * kFew && next != s.parked.end(); ++i) {
     s.Charge(1);
     const NodeId id = *next;
-    s.unpark_after = id;
+    unpark_after_ = id;
     s.parked.erase(next);
     s.nodes.Submit(*s.FindNode(id));
     next = s.parked.upper_bound(id);
   }
-  if (next == s.parked.end()) s.unpark_after.reset();
+  if (next == s.parked.end()) unpark_after_.reset();
 }
 
 }  // namespace fairway

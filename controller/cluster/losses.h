@@ -5,13 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/registry.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 
 namespace fairway {
 
@@ -39,6 +40,10 @@ class Cluster::Losses {
   void AfterLosses(Node& node);
   // Looks again at some of the parked nodes.
   void Unpark();
+  // From here on, Unpark looks at all parked nodes again.
+  void UnparkAll() { unpark_after_ = NodeId(); }
+  // Whether Unpark has nodes to look at.
+  bool Unparks() const { return unpark_after_.has_value(); }
 
  private:
   void LoseGroups(SessionId session, Loss& loss);
@@ -48,9 +53,10 @@ class Cluster::Losses {
   void LossHeard(const Loss& loss);
   // All sessions have been told: loads anew the code that also ran on the lost executors.
   void DropShared(const std::vector<Executor*>& lost);
-  uint64_t num_losses = 0;  // for Loss::number
 
-  State& s;  // the state that this is a part of
+  std::optional<NodeId> unpark_after_;  // later parked nodes are looked at again
+  uint64_t num_losses = 0;              // for Loss::number
+  State& s;                             // the state that this is a part of
 
  public:
   size_t open_losses = 0;  // in all worklists

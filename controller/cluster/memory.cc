@@ -253,8 +253,9 @@ void Cluster::MemoryRoom::FailStuck(Island& island, const Admission::Shortage& s
                                        ". No work that is under way would free enough"),
                  node.id);
     // Its dependants fail with it first, so that none of them is given up for the same reason.
-    const auto left = s.work.find(stuck.session);
-    while (left != s.work.end() && left->second.follows()) s.DoItem(stuck.session, left->second);
+    const auto left = s.worklists.find(stuck.session);
+    while (left != s.worklists.end() && left->second.follows())
+      s.work.DoItem(stuck.session, left->second);
   }
 }
 

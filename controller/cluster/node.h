@@ -18,7 +18,7 @@
 #include "controller/cluster/code_layout.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/group.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 #include "graph/plan.h"
 
 namespace fairway {
@@ -63,7 +63,7 @@ struct Node {
   // Of `reads`: the failed ones, and those that are neither ready nor launched.
   int unlaunched_inputs = 0;
   int open_participants = 0;
-  bool inputs_ended = false;  // it has been told how all its inputs ended (State::InputsEnded)
+  bool inputs_ended = false;  // it has been told how all its inputs ended (Nodes::InputsEnded)
   bool after_inputs = false;  // it is queued only when its inputs have ended
   bool held() const { return state == NodeState::kWaiting && open_blobs == 0 && !stores; }
   uint64_t attempt = 0;    // how often it was taken back

@@ -20,7 +20,7 @@ class Cluster::Operation {
 
  private:
   State& state_;
-  const uint64_t began_;  // State::units then
+  const uint64_t began_;  // Turns::units then
 };
 
 }  // namespace fairway

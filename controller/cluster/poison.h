@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "controller/cluster/group.h"
 #include "controller/cluster/node.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 #include "graph/plan.h"
 
 namespace fairway {

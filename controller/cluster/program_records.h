@@ -19,7 +19,7 @@
 #include "controller/cluster/code_layout.h"
 #include "controller/cluster/executable_spec.h"
 #include "controller/cluster/programs.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 
 namespace fairway {
 

@@ -11,7 +11,7 @@
 #include "controller/cluster/cluster.h"
 #include "controller/cluster/program_records.h"
 #include "controller/cluster/session.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 
 namespace fairway {
 

@@ -66,7 +66,7 @@ absl::StatusOr<ExecuteResult> Cluster::Programs::Run(SessionId session_id, uint6
   list.run = std::move(run);
   const uint64_t until = s.units + kSliceUnits;
   while (list.run != nullptr && s.units < until) s.programs.GoOn(session_id, list);
-  s.Settle();
+  s.work.GoOn();
   return result;
 }
 

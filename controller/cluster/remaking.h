@@ -13,7 +13,7 @@
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/node.h"
 #include "controller/cluster/session.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 
 namespace fairway {
 

@@ -20,7 +20,7 @@
 #include "controller/cluster/array_table.h"
 #include "controller/cluster/program_records.h"
 #include "controller/cluster/virtual_device.h"
-#include "controller/cluster/work.h"
+#include "controller/cluster/worklist.h"
 
 namespace fairway {
 

@@ -36,6 +36,7 @@
 #include "controller/cluster/uploads.h"
 #include "controller/cluster/views.h"
 #include "controller/cluster/watches.h"
+#include "controller/cluster/work.h"
 #include "scheduler/admission.h"
 
 namespace fairway {
@@ -62,7 +63,6 @@ struct Cluster::State : Registry, Ledger, Turns {
 
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
-  std::optional<NodeId> unpark_after;  // later parked nodes are looked at again
 
   Commands commands{*this};
   Groups groups{*this};
@@ -78,6 +78,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   Uploads uploads{*this};
   Views views{*this};
   Watches watches{*this};
+  Work work{*this};
 
   // ---- looking up (sessions.., in cluster.cc)
   // For the session's next operation: first finishes the one under way.
@@ -120,30 +121,7 @@ struct Cluster::State : Registry, Ledger, Turns {
   // INTERNAL: what islands count of sessions is wrong. For tests.
   absl::Status CheckIslands() const;
 
-  // Admits and launches on the island what may go, until `units` reaches `until`.
-  void Pump(Island& island, uint64_t until);
-
   // ---- work (work.cc)
-  // The worklist of the session, which is in line for a turn.
-  Worklist& WorkOf(SessionId session);
-  // Does open work, unless a turn is to come anyway: an operation does not pay for what others
-  // left.
-  void Settle();
-  // Does open work, until none is left or `units` reaches `until`.
-  void DoWork(uint64_t until);
-  bool HasWork() const { return !busy.empty() || !to_pump.empty() || unpark_after.has_value(); }
-  // One slice of the session, which ends with the turn at the latest.
-  void DoSlice(SessionId session, uint64_t turn_ends);
-  void DoItem(SessionId session, Worklist& list);
-  void TellLoaded(const Told& told);
-  void TellEnded(Told told);
-  // Gives up some more of what an ended session held.
-  void GoOnClosing(Worklist& list);
-  void Answered(SessionId session, uint64_t token, absl::Status status) {
-    answers.push_back({session, token, std::move(status), nullptr, false, nullptr});
-  }
-  void Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes);
-  void HandOver();
 };
 
 }  // namespace fairway

@@ -192,20 +192,20 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
     status = InvalidArgument("fetch: array {} has {} different shards; fetch them one by one",
                              handle, (*array)->shards.size());
   if (!status.ok()) {
-    s.Fetched(session, token, status);
+    s.work.Fetched(session, token, status);
     return;
   }
   const ShardRef ref = (*array)->shards[0];
   Group& group = *s.FindGroup(ref.group);
   if (group.state == GroupState::kFailed) {
-    s.Fetched(session, token, group.error);
+    s.work.Fetched(session, token, group.error);
     return;
   }
   if (group.state == GroupState::kReady) {
     if (BytesRef bytes = s.groups.Inlined(group, ref.shard)) {
       ++s.inline_hits;
       s.Charge(bytes->size() / kCopiedBytesPerUnit);
-      s.Fetched(session, token, std::move(bytes));
+      s.work.Fetched(session, token, std::move(bytes));
       return;
     }
   }
@@ -214,7 +214,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   node.token = token;
   if (!(Planted(Bug::kFreeUnderTransfer))) node.reads = {ref.group};
   s.nodes.Enqueue(node);
-  s.Settle();
+  s.work.GoOn();
 }
 
 void Cluster::Transfers::StartFetch(Node& node) {
@@ -248,7 +248,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
     bytes = Blob::Make(0);
   }
   if (bytes != nullptr) {
-    s.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
+    s.work.Fetched(node.session, node.token, Charged(std::move(bytes), std::move(node.charge)));
     s.nodes.Conclude(node, absl::OkStatus(), node.id);
     return;
   }
@@ -331,12 +331,13 @@ void Cluster::Arrays::FetchArrived(TransferId transfer, absl::StatusOr<BytesRef>
   }
   if (bytes.ok()) {
     if (s.sessions.contains(node->session))
-      s.Fetched(node->session, node->token, Charged(*std::move(bytes), std::move(node->charge)));
+      s.work.Fetched(node->session, node->token,
+                     Charged(*std::move(bytes), std::move(node->charge)));
     s.nodes.Conclude(*node, absl::OkStatus(), node->id);
   } else {
     s.nodes.Fail(*node, Annotate(bytes.status(), "fetch from " + s.Where(node->island)), node->id);
   }
-  s.Settle();
+  s.work.GoOn();
 }
 
 }  // namespace fairway

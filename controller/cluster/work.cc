@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cassert>
+#include <deque>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/planted.h"
 #include "controller/cluster/poison.h"
 #include "controller/cluster/sessions.h"
 #include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 
@@ -27,200 +31,136 @@ Cluster::Operation::Operation(State& state) : state_(state), began_(state.units)
 Cluster::Operation::~Operation() {
   state_.operating = false;
   state_.most_units = std::max(state_.most_units, state_.units - began_);
-  state_.HandOver();
+  state_.work.HandOver();
 }
 
-void Cluster::State::HandOver() {
-  if (answers.empty() || std::exchange(handing_over, true)) return;
-  while (!answers.empty()) {
-    Answer answer = std::move(answers.front());
-    answers.pop_front();
+void Cluster::Work::HandOver() {
+  if (s.answers.empty() || std::exchange(handing_over_, true)) return;
+  while (!s.answers.empty()) {
+    Answer answer = std::move(s.answers.front());
+    s.answers.pop_front();
     // An earlier answer may have ended the session.
-    if (!sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
+    if (!s.sessions.contains(answer.session) && !Planted(Bug::kAnswerEnded)) continue;
     if (answer.done != nullptr) {
       answer.done();
     } else if (!answer.fetch) {
-      actions->OnWatched(answer.session, answer.token, std::move(answer.status));
+      s.actions->OnWatched(answer.session, answer.token, std::move(answer.status));
     } else if (answer.status.ok()) {
-      actions->OnFetched(answer.session, answer.token, std::move(answer.bytes));
+      s.actions->OnFetched(answer.session, answer.token, std::move(answer.bytes));
     } else {
-      actions->OnFetched(answer.session, answer.token, std::move(answer.status));
+      s.actions->OnFetched(answer.session, answer.token, std::move(answer.status));
     }
   }
-  handing_over = false;
+  handing_over_ = false;
 }
 
-void Cluster::State::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
-  answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
-                     /*fetch=*/true, nullptr});
+void Cluster::Work::Fetched(SessionId session, uint64_t token, absl::StatusOr<BytesRef> bytes) {
+  s.answers.push_back({session, token, bytes.status(), bytes.ok() ? *std::move(bytes) : nullptr,
+                       /*fetch=*/true, nullptr});
   if (Planted(Bug::kAnswerReenters)) HandOver();
-}
-
-void Cluster::Requests::Begin(Session& session, std::unique_ptr<LongRequest> request,
-                              Cluster::Done done, Cluster::Each each) {
-  request->done = std::move(done);
-  request->each = std::move(each);
-  const uint64_t until = s.units + std::min(kSliceUnits, s.options.turn_units);
-  bool over = false;
-  while (!over && s.units < until) over = request->GoOn(session);
-  if (over) {
-    AnswerRequest(session.id, *request);
-  } else {
-    s.WorkOf(session.id).request = std::move(request);
-  }
-  s.Settle();
-}
-
-absl::StatusOr<std::vector<uint64_t>> Cluster::Requests::AtOnce(Session& session,
-                                                                LongRequest& request) {
-  while (!request.GoOn(session)) {
-  }
-  s.Settle();
-  return std::move(request.result);
-}
-
-void Cluster::Requests::AnswerRequest(SessionId session, LongRequest& request) {
-  if (request.done == nullptr) return;
-  Answer& answer = s.answers.emplace_back();
-  answer.session = session;
-  answer.done = [done = std::move(request.done), result = std::move(request.result)]() mutable {
-    done(std::move(result));
-  };
-}
-
-void Cluster::Requests::AnswerAtOnce(SessionId session, Cluster::Done done, absl::Status refusal) {
-  Answer& answer = s.answers.emplace_back();
-  answer.session = session;
-  answer.done = [done = std::move(done), refusal = std::move(refusal)] { done(refusal); };
-}
-
-void Cluster::Requests::GoOnRequest(SessionId session, Worklist& list) {
-  if (!list.request->GoOn(s.sessions.at(session))) return;
-  if (!Planted(Bug::kLoseAnswer)) AnswerRequest(session, *list.request);
-  list.request.reset();
-}
-
-void Cluster::Requests::FinishBusy(SessionId session) {
-  const auto list = s.work.find(session);
-  if (list == s.work.end()) return;
-  Worklist& left = list->second;
-  while (true) {
-    if (!left.retiring.empty()) {
-      s.programs.GoOnRetiring(session, left);
-    } else if (left.run != nullptr) {
-      s.programs.GoOn(session, left);
-    } else if (left.request != nullptr) {
-      GoOnRequest(session, left);
-    } else {
-      return;
-    }
-  }
-}
-
-bool Cluster::Sessions::Busy(SessionId session) const {
-  const auto list = state_->work.find(session);
-  return list != state_->work.end() && list->second.busy();
-}
-
-Worklist& Cluster::State::WorkOf(SessionId session) {
-  Worklist& list = work[session];
-  if (!std::exchange(list.queued, true)) busy.push_back(session);
-  return list;
 }
 
 void Cluster::Turn() {
   const Operation operation(*state_);
-  state_->turn_wanted = false;
-  state_->DoWork(state_->units + state_->options.turn_units);
+  state_->work.Turn();
 }
 
 uint64_t Cluster::units() const { return state_->units; }
 
-void Cluster::State::Settle() {
-  if (!turn_wanted) DoWork(operation_ends);
+void Cluster::Work::Turn() {
+  turn_wanted_ = false;
+  Do(s.units + s.options.turn_units);
 }
 
-void Cluster::State::DoWork(uint64_t until) {
-  while (HasWork() && units < until) {
-    if (slices_left == 0) slices_left = busy.size();
-    for (; slices_left > 0 && units < until; --slices_left) {
-      const SessionId session = busy.front();
-      busy.pop_front();
+bool Cluster::Work::AnyLeft() const {
+  return !s.busy.empty() || !s.to_pump.empty() || s.losses.Unparks();
+}
+
+void Cluster::Work::GoOn() {
+  if (!turn_wanted_) Do(s.operation_ends);
+}
+
+void Cluster::Work::Do(uint64_t until) {
+  while (AnyLeft() && s.units < until) {
+    if (slices_left_ == 0) slices_left_ = s.busy.size();
+    for (; slices_left_ > 0 && s.units < until; --slices_left_) {
+      const SessionId session = s.busy.front();
+      s.busy.pop_front();
       DoSlice(session, until);
     }
-    if (slices_left > 0) break;  // islands follow in a later turn, once all have had a slice
-    losses.Unpark();
-    for (const IslandId id : std::exchange(to_pump, {})) {
-      Pump(islands.at(id), until);
-      Charge(1);
+    if (slices_left_ > 0) break;  // islands follow in a later turn, once all have had a slice
+    s.losses.Unpark();
+    for (const IslandId id : std::exchange(s.to_pump, {})) {
+      Pump(s.islands.at(id), until);
+      s.Charge(1);
     }
   }
-  commands.FlushAll();
-  if (!HasWork() || Planted(Bug::kForgetTurn)) return;
-  turn_wanted = true;
-  actions->WantTurn();
+  s.commands.FlushAll();
+  if (!AnyLeft() || Planted(Bug::kForgetTurn)) return;
+  turn_wanted_ = true;
+  s.actions->WantTurn();
 }
 
-void Cluster::State::DoSlice(SessionId session, uint64_t turn_ends) {
+void Cluster::Work::DoSlice(SessionId session, uint64_t turn_ends) {
   // References into the map stay valid, unless the session ends and its entry is erased.
-  Worklist& list = work.at(session);
+  Worklist& list = s.worklists.at(session);
   const uint64_t until =
-      Planted(Bug::kEndlessSlice) ? UINT64_MAX : std::min(turn_ends, units + kSliceUnits);
-  while (!list.empty() && units < until) DoItem(session, list);
+      Planted(Bug::kEndlessSlice) ? UINT64_MAX : std::min(turn_ends, s.units + kSliceUnits);
+  while (!list.empty() && s.units < until) DoItem(session, list);
   if (!list.empty()) {
-    if (!Planted(Bug::kForgetBusy)) busy.push_back(session);
+    if (!Planted(Bug::kForgetBusy)) s.busy.push_back(session);
     return;
   }
   list.queued = false;
-  if (!sessions.contains(session)) work.erase(session);
+  if (!s.sessions.contains(session)) s.worklists.erase(session);
 }
 
-void Cluster::State::DoItem(SessionId session, Worklist& list) {
-  Charge(1);
+void Cluster::Work::DoItem(SessionId session, Worklist& list) {
+  s.Charge(1);
   if (!list.losses.empty()) {
-    losses.GoOnLoss(session, list);
+    s.losses.GoOnLoss(session, list);
   } else if (!list.held.empty()) {
     const NodeId id = list.held.front();
     list.held.pop_front();
-    if (parked.erase(id) > 0) nodes.Submit(*FindNode(id));
+    if (s.parked.erase(id) > 0) s.nodes.Submit(*s.FindNode(id));
   } else if (!list.told.empty()) {
     Told told = std::move(list.told.front());
     list.told.pop_front();
     told.what == Told::What::kLoaded ? TellLoaded(told) : TellEnded(std::move(told));
   } else if (!list.settled.empty()) {
-    if (groups.TellWaiters(list.settled.front())) list.settled.pop_front();
+    if (s.groups.TellWaiters(list.settled.front())) list.settled.pop_front();
   } else if (!list.ended_inputs.empty()) {
     const NodeId id = list.ended_inputs.front();
     list.ended_inputs.pop_front();
-    if (Node* node = FindNode(id)) nodes.InputsEnded(*node);
+    if (Node* node = s.FindNode(id)) s.nodes.InputsEnded(*node);
   } else if (!list.retiring.empty()) {
-    programs.GoOnRetiring(session, list);
+    s.programs.GoOnRetiring(session, list);
   } else if (!list.binds.empty()) {
-    programs.GoOnBind(sessions.at(session), list);
+    s.programs.GoOnBind(s.sessions.at(session), list);
   } else if (list.run != nullptr) {
-    programs.GoOn(session, list);
+    s.programs.GoOn(session, list);
   } else if (list.request != nullptr) {
-    requests.GoOnRequest(session, list);
+    s.requests.GoOnRequest(session, list);
   } else {
     GoOnClosing(list);
   }
 }
 
-void Cluster::State::TellLoaded(const Told& told) {
-  Node* node = FindNode(told.node);
+void Cluster::Work::TellLoaded(const Told& told) {
+  Node* node = s.FindNode(told.node);
   if (node == nullptr) return;
   if (node->attempt != told.attempt && !Planted(Bug::kLoadedForAnother)) return;
   if (told.status.ok()) {
     --node->open_installs;
-    launches.MaybeArrived(*node);
+    s.launches.MaybeArrived(*node);
   } else {
-    nodes.Fail(*node, Annotate(told.status, node->name + ": loading on " + Where(node->island)),
-               told.node);
+    s.nodes.Fail(*node, Annotate(told.status, node->name + ": loading on " + s.Where(node->island)),
+                 told.node);
   }
 }
 
-void Cluster::State::TellEnded(Told told) {
-  Node* node = FindNode(told.node);
+void Cluster::Work::TellEnded(Told told) {
+  Node* node = s.FindNode(told.node);
   if (node == nullptr) return;
   // The node may have been taken back since, or have lost this executor.
   if (node->attempt != told.attempt && !Planted(Bug::kEndedForAnother)) return;
@@ -230,12 +170,108 @@ void Cluster::State::TellEnded(Told told) {
   OutputsFailed(*node, told.participant, std::move(told.failed_outputs));
   if (node->state == NodeState::kPrepared && node->kind == NodeKind::kLaunch) {
     // An executor refused it before its launch, which is a bug; but the node must end.
-    nodes.Fail(*node,
-               told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
-               told.node);
+    s.nodes.Fail(
+        *node, told.status.ok() ? absl::InternalError("ended before it was launched") : told.status,
+        told.node);
   } else {
-    nodes.ParticipantEnded(*node, told.participant, std::move(told.status));
+    s.nodes.ParticipantEnded(*node, told.participant, std::move(told.status));
   }
+}
+
+void Cluster::Work::GoOnClosing(Worklist& list) {
+  constexpr int kAtOnce = 16;
+  Session& session = list.closing->session;
+  if (list.closing->run != nullptr && list.closing->run->making != nullptr) {
+    if (list.closing->run->making->GiveUp()) list.closing->run->making.reset();
+  } else if (list.closing->run != nullptr) {
+    std::deque<Array>& values = list.closing->run->values;
+    for (int i = 0; i < kAtOnce && !values.empty(); ++i) {
+      s.views.Drop(values.back());
+      values.pop_back();
+    }
+    if (values.empty() || Planted(Bug::kCloseLeavesRun)) list.closing->run.reset();
+  } else if (list.closing->request != nullptr) {
+    if (Planted(Bug::kLeaveRequest) || list.closing->request->GiveUp())
+      list.closing->request.reset();
+  } else if (!session.arrays.empty() && !Planted(Bug::kForgetSessionArrays)) {
+    for (int i = 0; i < kAtOnce && !session.arrays.empty(); ++i)
+      s.views.Drop(session.arrays.TakeFirst());
+  } else if (!session.watches.empty()) {
+    for (int i = 0; i < kAtOnce && !session.watches.empty(); ++i)
+      session.watches.erase(session.watches.begin());
+  } else if (!session.programs.empty()) {
+    list.retiring.push_back(std::move(session.programs.extract(session.programs.begin()).mapped()));
+  } else {
+    // Younger nodes first, so that nothing is taken back for nodes that end as well.
+    const absl::Status closed = absl::CancelledError("the session has ended");
+    const uint64_t until = s.units + kSliceUnits;  // nodes may be of many pieces
+    for (int i = 0; i < kAtOnce && !Planted(Bug::kCloseLeavesNodes); ++i) {
+      const auto has = s.holdings.find(session.id);
+      if (has == s.holdings.end()) break;
+      const auto next = has->second.nodes.lower_bound(list.closing->below);
+      if (next == has->second.nodes.begin()) break;
+      const NodeId id = list.closing->below = *std::prev(next);
+      if (Node& open = *s.FindNode(id); open.state != NodeState::kLaunched)
+        s.nodes.Fail(open, closed, id);
+      if (i + 1 == kAtOnce || s.units >= until) return;
+    }
+    s.ForgetHoldings(session.id);
+    int32_t slice = -1;
+    for (const VirtualDevice& device : session.devices) {
+      if (std::exchange(slice, device.slice_index) != device.slice_index)
+        --s.islands.at(device.island_id).sessions;
+    }
+    list.closing.reset();
+  }
+}
+
+void Cluster::Work::Pump(Island& island, uint64_t until) {
+  constexpr size_t kAtOnce = 32;
+  if (island.telling > 0 && !Planted(Bug::kServeTooSoon)) return;
+  if (!s.IslandUp(island)) {
+    if (island.gone.ok()) return;
+    const std::vector<NodeId> first = s.admission.Queue(island.id, kAtOnce);
+    for (const NodeId id : first) s.nodes.Fail(*s.FindNode(id), island.gone, id);
+    if (!first.empty()) s.to_pump.insert(island.id);
+    return;
+  }
+  while (true) {
+    if (!s.memory.TakeVictims(island, until)) return;
+    const std::vector<NodeId> admitted =
+        s.admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
+    for (const NodeId id : admitted) {
+      Node& node = *s.FindNode(id);
+      s.losses.open_losses > 0 ? s.losses.AfterLosses(node) : s.nodes.Prepare(node);
+    }
+    s.Charge(kAtOnce / 8);
+    if (s.admission.HasCandidates(island.id)) {
+      if (s.units < until) continue;
+      s.to_pump.insert(island.id);
+      break;
+    }
+    bool again = false;
+    for (const Admission::Shortage& first : s.admission.NewFirsts(island.id)) {
+      s.Charge(1);
+      Node& node = *s.FindNode(first.node);
+      if (first.hopeless) {
+        s.nodes.Fail(node, s.memory.Exhausted(first, "it can never fit"), first.node);
+        again = true;
+      } else {
+        const std::vector<Admission::Shortage> all = s.admission.Firsts(island.id);
+        again |= !all.empty() && all[0].node == first.node && s.memory.MakeRoom(node);
+      }
+    }
+    if (!again) break;
+    if (s.units >= until) {
+      s.to_pump.insert(island.id);
+      break;
+    }
+  }
+  const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
+  for (const Grant& grant : grants) {
+    if (Node* node = s.FindNode(grant.node)) s.launches.DoLaunch(*node, grant.launch_id);
+  }
+  if (grants.size() == kAtOnce) s.to_pump.insert(island.id);
 }
 
 }  // namespace fairway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors come and report; islands are pumped.
+// Executors come and report.
 #include <algorithm>
 #include <utility>
 
@@ -82,7 +82,7 @@ absl::StatusOr<ExecutorId> Cluster::Fleet::ExecutorUp(const ExecutorSpec& spec) 
     s.admission.SetDevice(DeviceId(known->first_device.value + i), spec.device_memory);
   island->sequencer.RaiseLaunchIds(spec.highest_launch_id + 1);
   s.to_pump.insert(island->id);
-  s.unpark_after = NodeId();
+  s.losses.UnparkAll();
   return known->id;
 }
 
@@ -161,55 +161,7 @@ void Cluster::Fleet::OnReport(ExecutorId id, Incarnation incarnation, Report rep
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.second.node < b.second.node; });
   for (const auto& [seq, open] : all) ended(seq, open);
-  s.Settle();
-}
-
-void Cluster::State::Pump(Island& island, uint64_t until) {
-  constexpr size_t kAtOnce = 32;
-  if (island.telling > 0 && !Planted(Bug::kServeTooSoon)) return;
-  if (!IslandUp(island)) {
-    if (island.gone.ok()) return;
-    const std::vector<NodeId> first = admission.Queue(island.id, kAtOnce);
-    for (const NodeId id : first) nodes.Fail(*FindNode(id), island.gone, id);
-    if (!first.empty()) to_pump.insert(island.id);
-    return;
-  }
-  while (true) {
-    if (!memory.TakeVictims(island, until)) return;
-    const std::vector<NodeId> admitted = admission.Admit(island.id, island.large > 0 ? 1 : kAtOnce);
-    for (const NodeId id : admitted) {
-      Node& node = *FindNode(id);
-      losses.open_losses > 0 ? losses.AfterLosses(node) : nodes.Prepare(node);
-    }
-    Charge(kAtOnce / 8);
-    if (admission.HasCandidates(island.id)) {
-      if (units < until) continue;
-      to_pump.insert(island.id);
-      break;
-    }
-    bool again = false;
-    for (const Admission::Shortage& first : admission.NewFirsts(island.id)) {
-      Charge(1);
-      Node& node = *FindNode(first.node);
-      if (first.hopeless) {
-        nodes.Fail(node, memory.Exhausted(first, "it can never fit"), first.node);
-        again = true;
-      } else {
-        const std::vector<Admission::Shortage> all = admission.Firsts(island.id);
-        again |= !all.empty() && all[0].node == first.node && memory.MakeRoom(node);
-      }
-    }
-    if (!again) break;
-    if (units >= until) {
-      to_pump.insert(island.id);
-      break;
-    }
-  }
-  const std::vector<Grant> grants = island.sequencer.Step(kAtOnce);
-  for (const Grant& grant : grants) {
-    if (Node* node = FindNode(grant.node)) launches.DoLaunch(*node, grant.launch_id);
-  }
-  if (grants.size() == kAtOnce) to_pump.insert(island.id);
+  s.work.GoOn();
 }
 
 }  // namespace fairway

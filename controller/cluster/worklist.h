@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that operations and events leave behind, kept by session and done in bounded turns. Private
+// to this folder.
+//
+// One event may make much work: a failed upload fails the 100,000 computations that follow it. So
+// an event only notes its consequences, and Cluster::Turn works on them, a slice of each busy
+// session after the other. Arrays never cross sessions (rule T1), so the consequences of a
+// session's work are its own: its neighbours wait for a slice of them, never for all.
+#ifndef FAIRWAY_CONTROLLER_CLUSTER_WORKLIST_H_
+#define FAIRWAY_CONTROLLER_CLUSTER_WORKLIST_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "controller/cluster/array_table.h"
+#include "controller/cluster/cluster.h"
+
+namespace fairway {
+
+// Units of work, about a microsecond each: a node, group, handle, piece or command that is touched,
+// 256 shards that are walked, or 2 shards that an upload puts or a command names.
+inline constexpr uint64_t kShardsPerUnit = 256;
+inline constexpr uint64_t kNamedShardsPerUnit = 2;
+// The units that one session may use before the next one has its slice.
+inline constexpr uint64_t kSliceUnits = 125;
+// A node of more pieces than this is prepared alone.
+inline constexpr size_t kLargePieces = 32;
+
+// A failed output of a sequence whose other outputs are good.
+struct FailedOutput {
+  absl::Status status;
+  int32_t argument = -1;   // the argument whose error it has; -1: it failed by itself
+  size_t participant = 0;  // the node's participant that reports it
+};
+
+// An executor's message about a node.
+struct Told {
+  enum class What : uint8_t { kLoaded, kEnded };
+  What what = What::kEnded;
+  NodeId node;
+  absl::Status status;
+  // The node's attempt when it began to wait, or when its end was reported. Each registration of an
+  // executor counts `seq` anew, so these alone may be those of a later attempt.
+  uint64_t attempt = 0;
+  // kEnded: the executor that reports it.
+  ExecutorId executor;
+  size_t participant = 0;
+  uint64_t seq = 0;
+  std::map<int32_t, FailedOutput> failed_outputs;
+};
+
+// The loss that a session has yet to be told: lost executors, or an island that was given up. It
+// concerns first each of its groups there, then each of its nodes; then the nodes that are to be
+// done again are taken back. Meanwhile nothing else happens to these.
+struct Loss {
+  uint64_t number = 0;
+  IslandId island;
+  struct Lost {
+    size_t order = 0;  // its place in the order of losses
+    absl::Status status;
+  };
+  std::map<ExecutorId, Lost> executors;
+  absl::Status given_up;  // OK: executors were lost
+
+  enum class Phase : uint8_t { kBegin, kGroups, kNodes, kTakeBack, kDone };
+  Phase phase = Phase::kBegin;
+  NodeId heard;  // this node and lower ones are done
+  struct Again {
+    NodeId node;
+    uint64_t attempt = 0;  // of the node
+  };
+  std::vector<Again> again;  // prepared nodes to be taken back; the youngest is last
+};
+
+struct Closing;      // session.h: the rest of a session that has ended
+struct ProgramBind;  // program_records.h: a program that is being bound
+struct ProgramRun;   // program_records.h: a program whose steps are being made
+struct Session;      // session.h
+
+// A request that names many arrays, or makes one of many pieces (many.h). Its session takes no
+// other operation meanwhile.
+class LongRequest {
+ public:
+  virtual ~LongRequest() = default;
+  LongRequest(const LongRequest&) = delete;
+  LongRequest& operator=(const LongRequest&) = delete;
+
+  // Does some more of the request. Returns whether it is over.
+  virtual bool GoOn(Session& session) = 0;
+  // Gives up some of what it holds. Returns whether nothing is left; then the request is over.
+  virtual bool GiveUp() = 0;
+
+  // Once it is over: the handles of the arrays that it made, or why it was refused.
+  absl::StatusOr<std::vector<uint64_t>> result = std::vector<uint64_t>();
+  Cluster::Done done;
+  Cluster::Each each;
+  // Groups that it has made, but no array has yet. It holds one reference to each.
+  std::vector<GroupId> held;
+
+ protected:
+  LongRequest() = default;
+};
+
+// A value of a program's run, resharded from another value. Once it is over, `array` holds the
+// value, with its view held, or `result` says why not.
+class ValueRequest : public LongRequest {
+ public:
+  Array array;
+  size_t pieces = 0;  // of this value and those before it
+};
+
+// The work left for one session, in the order in which it is done. `told` may add to `settled`, and
+// that to `ended_inputs`.
+struct Worklist {
+  Worklist();
+  ~Worklist();
+
+  std::deque<Loss> losses;
+  std::deque<NodeId> held;  // parked receives, until the losses have been told
+  std::deque<Told> told;
+  std::deque<GroupId> settled;                         // groups whose waiters have not been told
+  std::deque<NodeId> ended_inputs;                     // nodes whose inputs have all ended
+  std::deque<std::unique_ptr<BoundProgram>> retiring;  // programs that are being given up
+  std::deque<std::unique_ptr<ProgramBind>> binds;
+  std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<LongRequest> request;
+  std::unique_ptr<Closing> closing;
+  bool queued = false;  // whether Turns::busy has it
+
+  // Whether some consequence of past events is left to do.
+  bool follows() const { return !told.empty() || !settled.empty() || !ended_inputs.empty(); }
+  // Whether the session takes no operation: one is not over, or a loss has yet to be told.
+  bool busy() const {
+    return run != nullptr || request != nullptr || !losses.empty() || !retiring.empty();
+  }
+  bool empty() const {
+    return held.empty() && !follows() && !busy() && binds.empty() && closing == nullptr;
+  }
+};
+
+// A client's answer, which waits for the end of the operation that made it.
+struct Answer {
+  SessionId session;
+  uint64_t token = 0;
+  absl::Status status;
+  BytesRef bytes;  // of a fetch that succeeded
+  bool fetch = false;
+  std::function<void()> done;  // if set, called instead
+};
+
+}  // namespace fairway
+
+#endif  // FAIRWAY_CONTROLLER_CLUSTER_WORKLIST_H_
