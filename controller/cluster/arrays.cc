@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The array table: put, copy, assemble, disassemble, delete. Views are lists of shards, so most of
 // these operations move nothing.
-#include <algorithm>
 #include <utility>
 
 #include "controller/cluster/arrays.h"

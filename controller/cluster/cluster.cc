@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions, handles, watches.
+// The core as a whole; sessions: opened, closed, their devices.
 #include "controller/cluster/cluster.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/planted.h"
 #include "controller/cluster/arrays.h"
 #include "controller/cluster/executables.h"
 #include "controller/cluster/fleet.h"
@@ -49,75 +48,6 @@ const Cluster::Executables& Cluster::executables() const { return owners_->execu
 Cluster::Programs& Cluster::programs() { return owners_->programs; }
 const Cluster::Programs& Cluster::programs() const { return owners_->programs; }
 const Cluster::Inspection& Cluster::inspection() const { return owners_->inspection; }
-
-absl::StatusOr<Session*> Cluster::State::FindSession(SessionId id) {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, LookAt(id));
-  losses.FinishLosses(id);
-  requests.FinishBusy(id);
-  return session;
-}
-
-absl::StatusOr<Session*> Cluster::State::LookAt(SessionId id) {
-  const auto it = sessions.find(id);
-  if (it == sessions.end())
-    return Error(absl::StatusCode::kNotFound, "there is no session {}: it has ended", id);
-  return &it->second;
-}
-
-absl::StatusOr<Array*> Cluster::State::FindArray(SessionId session_id, uint64_t handle) {
-  FAIRWAY_ASSIGN_OR_RETURN(Session * session, FindSession(session_id));
-  return FindIn(*session, handle);
-}
-
-absl::StatusOr<Array*> Cluster::State::FindIn(Session& session, uint64_t handle) {
-  Charge(1);
-  if (Array* array = session.arrays.find(handle); array != nullptr) return array;
-  if (Planted(Bug::kCrossSession)) {
-    for (auto& [id, other] : sessions) {
-      if (Array* array = other.arrays.find(handle); array != nullptr) return array;
-    }
-  }
-  return Error(
-      absl::StatusCode::kNotFound,
-      "there is no array {} in this session: it was never made, or its handle was given up",
-      handle);
-}
-
-Session* Cluster::State::RestOf(SessionId id) {
-  if (const auto open = sessions.find(id); open != sessions.end()) return &open->second;
-  const auto list = worklists.find(id);
-  if (list == worklists.end() || list->second.closing == nullptr) return nullptr;
-  return &list->second.closing->session;
-}
-
-absl::StatusOr<uint64_t> Cluster::State::NewHandle(Session& session, uint64_t asked) {
-  FAIRWAY_RETURN_IF_ERROR(CheckRoom(session, 1));
-  if (asked == 0) return session.next_handle++;
-  if (asked >= kFirstServerHandle)
-    return InvalidArgument("handle {} is in the server's range; clients make theirs below 2^60",
-                           asked);
-  if (session.arrays.contains(asked) || session.executables.contains(asked) ||
-      session.programs.contains(asked))
-    return Error(absl::StatusCode::kAlreadyExists, "handle {} is in use", asked);
-  return asked;
-}
-
-absl::StatusOr<std::vector<uint64_t>> Cluster::State::NewHandles(Session& session,
-                                                                 const std::vector<uint64_t>& asked,
-                                                                 size_t count) {
-  if (!asked.empty() && asked.size() != count)
-    return InvalidArgument("{} result handles for {} arrays", asked.size(), count);
-  std::vector<uint64_t> handles;
-  std::set<uint64_t> fresh;
-  for (size_t i = 0; i < count; ++i) {
-    FAIRWAY_ASSIGN_OR_RETURN(const uint64_t handle,
-                             NewHandle(session, asked.empty() ? 0 : asked[i]));
-    if (!fresh.insert(handle).second)
-      return Error(absl::StatusCode::kAlreadyExists, "handle {} is given for two results", handle);
-    handles.push_back(handle);
-  }
-  return handles;
-}
 
 absl::StatusOr<SessionId> Cluster::Sessions::Open(const std::string& tenant) {
   const Operation operation(*state_);
@@ -189,6 +119,11 @@ void Cluster::Sessions::Close(SessionId id) {
   s.work.GoOn();
 }
 
+bool Cluster::Sessions::Busy(SessionId session) const {
+  const auto list = state_->worklists.find(session);
+  return list != state_->worklists.end() && list->second.busy();
+}
+
 const std::vector<VirtualDevice>& Cluster::Sessions::Devices(SessionId session) const {
   static const std::vector<VirtualDevice> kNone;
   const auto it = state_->sessions.find(session);
@@ -204,14 +139,6 @@ absl::StatusOr<IslandId> Cluster::Sessions::IslandOf(SessionId session_id,
                                                      const std::vector<int32_t>& devices) const {
   FAIRWAY_ASSIGN_OR_RETURN(const Session* session, state_->LookAt(session_id));
   return state_->IslandOf(*session, devices);
-}
-
-absl::StatusOr<IslandId> Cluster::State::IslandOf(const Session& session,
-                                                  const std::vector<int32_t>& devices) const {
-  FAIRWAY_ASSIGN_OR_RETURN(const IslandId id, fairway::IslandOf(session.devices, devices));
-  const Island& island = islands.at(id);
-  if (island.forgotten) return island.gone;
-  return id;
 }
 
 absl::StatusOr<IslandId> IslandOf(const std::vector<VirtualDevice>& all,
@@ -247,11 +174,6 @@ void Cluster::Tick(int64_t now_ms) {
   s.memory.GiveUpStuck(now_ms);
   s.transfers.WakeFetches();
   s.work.GoOn();
-}
-
-bool Cluster::Sessions::Busy(SessionId session) const {
-  const auto list = state_->worklists.find(session);
-  return list != state_->worklists.end() && list->second.busy();
 }
 
 }  // namespace fairway

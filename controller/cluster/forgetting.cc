@@ -5,21 +5,8 @@
 
 #include "controller/cluster/fleet.h"
 #include "controller/cluster/state.h"
-#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
-
-bool Cluster::State::Needed(const Island& island) const {
-  if (island.sessions > 0 || island.telling > 0) return true;
-  // Sessions that have ended may still have launched work, which runs to its end.
-  for (const auto& [session, has] : holdings) {
-    const auto stake = has.stakes.find(island.id);
-    if (stake == has.stakes.end()) continue;
-    if (stake->second.groups != nullptr || stake->second.nodes > 0) return true;
-  }
-  return std::ranges::any_of(executables,
-                             [&](const auto& entry) { return entry.second.island == island.id; });
-}
 
 bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
   const Operation operation(*state_);
@@ -53,28 +40,6 @@ bool Cluster::Fleet::ForgetIsland(IslandId id, const absl::Status& cause) {
   s.to_pump.erase(id);
   s.islands.erase(it);
   return true;
-}
-
-absl::Status Cluster::State::CheckIslands() const {
-  std::map<IslandId, size_t> known;
-  const auto count = [&](const Session& session) {
-    int32_t slice = -1;
-    for (const VirtualDevice& device : session.devices) {
-      if (std::exchange(slice, device.slice_index) != device.slice_index) ++known[device.island_id];
-    }
-  };
-  for (const auto& [id, session] : sessions) count(session);
-  for (const auto& [id, list] : worklists) {
-    if (list.closing != nullptr) count(list.closing->session);
-  }
-  for (const auto& [id, island] : islands) {
-    if (island.sessions != known[id])
-      return Error(absl::StatusCode::kInternal, "island {} counts {} sessions, but has {}", id,
-                   island.sessions, known[id]);
-  }
-  if (known.size() <= islands.size()) return absl::OkStatus();
-  return Error(absl::StatusCode::kInternal, "sessions know {} islands of {}", known.size(),
-               islands.size());
 }
 
 }  // namespace fairway

@@ -10,11 +10,6 @@
 
 namespace fairway {
 
-Group* Cluster::State::FindGroup(GroupId id) {
-  const auto it = all_groups.find(id);
-  return it == all_groups.end() ? nullptr : it->second.get();
-}
-
 Group& Cluster::Groups::Make(SessionId session, IslandId island, DType dtype,
                              const std::string& memory_kind) {
   return Insert(New(session, island, dtype, memory_kind));
@@ -51,22 +46,6 @@ void Cluster::Groups::Erase(Group& group) {
   const SessionId session = group.session;
   s.all_groups.erase(GroupId(group.id));
   if (stake.groups == nullptr) s.ForgetHoldings(session);
-}
-
-Stake& Cluster::State::StakeOf(Holdings& has, IslandId island) const {
-  const auto [it, absent] = has.stakes.try_emplace(island);
-  if (absent) it->second.first_device = islands.at(island).first_device.value;
-  return it->second;
-}
-
-void Cluster::State::ForgetHoldings(SessionId session) {
-  if (sessions.contains(session)) return;
-  const auto it = holdings.find(session);
-  if (it == holdings.end() || !it->second.nodes.empty()) return;
-  const auto& stakes = it->second.stakes;
-  if (std::all_of(stakes.begin(), stakes.end(),
-                  [](const auto& stake) { return stake.second.groups == nullptr; }))
-    holdings.erase(it);
 }
 
 void Cluster::Groups::SetCharged(Group& group, bool charged) {

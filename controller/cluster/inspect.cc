@@ -79,9 +79,9 @@ ClusterCounts Cluster::Inspection::counts() const {
   counts.executions = s.executions;
   counts.units = s.units;
   counts.most_units = s.most_units;
-  counts.inline_hits = s.inline_hits;
+  counts.inline_hits = s.transfers.inline_hits;
   for (const auto& [id, session] : s.sessions) counts.stored_bytes += session.stored.bytes();
-  counts.executor_fetches = s.executor_fetches;
+  counts.executor_fetches = s.transfers.executor_fetches;
   return counts;
 }
 

@@ -1,27 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules that hold between any two events of the core, checked owner by owner.
 #include <map>
+#include <utility>
 
-#include "base/planted.h"
 #include "controller/cluster/inspection.h"
 #include "controller/cluster/state.h"
+#include "controller/cluster/virtual_device.h"
 
 namespace fairway {
 
-absl::Status Cluster::State::CheckRecords() const {
+// The first checks fill the counts, and the later ones compare them.
+struct Cluster::Inspection::Invariants {
+  const State& s;
+  std::map<GroupId, int> handle_refs;
+  std::map<GroupId, int> readers, queued_readers;
+  std::map<DeviceId, int64_t> used, leaving;  // bytes
+  std::map<NodeId, int> untold;               // settled inputs that the node has not been told of
+  std::map<const Stake*, std::map<DeviceId, Stake::Held>> held;
+
+  // The counted records are those that exist.
+  absl::Status CheckRecords();
+  // What islands count of sessions is right.
+  absl::Status CheckIslands();
+  absl::Status CheckMoves();
+  // Counts the references to each group.
+  absl::Status CountViews();
+  absl::Status CheckStored();
+  absl::Status CheckWaiters();
+  absl::Status CheckNodes();
+  absl::Status CheckGroups();
+  absl::Status CheckStakes();
+  absl::Status CheckMemory();
+};
+
+absl::Status Cluster::Inspection::CheckInvariants() const {
+  const State& s = *state_;
+  if (s.reentered) return absl::InternalError("an answer re-entered the core");
+  Invariants check{s, {}, {}, {}, {}, {}, {}, {}};
+  FAIRWAY_RETURN_IF_ERROR(check.CheckRecords());
+  FAIRWAY_RETURN_IF_ERROR(s.transfers.Check());
+  FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckIslands());
+  FAIRWAY_RETURN_IF_ERROR(s.programs.CheckSequences());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckMoves());
+  FAIRWAY_RETURN_IF_ERROR(check.CountViews());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckStored());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckWaiters());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckNodes());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckGroups());
+  FAIRWAY_RETURN_IF_ERROR(check.CheckStakes());
+  return check.CheckMemory();
+}
+
+absl::Status Cluster::Inspection::Invariants::CheckRecords() {
   size_t total = 0;
   std::map<SessionId, size_t> of_nodes, of_programs, of_stored;
   std::map<SessionId, int64_t> of_fetches;
-  for (const auto& [id, node] : all_nodes) {
+  for (const auto& [id, node] : s.all_nodes) {
     of_nodes[node->session] += node->record_bytes;
     of_fetches[node->session] += node->pulling;
   }
-  for (const auto& [id, layout] : layouts) of_programs[layout.session] += layout.record_bytes;
-  for (const auto& [id, list] : worklists) {
+  for (const auto& [id, layout] : s.layouts) of_programs[layout.session] += layout.record_bytes;
+  for (const auto& [id, list] : s.worklists) {
     for (const auto& program : list.retiring) of_programs[id] += program->bytes;
     for (const auto& bind : list.binds) of_programs[id] += bind->program->bytes;
   }
-  for (const auto& [id, group] : all_groups)
+  for (const auto& [id, group] : s.all_groups)
     of_stored[group->session] += group->stored == nullptr ? 0 : group->stored->bytes;
   const auto check = [&](const Session& session) {
     size_t bytes = 0, programs = of_programs[session.id];
@@ -37,7 +81,7 @@ absl::Status Cluster::State::CheckRecords() const {
                  session.id, session.arrays.bytes(), session.program_records.bytes(), bytes,
                  programs);
   };
-  for (const auto& [id, session] : sessions) {
+  for (const auto& [id, session] : s.sessions) {
     FAIRWAY_RETURN_IF_ERROR(check(session));
     if (session.node_records.bytes() != of_nodes[id])
       return Error(absl::StatusCode::kInternal, "session {} counts {} bytes of nodes, but has {}",
@@ -49,51 +93,34 @@ absl::Status Cluster::State::CheckRecords() const {
       return Error(absl::StatusCode::kInternal, "session {} counts {} stored bytes, but has {}", id,
                    session.stored.bytes(), of_stored[id]);
   }
-  for (const auto& [id, list] : worklists) {
+  for (const auto& [id, list] : s.worklists) {
     if (list.closing != nullptr) FAIRWAY_RETURN_IF_ERROR(check(list.closing->session));
   }
-  if (total == record_bytes) return absl::OkStatus();
+  if (total == s.record_bytes) return absl::OkStatus();
   return Error(absl::StatusCode::kInternal, "{} bytes of records are counted, but there are {}",
-               record_bytes, total);
+               s.record_bytes, total);
 }
 
-// The first checks fill the counts, and the later ones compare them.
-struct Cluster::Inspection::Invariants {
-  const State& s;
-  std::map<GroupId, int> handle_refs;
-  std::map<GroupId, int> readers, queued_readers;
-  std::map<DeviceId, int64_t> used, leaving;  // bytes
-  std::map<NodeId, int> untold;               // settled inputs that the node has not been told of
-  std::map<const Stake*, std::map<DeviceId, Stake::Held>> held;
-
-  absl::Status CheckMoves();
-  // Counts the references to each group.
-  absl::Status CountViews();
-  absl::Status CheckStored();
-  absl::Status CheckWaiters();
-  absl::Status CheckNodes();
-  absl::Status CheckGroups();
-  absl::Status CheckStakes();
-  absl::Status CheckMemory();
-};
-
-absl::Status Cluster::Inspection::CheckInvariants() const {
-  const State& s = *state_;
-  if (s.reentered) return absl::InternalError("an answer re-entered the core");
-  FAIRWAY_RETURN_IF_ERROR(s.CheckRecords());
-  FAIRWAY_RETURN_IF_ERROR(s.transfers.Check());
-  FAIRWAY_RETURN_IF_ERROR(s.CheckRegistry());
-  FAIRWAY_RETURN_IF_ERROR(s.CheckIslands());
-  FAIRWAY_RETURN_IF_ERROR(s.programs.CheckSequences());
-  Invariants check{s, {}, {}, {}, {}, {}, {}, {}};
-  FAIRWAY_RETURN_IF_ERROR(check.CheckMoves());
-  FAIRWAY_RETURN_IF_ERROR(check.CountViews());
-  FAIRWAY_RETURN_IF_ERROR(check.CheckStored());
-  FAIRWAY_RETURN_IF_ERROR(check.CheckWaiters());
-  FAIRWAY_RETURN_IF_ERROR(check.CheckNodes());
-  FAIRWAY_RETURN_IF_ERROR(check.CheckGroups());
-  FAIRWAY_RETURN_IF_ERROR(check.CheckStakes());
-  return check.CheckMemory();
+absl::Status Cluster::Inspection::Invariants::CheckIslands() {
+  std::map<IslandId, size_t> known;
+  const auto count = [&](const Session& session) {
+    int32_t slice = -1;
+    for (const VirtualDevice& device : session.devices) {
+      if (std::exchange(slice, device.slice_index) != device.slice_index) ++known[device.island_id];
+    }
+  };
+  for (const auto& [id, session] : s.sessions) count(session);
+  for (const auto& [id, list] : s.worklists) {
+    if (list.closing != nullptr) count(list.closing->session);
+  }
+  for (const auto& [id, island] : s.islands) {
+    if (island.sessions != known[id])
+      return Error(absl::StatusCode::kInternal, "island {} counts {} sessions, but has {}", id,
+                   island.sessions, known[id]);
+  }
+  if (known.size() <= s.islands.size()) return absl::OkStatus();
+  return Error(absl::StatusCode::kInternal, "sessions know {} islands of {}", known.size(),
+               s.islands.size());
 }
 
 absl::Status Cluster::Inspection::Invariants::CheckMoves() {

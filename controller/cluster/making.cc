@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that make one array from each of several inputs; the copy.
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>

@@ -27,11 +27,6 @@ bool CanMove(NodeState from, NodeState to) {
   return false;
 }
 
-Node* Cluster::State::FindNode(NodeId id) {
-  const auto it = all_nodes.find(id);
-  return it == all_nodes.end() ? nullptr : it->second.get();
-}
-
 Node& Cluster::Nodes::Make(SessionId session, NodeKind kind, IslandId island, std::string name) {
   return InsertNode(New(session, kind, island, std::move(name)));
 }

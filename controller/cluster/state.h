@@ -3,13 +3,11 @@
 #ifndef FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 #define FAIRWAY_CONTROLLER_CLUSTER_STATE_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -41,9 +39,10 @@
 
 namespace fairway {
 
-// The core's owners together. Owners that know nothing of the others are bases, whose members are
-// used by name alone. The others are members with a reference to the state. The rest is the
-// dataflow: groups, nodes, their consequences and the tables.
+// The core's tables, look-ups in them, and its owners. Owners that know nothing of the others are
+// bases, whose members are used by name alone. The others are members with a reference to the
+// state, through which they call each other: the header of each says what it owns and who calls it.
+// What only one owner uses lies there; a table that several use lies here.
 struct Cluster::State : Registry, Ledger, Turns {
   State(ClusterOptions o, ClusterActions* a) : Ledger(o.record_memory), options(o), actions(a) {}
 
@@ -56,13 +55,10 @@ struct Cluster::State : Registry, Ledger, Turns {
   std::map<NodeId, std::unique_ptr<Node>> all_nodes;
   std::map<ExecutableId, ExecutableSpec> executables;
   std::map<ExecutableId, CodeLayout> layouts;  // of each executable
-  uint64_t next_session = 1;
-  uint64_t executions = 0;
-  uint64_t inline_hits = 0;
-  uint64_t executor_fetches = 0;
-
   // Queued receives that wait until the executors of their sources are back.
   std::set<NodeId> parked;
+  uint64_t next_session = 1;
+  uint64_t executions = 0;  // calls, for ClusterCounts
 
   Commands commands{*this};
   Groups groups{*this};
@@ -80,48 +76,32 @@ struct Cluster::State : Registry, Ledger, Turns {
   Watches watches{*this};
   Work work{*this};
 
-  // ---- looking up (sessions.., in cluster.cc)
   // For the session's next operation: first finishes the one under way.
   absl::StatusOr<Session*> FindSession(SessionId id);
   // The same, but leaves a busy session busy: for operations without arrays.
   absl::StatusOr<Session*> LookAt(SessionId id);
-  absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
-  absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
-  // INTERNAL: the counted records are not those that exist. For tests.
-  absl::Status CheckRecords() const;
   // Also finds a session that has ended while something of it is left. nullptr: there is none.
   Session* RestOf(SessionId id);
+  absl::StatusOr<Array*> FindArray(SessionId session, uint64_t handle);
+  absl::StatusOr<Array*> FindIn(Session& session, uint64_t handle);
   // A fresh result handle: `asked`, or one of the server's range if it is 0.
   absl::StatusOr<uint64_t> NewHandle(Session& session, uint64_t asked);
   // `count` handles, all different. `asked`: `count` of them or none.
   absl::StatusOr<std::vector<uint64_t>> NewHandles(Session& session,
                                                    const std::vector<uint64_t>& asked,
                                                    size_t count);
+  // nullptr: there is none, or it is over.
   Group* FindGroup(GroupId id);
   Node* FindNode(NodeId id);
   // See Sessions::IslandOf.
   absl::StatusOr<IslandId> IslandOf(const Session& session,
                                     const std::vector<int32_t>& devices) const;
-
-  // ---- groups (groups.cc)
   // The session's stake on the island; makes it if it is new.
   Stake& StakeOf(Holdings& has, IslandId island) const;
   // Forgets the holdings of a session that has ended, once nothing is left of them.
   void ForgetHoldings(SessionId session);
-
-  // ---- nodes (nodes.cc; donation.cc)
-
-  // ---- poison (poison.cc)
-
-  // ---- launches (execute.cc)
-
-  // ---- executors (executors.cc)
   // Whether something may still ask for the island's record.
   bool Needed(const Island& island) const;
-  // INTERNAL: what islands count of sessions is wrong. For tests.
-  absl::Status CheckIslands() const;
-
-  // ---- work (work.cc)
 };
 
 }  // namespace fairway

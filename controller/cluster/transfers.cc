@@ -203,7 +203,7 @@ void Cluster::Arrays::Fetch(SessionId session, uint64_t token, uint64_t handle) 
   }
   if (group.state == GroupState::kReady) {
     if (BytesRef bytes = s.groups.Inlined(group, ref.shard)) {
-      ++s.inline_hits;
+      ++s.transfers.inline_hits;
       s.Charge(bytes->size() / kCopiedBytesPerUnit);
       s.work.Fetched(session, token, std::move(bytes));
       return;
@@ -242,7 +242,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
   }
   BytesRef bytes = s.groups.Inlined(*group, node.fetched.shard);
   if (bytes != nullptr) {
-    ++s.inline_hits;
+    ++inline_hits;
     s.Charge(bytes->size() / kCopiedBytesPerUnit);
   } else if (place.bytes == 0) {
     bytes = Blob::Make(0);
@@ -253,7 +253,7 @@ void Cluster::Transfers::StartFetch(Node& node) {
     return;
   }
   s.nodes.Move(node, NodeState::kPrepared);
-  ++s.executor_fetches;
+  ++executor_fetches;
   node.pulling = place.bytes;
   session->second.fetching += node.pulling;
   s.Charge(static_cast<uint64_t>(std::min(place.bytes >> kFetchedBytesOfAUnit, kFetchUnits)));

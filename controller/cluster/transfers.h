@@ -60,6 +60,10 @@ class Cluster::Transfers {
   State& s;                                      // the state that this is a part of
   const std::shared_ptr<MemoryBudget> fetched_;  // of all sessions
   std::map<SessionId, std::set<NodeId>> waiting_;
+
+ public:
+  uint64_t inline_hits = 0;       // fetches whose bytes lay with the controller
+  uint64_t executor_fetches = 0;  // fetches that pulled bytes from an executor
 };
 
 }  // namespace fairway

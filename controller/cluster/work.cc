@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
-#include <memory>
 #include <utility>
 #include <vector>
 
