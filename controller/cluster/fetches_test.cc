@@ -155,17 +155,7 @@ TEST_F(PacedFetchesTest, NobodyCountsOnTheMemoryThatTheyWouldFree) {
   EXPECT_EQ(cluster.inspection().counts().nodes, 0u);
 }
 
-class LateFetchesTest : public ClusterTest {
- protected:
-  static ClusterOptions Short() {
-    ClusterOptions options = AtOnce();
-    options.turn_units = 1;
-    return options;
-  }
-  LateFetchesTest() : ClusterTest(Short()) {}
-};
-
-TEST_F(LateFetchesTest, ThoseOfASessionThatHasEndedDoNotBegin) {
+TEST_F(ShortTurnsTest, FetchesOfASessionThatHasEndedDoNotBegin) {
   constexpr uint64_t kFetches = 20;
   Start();
   const auto put =

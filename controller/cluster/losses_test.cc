@@ -352,16 +352,6 @@ TEST(LossTest, AnswersDoNotDependOnTheLengthOfTurns) {
   }
 }
 
-class ShortTurnsTest : public ClusterTest {
- protected:
-  static ClusterOptions Short() {
-    ClusterOptions options = AtOnce();
-    options.turn_units = 1;
-    return options;
-  }
-  ShortTurnsTest() : ClusterTest(Short()) {}
-};
-
 // Each registration counts its commands from 1, so the number alone does not say whose end it is.
 TEST_F(ShortTurnsTest, AnEndThatWasReportedBeforeALossIsNotThatOfTheNextAttempt) {
   Start();

@@ -187,6 +187,17 @@ class TurnsTest : public ClusterTest {
   size_t results_ = 0;
 };
 
+// A core whose turns do one item of work each.
+class ShortTurnsTest : public ClusterTest {
+ protected:
+  static ClusterOptions Short() {
+    ClusterOptions options = AtOnce();
+    options.turn_units = 1;
+    return options;
+  }
+  ShortTurnsTest() : ClusterTest(Short()) {}
+};
+
 }  // namespace fairway
 
 #endif  // FAIRWAY_CONTROLLER_CLUSTER_TURNS_FIXTURE_FOR_TEST_H_
