@@ -84,8 +84,11 @@ void Cluster::Groups::AddReader(GroupId id, const Node& node) {
 }
 
 void Cluster::Groups::HasMemory(const Node& reader, Group& group, bool has) {
-  if (reader.kind == NodeKind::kFetch) return;
-  group.queued_readers += has ? -1 : 1;
+  if (reader.kind != NodeKind::kFetch) CountQueued(group, !has);
+}
+
+void Cluster::Groups::CountQueued(Group& group, bool more) {
+  group.queued_readers += more ? 1 : -1;
   if (group.queued_readers <= 1) s.memory.CountLeaving(group);
 }
 

@@ -41,6 +41,8 @@ class Cluster::Groups {
   void DropReader(GroupId id);
   // A node that reads the group has memory now (or ends), or has none. Fetches need none.
   void HasMemory(const Node& reader, Group& group, bool has);
+  // One more, or one less, of its readers waits (Group::queued_readers).
+  void CountQueued(Group& group, bool more);
 
   void SetReady(Group& group);
   void SetFailed(Group& group, const absl::Status& error, NodeId cause);

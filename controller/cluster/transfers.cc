@@ -277,11 +277,7 @@ void Cluster::Transfers::SetPaced(Node& node, bool paced) {
              waiting->second.erase(node.id) > 0 && waiting->second.empty()) {
     waiting_.erase(waiting);
   }
-  for (const GroupId id : node.reads) {
-    Group& group = *s.FindGroup(id);
-    group.queued_readers += paced ? 1 : -1;
-    s.memory.CountLeaving(group);
-  }
+  for (const GroupId id : node.reads) s.groups.CountQueued(*s.FindGroup(id), paced);
 }
 
 void Cluster::Transfers::WakeFetch(SessionId id) {
